@@ -1,0 +1,46 @@
+"""The errors of the store, each saying which file, which byte, and what to do."""
+
+from __future__ import annotations
+
+
+class StoreError(Exception):
+    """Base of everything that the store raises on purpose."""
+
+
+class CorruptEntryError(StoreError):
+    """Bytes that should be a log entry are not one: what was wrong, expected, found."""
+
+    def __init__(self, what: str, *, expected: object = None, found: object = None) -> None:
+        self.what = what
+        self.expected = expected
+        self.found = found
+        detail = "" if expected is None and found is None else f": expected {expected}, found {found}"
+        super().__init__(f"{what}{detail}")
+
+
+class DamagedError(StoreError):
+    """Bytes below the durable commit point are wrong: reported, never cut."""
+
+    def __init__(self, path: str, position: int, what: str) -> None:
+        self.path = path
+        self.position = position
+        self.what = what
+        super().__init__(f"{path}, byte {position}: {what}")
+
+
+class DataFormatError(StoreError):
+    """The directory belongs to another node, another group or another format version."""
+
+
+class DataLockedError(StoreError):
+    """Another live process has this data directory open."""
+
+
+class DiskFullError(StoreError):
+    """There is no room for more log; reads and what is already stored are unaffected."""
+
+    retriable = True
+
+
+class FatalDiskError(StoreError):
+    """A write or a sync failed. What the disk holds is unknown, so the process must stop."""

@@ -1,0 +1,77 @@
+"""The one door to the operating system's files.
+
+Everything that ``store`` asks of a disk goes through :class:`FileSystem` and :class:`File`, so that
+the simulator can lose unsynced writes, tear sectors and fail any call. The real implementation is
+``store/osfiles.py``; the simulated one is ``simulator/disk.py``.
+
+Every method may raise ``OSError``. Paths are plain strings; positions and sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+
+
+class File(Protocol):
+    """One open file. Reads may run in any thread; writes and syncs run in one thread at a time."""
+
+    @property
+    def path(self) -> str: ...
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Up to ``size`` bytes from ``position``; fewer only where the file ends."""
+
+    def pread_cached(self, size: int, position: int) -> bytes | None:
+        """As :meth:`pread`, or ``None`` if that would wait for the disk (page-cache miss)."""
+
+    def pwrite(self, data: Bytes, position: int) -> None:
+        """Writes all of ``data``; a short write is continued, and an error is raised."""
+
+    def datasync(self) -> None:
+        """``fdatasync``: returns only when all bytes written so far survive power loss."""
+
+    def size(self) -> int: ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    """An exclusive advisory lock on a file, held until released."""
+
+    def release(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    """The directory operations. A name is durable only after :meth:`sync_directory` of its parent."""
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
+        """Opens a file; ``FileNotFoundError`` where it is absent and ``create`` is false."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def list_directory(self, path: str) -> list[str]:
+        """Names in sorted order; ``FileNotFoundError`` where the directory is absent."""
+
+    def make_directories(self, path: str) -> None:
+        """Creates the directory and its parents, and syncs the parent of each one it created."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomically replaces ``target``."""
+
+    def link(self, source: str, target: str) -> None: ...
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_tree(self, path: str) -> None:
+        """Removes a directory with all it holds; nothing happens where it is absent."""
+
+    def sync_directory(self, path: str) -> None: ...
+
+    def free_bytes(self, path: str) -> int: ...
+
+    def lock(self, path: str) -> Lock:
+        """Takes the lock or raises ``BlockingIOError`` where another process holds it."""
