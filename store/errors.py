@@ -14,8 +14,23 @@ class CorruptEntryError(StoreError):
         self.what = what
         self.expected = expected
         self.found = found
-        detail = "" if expected is None and found is None else f": expected {expected}, found {found}"
+        detail = (
+            "" if expected is None and found is None else f": expected {expected}, found {found}"
+        )
         super().__init__(f"{what}{detail}")
+
+
+class EntryTooLargeError(StoreError):
+    """An entry larger than a segment can hold."""
+
+    def __init__(self, size: int, size_max: int) -> None:
+        self.size = size
+        self.size_max = size_max
+        super().__init__(f"an entry of {size} bytes exceeds the {size_max} that a segment can hold")
+
+
+class OutOfRangeError(StoreError):
+    """An index or position that the log does not hold: expired, or not written yet."""
 
 
 class DamagedError(StoreError):

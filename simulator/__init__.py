@@ -1,0 +1,1 @@
+"""Whole clusters in one process: virtual time, a simulated network and simulated disks."""

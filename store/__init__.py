@@ -1,0 +1,1 @@
+"""Bytes on disk: the commit log, its indexes, and their recovery. It knows no network."""

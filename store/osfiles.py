@@ -1,0 +1,171 @@
+"""The real file system: a thin layer on ``os``, and the only module that calls it for files."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+
+from store.filesystem import Bytes
+
+# Errors by which a kernel or a file system says that it knows no RWF_NOWAIT.
+_NOWAIT_UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+
+
+class OsFile:
+    """An open descriptor. It closes itself with its last reference.
+
+    A segment may expire while another thread reads it: the log then only lets go of the file, and
+    the descriptor lives until that read is done. Closing it at once could make the reader read
+    whatever file gets the same descriptor number next.
+    """
+
+    __slots__ = ("_fd", "_nowait", "_path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self._path = path
+        self._fd = fd
+        self._nowait = _NOWAIT
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def pread(self, size: int, position: int) -> bytes:
+        data = os.pread(self._fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        missing = size - len(data)
+        while missing:
+            part = os.pread(self._fd, missing, position + size - missing)
+            if not part:
+                break
+            parts.append(part)
+            missing -= len(part)
+        return b"".join(parts)
+
+    def pread_cached(self, size: int, position: int) -> bytes | None:
+        if not self._nowait:
+            return self.pread(size, position)
+        buffer = bytearray(size)
+        try:
+            count = os.preadv(self._fd, [buffer], position, self._nowait)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in _NOWAIT_UNSUPPORTED:
+                raise
+            self._nowait = 0
+            return self.pread(size, position)
+        if count == size:
+            return bytes(buffer)
+        if position + count < os.fstat(self._fd).st_size:
+            return None  # the rest exists and is not in memory
+        return bytes(memoryview(buffer)[:count])
+
+    def pwrite(self, data: Bytes, position: int) -> None:
+        count = os.pwrite(self._fd, data, position)
+        if count == len(data):
+            return
+        view = memoryview(data)
+        while count < len(view):
+            written = os.pwrite(self._fd, view[count:], position + count)
+            if written == 0:
+                raise OSError(errno.EIO, "write made no progress", self._path)
+            count += written
+
+    def datasync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError):
+            self.close()
+
+
+class OsLock:
+    """An ``flock``: the kernel drops it with the process, however that ends."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class OsFileSystem:
+    """The operating system's files. See :class:`~store.filesystem.FileSystem`."""
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> OsFile:
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
+        if create:
+            flags |= os.O_CREAT
+        return OsFile(path, os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_directories(self, path: str) -> None:
+        path = os.path.abspath(path)
+        missing = []
+        while not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for directory in reversed(missing):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(directory, 0o755)
+            self.sync_directory(os.path.dirname(directory))
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def link(self, source: str, target: str) -> None:
+        os.link(source, target)
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def sync_directory(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def free_bytes(self, path: str) -> int:
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
+
+    def lock(self, path: str) -> OsLock:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise
+        return OsLock(fd)
