@@ -1,0 +1,125 @@
+"""Peer messages as bytes: one msgpack array each, ``[kind, term, ...]``.
+
+The entries of an append travel as they lie in the commit log, back to back, in one binary field.
+:func:`decode_message` raises :class:`PeerError` for anything that is not such a message, and checks
+the body CRC of every entry.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgpack
+
+from dledger.errors import PeerError
+from dledger.messages import (
+    AppendAccepted,
+    AppendRejected,
+    AppendRequest,
+    Heartbeat,
+    HeartbeatResponse,
+    Message,
+    VoteRequest,
+    VoteResponse,
+)
+from store.entry import Entry, decode_entries
+from store.errors import CorruptEntryError
+
+MESSAGE_BYTES_MAX = 64 << 20
+
+_Scalar: TypeAlias = type[int] | type[bool] | type[bytes]
+
+_FIELDS: dict[int, tuple[_Scalar, ...]] = {
+    1: (int, int, int, bool),
+    2: (int, bool, bool),
+    3: (int, int, int, int, bytes),
+    4: (int, int),
+    5: (int, int, int, int),
+    6: (int, int),
+    7: (int, int, int),
+}
+
+
+class MessageEncoder:
+    """Encodes messages; entries sent to several followers in a row are joined once."""
+
+    def __init__(self) -> None:
+        self._first: Entry | None = None
+        self._last: Entry | None = None
+        self._joined = b""
+
+    def encode(self, message: Message) -> bytes:
+        """The frame of one message."""
+        match message:
+            case AppendRequest():
+                fields = (
+                    3,
+                    message.term,
+                    message.prev_index,
+                    message.prev_term,
+                    message.commit_index,
+                    self._join(message.entries),
+                )
+            case VoteRequest(term, last_index, last_term, pre_vote):
+                return _pack((1, term, last_index, last_term, pre_vote))
+            case VoteResponse(term, granted, pre_vote):
+                return _pack((2, term, granted, pre_vote))
+            case AppendAccepted(term, match_index):
+                return _pack((4, term, match_index))
+            case AppendRejected(term, rejected_index, hint_index, hint_term):
+                return _pack((5, term, rejected_index, hint_index, hint_term))
+            case Heartbeat(term, commit_index):
+                return _pack((6, term, commit_index))
+            case HeartbeatResponse(term, match_index, last_index):
+                return _pack((7, term, match_index, last_index))
+        return _pack(fields)
+
+    def _join(self, entries: tuple[Entry, ...]) -> bytes:
+        if not entries:
+            return b""
+        if entries[0] is not self._first or entries[-1] is not self._last:
+            self._joined = b"".join(entry.data for entry in entries)
+            self._first, self._last = entries[0], entries[-1]
+        return self._joined
+
+
+def _pack(fields: tuple[int | bool | bytes, ...]) -> bytes:
+    packed: bytes = msgpack.packb(fields)
+    return packed
+
+
+def decode_message(frame: bytes) -> Message:
+    """The message of one frame. Raises :class:`PeerError` naming what is wrong with it."""
+    try:
+        fields = msgpack.unpackb(frame, max_bin_len=MESSAGE_BYTES_MAX)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise PeerError(f"a peer frame of {len(frame)} bytes is no msgpack: {error}") from error
+    if not isinstance(fields, list) or not fields or type(fields[0]) is not int:
+        raise PeerError("a peer frame is no array that begins with a message kind")
+    kind, *values = fields
+    expected = _FIELDS.get(kind)
+    if expected is None:
+        raise PeerError(f"unknown kind of peer message: {kind}")
+    if tuple(map(type, values)) != expected:
+        found = ", ".join(type(value).__name__ for value in values)
+        raise PeerError(f"peer message {kind} has the wrong fields: {found}")
+    match kind:
+        case 1:
+            return VoteRequest(*values)
+        case 2:
+            return VoteResponse(*values)
+        case 3:
+            term, prev_index, prev_term, commit_index, data = values
+            try:
+                entries = tuple(decode_entries(data))
+            except CorruptEntryError as error:
+                raise PeerError(f"damaged entry after index {prev_index}: {error}") from error
+            return AppendRequest(term, prev_index, prev_term, commit_index, entries)
+        case 4:
+            return AppendAccepted(*values)
+        case 5:
+            return AppendRejected(*values)
+        case 6:
+            return Heartbeat(*values)
+        case _:
+            return HeartbeatResponse(*values)

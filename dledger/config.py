@@ -1,0 +1,45 @@
+"""The limits and times of the protocol, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RaftConfig:
+    """Times are seconds. Every queue has a bound.
+
+    ``election_seconds`` is the shortest election timeout; each one is drawn between it and its
+    double. ``lost_leader_seconds`` is drawn from instead when the link to the leader breaks: a
+    process that dies closes its sockets, and pre-vote makes a false alarm harmless.
+    """
+
+    heartbeat_seconds: float = 0.1
+    election_seconds: float = 0.6
+    lost_leader_seconds: float = 0.05
+    resend_seconds: float = 0.4
+    commit_notice_seconds: float = 0.005
+    window_messages: int = 16
+    window_bytes: int = 8 << 20
+    append_bytes_max: int = 1 << 20
+    uncommitted_bytes_max: int = 64 << 20
+    cache_bytes_max: int = 32 << 20
+
+    def __post_init__(self) -> None:
+        if not 0 < self.heartbeat_seconds < self.election_seconds / 2:
+            raise ValueError(
+                f"heartbeat_seconds {self.heartbeat_seconds} must be above 0 and below half of "
+                f"election_seconds {self.election_seconds}"
+            )
+        for name in (
+            "lost_leader_seconds",
+            "resend_seconds",
+            "commit_notice_seconds",
+            "window_messages",
+            "window_bytes",
+            "append_bytes_max",
+            "uncommitted_bytes_max",
+            "cache_bytes_max",
+        ):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")

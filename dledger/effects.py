@@ -1,0 +1,79 @@
+"""What the core asks its driver to do, collected until the driver takes it.
+
+The order inside one bundle does not matter, with one exception that guards every promise: the
+messages in ``write.then`` may leave only when that write is durable. All other messages promise
+nothing about the disk and leave at once, so that a slow disk cannot hold up a heartbeat.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dledger.messages import Envelope, Message
+from store.entry import Entry
+
+
+@dataclass(slots=True)
+class Write:
+    """One change of what is on disk, to be made in this order and synced: vote, cut, entries.
+
+    ``id`` counts up for ever. Completions name it, so that an old completion cannot be taken for
+    a later write at the same index (the ABA race of asynchronous log writes).
+    """
+
+    id: int
+    hard_state: tuple[int, str] | None = None  # term, vote ("" for none)
+    truncate_from: int | None = None
+    entries: list[Entry] = field(default_factory=list)
+    then: list[Envelope] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Read:
+    """Entries for ``peer``, from ``first_index`` on, that are no longer in memory."""
+
+    peer: str
+    first_index: int
+    last_index: int
+    bytes_max: int
+
+
+@dataclass(slots=True)
+class Effects:
+    """One bundle: send, write, read."""
+
+    messages: list[Envelope] = field(default_factory=list)
+    write: Write | None = None
+    reads: list[Read] = field(default_factory=list)
+
+
+class Outbox:
+    """Where the parts of the core put their effects."""
+
+    def __init__(self) -> None:
+        self._effects = Effects()
+        self._last_write_id = 0
+
+    def send(self, to: str, message: Message) -> None:
+        """Leaves at once."""
+        self._effects.messages.append(Envelope(to, message))
+
+    def send_after_write(self, to: str, message: Message) -> None:
+        """Leaves when everything asked to be written so far in this bundle is durable."""
+        self.write().then.append(Envelope(to, message))
+
+    def write(self) -> Write:
+        """The bundle's write, begun now if there is none yet."""
+        if self._effects.write is None:
+            self._last_write_id += 1
+            self._effects.write = Write(self._last_write_id)
+        return self._effects.write
+
+    def read(self, peer: str, first_index: int, last_index: int, bytes_max: int) -> None:
+        """Asks for entries from the disk."""
+        self._effects.reads.append(Read(peer, first_index, last_index, bytes_max))
+
+    def take(self) -> Effects:
+        """All effects since the last call."""
+        taken, self._effects = self._effects, Effects()
+        return taken

@@ -1,0 +1,69 @@
+"""Why a proposal was refused, a peer's message dropped, or the node stopped.
+
+``retriable`` says whether the same request may succeed later or on another node, so that callers
+need no list of their own.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class DLedgerError(Exception):
+    """Base of every error that this layer raises on purpose."""
+
+    retriable: ClassVar[bool] = False
+
+
+class ProposeError(DLedgerError):
+    """A proposal was refused, or its outcome cannot be told."""
+
+    retriable = True
+
+
+class NotLeaderError(ProposeError):
+    """This node does not lead the group; nothing was written."""
+
+    def __init__(self, leader: str | None) -> None:
+        self.leader = leader
+        super().__init__(f"not the leader; the leader is {leader or 'not known yet'}")
+
+
+class NotServingError(ProposeError):
+    """The leader has not yet applied the first entry of its term; nothing was written."""
+
+    def __init__(self) -> None:
+        super().__init__("the new leader has not applied the first entry of its term yet")
+
+
+class BusyError(ProposeError):
+    """Too many bytes wait for a majority; nothing was written."""
+
+    def __init__(self, uncommitted_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"{uncommitted_bytes} bytes wait for a majority, the limit is {limit_bytes}"
+        )
+
+
+class NoRoomError(ProposeError):
+    """The disk has no room for the entry; nothing was written."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"the disk has no room for an entry of {size} bytes")
+
+
+class OutcomeUnknownError(ProposeError):
+    """Leadership ended before a majority confirmed: the entry may be kept or dropped."""
+
+    def __init__(self, index: int, term: int) -> None:
+        self.index = index
+        self.term = term
+        super().__init__(f"leadership of term {term} ended before entry {index} was confirmed")
+
+
+class PeerError(DLedgerError):
+    """A peer broke the protocol, or its log contradicts ours: its message is dropped."""
+
+
+class InvariantError(DLedgerError):
+    """A rule that guards data is broken; the node must stop rather than go on."""

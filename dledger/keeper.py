@@ -1,0 +1,179 @@
+"""What keeps a node's start short and its disk in order: marks, checkpoints, segments, flushes.
+
+None of it is on the path of a message; all disk work runs on the background executor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from dledger.executor import Executor
+from dledger.statemachine import CheckpointWork, StateMachine
+from store.checkpoint import Checkpoint
+from store.entry import Entry
+
+if TYPE_CHECKING:
+    from dledger.node import Node
+
+log = logging.getLogger(__name__)
+
+MARK_SECONDS = 0.2
+FLUSH_SECONDS = 0.5  # RocketMQ's flushIntervalCommitLog
+CHECKPOINT_SECONDS = 30.0
+CHECKPOINT_BYTES = 128 << 20
+
+
+class Keeper:
+    """Housekeeping of one node."""
+
+    def __init__(
+        self,
+        *,
+        node: Node,
+        machine: StateMachine,
+        background: Executor,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._node = node
+        self._machine = machine
+        self._background = background
+        self._loop = loop
+        found = node.store.recovered
+        checkpoint = found.checkpoint
+        self._marked_index = -1
+        self._checkpoint_index = -1 if checkpoint is None else checkpoint.index
+        self._checkpoint_position = 0 if checkpoint is None else checkpoint.end_position
+        self._checkpoint_at = 0.0
+        self._applied: Entry | None = None
+        self._checkpointing = False
+        self._marking = False
+        self._preparing = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._flush_at = 0.0
+
+    def start(self) -> None:
+        """Begins the periodic work."""
+        self._checkpoint_at = self._loop.time() + CHECKPOINT_SECONDS
+        self._tick()
+
+    async def stop(self) -> None:
+        """Saves a last mark and checkpoint, so that the next start has nothing to replay."""
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._drained()
+        self.checkpoint()
+        await self._node.drained()
+        self._mark()
+        await self._drained()
+
+    async def _drained(self) -> None:
+        drained = self._loop.create_future()
+        self._background.submit(lambda: None, lambda _result, _error: drained.set_result(None))
+        await drained
+
+    def applied(self, entry: Entry) -> None:
+        """Called for each entry when it is applied."""
+        self._applied = entry
+
+    def log_grew(self) -> None:
+        """Called after each write of the log."""
+        if self._node.store.needs_preparation() and not self._preparing:
+            self._preparing = True
+            self._background.submit(self._node.store.prepare_next, self._prepared)
+
+    def _prepared(self, _result: None, error: BaseException | None) -> None:
+        self._preparing = False
+        self._failed(error)
+
+    def _failed(self, error: BaseException | None) -> bool:
+        if error is not None:
+            self._node.fail(error)
+        return error is not None
+
+    def _tick(self) -> None:
+        now = self._loop.time()
+        if self._node.failure is not None:
+            return
+        if not self._node.sync_flush and now >= self._flush_at:
+            self._flush_at = now + FLUSH_SECONDS
+            self._node.flush()
+        self._mark()
+        position = 0 if self._applied is None else self._applied.end
+        grown = position - self._checkpoint_position >= CHECKPOINT_BYTES
+        if grown or now >= self._checkpoint_at:
+            self.checkpoint()
+        self._timer = self._loop.call_later(MARK_SECONDS, self._tick)
+
+    def _mark(self) -> None:
+        """Notes how far the log is both committed and durable: damage below is never cut."""
+        core = self._node.core
+        index = min(core.commit_index, self._node.synced_index)
+        entry = core.log.entry(index)
+        if self._marking or entry is None or index <= self._marked_index:
+            return
+        self._marking = True
+        store = self._node.store
+
+        def done(_result: None, error: BaseException | None) -> None:
+            self._marking = False
+            if not self._failed(error):
+                self._marked_index = index
+
+        self._background.submit(
+            lambda: store.save_mark(index, entry.end, entry.chain_crc, index), done
+        )
+
+    def checkpoint(self) -> None:
+        """Saves the state as of the last applied entry, once that entry is durable here."""
+        entry = self._applied
+        if (
+            self._checkpointing
+            or entry is None
+            or entry.index <= self._checkpoint_index
+            or entry.index > self._node.core.durable_index
+        ):
+            return
+        self._checkpointing = True
+        self._checkpoint_at = self._loop.time() + CHECKPOINT_SECONDS
+        work = self._machine.begin_checkpoint()
+        checkpoint = Checkpoint(
+            index=entry.index,
+            end_position=entry.end,
+            chain_crc=entry.chain_crc,
+            term=entry.term,
+            term_starts=self._node.core.log.term_starts(entry.index),
+            commit_index=entry.index,
+            state=work.state,
+        )
+
+        def save() -> None:
+            work.flush()
+            self._node.store.save_checkpoint(checkpoint)
+
+        # The log is made durable first: a checkpoint must never know more than the log below it.
+        self._node.flush(
+            lambda: self._background.submit(
+                save, lambda _result, error: self._saved(work, checkpoint, error)
+            )
+        )
+
+    def _saved(
+        self, work: CheckpointWork, checkpoint: Checkpoint, error: BaseException | None
+    ) -> None:
+        self._checkpointing = False
+        if self._failed(error):
+            return
+        self._checkpoint_index = checkpoint.index
+        self._checkpoint_position = checkpoint.end_position
+        work.finish()
+
+    def expire(self, position: int) -> None:
+        """Removes what lies below ``position``, in whole segments."""
+
+        def done(_result: None, error: BaseException | None) -> None:
+            if not self._failed(error):
+                self._node.core.log.expire(self._node.store.first_index)
+
+        self._background.submit(lambda: self._node.store.expire(position), done)

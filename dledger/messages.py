@@ -1,0 +1,108 @@
+"""What the nodes of a group say to one another, as immutable values.
+
+Every message carries its sender's term (Raft thesis, figure 3.1). Commit information is told by the
+leader in two ways: with entries, and in heartbeats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from store.entry import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class VoteRequest:
+    """A candidate asks for a vote in ``term``; with ``pre_vote`` only whether it would get one.
+
+    For a pre-vote, ``term`` is the term that the sender would campaign in (thesis 9.6).
+    """
+
+    term: int
+    last_index: int
+    last_term: int
+    pre_vote: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VoteResponse:
+    """A granted pre-vote echoes the asked term; any refusal carries the refuser's own."""
+
+    term: int
+    granted: bool
+    pre_vote: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRequest:
+    """Entries that follow ``prev_index``; without entries, a probe of whether the logs meet there.
+
+    The chain CRC inside the first entry covers the log before it: a follower whose log differs
+    anywhere below cannot accept the entries.
+    """
+
+    term: int
+    prev_index: int
+    prev_term: int
+    commit_index: int
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendAccepted:
+    """All up to ``match_index`` is equal to the leader's log and durable on the sender."""
+
+    term: int
+    match_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRejected:
+    """The logs do not meet at ``rejected_index``.
+
+    The hint is the sender's last entry not after that index whose term is not above the asked one,
+    so that the leader skips whole terms instead of single entries (thesis 5.3).
+    """
+
+    term: int
+    rejected_index: int
+    hint_index: int
+    hint_term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The leader lives. ``commit_index`` is never above what the receiver has confirmed."""
+
+    term: int
+    commit_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatResponse:
+    """Repeats what is confirmed (an earlier answer may be lost): all up to ``match_index`` is
+    durable; all up to ``last_index`` is received and matching, though perhaps not durable yet."""
+
+    term: int
+    match_index: int
+    last_index: int
+
+
+Message: TypeAlias = (
+    VoteRequest
+    | VoteResponse
+    | AppendRequest
+    | AppendAccepted
+    | AppendRejected
+    | Heartbeat
+    | HeartbeatResponse
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A message and the node that it is for."""
+
+    to: str
+    message: Message

@@ -1,0 +1,431 @@
+"""One member of a group: the only place that connects the core to a store, a transport and a clock.
+
+All of it runs on one event loop. Disk work goes to executors: ``log`` writes and syncs (one job at
+a time, everything that arrived meanwhile goes with the next: group commit), ``reads`` serves what
+is not in memory, ``background`` saves checkpoints and marks and prepares segments. The core never
+waits for any of them, so heartbeats leave on time however slow the disk is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from dledger.config import RaftConfig
+from dledger.effects import Read, Write
+from dledger.errors import (
+    InvariantError,
+    NoRoomError,
+    NotServingError,
+    OutcomeUnknownError,
+    PeerError,
+    ProposeError,
+)
+from dledger.executor import Executor
+from dledger.keeper import Keeper
+from dledger.log import RaftLog
+from dledger.messages import Message
+from dledger.raft import Raft, Role
+from dledger.statemachine import Leadership, StateMachine
+from dledger.transport import Transport
+from store.entry import HEADER_SIZE, Entry, EntryKind, build_entry
+from store.errors import StoreError
+from store.filesystem import Bytes
+from store.replica import ReplicaStore
+
+log = logging.getLogger(__name__)
+
+APPLY_BYTES_MAX = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Executors:
+    """The three lanes of disk work."""
+
+    log: Executor
+    reads: Executor
+    background: Executor
+
+
+@dataclass(slots=True)
+class _Proposal:
+    index: int
+    term: int
+    done: Callable[[ProposeError | None], None]
+
+
+class Node:
+    """Drives :class:`~dledger.raft.Raft` and applies what it commits."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        voters: Collection[str],
+        store: ReplicaStore,
+        transport: Transport,
+        machine: StateMachine,
+        executors: Executors,
+        loop: asyncio.AbstractEventLoop,
+        rng: Random,
+        on_fatal: Callable[[BaseException], None],
+        config: RaftConfig | None = None,
+        sync_flush: bool = True,
+    ) -> None:
+        """``on_fatal`` is told once why the node stopped by itself; the process must then end."""
+        self.store = store
+        self.failure: BaseException | None = None
+        self._loop = loop
+        self._transport = transport
+        self._machine = machine
+        self._executors = executors
+        self._on_fatal = on_fatal
+        self.sync_flush = sync_flush
+        self._synced_index = store.recovered.last_index
+        found = store.recovered
+        config = config or RaftConfig()
+        self.core = Raft(
+            node=node,
+            voters=voters,
+            log=RaftLog.recovered(found, config.cache_bytes_max),
+            segment_size=store.config.segment_size,
+            rng=rng,
+            now=loop.time(),
+            config=config,
+            term=found.term,
+            vote=found.vote,
+            commit_index=found.commit_index,
+        )
+        self.keeper = Keeper(node=self, machine=machine, background=executors.background, loop=loop)
+        self.applied_index = -1 if found.checkpoint is None else found.checkpoint.index
+        self._proposals: deque[_Proposal] = deque()
+        self._waiting_writes: list[Write] = []
+        self._writing: list[Write] = []
+        self._reading_to_apply = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._leadership = Leadership(Role.FOLLOWER, found.term, None, False)
+        self._running = False
+
+    # --- life
+
+    async def start(self) -> None:
+        """Restores the state, then joins the group."""
+        checkpoint = self.store.recovered.checkpoint
+        self._machine.restore(None if checkpoint is None else checkpoint.state)
+        self._running = True
+        self.keeper.start()
+        await self._transport.start(self)
+        self._after_event()
+
+    async def stop(self) -> None:
+        """Leaves the group, finishes disk work, saves a checkpoint and closes the store."""
+        if not self._running:
+            return
+        self._running = False
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._transport.stop()
+        self._drop_proposals()
+        if self.failure is None:
+            await self.drained()
+        if self.failure is None:
+            await self.keeper.stop()
+        self.store.close()
+
+    async def drained(self) -> None:
+        """Returns when all that was handed to the log executor so far is done."""
+        drained = self._loop.create_future()
+        self._executors.log.submit(lambda: None, lambda _result, _error: drained.set_result(None))
+        await drained
+
+    def fail(self, error: BaseException) -> None:
+        """Stops at once because what the disk or the group holds can no longer be trusted."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        self._drop_proposals()
+        if self._timer is not None:
+            self._timer.cancel()
+        log.critical("%s stops: %s", self.core.node, error)
+        self._on_fatal(error)
+
+    # --- what the broker asks
+
+    @property
+    def leadership(self) -> Leadership:
+        """Role, term, leader and readiness as last announced."""
+        return self._leadership
+
+    @property
+    def serving(self) -> bool:
+        """Leads, and has applied the first entry of its term: proposals are accepted."""
+        return self._leadership.serving
+
+    @property
+    def held_by_all(self) -> int:
+        """The last index that every member holds durably, as far as the leader knows; else -1."""
+        replicator = self.core.replicator
+        if replicator is None:
+            return -1
+        matches = [progress.match_index for progress in replicator.peers.values()]
+        return min([self.core.durable_index, *matches])
+
+    def propose(
+        self,
+        body_size: int,
+        build: Callable[[int], Sequence[Bytes]],
+        done: Callable[[ProposeError | None], None],
+    ) -> int:
+        """Proposes one DATA entry whose body is exactly ``body_size`` bytes; returns its index.
+
+        ``build(position)`` is called before this returns, with the position of the entry in the
+        commit log. ``done(None)`` comes right after the entry is applied; ``done(error)`` when
+        leadership ends before, and the outcome is unknown. Raises :class:`ProposeError` if nothing
+        was proposed.
+        """
+        core = self.core
+        core.check_may_propose()
+        if not self.serving:
+            raise NotServingError
+        size = HEADER_SIZE + body_size
+        position = core.next_position(size)
+        if not self.store.has_room(size):
+            raise NoRoomError(size)
+        entry = build_entry(
+            EntryKind.DATA,
+            core.log.last_index + 1,
+            core.term,
+            position,
+            core.log.chain_crc,
+            build(position),
+        )
+        if entry.size != size:
+            raise InvariantError(f"an entry of {entry.size} bytes was announced as {size}")
+        self._proposals.append(_Proposal(entry.index, entry.term, done))
+        core.propose(entry, self._loop.time())
+        self._after_event()
+        return entry.index
+
+    def read(
+        self,
+        position: int,
+        size: int,
+        done: Callable[[bytes | None, BaseException | None], None],
+    ) -> None:
+        """Commit-log bytes that :meth:`read_cached` did not have at hand."""
+        self._executors.reads.submit(lambda: self.store.read(position, size), done)
+
+    def read_cached(self, position: int, size: int) -> bytes | None:
+        """Commit-log bytes if no disk access is needed for them, else None."""
+        return self.store.read_cached(position, size)
+
+    # --- events from the transport (TransportHandler)
+
+    def on_message(self, sender: str, message: Message) -> None:
+        """See :class:`~dledger.transport.TransportHandler`."""
+        if not self._alive:
+            return
+        try:
+            self.core.receive(sender, message, self._loop.time())
+        except PeerError as error:
+            log.error("%s drops a message of %s: %s", self.core.node, sender, error)
+            self._transport.reset(sender)
+        except InvariantError as error:
+            self.fail(error)
+            return
+        self._after_event()
+
+    def on_peer_connected(self, peer: str) -> None:
+        """See :class:`~dledger.transport.TransportHandler`."""
+        if self._alive:
+            self.core.peer_connected(peer, self._loop.time())
+            self._after_event()
+
+    def on_peer_lost(self, peer: str) -> None:
+        """See :class:`~dledger.transport.TransportHandler`."""
+        if self._alive:
+            self.core.peer_lost(peer, self._loop.time())
+            self._after_event()
+
+    # --- after every event
+
+    @property
+    def _alive(self) -> bool:
+        return self._running and self.failure is None
+
+    def _after_event(self) -> None:
+        effects = self.core.take()
+        for envelope in effects.messages:
+            self._transport.send(envelope.to, envelope.message)
+        for read in effects.reads:
+            self._read_for_peer(read)
+        if effects.write is not None:
+            self._waiting_writes.append(effects.write)
+            self._write_next()
+        if self.applied_index < self.core.commit_index:
+            self._apply()
+        self._announce()
+        self._arm_timer()
+
+    def _arm_timer(self) -> None:
+        deadline = self.core.deadline()
+        timer = self._timer
+        # A deadline that moved later is left alone: the early tick finds nothing due and re-arms.
+        if timer is not None and not timer.cancelled() and timer.when() <= deadline:
+            return
+        if timer is not None:
+            timer.cancel()
+        if self._alive:
+            self._timer = self._loop.call_at(deadline, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._alive:
+            self.core.tick(self._loop.time())
+            self._after_event()
+
+    def _announce(self) -> None:
+        core = self.core
+        serving = core.role is Role.LEADER and self.applied_index >= core.term_first_index
+        now = Leadership(core.role, core.term, core.leader, serving)
+        if now == self._leadership:
+            return
+        before, self._leadership = self._leadership, now
+        if before.role is Role.LEADER and (now.role is not Role.LEADER or now.term != before.term):
+            self._drop_proposals()
+        if (before.role, before.leader) != (now.role, now.leader):
+            log.info(
+                "%s is %s in term %d, leader %s", core.node, now.role.value, now.term, now.leader
+            )
+        self._machine.leadership_changed(now)
+
+    def _drop_proposals(self) -> None:
+        dropped, self._proposals = self._proposals, deque()
+        for proposal in dropped:
+            proposal.done(OutcomeUnknownError(proposal.index, proposal.term))
+
+    # --- disk
+
+    def _write_next(self) -> None:
+        if self._writing or not self._waiting_writes:
+            return
+        self._writing, self._waiting_writes = self._waiting_writes, []
+        writes = self._writing
+        self._executors.log.submit(lambda: self._write(writes), self._written)
+
+    def _write(self, writes: Sequence[Write]) -> None:
+        """In the log thread. Order within and between writes is kept; one sync for all."""
+        entries: list[Entry] = []
+        for write in writes:
+            if write.hard_state is not None:
+                # The term under which entries were accepted reaches the disk before them.
+                self.store.save_hard_state(*write.hard_state)
+            if write.truncate_from is not None:
+                self.store.append(entries)
+                entries = []
+                self.store.truncate(write.truncate_from)
+            entries += write.entries
+        if entries:
+            self.store.append(entries)
+            if self.sync_flush:
+                self.store.sync()
+
+    def _written(self, _result: None, error: BaseException | None) -> None:
+        if error is not None:
+            self.fail(error)
+            return
+        writes, self._writing = self._writing, []
+        if not self._alive:
+            return
+        for write in writes:
+            for envelope in write.then:
+                self._transport.send(envelope.to, envelope.message)
+        self.core.written(writes[-1].id, self._loop.time())
+        self._after_event()
+        self._write_next()
+        self.keeper.log_grew()
+
+    @property
+    def synced_index(self) -> int:
+        """The last entry that survives power loss, as far as is known here."""
+        if self.sync_flush:
+            return self.core.durable_index
+        return min(self._synced_index, self.core.durable_index)
+
+    def flush(self, then: Callable[[], None] | None = None) -> None:
+        """Syncs what asynchronous flush left in the page cache; ``then`` is called after that."""
+        written = self.core.durable_index
+
+        def done(_result: None, error: BaseException | None) -> None:
+            if error is not None:
+                self.fail(error)
+                return
+            self._synced_index = max(self._synced_index, written)
+            if then is not None:
+                then()
+
+        self._executors.log.submit(self.store.sync, done)
+
+    def expire(self, position: int) -> None:
+        """Removes what lies below ``position``, in whole segments."""
+        self.keeper.expire(position)
+
+    def _read_for_peer(self, read: Read) -> None:
+        def done(entries: list[Entry] | None, error: BaseException | None) -> None:
+            if error is not None:
+                log.error("cannot read entries from %d: %s", read.first_index, error)
+                if not isinstance(error, StoreError):
+                    self.fail(error)
+                    return
+            if self._alive:
+                self.core.loaded(read.peer, entries or [], self._loop.time())
+                self._after_event()
+
+        self._executors.reads.submit(
+            lambda: self.store.read_entries(read.first_index, read.last_index, read.bytes_max),
+            done,
+        )
+
+    # --- applying
+
+    def _apply(self) -> None:
+        if self._reading_to_apply:
+            return
+        while self.applied_index < self.core.commit_index:
+            entry = self.core.log.entry(self.applied_index + 1)
+            if entry is None:
+                self._read_to_apply()
+                return
+            self._apply_one(entry)
+        core = self.core
+        core.log.evict(min(self.applied_index, core.durable_index))
+
+    def _apply_one(self, entry: Entry) -> None:
+        self._machine.apply(entry)
+        self.applied_index = entry.index
+        self.keeper.applied(entry)
+        while self._proposals and self._proposals[0].index <= entry.index:
+            self._proposals.popleft().done(None)
+
+    def _read_to_apply(self) -> None:
+        self._reading_to_apply = True
+        first = self.applied_index + 1
+        last = min(self.core.commit_index, self.core.log.cached_from - 1)
+        self._executors.reads.submit(
+            lambda: self.store.read_entries(first, last, APPLY_BYTES_MAX), self._read_and_apply
+        )
+
+    def _read_and_apply(self, entries: list[Entry] | None, error: BaseException | None) -> None:
+        self._reading_to_apply = False
+        if error is not None:
+            self.fail(error)
+            return
+        if not self._alive:
+            return
+        for entry in entries or ():
+            self._apply_one(entry)
+        self._after_event()

@@ -1,0 +1,221 @@
+"""The leader's side of log replication: what to send to whom, and what a majority holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dledger.config import RaftConfig
+from dledger.effects import Outbox
+from dledger.log import RaftLog
+from dledger.messages import AppendRejected, AppendRequest, Heartbeat, HeartbeatResponse
+from dledger.progress import Progress, ProgressState
+from dledger.quorum import majority, quorum_index
+from store.entry import Entry
+
+
+class Replicator:
+    """One leadership: made when a node becomes leader, dropped when it no longer is."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        term: int,
+        peers: Iterable[str],
+        connected: Iterable[str],
+        log: RaftLog,
+        durable_index: int,
+        outbox: Outbox,
+        config: RaftConfig,
+        now: float,
+    ) -> None:
+        self._node = node
+        self._term = term
+        self._log = log
+        self._outbox = outbox
+        self._config = config
+        self._durable_index = durable_index
+        self._heartbeat_at = now
+        self._commit_notice_at: float | None = None
+        self.peers: dict[str, Progress] = {
+            peer: self._progress(log.last_index + 1, now) for peer in sorted(peers)
+        }
+        up = set(connected)
+        for peer, progress in self.peers.items():
+            progress.connected = peer in up
+
+    def _progress(self, next_index: int, now: float) -> Progress:
+        return Progress(
+            next_index,
+            now,
+            window_messages=self._config.window_messages,
+            window_bytes=self._config.window_bytes,
+        )
+
+    # --- what a majority holds
+
+    def durable(self, index: int) -> None:
+        """The leader's own log is durable up to ``index``; it counts itself only so far."""
+        self._durable_index = index
+
+    def quorum_index(self) -> int:
+        """The highest index that a majority holds durably."""
+        held = [progress.match_index for progress in self.peers.values()]
+        return quorum_index([self._durable_index, *held])
+
+    def heard_by_majority(self, since: float) -> bool:
+        """Check-quorum: whether a majority, the leader included, was heard since then."""
+        heard = sum(1 for progress in self.peers.values() if progress.heard_at >= since)
+        return heard + 1 >= majority(len(self.peers) + 1)
+
+    # --- what the followers say
+
+    def accepted(self, peer: str, match_index: int, commit_index: int, now: float) -> bool:
+        """A follower confirmed; returns whether a majority may have moved."""
+        progress = self.peers[peer]
+        progress.heard_at = now
+        moved = progress.accepted(match_index, now)
+        self.replicate(peer, commit_index, now)
+        return moved
+
+    def rejected(self, peer: str, answer: AppendRejected, commit_index: int, now: float) -> None:
+        """The logs do not meet there: steps back by whole terms, unless the answer is stale."""
+        progress = self.peers[peer]
+        progress.heard_at = now
+        if answer.rejected_index <= progress.match_index:
+            return
+        if (
+            progress.state is ProgressState.PROBE
+            and answer.rejected_index != progress.next_index - 1
+        ):
+            return
+        meeting = self._log.last_index_not_above(answer.hint_index, answer.hint_term)
+        progress.probe_from(meeting + 1)
+        self.replicate(peer, commit_index, now)
+
+    def heartbeat_answered(
+        self, peer: str, answer: HeartbeatResponse, commit_index: int, now: float
+    ) -> bool:
+        """A follower lives; returns whether a majority may have moved.
+
+        If it received all that was sent, what is unanswered waits for its disk and is not resent.
+        """
+        progress = self.peers[peer]
+        progress.heard_at = now
+        moved = answer.match_index > progress.match_index and progress.accepted(
+            answer.match_index, now
+        )
+        received_all = answer.last_index >= progress.next_index - 1
+        if progress.state is ProgressState.REPLICATE and progress.inflight and received_all:
+            progress.sent_at = now
+        self.replicate(peer, commit_index, now)
+        return moved
+
+    def connected(self, peer: str, commit_index: int, now: float) -> None:
+        """A link came up. The peer may be a new process: what it confirmed is asked for again, for
+        with asynchronous flush it may hold less than it did before a power failure."""
+        next_index = self.peers[peer].match_index + 1 or self._end
+        progress = self.peers[peer] = self._progress(next_index, now)
+        self._heartbeat(peer, progress, commit_index)
+        self.replicate(peer, commit_index, now)
+
+    def lost(self, peer: str) -> None:
+        """A link broke: nothing is sent until it is back."""
+        self.peers[peer].connected = False
+
+    def loaded(self, peer: str, entries: Sequence[Entry], commit_index: int, now: float) -> None:
+        """Entries read from the disk; dropped if the follower no longer waits for just these."""
+        progress = self.peers[peer]
+        progress.loading = False
+        fitting = entries and entries[0].index == progress.next_index and progress.may_send()
+        if fitting and self._log.term_at(entries[-1].index) == entries[-1].term:
+            self._append(peer, progress, tuple(entries), commit_index, now)
+        self.replicate(peer, commit_index, now)
+
+    # --- what is sent
+
+    @property
+    def _end(self) -> int:
+        return self._log.last_index + 1
+
+    def replicate_all(self, commit_index: int, now: float) -> None:
+        """Sends to every follower what its window allows."""
+        for peer in self.peers:
+            self.replicate(peer, commit_index, now)
+
+    def replicate(self, peer: str, commit_index: int, now: float) -> None:
+        """Sends entries from the follower's next index on, from memory or after a read."""
+        progress = self.peers[peer]
+        while progress.may_send():
+            first = progress.next_index
+            if first >= self._end and (
+                progress.state is ProgressState.REPLICATE or progress.match_index == first - 1
+            ):
+                return
+            if first >= self._log.cached_from:
+                entries = self._log.entries(first, self._config.append_bytes_max)
+                self._append(peer, progress, entries, commit_index, now)
+            elif first >= self._log.first_index:
+                progress.loading = True
+                last = self._log.cached_from - 1
+                self._outbox.read(peer, first, last, self._config.append_bytes_max)
+            else:
+                return  # the follower needs entries that retention removed
+
+    def _append(
+        self,
+        peer: str,
+        progress: Progress,
+        entries: tuple[Entry, ...],
+        commit_index: int,
+        now: float,
+    ) -> None:
+        previous = progress.next_index - 1
+        previous_term = self._log.term_at(previous)
+        if previous_term is None:
+            return  # below what is retained
+        message = AppendRequest(self._term, previous, previous_term, commit_index, entries)
+        self._outbox.send(peer, message)
+        progress.sent_commit = commit_index
+        last = entries[-1].index if entries else previous
+        progress.sent(last, sum(entry.size for entry in entries), now)
+
+    def _heartbeat(self, peer: str, progress: Progress, commit_index: int) -> None:
+        # A follower may trust a commit index only as far as it confirmed to match (thesis 3.5;
+        # etcd bounds its heartbeats in the same way).
+        commit = min(commit_index, progress.match_index)
+        progress.sent_commit = max(progress.sent_commit, commit)
+        self._outbox.send(peer, Heartbeat(self._term, commit))
+
+    # --- time
+
+    def committed(self, now: float) -> None:
+        """The commit index moved: whoever gets no entries soon is told by itself."""
+        if self._commit_notice_at is None:
+            self._commit_notice_at = now + self._config.commit_notice_seconds
+
+    def deadline(self) -> float:
+        """When :meth:`tick` has something to do."""
+        if self._commit_notice_at is None:
+            return self._heartbeat_at
+        return min(self._heartbeat_at, self._commit_notice_at)
+
+    def tick(self, commit_index: int, now: float) -> None:
+        """Sends due commit notices and heartbeats, and what a follower seems not to have got."""
+        if self._commit_notice_at is not None and now >= self._commit_notice_at:
+            self._commit_notice_at = None
+            for peer, progress in self.peers.items():
+                if progress.connected and progress.sent_commit < commit_index:
+                    self._heartbeat(peer, progress, commit_index)
+        if now >= self._heartbeat_at:
+            self._heartbeat_at = now + self._config.heartbeat_seconds
+            for peer, progress in self.peers.items():
+                if not progress.connected:
+                    continue
+                self._heartbeat(peer, progress, commit_index)
+                if (
+                    progress.sent_at is not None
+                    and now - progress.sent_at >= self._config.resend_seconds
+                ):
+                    progress.probe_from(progress.match_index + 1)
+                self.replicate(peer, commit_index, now)

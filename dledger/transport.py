@@ -1,0 +1,247 @@
+"""Peer messages over aiohttp WebSockets.
+
+Every node dials each of its peers, says who it is, and from then on *listens* on that connection;
+it speaks on the connections that its peers dialled. So bulk data always flows from the accepting to
+the dialling side, where WebSocket frames need no masking (RFC 6455, 5.3). A link is up when both
+connections stand, and lost when either breaks: a process that dies closes both at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from typing import Protocol
+
+import aiohttp
+import msgpack
+from aiohttp import web
+
+from dledger.codec import MESSAGE_BYTES_MAX, MessageEncoder, decode_message
+from dledger.errors import DLedgerError, PeerError
+from dledger.messages import Message
+
+log = logging.getLogger(__name__)
+
+PROTOCOL_VERSION = 1
+PATH = "/dledger"
+QUEUE_BYTES_MAX = 64 << 20
+DIAL_SECONDS_FIRST = 0.02
+DIAL_SECONDS_MAX = 0.5
+HELLO_SECONDS = 5.0
+
+
+class TransportHandler(Protocol):
+    """What a transport tells the node, always on the event loop."""
+
+    def on_message(self, sender: str, message: Message) -> None: ...
+
+    def on_peer_connected(self, peer: str) -> None: ...
+
+    def on_peer_lost(self, peer: str) -> None: ...
+
+
+class Transport(Protocol):
+    """Carries messages to peers; it may lose them, and never waits."""
+
+    async def start(self, handler: TransportHandler) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def send(self, peer: str, message: Message) -> None: ...
+
+    def reset(self, peer: str) -> None:
+        """Breaks the link to a peer that misbehaved; it is dialled anew."""
+
+
+class _Link:
+    """Both connections to one peer, and what waits to be sent."""
+
+    def __init__(self, peer: str, address: str) -> None:
+        self.peer = peer
+        self.url = f"http://{address}{PATH}"
+        self.listening: aiohttp.ClientWebSocketResponse | None = None
+        self.speaking: web.WebSocketResponse | None = None
+        self.up = False
+        self.queue: deque[bytes] = deque()
+        self.queued_bytes = 0
+        self.wake = asyncio.Event()
+        self.dial_now = asyncio.Event()
+
+
+class WebSocketTransport:
+    """The transport of one node of one group. ``peers`` maps node ids to ``host:port``."""
+
+    def __init__(
+        self, *, group: str, node: str, host: str, port: int, peers: Mapping[str, str]
+    ) -> None:
+        self._group = group
+        self._node = node
+        self._host = host
+        self._port = port
+        self._links = {peer: _Link(peer, address) for peer, address in peers.items()}
+        self._encoder = MessageEncoder()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._handler: TransportHandler
+        self._session: aiohttp.ClientSession
+        self._runner: web.AppRunner
+
+    async def start(self, handler: TransportHandler) -> None:
+        """Listens and dials. ``OSError`` if the port is taken."""
+        self._handler = handler
+        app = web.Application()
+        app.router.add_get(PATH, self._accept)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self._host, self._port).start()
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None)
+        )
+        for link in self._links.values():
+            self._tasks.append(asyncio.create_task(self._listen(link)))
+
+    async def stop(self) -> None:
+        """Closes every connection; no callback comes after."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for link in self._links.values():
+            link.up = False
+            if link.speaking is not None:
+                await link.speaking.close()
+        await self._session.close()
+        await self._runner.cleanup()
+
+    def send(self, peer: str, message: Message) -> None:
+        """Queues a message; dropped if the link is down or its queue is full."""
+        link = self._links[peer]
+        if not link.up or link.queued_bytes > QUEUE_BYTES_MAX:
+            return
+        frame = self._encoder.encode(message)
+        link.queue.append(frame)
+        link.queued_bytes += len(frame)
+        link.wake.set()
+
+    def reset(self, peer: str) -> None:
+        """Breaks the link; the peer dials again."""
+        link = self._links[peer]
+        for connection in (link.listening, link.speaking):
+            if connection is not None:
+                transport = connection.get_extra_info("transport")
+                if transport is not None:
+                    transport.abort()
+
+    # --- the connection that we dialled
+
+    async def _listen(self, link: _Link) -> None:
+        pause = DIAL_SECONDS_FIRST
+        while True:
+            link.dial_now.clear()
+            try:
+                async with self._session.ws_connect(
+                    link.url, max_msg_size=MESSAGE_BYTES_MAX, autoping=True, compress=0
+                ) as connection:
+                    await connection.send_bytes(
+                        msgpack.packb([PROTOCOL_VERSION, self._group, self._node])
+                    )
+                    link.listening = connection
+                    pause = DIAL_SECONDS_FIRST
+                    self._check_up(link)
+                    await self._receive(link, connection)
+                    if connection.close_code == aiohttp.WSCloseCode.POLICY_VIOLATION:
+                        log.error("%s refuses to talk to us", link.peer)
+                        pause = DIAL_SECONDS_MAX
+            except (aiohttp.ClientError, OSError) as error:
+                log.debug("no link to %s: %s", link.peer, error)
+            finally:
+                link.listening = None
+                self._check_up(link)
+            await self._pause(link, pause)
+            pause = min(2 * pause, DIAL_SECONDS_MAX)
+
+    async def _pause(self, link: _Link, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await link.dial_now.wait()
+        except TimeoutError:
+            pass
+
+    async def _receive(self, link: _Link, connection: aiohttp.ClientWebSocketResponse) -> None:
+        async for frame in connection:
+            if frame.type is not aiohttp.WSMsgType.BINARY:
+                log.error("%s sent a frame that is not binary", link.peer)
+                return
+            try:
+                self._handler.on_message(link.peer, decode_message(frame.data))
+            except PeerError as error:
+                log.error("dropping the link to %s: %s", link.peer, error)
+                return
+
+    # --- the connection that the peer dialled
+
+    async def _accept(self, request: web.Request) -> web.WebSocketResponse:
+        connection = web.WebSocketResponse(max_msg_size=1 << 16, compress=False)
+        await connection.prepare(request)
+        try:
+            link = await self._hello(connection)
+        except DLedgerError as error:
+            log.error("refusing a peer at %s: %s", request.remote, error)
+            reason = str(error).encode()[:120]
+            await connection.close(code=aiohttp.WSCloseCode.POLICY_VIOLATION, message=reason)
+            return connection
+        if link.speaking is not None:
+            await link.speaking.close()
+        link.speaking = connection
+        link.queue.clear()
+        link.queued_bytes = 0
+        link.dial_now.set()
+        self._check_up(link)
+        speaker = asyncio.create_task(self._speak(link, connection))
+        try:
+            await connection.receive()  # the peer only listens: whatever comes means the end
+        finally:
+            speaker.cancel()
+            if link.speaking is connection:
+                link.speaking = None
+                self._check_up(link)
+        return connection
+
+    async def _hello(self, connection: web.WebSocketResponse) -> _Link:
+        try:
+            frame = await connection.receive_bytes(timeout=HELLO_SECONDS)
+            version, group, node = msgpack.unpackb(frame)
+        except (TypeError, ValueError, TimeoutError, msgpack.UnpackException) as error:
+            raise PeerError(f"no greeting: {error}") from error
+        if version != PROTOCOL_VERSION:
+            raise PeerError(f"it speaks version {version}, we speak {PROTOCOL_VERSION}")
+        if group != self._group:
+            raise PeerError(f"it is of group {group}, we are of {self._group}")
+        link = self._links.get(node) if isinstance(node, str) else None
+        if link is None:
+            raise PeerError(f"node {node} is not a member of group {group}")
+        return link
+
+    async def _speak(self, link: _Link, connection: web.WebSocketResponse) -> None:
+        try:
+            while True:
+                while link.queue:
+                    frame = link.queue.popleft()
+                    link.queued_bytes -= len(frame)
+                    await connection.send_bytes(frame)
+                link.wake.clear()
+                await link.wake.wait()
+        except (ConnectionError, aiohttp.ClientError):
+            log.debug("link to %s broke while sending", link.peer)
+
+    def _check_up(self, link: _Link) -> None:
+        up = link.listening is not None and link.speaking is not None
+        if up == link.up:
+            return
+        link.up = up
+        if up:
+            self._handler.on_peer_connected(link.peer)
+        else:
+            link.queue.clear()
+            link.queued_bytes = 0
+            self._handler.on_peer_lost(link.peer)
