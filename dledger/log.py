@@ -67,10 +67,10 @@ class RaftLog:
             cache_bytes_max=cache_bytes_max,
         )
 
-    def term_starts(self, last_index: int) -> list[tuple[int, int]]:
+    def term_starts(self, last_index: int) -> tuple[tuple[int, int], ...]:
         """(term, its first index) of every term up to the one of ``last_index``."""
         known = zip(self._terms, self._starts, strict=True)
-        return [(term, start) for term, start in known if start <= last_index]
+        return tuple((term, start) for term, start in known if start <= last_index)
 
     @property
     def last_term(self) -> int:

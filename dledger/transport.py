@@ -63,6 +63,7 @@ class _Link:
         self.url = f"http://{address}{PATH}"
         self.listening: aiohttp.ClientWebSocketResponse | None = None
         self.speaking: web.WebSocketResponse | None = None
+        self.socket: asyncio.Transport | None = None  # under `speaking`
         self.up = False
         self.queue: deque[bytes] = deque()
         self.queued_bytes = 0
@@ -126,11 +127,8 @@ class WebSocketTransport:
     def reset(self, peer: str) -> None:
         """Breaks the link; the peer dials again."""
         link = self._links[peer]
-        for connection in (link.listening, link.speaking):
-            if connection is not None:
-                transport = connection.get_extra_info("transport")
-                if transport is not None:
-                    transport.abort()
+        if link.socket is not None:
+            link.socket.abort()
 
     # --- the connection that we dialled
 
@@ -193,6 +191,7 @@ class WebSocketTransport:
         if link.speaking is not None:
             await link.speaking.close()
         link.speaking = connection
+        link.socket = request.transport
         link.queue.clear()
         link.queued_bytes = 0
         link.dial_now.set()

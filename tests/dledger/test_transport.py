@@ -1,0 +1,132 @@
+"""The WebSocket transport on loopback: links, order, strangers, garbage."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import aiohttp
+import msgpack
+import pytest
+
+from dledger.messages import AppendRequest, Heartbeat, Message
+from dledger.transport import PATH, PROTOCOL_VERSION, WebSocketTransport
+from store.entry import EntryKind, build_entry
+
+
+class Recorder:
+    """A handler that notes what it is told, and lets a test wait for it."""
+
+    def __init__(self) -> None:
+        self.events: asyncio.Queue[tuple[str, str, Message | None]] = asyncio.Queue()
+
+    def on_message(self, sender: str, message: Message) -> None:
+        self.events.put_nowait(("message", sender, message))
+
+    def on_peer_connected(self, peer: str) -> None:
+        self.events.put_nowait(("connected", peer, None))
+
+    def on_peer_lost(self, peer: str) -> None:
+        self.events.put_nowait(("lost", peer, None))
+
+    async def next(self) -> tuple[str, str, Message | None]:
+        async with asyncio.timeout(10):
+            return await self.events.get()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def transport(node: str, ports: dict[str, int], group: str = "g") -> WebSocketTransport:
+    peers = {peer: f"127.0.0.1:{port}" for peer, port in ports.items() if peer != node}
+    return WebSocketTransport(
+        group=group, node=node, host="127.0.0.1", port=ports[node], peers=peers
+    )
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[
+    tuple[WebSocketTransport, Recorder, WebSocketTransport, Recorder]
+]:
+    ports = dict(zip(("a", "b"), free_ports(2), strict=True))
+    a, b = transport("a", ports), transport("b", ports)
+    heard_a, heard_b = Recorder(), Recorder()
+    await a.start(heard_a)
+    await b.start(heard_b)
+    assert await heard_a.next() == ("connected", "b", None)
+    assert await heard_b.next() == ("connected", "a", None)
+    yield a, heard_a, b, heard_b
+    await a.stop()
+    await b.stop()
+
+
+async def test_messages_arrive_in_the_order_in_which_they_were_sent(
+    pair: tuple[WebSocketTransport, Recorder, WebSocketTransport, Recorder],
+) -> None:
+    a, _, _, heard_b = pair
+    entry = build_entry(EntryKind.DATA, 4, 2, 480, 7, [b"x" * 300_000])
+    append = AppendRequest(2, 3, 1, 3, (entry,))
+    sent: list[Message] = [Heartbeat(2, 1), append, Heartbeat(2, 4)]
+    for message in sent:
+        a.send("b", message)
+    assert [await heard_b.next() for _ in sent] == [("message", "a", each) for each in sent]
+
+
+async def test_a_peer_that_stops_is_lost_and_found_again(
+    pair: tuple[WebSocketTransport, Recorder, WebSocketTransport, Recorder],
+) -> None:
+    a, heard_a, b, _ = pair
+    await b.stop()
+    assert await heard_a.next() == ("lost", "b", None)
+    a.send("b", Heartbeat(1, 0))  # goes nowhere, harms nobody
+    again = Recorder()
+    await b.start(again)
+    assert await heard_a.next() == ("connected", "b", None)
+    assert await again.next() == ("connected", "a", None)
+
+
+async def test_a_reset_link_comes_back(
+    pair: tuple[WebSocketTransport, Recorder, WebSocketTransport, Recorder],
+) -> None:
+    a, heard_a, _, heard_b = pair
+    a.reset("b")
+    for heard in (heard_a, heard_b):
+        assert (await heard.next())[0] == "lost"
+        assert (await heard.next())[0] == "connected"
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        [PROTOCOL_VERSION + 1, "g", "b"],
+        [PROTOCOL_VERSION, "other", "b"],
+        [PROTOCOL_VERSION, "g", "stranger"],
+        [PROTOCOL_VERSION, "g", 5],
+        ["too", "short"],
+        17,
+    ],
+)
+async def test_a_stranger_is_refused_and_told_so(greeting: object) -> None:
+    ports = dict(zip(("a", "b"), free_ports(2), strict=True))
+    a = transport("a", ports)
+    await a.start(Recorder())
+    try:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.ws_connect(f"http://127.0.0.1:{ports['a']}{PATH}") as connection,
+        ):
+            await connection.send_bytes(msgpack.packb(greeting))
+            answer = await connection.receive(timeout=10)
+            assert answer.type is aiohttp.WSMsgType.CLOSE
+            assert answer.data == aiohttp.WSCloseCode.POLICY_VIOLATION
+    finally:
+        await a.stop()
