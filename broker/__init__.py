@@ -1,0 +1,1 @@
+"""The message broker: what users talk to, built on the replicated log."""

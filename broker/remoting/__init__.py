@@ -1,0 +1,1 @@
+"""RocketMQ's remoting protocol: frames, connections, the server and the client."""
