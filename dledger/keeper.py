@@ -13,6 +13,7 @@ from dledger.executor import Executor
 from dledger.statemachine import CheckpointWork, StateMachine
 from store.checkpoint import Checkpoint
 from store.entry import Entry
+from store.errors import DiskFullError
 
 if TYPE_CHECKING:
     from dledger.node import Node
@@ -79,7 +80,7 @@ class Keeper:
 
     def log_grew(self) -> None:
         """Called after each write of the log."""
-        if self._node.store.needs_preparation() and not self._preparing:
+        if self._node.store.needs_preparation and not self._preparing:
             self._preparing = True
             self._background.submit(self._node.store.prepare_next, self._prepared)
 
@@ -88,7 +89,9 @@ class Keeper:
         self._failed(error)
 
     def _failed(self, error: BaseException | None) -> bool:
-        if error is not None:
+        if isinstance(error, DiskFullError):
+            log.warning("housekeeping waits for room on the disk: %s", error)
+        elif error is not None:
             self._node.fail(error)
         return error is not None
 
@@ -116,9 +119,9 @@ class Keeper:
         self._marking = True
         store = self._node.store
 
-        def done(_result: None, error: BaseException | None) -> None:
+        def done(saved: bool | None, error: BaseException | None) -> None:
             self._marking = False
-            if not self._failed(error):
+            if not self._failed(error) and saved:
                 self._marked_index = index
 
         self._background.submit(
@@ -148,26 +151,31 @@ class Keeper:
             state=work.state,
         )
 
-        def save() -> None:
+        def save() -> bool:
             work.flush()
-            self._node.store.save_checkpoint(checkpoint)
+            return self._node.store.save_checkpoint(checkpoint)
 
         # The log is made durable first: a checkpoint must never know more than the log below it.
         self._node.flush(
             lambda: self._background.submit(
-                save, lambda _result, error: self._saved(work, checkpoint, error)
+                save, lambda saved, error: self._saved(work, checkpoint, saved, error)
             )
         )
 
     def _saved(
-        self, work: CheckpointWork, checkpoint: Checkpoint, error: BaseException | None
+        self,
+        work: CheckpointWork,
+        checkpoint: Checkpoint,
+        saved: bool | None,
+        error: BaseException | None,
     ) -> None:
         self._checkpointing = False
         if self._failed(error):
             return
-        self._checkpoint_index = checkpoint.index
-        self._checkpoint_position = checkpoint.end_position
         work.finish()
+        if saved:
+            self._checkpoint_index = checkpoint.index
+            self._checkpoint_position = checkpoint.end_position
 
     def expire(self, position: int) -> None:
         """Removes what lies below ``position``, in whole segments."""

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 
 from dledger.errors import InvariantError
 from store.entry import Entry
-from store.recovery import Recovered
 
 NO_INDEX = -1
 NO_TERM = 0
@@ -52,20 +51,6 @@ class RaftLog:
         self._cache_bytes = sum(entry.size for entry in self._cache)
         self._cache_bytes_max = cache_bytes_max
         self._base = (end_position, chain_crc) if tail_base is None else tail_base
-
-    @classmethod
-    def recovered(cls, found: Recovered, cache_bytes_max: int) -> RaftLog:
-        """The log as the store found it at its start."""
-        return cls(
-            first_index=found.first_index,
-            last_index=found.last_index,
-            term_starts=found.term_starts,
-            end_position=found.end_position,
-            chain_crc=found.last_chain_crc,
-            tail=found.tail,
-            tail_base=found.tail_base,
-            cache_bytes_max=cache_bytes_max,
-        )
 
     def term_starts(self, last_index: int) -> tuple[tuple[int, int], ...]:
         """(term, its first index) of every term up to the one of ``last_index``."""

@@ -48,6 +48,11 @@ class AppendRequest:
     commit_index: int
     entries: tuple[Entry, ...]
 
+    @property
+    def size(self) -> int:
+        """Bytes of all entries."""
+        return sum(entry.size for entry in self.entries)
+
 
 @dataclass(frozen=True, slots=True)
 class AppendAccepted:

@@ -28,7 +28,7 @@ from dledger.errors import (
 from dledger.executor import Executor
 from dledger.keeper import Keeper
 from dledger.log import RaftLog
-from dledger.messages import Message
+from dledger.messages import AppendRequest, Message
 from dledger.raft import Raft, Role
 from dledger.statemachine import Leadership, StateMachine
 from dledger.transport import Transport
@@ -91,7 +91,16 @@ class Node:
         self.core = Raft(
             node=node,
             voters=voters,
-            log=RaftLog.recovered(found, config.cache_bytes_max),
+            log=RaftLog(
+                first_index=found.first_index,
+                last_index=found.last_index,
+                term_starts=found.term_starts,
+                end_position=found.end_position,
+                chain_crc=found.last_chain_crc,
+                tail=found.tail,
+                tail_base=found.tail_base,
+                cache_bytes_max=config.cache_bytes_max,
+            ),
             segment_size=store.config.segment_size,
             rng=rng,
             now=loop.time(),
@@ -193,7 +202,7 @@ class Node:
             raise NotServingError
         size = HEADER_SIZE + body_size
         position = core.next_position(size)
-        if not self.store.has_room(size):
+        if not self._has_room(size):
             raise NoRoomError(size)
         entry = build_entry(
             EntryKind.DATA,
@@ -209,6 +218,10 @@ class Node:
         core.propose(entry, self._loop.time())
         self._after_event()
         return entry.index
+
+    def _has_room(self, size: int) -> bool:
+        """Whether the disk takes ``size`` bytes behind all that waits to be written."""
+        return self.store.has_room(self.core.log.end_position - self.store.end_position + size)
 
     def read(
         self,
@@ -228,6 +241,10 @@ class Node:
     def on_message(self, sender: str, message: Message) -> None:
         """See :class:`~dledger.transport.TransportHandler`."""
         if not self._alive:
+            return
+        if isinstance(message, AppendRequest) and not self._has_room(message.size):
+            # As if lost: the leader asks again, and has its majority elsewhere.
+            log.warning("%s has no room for entries of %s", self.core.node, sender)
             return
         try:
             self.core.receive(sender, message, self._loop.time())

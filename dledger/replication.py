@@ -178,7 +178,7 @@ class Replicator:
         self._outbox.send(peer, message)
         progress.sent_commit = commit_index
         last = entries[-1].index if entries else previous
-        progress.sent(last, sum(entry.size for entry in entries), now)
+        progress.sent(last, message.size, now)
 
     def _heartbeat(self, peer: str, progress: Progress, commit_index: int) -> None:
         # A follower may trust a commit index only as far as it confirmed to match (thesis 3.5;
