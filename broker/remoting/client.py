@@ -1,0 +1,131 @@
+"""The calling side: one connection to each address, made when the first request needs it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from broker.remoting.connection import Bytes, Connection
+from broker.remoting.dispatch import Handler, dispatch_by_code
+from broker.remoting.errors import ClientClosedError, ConnectFailedError
+from broker.remoting.frame import Frame
+from broker.remoting.limits import RemotingLimits
+
+
+class RemotingClient:
+    """Sends requests to any number of servers, many at a time over one connection each.
+
+    ``handlers``: what to do with requests that a server sends (39, 40, 220, ...), by code; the
+    mapping may be filled later. A lost connection fails the requests that wait on it; the next
+    request to that address makes a new one. Nothing is sent twice.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handlers: Mapping[int, Handler] | None = None,
+        limits: RemotingLimits | None = None,
+        *,
+        serialization: int = 0,
+    ) -> None:
+        self._loop = loop
+        self._dispatch = dispatch_by_code({} if handlers is None else handlers)
+        self._limits = limits or RemotingLimits()
+        self._serialization = serialization
+        self._connections: dict[str, Connection] = {}
+        self._connecting: dict[Connection, asyncio.Task[None]] = {}
+        self._closed = False
+
+    async def invoke(
+        self,
+        address: str,
+        code: int,
+        ext: Mapping[str, str] | None = None,
+        body: Sequence[Bytes] = (),
+        *,
+        timeout: float = 3.0,  # noqa: ASYNC109 - one timer serves all requests of a connection
+    ) -> Frame:
+        """The answer, whatever its response code. Raises a :class:`CallError` where none came."""
+        return await self.invoke_nowait(address, code, ext, body, timeout=timeout)
+
+    def invoke_nowait(
+        self,
+        address: str,
+        code: int,
+        ext: Mapping[str, str] | None = None,
+        body: Sequence[Bytes] = (),
+        *,
+        timeout: float = 3.0,
+    ) -> asyncio.Future[Frame]:
+        """As :meth:`invoke`; the request leaves at the end of this turn of the loop.
+
+        ``timeout`` is in seconds and includes the time to connect.
+        """
+        if self._closed:
+            future: asyncio.Future[Frame] = self._loop.create_future()
+            future.set_exception(ClientClosedError(address, "this client is closed"))
+            return future
+        connection = self._connections.get(address) or self._connect(address)
+        return connection.invoke(code, ext, body, timeout=timeout)
+
+    def push(
+        self,
+        address: str,
+        code: int,
+        ext: Mapping[str, str] | None = None,
+        body: Sequence[Bytes] = (),
+    ) -> None:
+        """Sends a one-way request; nobody learns whether it arrived."""
+        if not self._closed:
+            connection = self._connections.get(address) or self._connect(address)
+            connection.push(code, ext, body)
+
+    async def close(self) -> None:
+        """Closes every connection; requests that still wait fail."""
+        self._closed = True
+        connecting = list(self._connecting.values())
+        for task in connecting:
+            task.cancel()
+        await asyncio.gather(*connecting, return_exceptions=True)
+        for connection in list(self._connections.values()):
+            connection.abort(ClientClosedError, "this client was closed")
+        self._connections.clear()
+
+    def _connect(self, address: str) -> Connection:
+        connection = Connection(
+            self._loop,
+            self._dispatch,
+            self._limits,
+            address=address,
+            serialization=self._serialization,
+        )
+        connection.on_close(self._forget)
+        self._connections[address] = connection
+        self._connecting[connection] = self._loop.create_task(self._open(connection))
+        return connection
+
+    async def _open(self, connection: Connection) -> None:
+        address = connection.remote_address
+        try:
+            host, port = split_address(address)
+            async with asyncio.timeout(self._limits.connect_seconds):
+                await self._loop.create_connection(lambda: connection, host, port)
+        except (OSError, ValueError) as error:
+            self._forget(connection)
+            what = str(error) or f"no connection within {self._limits.connect_seconds:g} s"
+            connection.abort(ConnectFailedError, what)
+        finally:
+            self._connecting.pop(connection, None)
+
+    def _forget(self, connection: Connection) -> None:
+        address = connection.remote_address
+        if self._connections.get(address) is connection:
+            del self._connections[address]
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """``host:port`` as a pair; brackets around an IPv6 host are dropped. Raises ``ValueError``."""
+    host, separator, port = address.rpartition(":")
+    if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError(f"{address!r} is not an address host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)

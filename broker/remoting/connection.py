@@ -1,0 +1,265 @@
+"""One connection: frames in, answers and requests out, the same on both of its ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from struct import Struct
+from typing import TypeAlias, cast
+
+from broker.remoting.codes import FLAG_ONE_WAY, FLAG_RESPONSE, ResponseCode
+from broker.remoting.dispatch import HANDLER_FAULTS, Handler
+from broker.remoting.errors import (
+    CallError,
+    ConnectionLostError,
+    FrameError,
+    RequestError,
+    TooManyRequestsError,
+)
+from broker.remoting.frame import Frame, encode_request, encode_response
+from broker.remoting.limits import RemotingLimits
+from broker.remoting.pending import PendingRequests
+from broker.remoting.stream import FrameReader
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+
+_JOIN_SIZE_MAX = 64 * 1024
+"""Up to here joining the buffers of a turn is cheaper than a system call with each of them."""
+
+_HOST = Struct(">4si")
+
+logger = logging.getLogger("dledger.remoting")
+
+
+class Connection(asyncio.Protocol):
+    """A connection, from before it is made until after it is lost.
+
+    Requests of the peer go to ``dispatch``, one after the other, in the turn of the event loop in
+    which they arrive. What is sent during a turn leaves in one write at its end. Before the
+    transport is there, what is sent waits for it.
+    """
+
+    __slots__ = (
+        "_closed",
+        "_dispatch",
+        "_flush_due",
+        "_limits",
+        "_loop",
+        "_on_close",
+        "_out",
+        "_out_size",
+        "_pending",
+        "_reader",
+        "_serialization",
+        "_transport",
+        "last_active",
+        "remote_address",
+        "remote_host_bytes",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        dispatch: Handler,
+        limits: RemotingLimits,
+        *,
+        address: str = "",
+        serialization: int = 0,
+    ) -> None:
+        self._loop = loop
+        self._dispatch = dispatch
+        self._limits = limits
+        self._serialization = serialization
+        self._reader = FrameReader()
+        self._pending = PendingRequests(loop, address)
+        self._transport: asyncio.Transport | None = None
+        self._out: list[Bytes] = []
+        self._out_size = 0
+        self._flush_due = False
+        self._closed = False
+        self._on_close: list[Callable[[Connection], None]] | None = []
+        """None once the connection is lost."""
+        self.remote_address = address
+        """The peer as ``host:port``."""
+        self.remote_host_bytes = bytes(_HOST.size)
+        """The peer as a message record stores it: 4 bytes of IPv4 address, i32 port."""
+        self.last_active = loop.time()
+        """The loop's time at which something last went over the connection."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is lost or being closed; nothing is sent any more."""
+        return self._closed
+
+    @property
+    def buffered(self) -> int:
+        """Bytes on their way out that the operating system has not taken yet."""
+        if self._transport is None:
+            return self._out_size
+        return self._out_size + self._transport.get_write_buffer_size()
+
+    def on_close(self, callback: Callable[[Connection], None]) -> None:
+        """Calls back once, when the connection is lost; soon if it already is."""
+        if self._on_close is None:
+            self._loop.call_soon(callback, self)
+        else:
+            self._on_close.append(callback)
+
+    def respond(
+        self,
+        request: Frame,
+        code: int = ResponseCode.SUCCESS,
+        remark: str | None = None,
+        ext: Mapping[str, str] | None = None,
+        body: Sequence[Bytes] = (),
+    ) -> None:
+        """Answers ``request``, now or at any later time on the loop's thread.
+
+        ``body`` is sent part after part, and its parts must not change afterwards. A one-way
+        request gets no answer, and one whose connection is gone cannot get any: both are ignored.
+        """
+        if self._closed or request.flag & FLAG_ONE_WAY:
+            return
+        body_size = sum(map(len, body)) if body else 0
+        self._send(encode_response(request, code, remark, ext, body_size), body, body_size)
+
+    def push(
+        self, code: int, ext: Mapping[str, str] | None = None, body: Sequence[Bytes] = ()
+    ) -> None:
+        """Sends a one-way request. It may be lost with the connection."""
+        if self._closed or self.buffered > self._limits.write_buffer_max:
+            return
+        self._request(code, self._pending.next_opaque(), ext, body, FLAG_ONE_WAY)
+
+    def invoke(
+        self,
+        code: int,
+        ext: Mapping[str, str] | None = None,
+        body: Sequence[Bytes] = (),
+        *,
+        timeout: float,
+    ) -> asyncio.Future[Frame]:
+        """Sends a request; its future answer may also fail with a :class:`CallError`."""
+        if self._closed:
+            return self._failed(ConnectionLostError(self.remote_address, "connection closed"))
+        if (
+            len(self._pending) >= self._limits.pending_max
+            or self.buffered > self._limits.write_buffer_max
+        ):
+            return self._failed(
+                TooManyRequestsError(self.remote_address, f"{len(self._pending)} requests wait")
+            )
+        opaque = self._pending.next_opaque()
+        self._request(code, opaque, ext, body, 0)
+        return self._pending.add(opaque, timeout)
+
+    def close(self) -> None:
+        """Closes after what is already written has left."""
+        if not self._closed:
+            self._flush()
+            self._closed = True
+            if self._transport is not None:
+                self._transport.close()
+
+    def abort(self, failure: type[CallError] = ConnectionLostError, what: str = "aborted") -> None:
+        """Closes at once; waiting requests end with ``failure``."""
+        self._closed = True
+        self._pending.fail_all(failure, what)
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        if self._closed:  # given up while it was being made
+            self._transport.abort()
+            return
+        self._transport.set_write_buffer_limits(high=self._limits.write_buffer_high)
+        peer = transport.get_extra_info("peername")
+        if isinstance(peer, tuple):
+            self.remote_address = self.remote_address or f"{peer[0]}:{peer[1]}"
+            self.remote_host_bytes = _host_bytes(peer[0], peer[1])
+        self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        self.last_active = self._loop.time()
+        dispatch = self._dispatch
+        try:
+            for frame in self._reader.feed(data):
+                if frame.flag & FLAG_RESPONSE:
+                    self._pending.resolve(frame)
+                else:
+                    try:
+                        dispatch(self, frame)
+                    except RequestError as error:
+                        self.respond(frame, error.code, error.remark)
+                    except HANDLER_FAULTS as error:
+                        logger.exception("%s: %r failed", self.remote_address, frame)
+                        remark = f"{type(error).__name__}: {error}"
+                        self.respond(frame, ResponseCode.SYSTEM_ERROR, remark)
+                if self._closed:
+                    return
+        except FrameError as error:
+            logger.warning("%s: closed: %s", self.remote_address, error)
+            self.abort(what=str(error))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed = True
+        self._out.clear()
+        self._out_size = 0
+        self._pending.fail_all(ConnectionLostError, str(exc) if exc else "closed by the peer")
+        callbacks, self._on_close = self._on_close, None
+        for callback in callbacks or ():
+            callback(self)
+
+    def _request(
+        self,
+        code: int,
+        opaque: int,
+        ext: Mapping[str, str] | None,
+        body: Sequence[Bytes],
+        flag: int,
+    ) -> None:
+        body_size = sum(map(len, body)) if body else 0
+        head = encode_request(
+            code, opaque, ext, body_size, flag=flag, serialization=self._serialization
+        )
+        self._send(head, body, body_size)
+
+    def _send(self, head: bytes, body: Sequence[Bytes], body_size: int) -> None:
+        self._out.append(head)
+        if body:
+            self._out.extend(body)
+        self._out_size += len(head) + body_size
+        if not self._flush_due and self._transport is not None:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        out = self._out
+        if not out or self._transport is None:
+            return
+        if self._out_size <= _JOIN_SIZE_MAX:
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(out)
+        self._out = []
+        self._out_size = 0
+        self.last_active = self._loop.time()
+
+    def _failed(self, error: CallError) -> asyncio.Future[Frame]:
+        future: asyncio.Future[Frame] = self._loop.create_future()
+        future.set_exception(error)
+        return future
+
+
+def _host_bytes(host: str, port: int) -> bytes:
+    """IPv4 as it is, IPv6 only where it wraps an IPv4 address; a record has no room for more."""
+    try:
+        return _HOST.pack(socket.inet_pton(socket.AF_INET, host.removeprefix("::ffff:")), port)
+    except OSError:
+        return _HOST.pack(bytes(4), port)

@@ -1,0 +1,30 @@
+"""The bounds of the remoting layer: no queue, buffer or wait is without one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RemotingLimits:
+    """Defaults are RocketMQ's where it has them (120 s idle, 3 s to connect)."""
+
+    idle_seconds: float = 120.0
+    """A connection over which nothing went in either direction for so long is closed."""
+
+    connections_max: int = 20_000
+    """The server closes a connection beyond these as soon as it is accepted."""
+
+    write_buffer_high: int = 1024 * 1024
+    """Bytes that wait for the peer to read; above, the server stops reading its requests."""
+
+    write_buffer_max: int = 64 * 1024 * 1024
+    """Answers to earlier requests still come after that; a peer that lets so much wait is cut."""
+
+    pending_max: int = 65_536
+    """Requests of one connection that may wait for an answer."""
+
+    connect_seconds: float = 3.0
+
+    stop_seconds: float = 1.0
+    """How long a closing server lets peers take the answers that are written already."""

@@ -1,0 +1,121 @@
+"""The listening side: accepts connections, watches over them, closes them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from broker.remoting.connection import Connection
+from broker.remoting.dispatch import Handler
+from broker.remoting.limits import RemotingLimits
+
+logger = logging.getLogger("dledger.remoting")
+
+
+class AcceptedConnection(Connection):
+    """A connection that stops reading requests while its peer does not read the answers."""
+
+    __slots__ = ()
+
+    def pause_writing(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _flush(self) -> None:
+        super()._flush()
+        # Requests taken before the pause are still answered, held pulls and pushes included.
+        if not self._closed and self.buffered > self._limits.write_buffer_max:
+            logger.warning("%s: closed: it does not read its answers", self.remote_address)
+            self.abort(what="the peer does not read")
+
+
+class RemotingServer:
+    """Serves remoting requests on one port.
+
+    ``dispatch(connection, request)`` is called for every request, on the loop's thread, and must
+    not wait: it answers at once or keeps the two and answers later, in any order.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        host: str,
+        port: int,
+        dispatch: Handler,
+        limits: RemotingLimits | None = None,
+    ) -> None:
+        self._loop = loop
+        self._host = host
+        self._port = port
+        self._dispatch = dispatch
+        self._limits = limits or RemotingLimits()
+        self._server: asyncio.AbstractServer | None = None
+        self._connections: dict[Connection, None] = {}
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._all_closed: asyncio.Future[None] | None = None
+
+    @property
+    def port(self) -> int:
+        """The port asked for, or the one that the system chose where that was 0."""
+        return self._port
+
+    @property
+    def connections(self) -> list[Connection]:
+        """Those open now, the oldest first."""
+        return list(self._connections)
+
+    def accept(self) -> Connection:
+        """The protocol of a new connection; also what a test gives to its own transport."""
+        connection = AcceptedConnection(self._loop, self._dispatch, self._limits)
+        if len(self._connections) >= self._limits.connections_max:
+            logger.warning("refused a connection: %d are open", len(self._connections))
+            connection.close()
+            return connection
+        self._connections[connection] = None
+        connection.on_close(self._forget)
+        if self._idle_timer is None:
+            self._watch_idle()
+        return connection
+
+    async def start(self) -> None:
+        """Listens. Raises ``OSError`` where the address cannot be had."""
+        self._server = await self._loop.create_server(self.accept, self._host, self._port)
+        sockets = getattr(self._server, "sockets", None)
+        if sockets:
+            self._port = sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Stops listening and closes every connection; answers already given may still leave."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        if self._connections:
+            self._all_closed = self._loop.create_future()
+            for connection in self.connections:
+                connection.close()
+            cut = self._loop.call_later(self._limits.stop_seconds, self._abort_all)
+            await self._all_closed
+            cut.cancel()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+
+    def _abort_all(self) -> None:
+        for connection in self.connections:
+            connection.abort()
+
+    def _forget(self, connection: Connection) -> None:
+        self._connections.pop(connection, None)
+        if not self._connections and self._all_closed is not None and not self._all_closed.done():
+            self._all_closed.set_result(None)
+
+    def _watch_idle(self) -> None:
+        idle_since = self._loop.time() - self._limits.idle_seconds
+        for connection in self.connections:
+            if connection.last_active <= idle_since:
+                connection.abort(what="idle")
+        self._idle_timer = self._loop.call_later(self._limits.idle_seconds / 8, self._watch_idle)

@@ -1,0 +1,110 @@
+"""Cutting a byte stream into frames, however the network split it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from broker.remoting.frame import (
+    FRAME_SIZE_MAX,
+    HEADER_SIZE_MAX,
+    PREFIX,
+    Frame,
+    decode_header,
+    frame_sizes,
+)
+
+_PREFIX_SIZE = PREFIX.size
+
+_SMALL_CHUNK = 2048
+"""Smaller pieces of a body are gathered in one buffer: a list of them would outweigh the body."""
+
+
+class FrameReader:
+    """The frames of one stream.
+
+    Frames that lie whole in a chunk are cut straight out of it. A body that spans many chunks is
+    kept as those chunks and joined once, when its last byte is there, so the work is linear in the
+    bytes. What is kept never exceeds one frame (``FRAME_SIZE_MAX``).
+    """
+
+    __slots__ = ("_body", "_body_missing", "_head", "_head_size", "_serialization")
+
+    def __init__(self) -> None:
+        self._head = bytearray()
+        """Prefix and header of the frame under way; empty when none is."""
+        self._head_size = 0
+        """How long ``_head`` must become, 0 while the prefix is not whole."""
+        self._serialization = 0
+        self._body: list[bytes | bytearray | memoryview] = []
+        self._body_missing = 0
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that ``data``, the stream's next bytes, completes.
+
+        Raises :class:`FrameError` after the frames before the fault. The iterator must be used up,
+        unless the stream is given up.
+        """
+        start = 0
+        if self._head:
+            start = self._continue(data)
+            if self._head_size != len(self._head) or self._body_missing:
+                return
+            yield self._finish()
+        data_size = len(data)
+        unpack_prefix = PREFIX.unpack_from
+        while data_size - start >= _PREFIX_SIZE:
+            total, mark = unpack_prefix(data, start)
+            body_start = start + _PREFIX_SIZE + (mark & 0xFFFFFF)
+            end = start + 4 + total
+            if not (
+                body_start <= end
+                and total <= FRAME_SIZE_MAX - 4
+                and mark & 0xFFFFFF <= HEADER_SIZE_MAX
+            ):
+                frame_sizes(data, start)  # raises, saying which of the limits it is
+            if end > data_size:
+                break
+            yield decode_header(
+                mark >> 24, data[start + _PREFIX_SIZE : body_start], data[body_start:end]
+            )
+            start = end
+        if start < data_size:
+            self._continue(data, start)
+
+    def _continue(self, data: bytes, start: int = 0) -> int:
+        """Takes from ``data`` what the frame under way still lacks; returns where it stopped."""
+        head = self._head
+        if len(head) < _PREFIX_SIZE:
+            start = self._extend_head(data, start, _PREFIX_SIZE)
+            if len(head) < _PREFIX_SIZE:
+                return start
+            self._serialization, header_size, self._body_missing = frame_sizes(head)
+            self._head_size = _PREFIX_SIZE + header_size
+        start = self._extend_head(data, start, self._head_size)
+        taken = min(self._body_missing, len(data) - start)
+        if taken:
+            self._body_missing -= taken
+            self._keep(memoryview(data)[start : start + taken])
+        return start + taken
+
+    def _extend_head(self, data: bytes, start: int, head_size: int) -> int:
+        end = start + head_size - len(self._head)
+        piece = data[start:end]
+        self._head += piece
+        return start + len(piece)
+
+    def _keep(self, piece: memoryview) -> None:
+        if len(piece) >= _SMALL_CHUNK:
+            self._body.append(piece)
+        elif self._body and isinstance(self._body[-1], bytearray):
+            self._body[-1] += piece
+        else:
+            self._body.append(bytearray(piece))
+
+    def _finish(self) -> Frame:
+        header = bytes(self._head[_PREFIX_SIZE:])
+        body = b"".join(self._body)
+        self._head = bytearray()
+        self._head_size = 0
+        self._body = []
+        return decode_header(self._serialization, header, body)
