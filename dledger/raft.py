@@ -12,14 +12,13 @@ Theory of operation, by section of Ongaro's thesis:
   for an election timeout steps down (check-quorum, 6.2). When the link to the leader breaks, the
   timeout is shortened: pre-vote and stickiness make a false alarm harmless.
 - A vote leaves only after it is durable, the candidate's own included (3.8); see ``Write.then``.
-- Replication (3.5) is in ``replication.py``. A follower confirms only what is durable *and* known
-  to match the present leader's log: ``match = min(durable, verified)``.
+- Replication (3.5) is in ``replication.py`` for the leader and in ``locallog.py`` for the follower,
+  which confirms only what is durable *and* known to match the present leader's log.
 - A leader commits only entries of its own term by counting (3.6.2), so it begins with a no-op.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection
 from enum import Enum
 from random import Random
@@ -27,6 +26,7 @@ from random import Random
 from dledger.config import RaftConfig
 from dledger.effects import Effects, Outbox
 from dledger.errors import BusyError, InvariantError, NotLeaderError, PeerError
+from dledger.locallog import LocalLog
 from dledger.log import RaftLog
 from dledger.messages import (
     AppendAccepted,
@@ -40,9 +40,7 @@ from dledger.messages import (
 )
 from dledger.quorum import VoteResult, vote_result
 from dledger.replication import Replicator
-from store.entry import Entry, EntryKind, build_entry, check_chain
-from store.errors import CorruptEntryError
-from store.layout import next_position
+from store.entry import HEADER_SIZE, Entry, EntryKind, build_entry
 
 NOBODY = ""
 
@@ -76,6 +74,9 @@ class Raft:
         """``commit_index`` is what is known to be committed; all of ``log`` must be durable."""
         if node not in voters:
             raise ValueError(f"node {node} is not among the voters {sorted(voters)}")
+        if term < log.last_term:
+            # The term reaches the disk before its entries, so a part of the disk is older.
+            raise InvariantError(f"{node}: its term {term} is below {log.last_term} of its log")
         self.node = node
         self.voters = tuple(sorted(voters))
         self.log = log
@@ -84,22 +85,23 @@ class Raft:
         self.vote = vote
         self.role = Role.FOLLOWER
         self.leader: str | None = None
-        self.commit_index = commit_index
         self.replicator: Replicator | None = None
         self.term_first_index = -1  # the leader's no-op of this term
-        self._segment_size = segment_size
         self._rng = rng
         self._outbox = Outbox()
+        self._local = LocalLog(
+            node=node,
+            log=log,
+            commit_index=commit_index,
+            segment_size=segment_size,
+            outbox=self._outbox,
+        )
         self._up: dict[str, bool] = {}  # peers with a working link, in order of connection
         self._votes: dict[str, bool] = {}
         self._own_vote_write: int | None = None
         self._leader_heard_at = now
         self._election_at = now + self._draw(config.election_seconds)
         self._quorum_check_at = now
-        self._commit_end_position = 0
-        self._durable_index = log.last_index
-        self._verified_index = commit_index
-        self._writes: deque[list[int]] = deque()  # [write id, last index it makes durable]
 
     # --- what the driver asks
 
@@ -109,9 +111,14 @@ class Raft:
         return tuple(voter for voter in self.voters if voter != self.node)
 
     @property
+    def commit_index(self) -> int:
+        """The last entry that is known to be committed."""
+        return self._local.commit_index
+
+    @property
     def durable_index(self) -> int:
         """The last entry of the present log that is durable here."""
-        return self._durable_index
+        return self._local.durable_index
 
     def deadline(self) -> float:
         """When :meth:`tick` is due next."""
@@ -122,13 +129,9 @@ class Raft:
     def take(self) -> Effects:
         """The effects of the last event. A write in it must be reported with :meth:`written`."""
         effects = self._outbox.take()
-        if effects.write is not None and effects.write.entries:
-            self._writes.append([effects.write.id, effects.write.entries[-1].index])
+        if effects.write is not None:
+            self._local.begun(effects.write)
         return effects
-
-    def uncommitted_bytes(self) -> int:
-        """Bytes of log that wait for a majority."""
-        return self.log.end_position - self._commit_end_position
 
     # --- events: time and links
 
@@ -169,38 +172,34 @@ class Raft:
 
     def next_position(self, size: int) -> int:
         """Where in the commit log an entry of ``size`` bytes would be written next."""
-        return next_position(self.log.end_position, size, self._segment_size)
+        return self._local.next_position(size)
 
     def check_may_propose(self) -> None:
         """Raises :class:`NotLeaderError` or :class:`BusyError`."""
         if self.role is not Role.LEADER:
             raise NotLeaderError(self.leader)
-        waiting = self.uncommitted_bytes()
+        waiting = self._local.waiting_bytes()
         if waiting > self.config.uncommitted_bytes_max:
             raise BusyError(waiting, self.config.uncommitted_bytes_max)
 
     def propose(self, entry: Entry, now: float) -> None:
         """Adds the leader's next entry: kept, written, and sent, all in this one bundle."""
         self.check_may_propose()
-        self._add(entry)
+        self._local.add(entry)
         assert self.replicator is not None  # noqa: S101 - a leader has one; for the type checker
         self.replicator.replicate_all(self.commit_index, now)
 
     def written(self, write_id: int, now: float) -> None:
         """The write of that id, and every earlier one, is durable."""
-        moved = False
-        while self._writes and self._writes[0][0] <= write_id:
-            last_index = self._writes.popleft()[1]
-            moved = moved or last_index > self._durable_index
-            self._durable_index = max(self._durable_index, last_index)
+        moved = self._local.written(write_id)
         if self._own_vote_write is not None and write_id >= self._own_vote_write:
             self._own_vote_write = None
             self._count_vote(self.node, now, granted=True)
         if self.replicator is not None:
-            self.replicator.durable(self._durable_index)
+            self.replicator.durable(self._local.durable_index)
             self._advance_commit(now)
-        elif moved:
-            self._acknowledge()
+        elif moved and self.leader is not None:
+            self._send(self.leader, AppendAccepted(self.term, self._local.match_index))
 
     def loaded(self, peer: str, entries: list[Entry], now: float) -> None:
         """Answers a :class:`~dledger.effects.Read`; no entries if they could not be read."""
@@ -217,15 +216,17 @@ class Raft:
             case VoteRequest():
                 self._vote_request(sender, message, now)
             case AppendRequest():
+                answer: Message | None = AppendRejected(self.term, message.prev_index, -1, 0)
                 if self._follow(sender, message.term, now):
-                    self._append(sender, message)
-                else:
-                    self._send(sender, AppendRejected(self.term, message.prev_index, -1, 0))
+                    answer = self._local.accept(sender, message)
+                if answer is not None:
+                    self._send(sender, answer)
             case Heartbeat():
+                local = self._local
                 if self._follow(sender, message.term, now):
-                    self._commit_to(min(message.commit_index, self._verified_index))
-                last = min(self.log.last_index, self._verified_index)
-                self._send(sender, HeartbeatResponse(self.term, self._match_index, last))
+                    local.commit_to(min(message.commit_index, local.verified_index))
+                held = (local.match_index, local.received_index)
+                self._send(sender, HeartbeatResponse(self.term, *held))
             case _:
                 self._answer(sender, message, now)
 
@@ -291,7 +292,7 @@ class Raft:
     def _count_vote(self, voter: str, now: float, *, granted: bool) -> None:
         if self.role not in (Role.PRE_CANDIDATE, Role.CANDIDATE):
             return
-        self._votes[voter] = granted
+        self._votes[voter] = granted or self._votes.get(voter, False)  # no vote is taken back
         # Who cannot be reached will not vote: do not wait for it through a whole timeout.
         silent = {peer: False for peer in self.peers if peer not in self._up}
         result = vote_result(self.voters, {**silent, **self._votes})
@@ -347,9 +348,12 @@ class Raft:
     def _set_hard_state(self, term: int, vote: str) -> None:
         if term < self.term:
             raise InvariantError(f"{self.node}: term would go back from {self.term} to {term}")
+        write = self._outbox.write()
+        write.hard_state = (term, vote)
+        if term > self.term:
+            self._local.new_term(write.id)
         self.term = term
         self.vote = vote
-        self._outbox.write().hard_state = (term, vote)
 
     def _become_follower(self, term: int, leader: str | None, now: float) -> None:
         if term > self.term:
@@ -358,7 +362,6 @@ class Raft:
         self.leader = leader
         self.replicator = None
         self._own_vote_write = None
-        self._verified_index = self.commit_index
         self._election_at = now + self._draw(self.config.election_seconds)
 
     def _become_leader(self, now: float) -> None:
@@ -371,7 +374,7 @@ class Raft:
             peers=self.peers,
             connected=self._up,
             log=self.log,
-            durable_index=self._durable_index,
+            durable_index=self._local.durable_index,
             outbox=self._outbox,
             config=self.config,
             now=now,
@@ -381,11 +384,11 @@ class Raft:
             EntryKind.NO_OP,
             self.term_first_index,
             self.term,
-            self.next_position(48),
+            self.next_position(HEADER_SIZE),
             self.log.chain_crc,
             (),
         )
-        self._add(no_op)
+        self._local.add(no_op)
         self.replicator.tick(self.commit_index, now)
 
     def _follow(self, sender: str, term: int, now: float) -> bool:
@@ -400,88 +403,6 @@ class Raft:
         self._election_at = now + self._draw(self.config.election_seconds)
         return True
 
-    # --- the log of a follower
-
-    @property
-    def _match_index(self) -> int:
-        return min(self._durable_index, self._verified_index)
-
-    def _acknowledge(self) -> None:
-        if self.leader is not None:
-            self._send(self.leader, AppendAccepted(self.term, self._match_index))
-
-    def _append(self, sender: str, request: AppendRequest) -> None:
-        log = self.log
-        previous = request.prev_index
-        if previous > self.commit_index and log.term_at(previous) != request.prev_term:
-            hint = log.last_index_not_above(previous, request.prev_term)
-            hint_term = log.term_at(hint) or 0
-            self._send(sender, AppendRejected(self.term, previous, hint, hint_term))
-            return
-        appended = False
-        for place, entry in enumerate(request.entries):
-            if entry.index != previous + 1 + place or entry.term > request.term:
-                raise PeerError(f"{sender} sent entry {entry.index} out of place")
-            if entry.index <= log.last_index:
-                if self._already_held(entry, sender):
-                    continue
-                self._truncate(entry.index)
-            self._check_continues(entry, sender)
-            self._add(entry)
-            appended = True
-        last = previous + len(request.entries)
-        self._verified_index = max(self._verified_index, min(last, log.last_index))
-        self._commit_to(min(request.commit_index, last))
-        if not appended:
-            self._acknowledge()
-
-    def _already_held(self, entry: Entry, sender: str) -> bool:
-        term = self.log.term_at(entry.index)
-        held = self.log.entry(entry.index)
-        if held is not None and held.term == entry.term and held.chain_crc != entry.chain_crc:
-            raise PeerError(f"the log of {sender} differs from ours at or below {entry.index}")
-        if term == entry.term or (term is None and entry.index <= self.commit_index):
-            return True
-        if entry.index <= self.commit_index:
-            raise InvariantError(
-                f"{self.node}: committed entry {entry.index} has term {term}, "
-                f"leader {sender} has term {entry.term}"
-            )
-        return False
-
-    def _check_continues(self, entry: Entry, sender: str) -> None:
-        try:
-            check_chain(entry, self.log.chain_crc)
-        except CorruptEntryError as error:
-            raise PeerError(
-                f"the log of {sender} differs from ours below {entry.index}: {error}"
-            ) from error
-        if entry.position != self.next_position(entry.size):
-            raise PeerError(
-                f"entry {entry.index} of {sender} stands at {entry.position}, "
-                f"ours ends at {self.log.end_position}"
-            )
-
-    def _add(self, entry: Entry) -> None:
-        self.log.append(entry)
-        self._outbox.write().entries.append(entry)
-
-    def _truncate(self, first_index: int) -> None:
-        if first_index <= self.commit_index:
-            raise InvariantError(
-                f"{self.node}: cannot drop entry {first_index}, "
-                f"all up to {self.commit_index} is committed"
-            )
-        write = self._outbox.write()
-        if write.entries:
-            raise InvariantError(f"{self.node}: entries added and dropped in one bundle")
-        write.truncate_from = first_index
-        self.log.truncate(first_index)
-        self._durable_index = min(self._durable_index, first_index - 1)
-        self._verified_index = min(self._verified_index, first_index - 1)
-        for pending in self._writes:
-            pending[1] = min(pending[1], first_index - 1)
-
     # --- commit
 
     def _advance_commit(self, now: float) -> None:
@@ -490,20 +411,8 @@ class Raft:
         index = self.replicator.quorum_index()
         # Only an entry of the present term commits by counting; older ones follow (figure 8).
         if index > self.commit_index and self.log.term_at(index) == self.term:
-            self._commit_to(index)
+            self._local.commit_to(index)
             self.replicator.committed(now)
-
-    def _commit_to(self, index: int) -> None:
-        if index <= self.commit_index:
-            return
-        if index > self.log.last_index:
-            raise InvariantError(
-                f"{self.node}: cannot commit {index}, the log ends at {self.log.last_index}"
-            )
-        self.commit_index = index
-        entry = self.log.entry(index)
-        if entry is not None:
-            self._commit_end_position = entry.end
 
     def _send(self, to: str, message: Message) -> None:
         self._outbox.send(to, message)

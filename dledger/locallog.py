@@ -1,0 +1,188 @@
+"""The log of this node: what may enter it, and how far it is durable, matching and committed.
+
+Four indexes, and what each may be trusted for:
+
+- *last*: received. Promises nothing.
+- *durable*: on this node's disk.
+- *verified*: equal to the log of the leader of the present term. A new term begins at what is
+  committed, which every later leader has (leader completeness, thesis 3.4).
+- *committed*: held by a majority for ever; never dropped, never replaced.
+
+A follower confirms ``match = min(durable, verified)`` and commits no further than *verified*.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from dledger.effects import Outbox, Write
+from dledger.errors import InvariantError, PeerError
+from dledger.log import RaftLog
+from dledger.messages import AppendAccepted, AppendRejected, AppendRequest
+from store.entry import Entry, check_chain
+from store.errors import CorruptEntryError, EntryTooLargeError
+from store.layout import next_position
+
+
+class LocalLog:
+    """Every change of the log goes through here, the leader's own entries included."""
+
+    def __init__(
+        self, *, node: str, log: RaftLog, commit_index: int, segment_size: int, outbox: Outbox
+    ) -> None:
+        """``commit_index`` is what is known to be committed; all of ``log`` must be durable."""
+        if commit_index > log.last_index:
+            raise InvariantError(
+                f"{node}: entry {commit_index} is committed, but the log ends at {log.last_index}"
+            )
+        self.log = log
+        self.commit_index = commit_index
+        self.durable_index = log.last_index
+        self.verified_index = commit_index
+        self._node = node
+        self._segment_size = segment_size
+        self._outbox = outbox
+        self._writes: deque[list[int]] = deque()  # [write id, last index it makes durable]
+        self._term_write: int | None = None  # the write that makes the present term durable
+
+    # --- what may be said about it
+
+    @property
+    def match_index(self) -> int:
+        """What a follower may confirm; nothing while its term is not durable.
+
+        A follower that forgot the term could follow an earlier leader again, and drop at its word
+        what it had confirmed to the present one.
+        """
+        if self._term_write is not None:
+            return -1
+        return min(self.durable_index, self.verified_index)
+
+    @property
+    def received_index(self) -> int:
+        """The last entry that is here and matches the leader's, durable or not."""
+        return min(self.log.last_index, self.verified_index)
+
+    def waiting_bytes(self) -> int:
+        """Bytes of log that wait for a majority, or for this node's own disk."""
+        waiting = self.log.entry(min(self.commit_index, self.durable_index) + 1)
+        return 0 if waiting is None else self.log.end_position - waiting.position
+
+    def next_position(self, size: int) -> int:
+        """Where in the commit log an entry of ``size`` bytes would be written next."""
+        return next_position(self.log.end_position, size, self._segment_size)
+
+    # --- the disk
+
+    def new_term(self, write_id: int) -> None:
+        """A new term began, which that write makes durable."""
+        self.verified_index = self.commit_index
+        self._term_write = write_id
+
+    def begun(self, write: Write) -> None:
+        """The driver took a write; it will be reported to :meth:`written`."""
+        if write.entries:
+            self._writes.append([write.id, write.entries[-1].index])
+
+    def written(self, write_id: int) -> bool:
+        """That write and all before it are durable; whether there is more to confirm now."""
+        before = self.match_index
+        while self._writes and self._writes[0][0] <= write_id:
+            self.durable_index = max(self.durable_index, self._writes.popleft()[1])
+        if self._term_write is not None and write_id >= self._term_write:
+            self._term_write = None
+        return self.match_index > before
+
+    # --- entries
+
+    def add(self, entry: Entry) -> None:
+        """The next entry: kept in memory, and on its way to the disk."""
+        self.log.append(entry)
+        self._outbox.write().entries.append(entry)
+
+    def accept(self, sender: str, request: AppendRequest) -> AppendAccepted | AppendRejected | None:
+        """What the leader of the present term sent; the answer, or None if it waits for the disk.
+
+        Raises :class:`PeerError` for entries that cannot be right.
+        """
+        log = self.log
+        previous = request.prev_index
+        # Below the commit index logs are equal, and the terms there may be long forgotten.
+        if previous > self.commit_index and log.term_at(previous) != request.prev_term:
+            hint = log.last_index_not_above(previous, request.prev_term)
+            return AppendRejected(request.term, previous, hint, log.term_at(hint) or 0)
+        added = False
+        for place, entry in enumerate(request.entries, previous + 1):
+            if entry.index != place or entry.term > request.term:
+                raise PeerError(f"{sender} sent entry {entry.index} out of place")
+            if entry.index <= log.last_index:
+                # An entry that is here already cuts nothing: the request may be an old one.
+                if self._holds(entry, sender):
+                    continue
+                self._truncate(entry.index)
+            self._check_continues(entry, sender)
+            self.add(entry)
+            added = True
+        last = previous + len(request.entries)
+        self.verified_index = max(self.verified_index, last)
+        self.commit_to(min(request.commit_index, last))
+        if added or self._term_write is not None:
+            return None
+        return AppendAccepted(request.term, self.match_index)
+
+    def _holds(self, entry: Entry, sender: str) -> bool:
+        term = self.log.term_at(entry.index)
+        held = self.log.entry(entry.index)
+        if held is not None and held.term == entry.term and held.chain_crc != entry.chain_crc:
+            raise PeerError(f"the log of {sender} differs from ours at or below {entry.index}")
+        if term == entry.term or (term is None and entry.index <= self.commit_index):
+            return True
+        if entry.index <= self.commit_index:
+            raise InvariantError(
+                f"{self._node}: committed entry {entry.index} has term {term}, "
+                f"leader {sender} has term {entry.term}"
+            )
+        return False
+
+    def _check_continues(self, entry: Entry, sender: str) -> None:
+        try:
+            check_chain(entry, self.log.chain_crc)
+            position = self.next_position(entry.size)
+        except (CorruptEntryError, EntryTooLargeError) as error:
+            raise PeerError(
+                f"entry {entry.index} of {sender} does not continue our log: {error}"
+            ) from error
+        if entry.position != position:
+            raise PeerError(
+                f"entry {entry.index} of {sender} stands at {entry.position}, ours at {position}"
+            )
+
+    def _truncate(self, first_index: int) -> None:
+        if first_index <= self.commit_index:
+            raise InvariantError(
+                f"{self._node}: cannot drop entry {first_index}, "
+                f"all up to {self.commit_index} is committed"
+            )
+        write = self._outbox.write()
+        if write.entries:
+            raise InvariantError(f"{self._node}: entries added and dropped in one bundle")
+        write.truncate_from = first_index
+        self.log.truncate(first_index)
+        self.durable_index = min(self.durable_index, first_index - 1)
+        self.verified_index = min(self.verified_index, first_index - 1)
+        # What is on its way to the disk will be overwritten there: its completion must not be
+        # taken for that of other entries at the same indexes (scenario C1).
+        for pending in self._writes:
+            pending[1] = min(pending[1], first_index - 1)
+
+    # --- commit
+
+    def commit_to(self, index: int) -> None:
+        """All up to ``index`` is committed; never goes back."""
+        if index <= self.commit_index:
+            return
+        if index > self.log.last_index:
+            raise InvariantError(
+                f"{self._node}: cannot commit {index}, the log ends at {self.log.last_index}"
+            )
+        self.commit_index = index
