@@ -102,6 +102,9 @@ class Replicator:
         """
         progress = self.peers[peer]
         progress.heard_at = now
+        if answer.last_index < progress.match_index:
+            # It holds less than it confirmed. Without this, an idle leader would never notice.
+            progress = self._start_over(peer, now)
         moved = answer.match_index > progress.match_index and progress.accepted(
             answer.match_index, now
         )
@@ -112,12 +115,21 @@ class Replicator:
         return moved
 
     def connected(self, peer: str, commit_index: int, now: float) -> None:
-        """A link came up. The peer may be a new process: what it confirmed is asked for again, for
-        with asynchronous flush it may hold less than it did before a power failure."""
-        next_index = self.peers[peer].match_index + 1 or self._end
-        progress = self.peers[peer] = self._progress(next_index, now)
+        """A link came up; the peer may be a new process."""
+        progress = self._start_over(peer, now)
+        progress.connected = True
         self._heartbeat(peer, progress, commit_index)
         self.replicate(peer, commit_index, now)
+
+    def _start_over(self, peer: str, now: float) -> Progress:
+        """Asks anew for what the peer confirmed: with asynchronous flush it may hold less than it
+        did before a power failure."""
+        before = self.peers[peer]
+        progress = self._progress(before.match_index + 1 or self._end, now)
+        progress.heard_at = before.heard_at  # a link that flaps is no sign of life
+        progress.connected = before.connected
+        self.peers[peer] = progress
+        return progress
 
     def lost(self, peer: str) -> None:
         """A link broke: nothing is sent until it is back."""
@@ -127,7 +139,9 @@ class Replicator:
         """Entries read from the disk; dropped if the follower no longer waits for just these."""
         progress = self.peers[peer]
         progress.loading = False
-        fitting = entries and entries[0].index == progress.next_index and progress.may_send()
+        if not entries:
+            return  # tried again with the next heartbeat
+        fitting = entries[0].index == progress.next_index and progress.may_send()
         if fitting and self._log.term_at(entries[-1].index) == entries[-1].term:
             self._append(peer, progress, tuple(entries), commit_index, now)
         self.replicate(peer, commit_index, now)
@@ -152,15 +166,15 @@ class Replicator:
                 progress.state is ProgressState.REPLICATE or progress.match_index == first - 1
             ):
                 return
+            if first < self._log.first_index or self._log.term_at(first - 1) is None:
+                return  # the follower needs entries that retention removed
             if first >= self._log.cached_from:
                 entries = self._log.entries(first, self._config.append_bytes_max)
                 self._append(peer, progress, entries, commit_index, now)
-            elif first >= self._log.first_index:
+            else:
                 progress.loading = True
                 last = self._log.cached_from - 1
                 self._outbox.read(peer, first, last, self._config.append_bytes_max)
-            else:
-                return  # the follower needs entries that retention removed
 
     def _append(
         self,
