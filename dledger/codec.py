@@ -26,6 +26,7 @@ from store.entry import Entry, decode_entries
 from store.errors import CorruptEntryError
 
 MESSAGE_BYTES_MAX = 64 << 20
+NUMBER_MAX = 1 << 62  # indexes and terms are i64 on disk, and are counted up from what peers say
 
 _Scalar: TypeAlias = type[int] | type[bool] | type[bytes]
 
@@ -103,6 +104,8 @@ def decode_message(frame: bytes) -> Message:
     if tuple(map(type, values)) != expected:
         found = ", ".join(type(value).__name__ for value in values)
         raise PeerError(f"peer message {kind} has the wrong fields: {found}")
+    if not all(-1 <= value <= NUMBER_MAX for value in values if type(value) is int):
+        raise PeerError(f"peer message {kind} has a number out of range: {values[:4]}")
     match kind:
         case 1:
             return VoteRequest(*values)
