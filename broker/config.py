@@ -1,0 +1,243 @@
+"""What one broker process is told: the file ``node.toml``.
+
+``dledger up`` writes it, ``dledger node --config FILE`` reads it. Nothing in it is optional in
+meaning: a key that is left out has the default shown here, a key that is not known is an error,
+because a misspelt setting that is silently ignored is found the day it was needed. ::
+
+    cluster = "DefaultCluster"
+    group = "broker-a"              # the group's name, and RocketMQ's broker name
+    node = "n0"                     # n0, n1, ...: this process among the members below
+    data = "/var/lib/dledger"       # default: the directory of this file
+    namesrv = ["127.0.0.1:9876"]
+    flush = "sync"                  # or "async": acknowledged before it is on stable storage
+    segment_size = 268435456        # bytes; one for the whole group, fixed when data is first made
+    max_message_size = 4194304      # bytes of a message's body
+    auto_create_topics = true
+    election_timeout_ms = 600       # the shortest; each one is drawn between it and its double
+    heartbeat_ms = 100
+
+    [members.n0]                    # every voter of the group, this one too
+    peer = "127.0.0.1:40911"        # Raft
+    address = "127.0.0.1:10911"     # RocketMQ's remoting protocol
+    http = "127.0.0.1:8080"
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from store.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
+
+FLUSH_MODES = ("sync", "async")
+NODE_NAME = re.compile(r"n(0|[1-9][0-9]{0,3})")
+GROUP_NAME = re.compile(r"[A-Za-z0-9_-]{1,127}")
+MESSAGE_SIZE_MAX = 15 << 20
+"""A frame of the remoting protocol holds 16 MiB, header and properties included."""
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used: one line that names the file, the key and the fault."""
+
+
+class Endpoint(NamedTuple):
+    """Where to listen and to be dialled. The host is IPv4: records hold four bytes for it."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """From ``host:port``. Raises :class:`ConfigError`."""
+        host, colon, port = text.rpartition(":")
+        if not colon or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ConfigError(f'"{text}" is not host:port, such as "127.0.0.1:10911"')
+        try:
+            return cls(str(ipaddress.IPv4Address(host)), int(port))
+        except ipaddress.AddressValueError:
+            raise ConfigError(f'"{text}": the host must be an IPv4 address') from None
+
+
+class Member(NamedTuple):
+    """The three addresses of one member of the group."""
+
+    peer: Endpoint
+    address: Endpoint
+    http: Endpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """The settings of one broker process; see the module. Raises :class:`ConfigError`."""
+
+    group: str
+    node: str
+    data: str
+    members: Mapping[str, Member]
+    namesrv: tuple[str, ...]
+    cluster: str = "DefaultCluster"
+    flush: str = "sync"
+    segment_size: int = 256 << 20
+    max_message_size: int = 4 << 20
+    auto_create_topics: bool = True
+    election_timeout_ms: int = 600
+    heartbeat_ms: int = 100
+
+    def __post_init__(self) -> None:
+        for key, name in (("group", self.group), ("cluster", self.cluster)):
+            _require(GROUP_NAME.fullmatch(name), key, name, "letters, digits, - and _, up to 127")
+        for name in (self.node, *self.members):
+            _require(NODE_NAME.fullmatch(name), "node", name, "n0, n1, n2 and so on")
+        if self.node not in self.members:
+            raise ConfigError(f"members: {self.node} itself is missing from {list(self.members)}")
+        _check_distinct(self.members)
+        if not self.namesrv:
+            raise ConfigError("namesrv: at least one NameServer is needed")
+        _require(self.flush in FLUSH_MODES, "flush", self.flush, '"sync" or "async"')
+        _require_between("segment_size", self.segment_size, SEGMENT_SIZE_MIN, SEGMENT_SIZE_MAX)
+        largest = min(MESSAGE_SIZE_MAX, self.segment_size // 2)
+        _require_between("max_message_size", self.max_message_size, 1, largest)
+        _require_between("election_timeout_ms", self.election_timeout_ms, 10, 600_000)
+        _require_between("heartbeat_ms", self.heartbeat_ms, 1, (self.election_timeout_ms - 1) // 2)
+
+    @property
+    def name(self) -> str:
+        """How the node is called everywhere outside its group: ``group/node``."""
+        return f"{self.group}/{self.node}"
+
+    @property
+    def own(self) -> Member:
+        """This process's own addresses."""
+        return self.members[self.node]
+
+    @property
+    def peers(self) -> dict[str, str]:
+        """The Raft addresses of all the other members."""
+        return {node: str(m.peer) for node, m in self.members.items() if node != self.node}
+
+    @property
+    def follower_broker_id(self) -> int:
+        """RocketMQ's broker id while not leading: above 0, which is the leader's."""
+        return int(self.node[1:]) + 1
+
+    def to_toml(self) -> str:
+        """The text of a ``node.toml`` that reads as this configuration."""
+        lines = ["# What this node was started with. `dledger node --config` reads it.", ""]
+        for field in fields(self):
+            if field.name != "members":
+                lines.append(f"{field.name} = {_toml(getattr(self, field.name))}")
+        for node, member in self.members.items():
+            lines += ["", f"[members.{node}]"]
+            lines += [f'{key} = "{value}"' for key, value in member._asdict().items()]
+        return "\n".join(lines) + "\n"
+
+
+def read_config(path: str) -> NodeConfig:
+    """Reads and checks a ``node.toml``. Raises :class:`ConfigError` naming the file and the key."""
+    try:
+        return parse_config(Path(path).read_text(encoding="utf-8"), str(Path(path).parent))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: is not TOML: {error}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def parse_config(text: str, directory: str) -> NodeConfig:
+    """As :func:`read_config`, for a text that would stand in ``directory``."""
+    given = tomllib.loads(text)
+    known = {field.name: field for field in fields(NodeConfig)}
+    _check_keys(given, list(known), "")
+    given.setdefault("data", directory)
+    for key, field in known.items():
+        if key not in given and field.default is MISSING:
+            raise ConfigError(f"{key}: is missing")
+    types: dict[str, type] = {
+        "members": dict,
+        "namesrv": list,
+        **{key: type(f.default) for key, f in known.items() if f.default is not MISSING},
+    }
+    for key, value in given.items():
+        _require_type(key, value, types.get(key, str))
+    namesrv = tuple(_endpoint("namesrv", address) for address in given["namesrv"])
+    members = {node: _member(node, value) for node, value in given["members"].items()}
+    return NodeConfig(
+        **{**given, "members": members, "namesrv": tuple(str(address) for address in namesrv)}
+    )
+
+
+def _toml(value: object) -> str:
+    """TOML's strings and lists are JSON's, but for DEL, which TOML wants escaped."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+TYPE_NAMES = {
+    str: "a string",
+    int: "an integer",
+    bool: "true or false",
+    dict: "a table",
+    list: "a list",
+}
+
+
+def _member(node: str, value: object) -> Member:
+    where = f"members.{node}"
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where}: must be a table, not {value!r}")
+    _check_keys(value, list(Member._fields), f"{where}.")
+    for key in Member._fields:
+        if key not in value:
+            raise ConfigError(f"{where}.{key}: is missing")
+    return Member(**{key: _endpoint(f"{where}.{key}", value[key]) for key in Member._fields})
+
+
+def _endpoint(key: str, value: object) -> Endpoint:
+    if not isinstance(value, str):
+        raise ConfigError(f"{key}: must be a string, not {value!r}")
+    try:
+        return Endpoint.parse(value)
+    except ConfigError as error:
+        raise ConfigError(f"{key}: {error}") from None
+
+
+def _check_keys(given: Mapping[str, object], known: list[str], where: str) -> None:
+    for key in given:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
+            raise ConfigError(f"{where}{key}: is no setting{hint}")
+
+
+def _check_distinct(members: Mapping[str, Member]) -> None:
+    seen: dict[Endpoint, str] = {}
+    for node, member in members.items():
+        for key, endpoint in member._asdict().items():
+            other = seen.setdefault(endpoint, f"members.{node}.{key}")
+            if other != f"members.{node}.{key}":
+                raise ConfigError(f"members.{node}.{key}: {endpoint} is {other} already")
+
+
+def _require_type(key: str, value: object, wanted: type) -> None:
+    # A TOML boolean is a Python int too, and must not pass for a number.
+    if type(value) is not wanted:
+        raise ConfigError(f"{key}: must be {TYPE_NAMES[wanted]}, not {value!r}")
+
+
+def _require_between(key: str, value: int, minimum: int, maximum: int) -> None:
+    _require(minimum <= value <= maximum, key, value, f"from {minimum} to {maximum}")
+
+
+def _require(holds: object, key: str, value: object, wanted: str) -> None:
+    if not holds:
+        raise ConfigError(f"{key}: {value!r} is not allowed; it may be {wanted}")

@@ -1,0 +1,132 @@
+"""``node.toml``: what is accepted, and the one line that says what is wrong."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.config import ConfigError, Endpoint, Member, NodeConfig, parse_config, read_config
+
+GOOD = """
+group = "broker-a"
+node = "n1"
+namesrv = ["127.0.0.1:9876"]
+
+[members.n0]
+peer = "127.0.0.1:40911"
+address = "127.0.0.1:10911"
+http = "127.0.0.1:8080"
+
+[members.n1]
+peer = "127.0.0.1:40921"
+address = "127.0.0.1:10921"
+http = "127.0.0.1:8081"
+"""
+
+
+def complaint(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, "/data")
+    return str(caught.value)
+
+
+def test_what_is_left_out_has_its_default() -> None:
+    config = parse_config(GOOD, "/data")
+
+    assert config.cluster == "DefaultCluster"
+    assert config.flush == "sync"
+    assert config.data == "/data"
+    assert config.auto_create_topics is True
+
+
+def test_a_node_knows_its_own_addresses_and_the_peers_of_the_others() -> None:
+    config = parse_config(GOOD, "/data")
+
+    assert config.name == "broker-a/n1"
+    assert config.own.address == Endpoint("127.0.0.1", 10921)
+    assert config.peers == {"n0": "127.0.0.1:40911"}
+    assert config.follower_broker_id == 2
+
+
+def test_what_is_written_reads_the_same() -> None:
+    config = parse_config(GOOD, "/data")
+
+    assert parse_config(config.to_toml(), "/elsewhere") == config
+
+
+@given(st.text(max_size=20))
+def test_any_directory_name_survives_the_file(name: str) -> None:
+    member = Member(*(Endpoint("127.0.0.1", port) for port in (1, 2, 3)))
+    config = NodeConfig(
+        group="g", node="n0", data=name, members={"n0": member}, namesrv=("127.0.0.1:9876",)
+    )
+
+    assert tomllib.loads(config.to_toml())["data"] == name
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('flsh = "sync"', "flsh: is no setting; did you mean flush?"),
+        ("flush = 1", "flush: must be a string, not 1"),
+        ('flush = "never"', 'flush: \'never\' is not allowed; it may be "sync" or "async"'),
+        ("segment_size = true", "segment_size: must be an integer, not True"),
+        ("segment_size = 10", "segment_size: 10 is not allowed"),
+        ("auto_create_topics = 1", "auto_create_topics: must be true or false, not 1"),
+        ("heartbeat_ms = 300", "heartbeat_ms: 300 is not allowed; it may be from 1 to 299"),
+        ("max_message_size = 0", "max_message_size: 0 is not allowed"),
+        ('cluster = "a b"', "cluster: 'a b' is not allowed"),
+    ],
+)
+def test_a_bad_setting_is_named_with_what_it_may_be(line: str, said: str) -> None:
+    assert said in complaint(line + GOOD)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('node = "n1"', "", "node: is missing"),
+        ('node = "n1"', 'node = "first"', "node: 'first' is not allowed; it may be n0, n1"),
+        ('node = "n1"', 'node = "n7"', "members: n7 itself is missing from ['n0', 'n1']"),
+        ('["127.0.0.1:9876"]', "[]", "namesrv: at least one NameServer is needed"),
+        ('["127.0.0.1:9876"]', "[9876]", "namesrv: must be a string, not 9876"),
+        ('["127.0.0.1:9876"]', '["ns:9876"]', "the host must be an IPv4 address"),
+        ('"127.0.0.1:9876"', '"127.0.0.1"', '"127.0.0.1" is not host:port'),
+        ("127.0.0.1:10921", "127.0.0.1:70000", 'members.n1.address: "127.0.0.1:70000" is not'),
+        ("127.0.0.1:10921", "127.0.0.1:8080", "127.0.0.1:8080 is members.n0.http already"),
+        ('http = "127.0.0.1:8081"', "", "members.n1.http: is missing"),
+        ('http = "127.0.0.1:8081"', "htp = 1", "members.n1.htp: is no setting; did you mean http?"),
+        ("[members.n1]", "[members.x]", "node: 'x' is not allowed"),
+    ],
+)
+def test_a_bad_member_or_name_is_named(old: str, new: str, said: str) -> None:
+    assert said in complaint(GOOD.replace(old, new, 1))
+
+
+def test_a_file_that_is_no_toml_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text("group = broker-a\n")
+
+    with pytest.raises(ConfigError, match=r"node\.toml: is not TOML: .*line 1"):
+        read_config(str(path))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"node\.toml: cannot be read: No such file"):
+        read_config(str(tmp_path / "node.toml"))
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_configuration_or_one_line_of_complaint(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.toml"
+    path.write_bytes(data)
+
+    with pytest.raises(ConfigError) as caught:
+        read_config(str(path))
+    assert "any.toml" in str(caught.value)
