@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from broker.remoting.connection import Bytes, Connection
 from broker.remoting.dispatch import Handler, dispatch_by_code
@@ -17,7 +17,8 @@ class RemotingClient:
 
     ``handlers``: what to do with requests that a server sends (39, 40, 220, ...), by code; the
     mapping may be filled later. A lost connection fails the requests that wait on it; the next
-    request to that address makes a new one. Nothing is sent twice.
+    request to that address makes a new one. Nothing is sent twice. ``on_lost`` is told the address
+    when a connection that was made ends without :meth:`close`.
     """
 
     def __init__(
@@ -27,8 +28,10 @@ class RemotingClient:
         limits: RemotingLimits | None = None,
         *,
         serialization: int = 0,
+        on_lost: Callable[[str], None] | None = None,
     ) -> None:
         self._loop = loop
+        self._on_lost = on_lost
         self._dispatch = dispatch_by_code({} if handlers is None else handlers)
         self._limits = limits or RemotingLimits()
         self._serialization = serialization
@@ -99,7 +102,7 @@ class RemotingClient:
             address=address,
             serialization=self._serialization,
         )
-        connection.on_close(self._forget)
+        connection.on_close(self._lost)
         self._connections[address] = connection
         self._connecting[connection] = self._loop.create_task(self._open(connection))
         return connection
@@ -116,6 +119,11 @@ class RemotingClient:
             connection.abort(ConnectFailedError, what)
         finally:
             self._connecting.pop(connection, None)
+
+    def _lost(self, connection: Connection) -> None:
+        self._forget(connection)
+        if self._on_lost is not None and not self._closed:
+            self._on_lost(connection.remote_address)
 
     def _forget(self, connection: Connection) -> None:
         address = connection.remote_address

@@ -1,0 +1,171 @@
+"""An event loop whose time jumps and whose network is memory: asyncio code runs in it unchanged."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+Factory = Callable[[], asyncio.BaseProtocol]
+
+
+class MemoryTransport(asyncio.Transport):
+    """One end of a connection; what is written arrives in a later turn of the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> None:
+        super().__init__({"peername": (host, port)})
+        self._loop = loop
+        self.protocol: asyncio.Protocol
+        self.peer: MemoryTransport
+        self.writes: list[bytes] = []
+        self._queue = bytearray()
+        self._high = 65_536
+        self._paused_writing = False
+        self.reading = True
+        self._closing = False
+        self._lost = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._closing:
+            return
+        self.writes.append(bytes(data))
+        self._queue += data
+        if len(self._queue) > self._high and not self._paused_writing:
+            self._paused_writing = True
+            self.protocol.pause_writing()
+        self._loop.call_soon(self._pump)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high = high if high is not None else 65_536
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._queue)
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+        self._loop.call_soon(self.peer._pump)
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._loop.call_soon(self._pump)
+
+    def abort(self) -> None:
+        self._closing = True
+        self._queue.clear()
+        self._loop.call_soon(self._lose)
+
+    def _pump(self) -> None:
+        if self._queue and self.peer.reading and not self.peer._lost:
+            data = bytes(self._queue)
+            self._queue.clear()
+            if self._paused_writing:
+                self._paused_writing = False
+                self.protocol.resume_writing()
+            self.peer.protocol.data_received(data)
+        if self._closing and not self._queue:
+            self._lose()
+
+    def _lose(self) -> None:
+        for end in (self, self.peer):
+            end._closing = True
+            if not end._lost:
+                end._lost = True
+                end._queue.clear()
+                end.protocol.connection_lost(None)
+
+
+class _Server:
+    def __init__(self, loop: VirtualLoop, port: int) -> None:
+        self._loop = loop
+        self._port = port
+
+    def close(self) -> None:
+        self._loop.listening.pop(self._port, None)
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    """Instead of waiting, time advances to the next timer."""
+
+    now = 1000.0
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        assert timeout is not None, "the test waits for something that can never happen"
+        self.now += max(timeout, 0)
+        return []
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Connections between its own servers and clients; an address nobody listens on refuses."""
+
+    def __init__(self) -> None:
+        self._clock = _JumpingSelector()
+        super().__init__(self._clock)
+        self.listening: dict[int, Factory] = {}
+        self.unreachable: set[int] = set()
+        """Ports to which a connection attempt hangs."""
+        self._port = 40_000
+
+    def time(self) -> float:
+        return self._clock.now
+
+    async def create_server(  # type: ignore[override]
+        self, factory: Factory, host: str, port: int
+    ) -> _Server:
+        self.listening[port] = factory
+        return _Server(self, port)
+
+    async def create_connection(  # type: ignore[override]
+        self, factory: Factory, host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        if port in self.unreachable:
+            await self.create_future()
+        if port not in self.listening:
+            raise ConnectionRefusedError(f"nobody listens on {port}")
+        return self.join(factory(), self.listening[port](), port)
+
+    def join(
+        self, client: asyncio.BaseProtocol, server: asyncio.BaseProtocol, port: int = 10911
+    ) -> tuple[MemoryTransport, asyncio.BaseProtocol]:
+        """Connects two protocols; the client's transport and protocol."""
+        self._port += 1
+        near = MemoryTransport(self, "10.0.0.1", port)
+        far = MemoryTransport(self, "10.0.0.2", self._port)
+        near.peer, far.peer = far, near
+        for transport, protocol in ((near, client), (far, server)):
+            assert isinstance(protocol, asyncio.Protocol)
+            transport.protocol = protocol
+            protocol.connection_made(transport)
+        return near, client
+
+
+def in_virtual_time(
+    scenario: Callable[[VirtualLoop], Coroutine[Any, Any, None]],
+) -> Callable[[], None]:
+    """Makes a test of a coroutine function that takes the loop."""
+
+    @functools.wraps(scenario)
+    def test() -> None:
+        loop = VirtualLoop()
+        try:
+            loop.run_until_complete(scenario(loop))
+        finally:
+            loop.close()
+
+    # pytest would take the wrapped function's parameter for a fixture.
+    del test.__wrapped__
+    return test
+
+
+async def turns(count: int = 5) -> None:
+    """Lets the loop turn, without time passing."""
+    for _ in range(count):
+        await asyncio.sleep(0)
