@@ -1,0 +1,1 @@
+"""The NameServer: which brokers live, and which queues of which topic they hold."""

@@ -1,0 +1,246 @@
+"""The NameServer: the tables of ``routes.py`` behind the remoting port."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Callable
+
+from broker.nameserver.routes import EXPIRY_MS, Registration, RouteTable, StaleTermError
+from broker.nameserver.topictable import decode_data_version, decode_topic_table
+from broker.remoting.codes import VERSION_STANDARD_JSON, RequestCode, ResponseCode
+from broker.remoting.connection import Connection
+from broker.remoting.dispatch import Handler, dispatch_by_code
+from broker.remoting.errors import RequestError
+from broker.remoting.fields import ext_bool, ext_int, ext_str
+from broker.remoting.frame import Frame
+from broker.remoting.javajson import encode_json
+from broker.remoting.limits import RemotingLimits
+from broker.remoting.server import RemotingServer
+
+SCAN_SECONDS = 10.0
+ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
+
+logger = logging.getLogger("dledger.nameserver")
+
+
+class NameServer:
+    """One NameServer. It stores nothing: brokers tell it everything again within seconds.
+
+    ``clock`` gives milliseconds that only advance; by default it is the loop's.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        host: str,
+        port: int,
+        *,
+        clock: Callable[[], int] | None = None,
+        limits: RemotingLimits | None = None,
+    ) -> None:
+        self._loop = loop
+        self.routes = RouteTable(clock or (lambda: int(loop.time() * 1000)))
+        self._key_values: dict[str, dict[str, str]] = {}
+        self._watched: dict[Connection, None] = {}
+        self._scan_timer: asyncio.TimerHandle | None = None
+        self.dispatch: Handler = dispatch_by_code(self._handlers())
+        self.server = RemotingServer(loop, host, port, self.dispatch, limits)
+
+    @property
+    def port(self) -> int:
+        return self.server.port
+
+    async def start(self) -> None:
+        """Listens. Raises ``OSError`` where the address cannot be had."""
+        await self.server.start()
+        self._scan_timer = self._loop.call_later(SCAN_SECONDS, self._scan)
+
+    async def stop(self) -> None:
+        if self._scan_timer is not None:
+            self._scan_timer.cancel()
+        await self.server.stop()
+
+    def _handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.PUT_KV_CONFIG: self._put_key_value,
+            RequestCode.GET_KV_CONFIG: self._get_key_value,
+            RequestCode.DELETE_KV_CONFIG: self._delete_key_value,
+            RequestCode.GET_KVLIST_BY_NAMESPACE: self._list_key_values,
+            RequestCode.REGISTER_BROKER: self._register,
+            RequestCode.UNREGISTER_BROKER: self._unregister,
+            RequestCode.QUERY_DATA_VERSION: self._query_data_version,
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self._route,
+            RequestCode.GET_BROKER_CLUSTER_INFO: self._cluster_info,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_perm,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_perm,
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._topics,
+            RequestCode.GET_TOPICS_BY_CLUSTER: self._topics_of_cluster,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self._system_topics,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: self._delete_topic,
+            RequestCode.GET_NAMESRV_CONFIG: self._get_config,
+            RequestCode.UPDATE_NAMESRV_CONFIG: self._update_config,
+        }
+
+    def _scan(self) -> None:
+        for address, channel in self.routes.expire():
+            logger.warning("%s: dropped: silent for too long", address)
+            if isinstance(channel, Connection):
+                channel.abort(what="silent for too long")
+        self._scan_timer = self._loop.call_later(SCAN_SECONDS, self._scan)
+
+    # Brokers
+
+    def _register(self, connection: Connection, request: Frame) -> None:
+        crc = ext_int(request, "bodyCrc32", 0)
+        if crc and crc != zlib.crc32(request.body) & 0x7FFFFFFF:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        address = ext_str(request, "brokerAddr")
+        registration = Registration(
+            cluster=ext_str(request, "clusterName"),
+            broker_name=ext_str(request, "brokerName"),
+            broker_id=ext_int(request, "brokerId", minimum=0),
+            address=address,
+            table=decode_topic_table(
+                request.body, compressed=ext_bool(request, "compressed", False)
+            ),
+            ha_address=ext_str(request, "haServerAddr", ""),
+            http_address=ext_str(request, "httpAddr", ""),
+            term=ext_int(request, "term", None, minimum=0),
+            expiry_ms=ext_int(request, "heartbeatTimeoutMillis", EXPIRY_MS, minimum=1),
+        )
+        try:
+            leader = self.routes.register(registration, connection)
+        except StaleTermError as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        if connection not in self._watched:
+            self._watched[connection] = None
+            connection.on_close(self._broker_gone)
+        ext = {}
+        if leader.master_address:
+            ext = {"haServerAddr": leader.ha_address, "masterAddr": leader.master_address}
+        order = self._key_values.get(ORDER_TOPIC_NAMESPACE)
+        body = (encode_json({"table": order}),) if order else ()
+        connection.respond(request, ext=ext, body=body)
+
+    def _broker_gone(self, connection: Connection) -> None:
+        del self._watched[connection]
+        for address in self.routes.channel_closed(connection):
+            logger.warning("%s: dropped: its connection closed", address)
+
+    def _unregister(self, connection: Connection, request: Frame) -> None:
+        self.routes.unregister(ext_str(request, "brokerName"), ext_str(request, "brokerAddr"))
+        connection.respond(request)
+
+    def _query_data_version(self, connection: Connection, request: Frame) -> None:
+        changed, known = self.routes.query_data_version(
+            ext_str(request, "brokerAddr"), decode_data_version(request.body)
+        )
+        connection.respond(
+            request,
+            ext={"changed": "true" if changed else "false"},
+            body=(encode_json(known.to_json()),),
+        )
+
+    # Clients
+
+    def _route(self, connection: Connection, request: Frame) -> None:
+        topic = ext_str(request, "topic")
+        route = self.routes.route(topic)
+        if route is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"No topic route info in name server for the topic: {topic}",
+            )
+        order = self._key_values.get(ORDER_TOPIC_NAMESPACE, {}).get(topic)
+        if order is not None:
+            route["orderTopicConf"] = order
+        connection.respond(request, body=(_document(request, route),))
+
+    def _cluster_info(self, connection: Connection, request: Frame) -> None:
+        connection.respond(request, body=(_document(request, self.routes.cluster_info()),))
+
+    # Administration
+
+    def _topics(self, connection: Connection, request: Frame) -> None:
+        connection.respond(request, body=(encode_json({"topicList": self.routes.topics()}),))
+
+    def _topics_of_cluster(self, connection: Connection, request: Frame) -> None:
+        topics = self.routes.topics_of_cluster(ext_str(request, "cluster"))
+        connection.respond(request, body=(encode_json({"topicList": topics}),))
+
+    def _system_topics(self, connection: Connection, request: Frame) -> None:
+        topics = []
+        for cluster, names in self.routes.clusters().items():
+            topics += [cluster, *names]
+        document = {"brokerAddr": self.routes.any_address(), "topicList": topics}
+        connection.respond(request, body=(encode_json(document),))
+
+    def _delete_topic(self, connection: Connection, request: Frame) -> None:
+        self.routes.delete_topic(ext_str(request, "topic"))
+        connection.respond(request)
+
+    def _wipe_write_perm(self, connection: Connection, request: Frame) -> None:
+        count = self.routes.wipe_write_perm(ext_str(request, "brokerName"))
+        connection.respond(request, ext={"wipeTopicCount": str(count)})
+
+    def _add_write_perm(self, connection: Connection, request: Frame) -> None:
+        count = self.routes.add_write_perm(ext_str(request, "brokerName"))
+        connection.respond(request, ext={"addTopicCount": str(count)})
+
+    def _get_config(self, connection: Connection, request: Frame) -> None:
+        settings = f"listenPort={self.port}\nbrokerExpiredMillis={EXPIRY_MS}\n"
+        connection.respond(request, body=(settings.encode(),))
+
+    def _update_config(self, _connection: Connection, _request: Frame) -> None:
+        raise RequestError(ResponseCode.NO_PERMISSION, "settings are fixed at the start")
+
+    # Key-value configuration
+
+    def _put_key_value(self, connection: Connection, request: Frame) -> None:
+        namespace = ext_str(request, "namespace")
+        key, value = ext_str(request, "key"), ext_str(request, "value")
+        self._key_values.setdefault(namespace, {})[key] = value
+        connection.respond(request)
+
+    def _get_key_value(self, connection: Connection, request: Frame) -> None:
+        namespace, key = ext_str(request, "namespace"), ext_str(request, "key")
+        value = self._key_values.get(namespace, {}).get(key)
+        if value is None:
+            raise RequestError(
+                ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace} Key: {key}"
+            )
+        connection.respond(request, ext={"value": value})
+
+    def _delete_key_value(self, connection: Connection, request: Frame) -> None:
+        namespace, key = ext_str(request, "namespace"), ext_str(request, "key")
+        table = self._key_values.get(namespace, {})
+        table.pop(key, None)
+        if not table:
+            self._key_values.pop(namespace, None)
+        connection.respond(request)
+
+    def _list_key_values(self, connection: Connection, request: Frame) -> None:
+        namespace = ext_str(request, "namespace")
+        table = self._key_values.get(namespace)
+        if table is None:
+            raise RequestError(
+                ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace}"
+            )
+        connection.respond(request, body=(encode_json({"table": table}),))
+
+
+def _document(request: Frame, document: object) -> bytes:
+    """Integer keys bare for clients before 4.9.4, which know no other form; else quoted."""
+    standard = request.version >= VERSION_STANDARD_JSON or ext_bool(
+        request, "acceptStandardJsonOnly", False
+    )
+    return encode_json(document, bare_keys=not standard)
+
+
+async def serve(host: str, port: int) -> NameServer:
+    """Starts a NameServer on the running loop; its owner awaits :meth:`NameServer.stop`."""
+    nameserver = NameServer(asyncio.get_running_loop(), host, port)
+    await nameserver.start()
+    return nameserver

@@ -1,0 +1,179 @@
+"""The broker's side of the NameServers: says who it is, to every one of them, again and again.
+
+Every member of a group registers: the leader as broker id 0, node ``n<k>`` as id k + 1 while it
+follows. So clients see one address that they may write to, and tools see all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from broker.remoting.client import RemotingClient
+from broker.remoting.codes import RequestCode, ResponseCode
+from broker.remoting.errors import CallError
+from broker.remoting.frame import Frame
+from broker.remoting.javajson import encode_json
+
+INTERVAL_SECONDS = 30.0
+RETRY_SECONDS = 1.0
+"""When to try again a NameServer that did not answer, or that forgot us with a lost connection."""
+
+ANSWER_SECONDS = 6.0
+GOODBYE_SECONDS = 1.0
+
+logger = logging.getLogger("dledger.registration")
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What a broker says of itself. ``topics`` is a ``topicConfigTable`` as in topics.json."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    http_address: str
+    term: int
+    data_version: Mapping[str, int]
+    """``counter`` and ``timestamp``; it must change whenever the topics do."""
+    topics: Mapping[str, Mapping[str, object]]
+
+    def identity(self) -> dict[str, str]:
+        return {
+            "brokerName": self.broker_name,
+            "brokerAddr": self.address,
+            "clusterName": self.cluster,
+            "brokerId": str(self.broker_id),
+        }
+
+    def ext(self, body: bytes) -> dict[str, str]:
+        return {
+            **self.identity(),
+            "haServerAddr": self.address,
+            "httpAddr": self.http_address,
+            "term": str(self.term),
+            "compressed": "false",
+            "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
+        }
+
+    def body(self) -> bytes:
+        return encode_json(
+            {
+                "topicConfigSerializeWrapper": {
+                    "dataVersion": self.data_version,
+                    "topicConfigTable": self.topics,
+                },
+                "filterServerList": [],
+            }
+        )
+
+
+class Registrar:
+    """Registers with every NameServer on a schedule, on demand, and when one of them forgot us.
+
+    ``announce`` tells what is true now. ``states`` says for each NameServer what it last did:
+    "registered", or why not. Dead NameServers cost a log line when they die, and nothing else.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        nameservers: Sequence[str],
+        announce: Callable[[], Announcement],
+        *,
+        interval_seconds: float = INTERVAL_SECONDS,
+        retry_seconds: float = RETRY_SECONDS,
+    ) -> None:
+        self._loop = loop
+        self._announce = announce
+        self._interval_seconds = interval_seconds
+        self._retry_seconds = retry_seconds
+        self._client = RemotingClient(loop, on_lost=self._connection_lost)
+        self._round: asyncio.Handle | None = None
+        self._round_due = False
+        self._retries: dict[str, asyncio.TimerHandle] = {}
+        self._stopped = False
+        self.states = dict.fromkeys(nameservers, "not registered yet")
+
+    def start(self) -> None:
+        self.register_now()
+
+    def register_now(self) -> None:
+        """Registers everywhere at the end of this turn of the loop, however often it is asked."""
+        if self._stopped or self._round_due:
+            return
+        if self._round is not None:
+            self._round.cancel()
+        self._round_due = True
+        self._round = self._loop.call_soon(self._register_everywhere)
+
+    async def stop(self) -> None:
+        """Says goodbye to the NameServers that know us, for a second at most, and closes."""
+        self._stopped = True
+        if self._round is not None:
+            self._round.cancel()
+        for timer in self._retries.values():
+            timer.cancel()
+        identity = self._announce().identity()
+        goodbyes = [
+            self._client.invoke_nowait(
+                nameserver, RequestCode.UNREGISTER_BROKER, identity, timeout=GOODBYE_SECONDS
+            )
+            for nameserver, state in self.states.items()
+            if state == "registered"
+        ]
+        await asyncio.gather(*goodbyes, return_exceptions=True)
+        await self._client.close()
+
+    def _register_everywhere(self) -> None:
+        self._round_due = False
+        self._round = self._loop.call_later(self._interval_seconds, self._register_everywhere)
+        self._register(list(self.states))
+
+    def _register(self, nameservers: Sequence[str]) -> None:
+        announcement = self._announce()
+        body = announcement.body()
+        ext = announcement.ext(body)
+        for nameserver in nameservers:
+            retry = self._retries.pop(nameserver, None)
+            if retry is not None:
+                retry.cancel()
+            answer = self._client.invoke_nowait(
+                nameserver, RequestCode.REGISTER_BROKER, ext, (body,), timeout=ANSWER_SECONDS
+            )
+            answer.add_done_callback(partial(self._answered, nameserver))
+
+    def _answered(self, nameserver: str, answer: asyncio.Future[Frame]) -> None:
+        if self._stopped or answer.cancelled():
+            return
+        error = answer.exception()
+        if isinstance(error, CallError):
+            self._note(nameserver, f"unreachable: {error}")
+            self._retry_soon(nameserver)
+            return
+        frame = answer.result()
+        if frame.code == ResponseCode.SUCCESS:
+            self._note(nameserver, "registered")
+        else:
+            self._note(nameserver, f"refused with code {frame.code}: {frame.remark}")
+
+    def _connection_lost(self, nameserver: str) -> None:
+        # It drops a broker whose connection closes, so it does not know us any more.
+        if not self._stopped:
+            self._retry_soon(nameserver)
+
+    def _retry_soon(self, nameserver: str) -> None:
+        if nameserver not in self._retries:
+            self._retries[nameserver] = self._loop.call_later(
+                self._retry_seconds, self._register, [nameserver]
+            )
+
+    def _note(self, nameserver: str, state: str) -> None:
+        if self.states[nameserver] != state:
+            self.states[nameserver] = state
+            logger.info("NameServer %s: %s", nameserver, state)
