@@ -131,11 +131,13 @@ class NodeConfig:
         return int(self.node[1:]) + 1
 
     def to_toml(self) -> str:
-        """The text of a ``node.toml`` that reads as this configuration."""
-        lines = ["# What this node was started with. `dledger node --config` reads it.", ""]
-        for field in fields(self):
-            if field.name != "members":
-                lines.append(f"{field.name} = {_toml(getattr(self, field.name))}")
+        """The text of the ``node.toml`` that stands in the data directory and reads as this.
+
+        ``data`` is left out of it, so that the directory may be moved.
+        """
+        lines = ["# What this node is started with: dledger node --config FILE", ""]
+        settings = [f.name for f in fields(self) if f.name not in ("data", "members")]
+        lines += [f"{key} = {json.dumps(getattr(self, key))}" for key in settings]
         for node, member in self.members.items():
             lines += ["", f"[members.{node}]"]
             lines += [f'{key} = "{value}"' for key, value in member._asdict().items()]
@@ -175,11 +177,6 @@ def parse_config(text: str, directory: str) -> NodeConfig:
     return NodeConfig(
         **{**given, "members": members, "namesrv": tuple(str(address) for address in namesrv)}
     )
-
-
-def _toml(value: object) -> str:
-    """TOML's strings and lists are JSON's, but for DEL, which TOML wants escaped."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
 TYPE_NAMES = {

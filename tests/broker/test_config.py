@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config import ConfigError, Endpoint, Member, NodeConfig, parse_config, read_config
+from broker.config import ConfigError, Endpoint, parse_config, read_config
 
 GOOD = """
 group = "broker-a"
@@ -52,20 +52,10 @@ def test_a_node_knows_its_own_addresses_and_the_peers_of_the_others() -> None:
     assert config.follower_broker_id == 2
 
 
-def test_what_is_written_reads_the_same() -> None:
+def test_what_is_written_reads_the_same_wherever_the_directory_was_moved() -> None:
     config = parse_config(GOOD, "/data")
 
-    assert parse_config(config.to_toml(), "/elsewhere") == config
-
-
-@given(st.text(max_size=20))
-def test_any_directory_name_survives_the_file(name: str) -> None:
-    member = Member(*(Endpoint("127.0.0.1", port) for port in (1, 2, 3)))
-    config = NodeConfig(
-        group="g", node="n0", data=name, members={"n0": member}, namesrv=("127.0.0.1:9876",)
-    )
-
-    assert tomllib.loads(config.to_toml())["data"] == name
+    assert parse_config(config.to_toml(), "/elsewhere") == replace(config, data="/elsewhere")
 
 
 @pytest.mark.parametrize(
