@@ -1,0 +1,21 @@
+"""How a command fails: one line that says what to do, and an exit code."""
+
+from __future__ import annotations
+
+EXIT_FAILED = 1
+"""What was checked does not hold, or the request was refused."""
+
+EXIT_USAGE = 2
+"""The command line is wrong, or what it names cannot be used."""
+
+
+class CommandError(Exception):
+    """The command cannot do what it was asked."""
+
+    exit_code = EXIT_FAILED
+
+
+class UsageError(CommandError):
+    """What the command line asks for makes no sense or cannot be read."""
+
+    exit_code = EXIT_USAGE

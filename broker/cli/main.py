@@ -1,0 +1,107 @@
+"""``dledger``: finds the command, reads its arguments, turns its failure into one line.
+
+A command is a module of this package with three names::
+
+    EXAMPLES: str                                           # shown under --help
+    def add_arguments(parser: argparse.ArgumentParser) -> None
+    def run(args: argparse.Namespace) -> int                # the exit code: 0, or 1 where what it
+                                                            # checked does not hold
+
+and raises :class:`~broker.cli.failure.CommandError` where it cannot do what it was asked. It is
+imported only when it is asked for: ``dledger --help`` and ``dledger start`` answer at once.
+Results go to stdout, everything else to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+from broker.cli.failure import EXIT_USAGE, CommandError
+
+COMMANDS = {
+    "up": "start a local cluster: a NameServer and groups of brokers",
+    "status": "groups, nodes, roles, terms, and how far each replica is",
+    "down": "stop what `up` started; its data stays",
+    "kill": "kill -9 one node of the local cluster",
+    "start": "bring a node of the local cluster back",
+    "node": "run one broker process in the foreground",
+    "namesrv": "run one NameServer in the foreground",
+    "topic": "create, list, describe and delete topics",
+    "group": "list and describe consumer groups, reset their offsets, delete them",
+    "produce": "send one message for each line of stdin",
+    "consume": "print the messages of a topic",
+    "message": "get a message by its id, or find messages by key",
+    "verify": "check the data of stopped replicas, or of snapshots, and compare them",
+    "bench": "measure producing, consuming and failover",
+}
+
+EPILOG = """\
+examples:
+  dledger up                                   three nodes and a NameServer on this machine
+  dledger topic create orders --queues 8
+  printf 'one\\ntwo\\n' | dledger produce orders
+  dledger consume orders --group printers --from earliest --count 2
+  dledger COMMAND --help                       what a command takes, with an example
+"""
+
+
+class Command(Protocol):
+    """The module of a command."""
+
+    EXAMPLES: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, args: argparse.Namespace) -> int: ...
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit code (0, 1, or 2 for bad usage)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    name = _parse_command(arguments[:1])
+    command = cast(Command, importlib.import_module(f"broker.cli.{name}"))
+    parser = argparse.ArgumentParser(
+        prog=f"dledger {name}",
+        description=COMMANDS[name][0].upper() + COMMANDS[name][1:] + ".",
+        epilog=f"examples:\n{command.EXAMPLES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_arguments(parser)
+    args = parser.parse_args(arguments[1:])
+    try:
+        code = command.run(args)
+        sys.stdout.flush()
+    except CommandError as error:
+        print(f"dledger {name}: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader (head, say) has enough. What Python flushes at its end must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def _parse_command(arguments: Sequence[str]) -> str:
+    """The command's name. Prints help or a complaint and leaves where there is none."""
+    width = max(map(len, COMMANDS))
+    listing = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="dledger",
+        usage="dledger COMMAND ...",
+        description=f"A replicated message broker that speaks RocketMQ.\n\ncommands:\n{listing}",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help=argparse.SUPPRESS)
+    if not arguments:
+        parser.print_help(sys.stderr)
+        sys.exit(EXIT_USAGE)
+    name: str = parser.parse_args(arguments).command
+    return name

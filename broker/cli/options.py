@@ -1,0 +1,59 @@
+"""The options that several commands take, and how their results are printed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import orjson
+
+DEFAULT_NAMESRV = "127.0.0.1:9876"
+DEFAULT_CLUSTER = "DefaultCluster"
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """``--json``."""
+    parser.add_argument(
+        "--json", action="store_true", help="print machine-readable JSON instead of text"
+    )
+
+
+def add_namesrv(parser: argparse.ArgumentParser) -> None:
+    """``--namesrv``: a list separated by semicolons, as RocketMQ's tools take it."""
+    parser.add_argument(
+        "--namesrv",
+        metavar="ADDR",
+        default=os.environ.get("NAMESRV_ADDR") or DEFAULT_NAMESRV,
+        help=f"NameServer address (default: $NAMESRV_ADDR, else {DEFAULT_NAMESRV})",
+    )
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """``--data``."""
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        type=Path,
+        default=Path("data"),
+        help="where the cluster keeps its files (default: ./data)",
+    )
+
+
+def print_json(document: object) -> None:
+    """One JSON document on one line."""
+    print(orjson.dumps(document).decode())
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Columns as wide as what they hold; None is shown as a dash."""
+    lines = [[*map(str, header)], *([_cell(value) for value in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        print("  ".join(cells).rstrip())
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else str(value)
