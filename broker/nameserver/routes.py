@@ -116,6 +116,7 @@ class RouteTable:
         self._live[address] = _Live(registration, channel, self._clock())
         if broker_id == LEADER_ID:
             group.term = registration.term or 0
+            # A leader seen anew also brings back what was deleted here but not there.
             if replaced != address or group.table_version != registration.table.data_version:
                 self._take_table(registration, group)
             return RegisterResult("", "")
@@ -155,8 +156,6 @@ class RouteTable:
         if live is None:
             return True, DataVersion()
         known = live.registration.table.data_version
-        if live.registration.broker_id == LEADER_ID:
-            known = self._names[live.registration.broker_name].table_version or known
         if known != version:
             return True, known
         live.last_update = self._clock()

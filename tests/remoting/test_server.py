@@ -285,7 +285,7 @@ async def test_a_peer_that_lets_too_much_wait_is_cut(loop: VirtualLoop) -> None:
 async def test_an_idle_connection_is_closed_after_two_minutes(loop: VirtualLoop) -> None:
     peer = await connect(loop, echo)
     await asyncio.sleep(100)
-    peer.request()
+    peer.request(flag=FLAG_ONE_WAY)
     await asyncio.sleep(119)
     assert not peer.lost
     await asyncio.sleep(17)
@@ -352,6 +352,23 @@ async def test_what_the_server_asked_fails_with_the_connection(loop: VirtualLoop
         await answer
     with pytest.raises(ConnectionLostError):
         await peer.connection.invoke(RequestCode.GET_CONSUMER_RUNNING_INFO, timeout=3)
+
+
+@in_virtual_time
+async def test_a_handler_that_closes_is_the_last_and_its_answer_leaves(loop: VirtualLoop) -> None:
+    def answer_and_close(connection: Connection, request: Frame) -> None:
+        seen.append(request.opaque)
+        connection.respond(request)
+        connection.close()
+
+    seen: list[int] = []
+    peer = await connect(loop, answer_and_close)
+    peer.request(opaque=1)
+    peer.request(opaque=2)
+    await turns()
+    assert seen == [1]
+    assert [frame.opaque for frame in peer.frames] == [1]
+    assert peer.lost
 
 
 @in_virtual_time

@@ -1,0 +1,179 @@
+"""A broker keeps itself known at every NameServer, whatever happens to them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from broker.nameserver.server import NameServer
+from broker.registration import Announcement, Registrar
+from tests.remoting.virtualnet import VirtualLoop, in_virtual_time, turns
+
+FIRST, SECOND = "10.0.0.1:9876", "10.0.0.1:9877"
+N0, N1 = "10.0.0.1:10911", "10.0.0.2:10911"
+TOPIC = {"perm": 6, "readQueueNums": 4, "topicName": "T", "writeQueueNums": 4}
+LEADER = Announcement(
+    cluster="c",
+    broker_name="broker-a",
+    broker_id=0,
+    address=N0,
+    http_address="10.0.0.1:8080",
+    term=3,
+    data_version={"counter": 1, "timestamp": 5},
+    topics={"T": TOPIC},
+)
+
+
+class Member:
+    """A broker that announces what the test says."""
+
+    def __init__(self, loop: VirtualLoop, *nameservers: str) -> None:
+        self.announcement = LEADER
+        self.asked = 0
+        self.registrar = Registrar(loop, nameservers or (FIRST,), self._announce)
+
+    def _announce(self) -> Announcement:
+        self.asked += 1
+        return self.announcement
+
+
+async def nameserver(loop: VirtualLoop, port: int = 9876) -> NameServer:
+    server = NameServer(loop, "10.0.0.1", port)
+    await server.start()
+    return server
+
+
+@in_virtual_time
+async def test_a_broker_registers_with_every_nameserver_at_once(loop: VirtualLoop) -> None:
+    servers = [await nameserver(loop, 9876), await nameserver(loop, 9877)]
+    member = Member(loop, FIRST, SECOND)
+    member.registrar.start()
+    await turns(10)
+    assert [server.routes.topics() for server in servers] == [["T"], ["T"]]
+    assert member.registrar.states == {FIRST: "registered", SECOND: "registered"}
+    assert servers[0].routes.cluster_info()["httpAddrTable"] == {N0: "10.0.0.1:8080"}
+    await member.registrar.stop()
+
+
+@in_virtual_time
+async def test_a_broker_registers_again_every_30_seconds(loop: VirtualLoop) -> None:
+    await nameserver(loop)
+    member = Member(loop)
+    member.registrar.start()
+    await asyncio.sleep(95)
+    assert member.asked == 4
+    await member.registrar.stop()
+
+
+@in_virtual_time
+async def test_registering_twice_in_a_turn_is_registering_once(loop: VirtualLoop) -> None:
+    await nameserver(loop)
+    member = Member(loop)
+    member.registrar.register_now()
+    member.registrar.register_now()
+    await turns(10)
+    assert member.asked == 1
+    member.registrar.register_now()
+    await turns(10)
+    assert member.asked == 2
+    await asyncio.sleep(29)
+    assert member.asked == 2
+    await member.registrar.stop()
+
+
+@in_virtual_time
+async def test_a_new_topic_is_known_as_soon_as_the_broker_says_so(loop: VirtualLoop) -> None:
+    server = await nameserver(loop)
+    member = Member(loop)
+    member.registrar.start()
+    await turns(10)
+    member.announcement = replace(
+        LEADER,
+        data_version={"counter": 2, "timestamp": 6},
+        topics={"T": TOPIC, "U": TOPIC},
+    )
+    member.registrar.register_now()
+    await turns(10)
+    assert server.routes.topics() == ["T", "U"]
+    await member.registrar.stop()
+
+
+@in_virtual_time
+async def test_a_dead_nameserver_does_not_keep_the_others_from_knowing(loop: VirtualLoop) -> None:
+    server = await nameserver(loop, 9877)
+    member = Member(loop, FIRST, SECOND)
+    member.registrar.start()
+    await turns(10)
+    assert server.routes.topics() == ["T"]
+    assert member.registrar.states == {
+        FIRST: "unreachable: 10.0.0.1:9876: nobody listens on 9876",
+        SECOND: "registered",
+    }
+    await member.registrar.stop()
+
+
+@in_virtual_time
+async def test_a_nameserver_that_comes_back_soon_knows_the_broker(loop: VirtualLoop) -> None:
+    first_life = await nameserver(loop)
+    member = Member(loop)
+    member.registrar.start()
+    await turns(10)
+    await first_life.stop()
+    await asyncio.sleep(5)
+    second_life = await nameserver(loop)
+    await asyncio.sleep(2)
+    assert second_life.routes.topics() == ["T"]
+    await member.registrar.stop()
+
+
+@in_virtual_time
+async def test_a_lost_connection_is_made_again_soon(loop: VirtualLoop) -> None:
+    server = await nameserver(loop)
+    member = Member(loop)
+    member.registrar.start()
+    await turns(10)
+    server.server.connections[0].abort()
+    await turns()
+    assert server.routes.topics() == []
+    await asyncio.sleep(2)
+    assert server.routes.topics() == ["T"]
+    await member.registrar.stop()
+
+
+@in_virtual_time
+async def test_a_refused_leader_waits_for_its_next_turn(loop: VirtualLoop) -> None:
+    server = await nameserver(loop)
+    new_leader, deposed = Member(loop), Member(loop)
+    new_leader.announcement = replace(LEADER, address=N1, term=4)
+    new_leader.registrar.start()
+    await turns(10)
+    deposed.registrar.start()
+    await asyncio.sleep(20)
+    assert deposed.asked == 1
+    assert deposed.registrar.states[FIRST] == (
+        "refused with code 1: broker-a: a leader of term 4 is known, not 3"
+    )
+    deposed.announcement = replace(LEADER, broker_id=1, term=4)
+    deposed.registrar.register_now()
+    await turns(10)
+    info = server.routes.cluster_info()["brokerAddrTable"]
+    assert info["broker-a"]["brokerAddrs"] == {0: N1, 1: N0}
+    await new_leader.registrar.stop()
+    await deposed.registrar.stop()
+
+
+@in_virtual_time
+async def test_a_stopped_broker_is_gone_at_once_and_stays_gone(loop: VirtualLoop) -> None:
+    server = await nameserver(loop)
+    member = Member(loop, FIRST, SECOND)
+    member.registrar.start()
+    await turns(10)
+    begin = loop.time()
+    await member.registrar.stop()
+    assert loop.time() == pytest.approx(begin)
+    assert server.routes.topics() == []
+    member.registrar.register_now()
+    await asyncio.sleep(60)
+    assert server.routes.topics() == []
