@@ -62,6 +62,16 @@ def test_large_bodies_go_both_ways_whole(run: Run) -> None:
     run(scenario)
 
 
+def test_body_parts_of_any_bytes_type_are_sent(run: Run) -> None:
+    async def scenario(_: RemotingServer, client: RemotingClient, address: str) -> None:
+        large = bytes(range(256)) * 1024
+        parts = (memoryview(large)[1:], bytearray(b"and"), b"more")
+        answer = await client.invoke(address, 310, None, parts)
+        assert answer.body == large[1:] + b"andmore"
+
+    run(scenario)
+
+
 def test_the_server_sees_the_address_of_its_client(run: Run) -> None:
     async def scenario(server: RemotingServer, client: RemotingClient, address: str) -> None:
         await client.invoke(address, 310)
