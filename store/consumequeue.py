@@ -1,0 +1,315 @@
+"""A ConsumeQueue: which records of the commit log are the messages of one queue, in order.
+
+``consumequeue/<topic>/<queue>/<20 digits>``: rows of 20 bytes, big-endian (i64 position of the
+record, i32 its size, i64 tags code). Row k lies at byte k*20; a file is named by the byte of its
+first row, and grows as rows come.
+
+The queue is derived from the committed log. New rows stay in memory until the next flush, and what
+a crash takes is rebuilt from the log behind the last checkpoint, so nothing here is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from store.errors import DamagedError, StoreError
+from store.filesystem import Bytes, File, FileSystem
+from store.layout import parse_segment_name, segment_name
+
+ROW_SIZE = 20
+ROWS_PER_FILE = 300_000
+
+
+class OpenFiles:
+    """The files of all queues, the least recently used closed when too many are open."""
+
+    def __init__(self, fs: FileSystem, open_max: int = 256) -> None:
+        self.fs = fs
+        self._open_max = open_max
+        self._files: dict[str, File] = {}
+
+    def get(self, path: str, *, create: bool = False) -> File:
+        """The open file; ``FileNotFoundError`` where it is absent and ``create`` is false."""
+        file = self._files.pop(path, None)
+        if file is None:
+            file = self.fs.open(path, create=create)
+        self._files[path] = file
+        while len(self._files) > self._open_max:
+            # Not closed here: another thread may be reading it. The last reference closes it.
+            del self._files[next(iter(self._files))]
+        return file
+
+    def forget(self, prefix: str) -> None:
+        """Drops the files below a directory."""
+        for path in [path for path in self._files if path.startswith(prefix)]:
+            del self._files[path]
+
+
+class QueueFlush:
+    """Rows on their way to the disk; see :meth:`ConsumeQueue.begin_flush`."""
+
+    def __init__(self, queue: ConsumeQueue, first_offset: int, rows: bytes) -> None:
+        self._queue = queue
+        self._first_offset = first_offset
+        self._rows = rows
+
+    def run(self) -> None:
+        """Writes and syncs. Blocks; runs on a background thread."""
+        self._queue.write(self._first_offset, self._rows)
+
+    def finish(self) -> None:
+        """Gives the memory back; on the event loop."""
+        self._queue.flushed(self._first_offset + len(self._rows) // ROW_SIZE)
+
+
+class ConsumeQueue:
+    """One queue. Offsets ``first_offset`` .. ``end_offset - 1`` exist.
+
+    Used on the event loop, but for ``QueueFlush.run``. ``first_offset`` moves as the log expires.
+    """
+
+    __slots__ = ("_directory", "_files", "_rows_per_file", "_tail", "_tail_offset", "first_offset")
+
+    def __init__(
+        self, files: OpenFiles, directory: str, rows_per_file: int = ROWS_PER_FILE
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._rows_per_file = rows_per_file
+        self._tail = bytearray()
+        self._tail_offset = 0
+        self.first_offset = 0
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next message gets."""
+        return self._tail_offset + len(self._tail) // ROW_SIZE
+
+    @property
+    def dirty(self) -> bool:
+        """Whether rows wait in memory."""
+        return bool(self._tail)
+
+    def append(self, first_offset: int, rows: Bytes) -> None:
+        """Adds rows; :class:`StoreError` unless they continue the queue without a gap."""
+        if first_offset != self.end_offset or len(rows) % ROW_SIZE:
+            raise StoreError(
+                f"{self._directory}: {len(rows)} bytes of rows from offset {first_offset} "
+                f"do not follow offset {self.end_offset - 1}"
+            )
+        self._tail += rows
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Rows from ``offset`` on, fewer where the queue or its memory part ends."""
+        end = min(offset + count, self.end_offset)
+        if offset >= end or offset < self.first_offset:
+            return b""
+        if offset >= self._tail_offset:
+            start = (offset - self._tail_offset) * ROW_SIZE
+            return bytes(self._tail[start : start + (end - offset) * ROW_SIZE])
+        return self._read_file(offset, min(end, self._tail_offset) - offset)
+
+    def _read_file(self, offset: int, count: int) -> bytes:
+        in_file = offset % self._rows_per_file
+        count = min(count, self._rows_per_file - in_file)
+        path = self._path(offset)
+        try:
+            rows = self._files.get(path).pread(count * ROW_SIZE, in_file * ROW_SIZE)
+        except FileNotFoundError:
+            raise DamagedError(path, 0, f"the file of offset {offset} is missing") from None
+        if len(rows) != count * ROW_SIZE:
+            raise DamagedError(path, in_file * ROW_SIZE + len(rows), "the file ends too early")
+        return rows
+
+    def _path(self, offset: int) -> str:
+        first = offset - offset % self._rows_per_file
+        return f"{self._directory}/{segment_name(first * ROW_SIZE)}"
+
+    # --- flushing
+
+    def begin_flush(self) -> QueueFlush | None:
+        """The rows in memory as a job, or None if there are none. One at a time."""
+        return QueueFlush(self, self._tail_offset, bytes(self._tail)) if self._tail else None
+
+    def write(self, first_offset: int, rows: bytes) -> None:
+        """Writes rows to their files and syncs them; called by the flush, off the event loop."""
+        fs = self._files.fs
+        fs.make_directories(self._directory)
+        created = False
+        view = memoryview(rows)
+        while view:
+            path = self._path(first_offset)
+            in_file = first_offset % self._rows_per_file
+            count = min(len(view) // ROW_SIZE, self._rows_per_file - in_file)
+            if not fs.exists(path):
+                created = True
+            file = fs.open(path, create=True)
+            try:
+                file.pwrite(view[: count * ROW_SIZE], in_file * ROW_SIZE)
+                file.datasync()
+            finally:
+                file.close()
+            view = view[count * ROW_SIZE :]
+            first_offset += count
+        if created:
+            fs.sync_directory(self._directory)
+
+    def flushed(self, end_offset: int) -> None:
+        """Rows below ``end_offset`` are on disk."""
+        del self._tail[: (end_offset - self._tail_offset) * ROW_SIZE]
+        self._tail_offset = end_offset
+
+    # --- start and expiry
+
+    def restore(self, first_offset: int, end_offset: int) -> None:
+        """Takes over what a checkpoint covers; rows behind it are cut, for they will come again.
+
+        Raises :class:`DamagedError` where rows below ``end_offset`` are missing.
+        """
+        fs = self._files.fs
+        self.first_offset = first_offset
+        self._tail = bytearray()
+        self._tail_offset = end_offset
+        last_file = segment_name((end_offset - end_offset % self._rows_per_file) * ROW_SIZE)
+        names = fs.list_directory(self._directory) if fs.exists(self._directory) else []
+        for name in names:
+            if parse_segment_name(name) is not None and name > last_file:
+                fs.remove(f"{self._directory}/{name}")
+        if end_offset > first_offset:
+            in_file = (end_offset - 1) % self._rows_per_file + 1
+            path = self._path(end_offset - 1)
+            size = self._files.get(path).size() if fs.exists(path) else 0
+            if size < in_file * ROW_SIZE:
+                raise DamagedError(path, size, f"rows up to offset {end_offset - 1} are missing")
+            if size > in_file * ROW_SIZE:
+                self._files.get(path).truncate(in_file * ROW_SIZE)
+
+    def expire(self, position: int) -> None:
+        """Forgets the rows whose record lies below ``position``, and files that hold only such."""
+        self.first_offset = self._first_at(lambda at, _size: at >= position)
+        fs = self._files.fs
+        if not fs.exists(self._directory):
+            return
+        rows_end = min(self.first_offset, self._tail_offset)
+        for name in fs.list_directory(self._directory):
+            start = parse_segment_name(name)
+            if start is not None and start // ROW_SIZE + self._rows_per_file <= rows_end:
+                path = f"{self._directory}/{name}"
+                self._files.forget(path)
+                fs.remove(path)
+
+    # --- searching
+
+    def _first_at(self, holds: Callable[[int, int], bool]) -> int:
+        """The first offset whose (position, size) satisfies ``holds``, which never turns false
+        again behind it; the end offset where none does."""
+        low, high = self.first_offset, self.end_offset
+        while low < high:
+            middle = (low + high) // 2
+            row = self.read(middle, 1)
+            if holds(int.from_bytes(row[:8], "big"), int.from_bytes(row[8:12], "big")):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def search_time(self, timestamp: int, store_time: Callable[[int, int], int]) -> int:
+        """The offset for a store time in ms, as RocketMQ 4.9 answers code 29.
+
+        The message of exactly that time (the first of them), else the nearer neighbour, the
+        earlier one on a tie; the first or last message where the time lies outside; 0 for an
+        empty queue. ``store_time(position, size)`` reads the time of one record.
+        """
+        if self.end_offset == self.first_offset:
+            return 0
+        later = self._first_at(lambda position, size: store_time(position, size) >= timestamp)
+        if later == self.end_offset:
+            return later - 1
+        if later == self.first_offset:
+            return later
+        after = self._time_of(later, store_time) - timestamp
+        before = timestamp - self._time_of(later - 1, store_time)
+        return later if after < before or after == 0 else later - 1
+
+    def _time_of(self, offset: int, store_time: Callable[[int, int], int]) -> int:
+        row = self.read(offset, 1)
+        return store_time(int.from_bytes(row[:8], "big"), int.from_bytes(row[8:12], "big"))
+
+
+class ConsumeQueues:
+    """All queues of a replica, by topic and queue id; files below ``directory``."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        *,
+        rows_per_file: int = ROWS_PER_FILE,
+        open_max: int = 256,
+    ) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._rows_per_file = rows_per_file
+        self._files = OpenFiles(fs, open_max)
+        self._queues: dict[str, dict[int, ConsumeQueue]] = {}
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue, if it ever had a message."""
+        queues = self._queues.get(topic)
+        return None if queues is None else queues.get(queue_id)
+
+    def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue, begun at offset 0 if there is none."""
+        queues = self._queues.setdefault(topic, {})
+        queue = queues.get(queue_id)
+        if queue is None:
+            directory = f"{self._directory}/{topic}/{queue_id}"
+            queue = queues[queue_id] = ConsumeQueue(self._files, directory, self._rows_per_file)
+        return queue
+
+    def all(self) -> list[tuple[str, int, ConsumeQueue]]:
+        """Every queue with its topic and id, in order."""
+        return [
+            (topic, queue_id, queue)
+            for topic, queues in sorted(self._queues.items())
+            for queue_id, queue in sorted(queues.items())
+        ]
+
+    def begin_flush(self) -> list[QueueFlush]:
+        """The jobs that make every queue durable as it is now."""
+        flushes = [queue.begin_flush() for _, _, queue in self.all() if queue.dirty]
+        return [flush for flush in flushes if flush is not None]
+
+    def lengths(self) -> list[tuple[str, int, int, int]]:
+        """(topic, queue id, first offset, end offset) of every queue, for a checkpoint."""
+        return [
+            (topic, queue_id, queue.first_offset, queue.end_offset)
+            for topic, queue_id, queue in self.all()
+        ]
+
+    def restore(self, lengths: Iterable[tuple[str, int, int, int]]) -> None:
+        """Takes over what a checkpoint lists, and drops the files of queues that it does not.
+
+        Raises :class:`DamagedError` where rows that the checkpoint covers are missing.
+        """
+        self._queues = {}
+        for topic, queue_id, first_offset, end_offset in lengths:
+            self.get_or_create(topic, queue_id).restore(first_offset, end_offset)
+        if not self._fs.exists(self._directory):
+            return
+        for topic in self._fs.list_directory(self._directory):
+            known = self._queues.get(topic, {})
+            for name in self._fs.list_directory(f"{self._directory}/{topic}"):
+                if not name.isdigit() or int(name) not in known:
+                    self._fs.remove_tree(f"{self._directory}/{topic}/{name}")
+
+    def delete(self, topic: str) -> None:
+        """Drops a topic's queues and their files."""
+        self._queues.pop(topic, None)
+        self._files.forget(f"{self._directory}/{topic}/")
+        self._fs.remove_tree(f"{self._directory}/{topic}")
+
+    def expire(self, position: int) -> None:
+        """Moves every queue's first offset past records below ``position``."""
+        for _, _, queue in self.all():
+            queue.expire(position)

@@ -1,0 +1,233 @@
+"""The key index: where in the commit log the messages with a key lie (RocketMQ's IndexFile).
+
+``keyindex/<20 digits>``: immutable files of sorted rows, named by the position of their first
+record. Big-endian::
+
+    byte  type  field
+       0  4s    magic "DLKI"
+       4  u32   version (1)
+       8  i64   position of the lowest record
+      16  i64   position of the highest record
+      24  u32   lowest store time, s
+      28  u32   highest store time, s
+      32  u32   rows
+      36  u32   CRC32C of the rows
+      40        rows of 16 bytes: u32 key hash, i64 position of the record, u32 store time in s,
+                sorted as bytes, that is by hash, then position
+
+New rows stay in memory until a flush writes them as one more file. A lookup reads the few rows of
+a hash from each file by binary search, newest file first. The hash may collide: whoever asked
+compares the key itself, as RocketMQ's clients do.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from store.errors import DamagedError
+from store.filesystem import Bytes, FileSystem
+from store.layout import parse_segment_name, segment_name
+
+KEY_ROW_SIZE = 16
+HEADER = struct.Struct(">4sIqqIIII")
+MAGIC = b"DLKI"
+VERSION = 1
+_ROW = struct.Struct(">IqI")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """One sorted file, and what its header says."""
+
+    path: str
+    first_position: int
+    last_position: int
+    first_seconds: int
+    last_seconds: int
+    count: int
+    crc: int
+
+
+class KeyFlush:
+    """Rows on their way to a file of their own; see :meth:`KeyIndex.begin_flush`."""
+
+    def __init__(self, index: KeyIndex, rows: bytes) -> None:
+        self._index = index
+        self._rows = rows
+        self._file: IndexFile | None = None
+
+    def run(self) -> None:
+        """Sorts, writes and syncs. Blocks; runs on a background thread."""
+        self._file = self._index.write(self._rows)
+
+    def finish(self) -> None:
+        """Gives the memory back; on the event loop."""
+        if self._file is not None:
+            self._index.flushed(self._file, len(self._rows))
+
+
+class KeyIndex:
+    """All key rows of a replica: sorted files, and the newest in memory.
+
+    Used on the event loop, but for ``KeyFlush.run``.
+    """
+
+    def __init__(self, fs: FileSystem, directory: str) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._recent = bytearray()
+        self._files: list[IndexFile] = []  # oldest first
+
+    def append(self, key_rows: Bytes) -> None:
+        """Adds rows, of records behind all before."""
+        self._recent += key_rows
+
+    def lookup(self, key_hash: int, begin_ms: int, end_ms: int, limit: int) -> list[int]:
+        """Positions of records with that key hash stored within the times, newest first."""
+        first, last = begin_ms // 1000, end_ms // 1000
+        found = self._matches(bytes(self._recent), key_hash, first, last)
+        found.sort(reverse=True)
+        for file in reversed(self._files):
+            if len(found) >= limit:
+                break
+            if file.first_seconds <= last and file.last_seconds >= first:
+                found += sorted(self._lookup_file(file, key_hash, first, last), reverse=True)
+        return found[:limit]
+
+    @staticmethod
+    def _matches(rows: bytes, key_hash: int, first: int, last: int) -> list[int]:
+        wanted = key_hash.to_bytes(4, "big")
+        found: list[int] = []
+        place = rows.find(wanted)
+        while place >= 0:
+            if place % KEY_ROW_SIZE == 0:
+                _, position, seconds = _ROW.unpack_from(rows, place)
+                if first <= seconds <= last:
+                    found.append(position)
+            place = rows.find(wanted, place + 1)
+        return found
+
+    def _lookup_file(self, file: IndexFile, key_hash: int, first: int, last: int) -> list[int]:
+        handle = self._fs.open(file.path, writable=False)
+        try:
+            low, high = 0, file.count
+            while low < high:
+                middle = (low + high) // 2
+                at = HEADER.size + middle * KEY_ROW_SIZE
+                if int.from_bytes(handle.pread(4, at), "big") < key_hash:
+                    low = middle + 1
+                else:
+                    high = middle
+            found: list[int] = []
+            for row in range(low, file.count):
+                data = handle.pread(KEY_ROW_SIZE, HEADER.size + row * KEY_ROW_SIZE)
+                if len(data) < KEY_ROW_SIZE:
+                    raise DamagedError(file.path, HEADER.size + row * KEY_ROW_SIZE, "cut short")
+                row_hash, position, seconds = _ROW.unpack(data)
+                if row_hash != key_hash:
+                    break
+                if first <= seconds <= last:
+                    found.append(position)
+            return found
+        finally:
+            handle.close()
+
+    # --- flushing
+
+    def begin_flush(self) -> KeyFlush | None:
+        """The rows in memory as a job, or None if there are none. One at a time."""
+        return KeyFlush(self, bytes(self._recent)) if self._recent else None
+
+    def write(self, rows: bytes) -> IndexFile:
+        """Writes one sorted file; called by the flush, off the event loop."""
+        cut = [rows[place : place + KEY_ROW_SIZE] for place in range(0, len(rows), KEY_ROW_SIZE)]
+        positions = [int.from_bytes(row[4:12], "big") for row in cut]
+        seconds = [int.from_bytes(row[12:], "big") for row in cut]
+        cut.sort()
+        data = b"".join(cut)
+        file = IndexFile(
+            f"{self._directory}/{segment_name(min(positions))}",
+            min(positions),
+            max(positions),
+            min(seconds),
+            max(seconds),
+            len(cut),
+            crc32c(data),
+        )
+        header = HEADER.pack(
+            MAGIC,
+            VERSION,
+            file.first_position,
+            file.last_position,
+            file.first_seconds,
+            file.last_seconds,
+            file.count,
+            file.crc,
+        )
+        self._fs.make_directories(self._directory)
+        handle = self._fs.open(file.path, create=True)
+        try:
+            handle.truncate(0)
+            handle.pwrite(header + data, 0)
+            handle.datasync()
+        finally:
+            handle.close()
+        self._fs.sync_directory(self._directory)
+        return file
+
+    def flushed(self, file: IndexFile, size: int) -> None:
+        """The first ``size`` bytes of rows in memory are in ``file`` now."""
+        del self._recent[:size]
+        self._files.append(file)
+
+    # --- start and expiry
+
+    def restore(self, end_position: int) -> None:
+        """Takes over the files that a checkpoint covers: those of records below ``end_position``.
+
+        Files behind are removed, for their rows will come again. Raises :class:`DamagedError`.
+        """
+        self._recent = bytearray()
+        self._files = []
+        if not self._fs.exists(self._directory):
+            return
+        for name in self._fs.list_directory(self._directory):
+            start = parse_segment_name(name)
+            path = f"{self._directory}/{name}"
+            if start is None:
+                continue
+            if start >= end_position:
+                self._fs.remove(path)
+                continue
+            self._files.append(self.read_header(self._fs, path))
+
+    @staticmethod
+    def read_header(fs: FileSystem, path: str) -> IndexFile:
+        """What the header of a file says. Raises :class:`DamagedError`."""
+        handle = fs.open(path, writable=False)
+        try:
+            header = handle.pread(HEADER.size, 0)
+            size = handle.size()
+        finally:
+            handle.close()
+        if len(header) < HEADER.size:
+            raise DamagedError(path, len(header), "the header is cut short")
+        magic, version, first, last, first_s, last_s, count, crc = HEADER.unpack(header)
+        if magic != MAGIC or version != VERSION:
+            raise DamagedError(path, 0, "not a key index file of version 1")
+        if size != HEADER.size + count * KEY_ROW_SIZE:
+            raise DamagedError(path, size, f"{count} rows are not {size} bytes")
+        return IndexFile(path, first, last, first_s, last_s, count, crc)
+
+    def expire(self, position: int) -> None:
+        """Removes the files whose records all lie below ``position``."""
+        kept: list[IndexFile] = []
+        for file in self._files:
+            if file.last_position < position:
+                self._fs.remove(file.path)
+            else:
+                kept.append(file)
+        self._files = kept

@@ -1,0 +1,48 @@
+"""The property string of a message: ``key 0x01 value 0x02 key 0x01 value 0x02 ...``.
+
+Writers end with 0x02; a reader also accepts a missing last one and skips a pair without 0x01
+(RocketMQ's ``MessageDecoder``). Neither key nor value can contain the two separators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+NAME_END = b"\x01"
+PAIR_END = b"\x02"
+
+KEYS = b"KEYS"
+TAGS = b"TAGS"
+UNIQUE_KEY = b"UNIQ_KEY"
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """The string of a mapping. ``ValueError`` where a name or value holds a separator."""
+    for name, value in properties.items():
+        if any(separator in text for text in (name, value) for separator in "\x01\x02"):
+            raise ValueError(f"property {name!r}={value!r} contains a separator (0x01 or 0x02)")
+    return "".join(f"{name}\x01{value}\x02" for name, value in properties.items()).encode()
+
+
+def decode_properties(encoded: bytes) -> dict[str, str]:
+    """The mapping of a string; bytes that are not UTF-8 become replacement characters."""
+    properties: dict[str, str] = {}
+    for pair in encoded.decode(errors="replace").split("\x02"):
+        name, separator, value = pair.partition("\x01")
+        if separator:
+            properties[name] = value
+    return properties
+
+
+def find_property(encoded: bytes, name: bytes) -> bytes | None:
+    """The value of one property without decoding the others, or None."""
+    mark = name + NAME_END
+    if encoded.startswith(mark):
+        start = len(mark)
+    else:
+        place = encoded.find(PAIR_END + mark)
+        if place < 0:
+            return None
+        start = place + 1 + len(mark)
+    end = encoded.find(PAIR_END, start)
+    return encoded[start:] if end < 0 else encoded[start:end]
