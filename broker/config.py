@@ -17,7 +17,7 @@ because a misspelt setting that is silently ignored is found the day it was need
     heartbeat_ms = 100
 
     [members.n0]                    # every voter of the group, this one too
-    peer = "127.0.0.1:40911"        # Raft
+    peer = "127.0.0.1:10915"        # Raft
     address = "127.0.0.1:10911"     # RocketMQ's remoting protocol
     http = "127.0.0.1:8080"
 """

@@ -43,7 +43,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 
 def print_json(document: object) -> None:
     """One JSON document on one line."""
-    print(orjson.dumps(document).decode())
+    print(orjson.dumps(document).decode(), flush=True)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -17,12 +17,12 @@ node = "n1"
 namesrv = ["127.0.0.1:9876"]
 
 [members.n0]
-peer = "127.0.0.1:40911"
+peer = "127.0.0.1:10915"
 address = "127.0.0.1:10911"
 http = "127.0.0.1:8080"
 
 [members.n1]
-peer = "127.0.0.1:40921"
+peer = "127.0.0.1:10925"
 address = "127.0.0.1:10921"
 http = "127.0.0.1:8081"
 """
@@ -48,7 +48,7 @@ def test_a_node_knows_its_own_addresses_and_the_peers_of_the_others() -> None:
 
     assert config.name == "broker-a/n1"
     assert config.own.address == Endpoint("127.0.0.1", 10921)
-    assert config.peers == {"n0": "127.0.0.1:40911"}
+    assert config.peers == {"n0": "127.0.0.1:10915"}
     assert config.follower_broker_id == 2
 
 

@@ -1,0 +1,163 @@
+"""Asking a NameServer and its brokers, from a command that runs once.
+
+Every failure becomes a :class:`CommandError`: whom it asked, what came back, what to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from broker.cli.failure import CommandError
+from broker.remoting.client import RemotingClient
+from broker.remoting.codes import RequestCode, ResponseCode
+from broker.remoting.errors import CallError, ConnectFailedError
+from broker.remoting.frame import Frame
+from broker.remoting.javajson import decode_json
+
+T = TypeVar("T")
+
+MASTER_ID = 0
+
+
+class RefusedError(CommandError):
+    """The server answered with a response code that is not success."""
+
+    def __init__(self, address: str, code: int, remark: str | None) -> None:
+        self.code = code
+        super().__init__(f"{address} refused: {remark or 'no reason given'} (response code {code})")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerName:
+    """One broker name of the cluster as the NameServer knows it: addresses by broker id."""
+
+    name: str
+    cluster: str
+    addresses: Mapping[int, str]
+
+    @property
+    def master(self) -> str | None:
+        """The address of the leader, which takes writes."""
+        return self.addresses.get(MASTER_ID)
+
+
+class Admin:
+    """One command's calls. ``namesrv`` may be several addresses separated by semicolons."""
+
+    def __init__(self, client: RemotingClient, namesrv: str) -> None:
+        self._client = client
+        self._namesrv = [address.strip() for address in namesrv.split(";") if address.strip()]
+
+    async def ask(
+        self,
+        address: str,
+        code: RequestCode,
+        ext: Mapping[str, object] | None = None,
+        body: Sequence[bytes] = (),
+    ) -> Frame:
+        """The answer of one server; raises :class:`RefusedError` unless it is a success."""
+        fields = {key: _text(value) for key, value in (ext or {}).items()}
+        try:
+            answer = await self._client.invoke(address, code, fields, body)
+        except CallError as error:
+            raise CommandError(f"no answer from {error}") from error
+        if answer.code != ResponseCode.SUCCESS:
+            raise RefusedError(address, answer.code, answer.remark)
+        return answer
+
+    async def ask_namesrv(
+        self, code: RequestCode, ext: Mapping[str, object] | None = None
+    ) -> Frame:
+        """The answer of the first NameServer that can be reached."""
+        unreachable = []
+        for address in self._namesrv:
+            fields = {key: _text(value) for key, value in (ext or {}).items()}
+            try:
+                answer = await self._client.invoke(address, code, fields)
+            except ConnectFailedError as error:
+                unreachable.append(str(error))
+                continue
+            except CallError as error:
+                raise CommandError(f"no answer from {error}") from error
+            if answer.code != ResponseCode.SUCCESS:
+                raise RefusedError(address, answer.code, answer.remark)
+            return answer
+        raise CommandError(
+            f"no NameServer answers ({'; '.join(unreachable)}); start a cluster with `dledger up`, "
+            "or say where one is with --namesrv"
+        )
+
+    async def broker_names(self) -> list[BrokerName]:
+        """Every broker name that is registered, in order."""
+        document = document_of(await self.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO))
+        table = document.get("brokerAddrTable", {})
+        return [
+            BrokerName(
+                name,
+                str(table[name].get("cluster", "")),
+                {int(key): address for key, address in table[name]["brokerAddrs"].items()},
+            )
+            for name in sorted(table)
+        ]
+
+    async def masters(self, cluster: str | None = None) -> dict[str, str]:
+        """The leaders' addresses by broker name, of one cluster or of all.
+
+        Raises :class:`CommandError` where the cluster is unknown or a group has no leader: what
+        is done to a part of the brokers only would look as if it were done.
+        """
+        names = await self.broker_names()
+        chosen = [name for name in names if cluster in (None, name.cluster)]
+        if not chosen:
+            known = ", ".join(sorted({name.cluster for name in names})) or "none"
+            raise CommandError(f"no broker of cluster {cluster} is registered; known are: {known}")
+        missing = [name.name for name in chosen if name.master is None]
+        if missing:
+            raise CommandError(f"{', '.join(missing)} has no leader now; try again in a second")
+        return {name.name: name.master for name in chosen if name.master is not None}
+
+    async def route(self, topic: str) -> dict[str, Any]:
+        """The route of a topic; :class:`CommandError` where there is none."""
+        try:
+            answer = await self.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+        except RefusedError as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                raise CommandError(
+                    f"topic {topic} does not exist; `dledger topic list` shows those that do, "
+                    "`dledger topic create` makes one"
+                ) from error
+            raise
+        return document_of(answer)
+
+
+def run_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]]) -> T:
+    """Runs ``work`` on an event loop of its own, with a client that is closed behind it."""
+
+    async def session() -> T:
+        client = RemotingClient(asyncio.get_running_loop())
+        try:
+            return await work(Admin(client, namesrv))
+        finally:
+            await client.close()
+
+    return asyncio.run(session())
+
+
+def document_of(answer: Frame) -> dict[str, Any]:
+    """The JSON object in an answer's body."""
+    try:
+        document = decode_json(bytes(answer.body)) if answer.body else {}
+    except ValueError as error:
+        raise CommandError(f"the answer to request {answer.opaque} is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise CommandError(f"the answer to request {answer.opaque} is not a JSON object")
+    return document
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

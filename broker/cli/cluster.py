@@ -1,0 +1,192 @@
+"""A cluster on this machine: its directory, its ports, its processes. What `dledger up` makes.
+
+::
+
+    <data>/namesrv/pid, log/namesrv.log          the NameServer
+    <data>/<group>/<node>/node.toml              what a node is started with
+    <data>/<group>/<node>/pid, log/node.log      its process; the rest is the replica's
+
+The files say everything: a cluster is found again from its directory alone.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from broker.cli.failure import CommandError, UsageError
+from broker.cli.layout import Ports, plan_cluster
+from broker.cli.processes import ManagedProcess, end_processes
+from broker.config import ConfigError, Endpoint, NodeConfig, read_config
+
+
+@dataclass(frozen=True, slots=True)
+class LocalNode:
+    """One broker of a local cluster."""
+
+    config: NodeConfig
+    process: ManagedProcess
+
+
+NAMESRV = "namesrv"
+"""What the NameServer is called where a node may be named."""
+
+
+class LocalCluster:
+    """See the module. Made by :func:`create_cluster` or :func:`open_cluster`."""
+
+    def __init__(self, directory: Path, configs: Sequence[NodeConfig]) -> None:
+        self.directory = directory
+        self.nodes = {config.name: _local_node(config) for config in configs}
+        self.namesrv = Endpoint.parse(configs[0].namesrv[0])
+        home = directory / NAMESRV
+        self.namesrv_process = ManagedProcess(
+            NAMESRV,
+            home,
+            _dledger(NAMESRV, "--host", self.namesrv.host, "--port", str(self.namesrv.port)),
+            home / "log/namesrv.log",
+        )
+
+    @property
+    def groups(self) -> list[str]:
+        """The names of the broker groups, in order."""
+        return sorted({node.config.group for node in self.nodes.values()})
+
+    @property
+    def processes(self) -> list[ManagedProcess]:
+        """The NameServer first, as brokers register with it when they start."""
+        return [self.namesrv_process, *(node.process for node in self.nodes.values())]
+
+    def node(self, name: str) -> LocalNode:
+        """By its name ``group/node``, or ``node`` alone where there is one group."""
+        full = name if "/" in name or len(self.groups) > 1 else f"{self.groups[0]}/{name}"
+        try:
+            return self.nodes[full]
+        except KeyError:
+            known = ", ".join([*self.nodes, NAMESRV])
+            raise UsageError(f"{self.directory} has no node {name}; it has {known}") from None
+
+    def process(self, name: str) -> ManagedProcess:
+        """That of a node, or the NameServer's."""
+        return self.namesrv_process if name == NAMESRV else self.node(name).process
+
+    def require_stopped(self) -> None:
+        """Raises :class:`CommandError` where any process of the cluster runs."""
+        running = [process.name for process in self.processes if process.pid is not None]
+        if running:
+            raise CommandError(
+                f"the cluster in {self.directory} runs already ({', '.join(running)}); "
+                "`dledger status` shows it, `dledger down` stops it"
+            )
+
+    def start(self) -> None:
+        """Starts every process. Nothing is started where one runs or a port is taken."""
+        self.require_stopped()
+        self._check_ports()
+        for process in self.processes:
+            process.start()
+
+    def stop(self) -> dict[str, int]:
+        """Stops what runs, the NameServer last. Returns the pids by name."""
+        brokers = end_processes([node.process for node in self.nodes.values()], kill=False)
+        return {**brokers, **end_processes([self.namesrv_process], kill=False)}
+
+    def _check_ports(self) -> None:
+        wanted = {self.namesrv: ("the NameServer", "--namesrv-port")}
+        for node in self.nodes.values():
+            member = node.config.own
+            wanted[member.address] = (node.config.name, "--port")
+            wanted[member.peer] = (f"Raft of {node.config.name}", "--port")
+            wanted[member.http] = (f"HTTP of {node.config.name}", "--http-port")
+        for endpoint, (user, option) in wanted.items():
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(endpoint)
+                except OSError as error:
+                    raise CommandError(
+                        f"{endpoint}, meant for {user}, cannot be had ({error.strerror}): "
+                        f"stop what uses it, or choose another with {option}"
+                    ) from error
+
+
+def open_cluster(directory: Path) -> LocalCluster:
+    """The cluster whose files are in ``directory``."""
+    configs = _read_configs(directory)
+    if not configs:
+        raise UsageError(f"{directory} holds no cluster; `dledger up` makes one there")
+    return LocalCluster(directory, configs)
+
+
+def create_cluster(
+    directory: Path,
+    *,
+    nodes: int | None = None,
+    groups: int | None = None,
+    flush: str | None = None,
+    ports: Ports | None = None,
+) -> LocalCluster:
+    """The cluster in ``directory``, made if it is not there yet; settings that are given change.
+
+    The number of nodes and groups cannot change: each group votes with the members it has.
+    """
+    found = _read_configs(directory)
+    try:
+        if found:
+            configs = _adapt(found, directory, nodes, groups, ports)
+        else:
+            configs = plan_cluster(directory, nodes or 3, groups or 1, ports or Ports())
+        if flush is not None:
+            configs = [replace(config, flush=flush) for config in configs]
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+    cluster = LocalCluster(directory, configs)
+    cluster.require_stopped()
+    for config in configs:
+        home = Path(config.data)
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "node.toml").write_text(config.to_toml(), encoding="utf-8")
+    return cluster
+
+
+def _adapt(
+    found: list[NodeConfig],
+    directory: Path,
+    nodes: int | None,
+    groups: int | None,
+    ports: Ports | None,
+) -> list[NodeConfig]:
+    known_groups = len({config.group for config in found})
+    known_nodes = len(found[0].members)
+    if (nodes or known_nodes, groups or known_groups) != (known_nodes, known_groups):
+        raise UsageError(
+            f"{directory} holds {known_groups} group(s) of {known_nodes} node(s), which `up` "
+            "cannot change; leave --nodes and --groups out, or give another --data"
+        )
+    if ports is None:
+        return found
+    fresh = plan_cluster(directory, known_nodes, known_groups, ports)
+    return [
+        replace(old, members=new.members, namesrv=new.namesrv)
+        for old, new in zip(found, fresh, strict=True)
+    ]
+
+
+def _read_configs(directory: Path) -> list[NodeConfig]:
+    try:
+        return [read_config(str(path)) for path in sorted(directory.glob("*/*/node.toml"))]
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+
+
+def _local_node(config: NodeConfig) -> LocalNode:
+    home = Path(config.data)
+    arguments = _dledger("node", "--config", str(home / "node.toml"))
+    return LocalNode(config, ManagedProcess(config.name, home, arguments, home / "log/node.log"))
+
+
+def _dledger(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "broker", *arguments]

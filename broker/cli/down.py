@@ -1,0 +1,29 @@
+"""``dledger down``."""
+
+from __future__ import annotations
+
+import argparse
+
+from broker.cli.cluster import open_cluster
+from broker.cli.options import add_data, add_json, print_json
+
+EXAMPLES = """\
+  dledger down                     `dledger up` starts it again, with all its data
+  dledger down --data /tmp/trial
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_data(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    stopped = open_cluster(args.data).stop()
+    if args.json:
+        print_json({"stopped": stopped})
+    elif stopped:
+        print(f"stopped {', '.join(stopped)}; data stays in {args.data}")
+    else:
+        print(f"nothing runs in {args.data}")
+    return 0

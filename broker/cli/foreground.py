@@ -1,0 +1,37 @@
+"""Running a server in the foreground until it is told to stop, as systemd or a container does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+
+import uvloop
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def log_to_stderr() -> None:
+    """Everything from INFO up, one line each, with the time."""
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
+
+
+def run_until_stopped(serve: Callable[[asyncio.Future[None]], Coroutine[None, None, int]]) -> int:
+    """Runs ``serve(stopped)`` on a new event loop; ``stopped`` is done at Ctrl-C or SIGTERM."""
+
+    async def session() -> int:
+        loop = asyncio.get_running_loop()
+        stopped: asyncio.Future[None] = loop.create_future()
+
+        def stop() -> None:
+            if not stopped.done():
+                stopped.set_result(None)
+
+        for sig in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(sig, stop)
+        return await serve(stopped)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(session())

@@ -1,0 +1,33 @@
+"""``dledger kill``."""
+
+from __future__ import annotations
+
+import argparse
+
+from broker.cli.cluster import open_cluster
+from broker.cli.failure import CommandError
+from broker.cli.options import add_data, add_json, print_json
+from broker.cli.processes import end_processes
+
+EXAMPLES = """\
+  dledger kill broker-a/n0         then `dledger status` shows who leads instead
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("node", metavar="NODE", help="group/node, such as broker-a/n0, or namesrv")
+    add_data(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    process = open_cluster(args.data).process(args.node)
+    ended = end_processes([process], kill=True)
+    if not ended:
+        raise CommandError(f"{process.name} does not run; `dledger start {process.name}` starts it")
+    pid = ended[process.name]
+    if args.json:
+        print_json({"node": process.name, "pid": pid})
+    else:
+        print(f"killed {process.name} (pid {pid}); `dledger start {process.name}` brings it back")
+    return 0

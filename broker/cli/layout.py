@@ -1,0 +1,100 @@
+"""Which addresses the nodes of a local cluster get."""
+
+from __future__ import annotations
+
+import socket
+import string
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from broker.cli.failure import CommandError, UsageError
+from broker.config import Endpoint, Member, NodeConfig
+
+HOST = "127.0.0.1"
+PORT_MAX = 65_535
+PORT_STEP = 10
+"""Between the remoting ports of two nodes, as in RocketMQ's own DLedger examples."""
+
+PEER_PORT_DISTANCE = 4
+"""The Raft port is the remoting port plus this; in RocketMQ, plus 1 and minus 2 have other uses.
+Its DLedger takes 40911 and up, but there Linux picks the local ports of outgoing connections, and
+now and then a node that restarts would find its own port gone."""
+
+FREE_PORTS = range(20_000, 32_768)
+"""Where to look for a free port: below those of outgoing connections, for the same reason."""
+
+GROUPS_MAX = len(string.ascii_lowercase)
+NODES_MAX = 9
+
+
+class Ports(NamedTuple):
+    """The first port of each kind; 0 for any that is free."""
+
+    namesrv: int = 9876
+    remoting: int = 10911
+    http: int = 8080
+
+
+def plan_cluster(directory: Path, nodes: int, groups: int, ports: Ports) -> list[NodeConfig]:
+    """The configurations of a cluster in ``directory``: ``groups`` times ``nodes`` brokers."""
+    with ExitStack() as reserved:
+        allocator = _Allocator(reserved, ports, Random())
+        namesrv = str(allocator.namesrv())
+        configs = []
+        for group in (f"broker-{letter}" for letter in string.ascii_lowercase[:groups]):
+            members = {f"n{k}": allocator.member() for k in range(nodes)}
+            configs += [
+                NodeConfig(
+                    group=group,
+                    node=node,
+                    data=str(directory.absolute() / group / node),
+                    members=members,
+                    namesrv=(namesrv,),
+                )
+                for node in members
+            ]
+    return configs
+
+
+class _Allocator:
+    """Hands out endpoints: counted from the first port of a kind, or free ones where that is 0.
+
+    A free port stays bound until ``reserved`` is closed, so that no two get the same one.
+    """
+
+    def __init__(self, reserved: ExitStack, first: Ports, rng: Random) -> None:
+        self._reserved = reserved
+        self._first = first
+        self._rng = rng
+        self._members = 0
+
+    def namesrv(self) -> Endpoint:
+        return self._endpoint(self._first.namesrv)
+
+    def member(self) -> Member:
+        count = self._members
+        self._members += 1
+        remoting, http = self._first.remoting, self._first.http
+        member = Member(
+            peer=self._endpoint(remoting and remoting + count * PORT_STEP + PEER_PORT_DISTANCE),
+            address=self._endpoint(remoting and remoting + count * PORT_STEP),
+            http=self._endpoint(http and http + count),
+        )
+        if max(endpoint.port for endpoint in member) > PORT_MAX:
+            raise UsageError(f"the ports of node {count + 1} would lie above {PORT_MAX}")
+        return member
+
+    def _endpoint(self, port: int) -> Endpoint:
+        return Endpoint(HOST, port or self._free_port())
+
+    def _free_port(self) -> int:
+        for port in self._rng.sample(FREE_PORTS, 100):
+            holder = self._reserved.enter_context(socket.socket())
+            try:
+                holder.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+        raise CommandError(f"no free port found from {FREE_PORTS.start} to {FREE_PORTS.stop}")

@@ -1,0 +1,46 @@
+"""``dledger namesrv``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+
+from broker.cli.failure import CommandError
+from broker.cli.foreground import log_to_stderr, run_until_stopped
+from broker.cli.options import add_json, print_json
+from broker.nameserver.server import serve
+
+EXAMPLES = """\
+  dledger namesrv
+  dledger namesrv --host 0.0.0.0 --port 9876
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1")
+    parser.add_argument("--port", type=int, default=9876, help="default: 9876")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    log_to_stderr()
+    return run_until_stopped(lambda stopped: _serve(args, stopped))
+
+
+async def _serve(args: argparse.Namespace, stopped: asyncio.Future[None]) -> int:
+    try:
+        nameserver = await serve(args.host, args.port)
+    except OSError as error:
+        raise CommandError(
+            f"cannot listen on {args.host}:{args.port} ({os.strerror(error.errno or 0)}): "
+            "stop what uses it, or choose another with --port"
+        ) from error
+    address = f"{args.host}:{nameserver.port}"
+    if args.json:
+        print_json({"namesrv": address})
+    else:
+        print(f"the NameServer listens on {address}", flush=True)
+    await stopped
+    await nameserver.stop()
+    return 0

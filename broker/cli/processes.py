@@ -1,0 +1,159 @@
+"""Processes of a local cluster: started in the background, found again, and ended, by pid.
+
+A process is remembered in a file ``pid``: its number and its start time as the kernel counts it. A
+number alone could be another process by now; with its start time it is this one or none. Signals
+go through a pidfd, which cannot come to mean another process between the look and the signal.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from broker.cli.failure import CommandError
+
+PID_FILE = "pid"
+STATE_FIELD = 0
+START_TIME_FIELD = 19
+"""Of ``/proc/<pid>/stat``, counted from behind the command's closing parenthesis (proc(5))."""
+
+
+class ManagedProcess:
+    """One process that may run for ``directory``, whether or not this program started it."""
+
+    def __init__(self, name: str, directory: Path, arguments: Sequence[str], log: Path) -> None:
+        """``arguments`` are the whole command line; what it prints is appended to ``log``."""
+        self.name = name
+        self.directory = directory
+        self.log = log
+        self._arguments = arguments
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process that runs now, if any."""
+        try:
+            pid, started = map(int, (self.directory / PID_FILE).read_text().split())
+        except (OSError, ValueError):
+            return None
+        return pid if _start_time(pid) == started else None
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the process ended that this program started; None while it runs."""
+        return None if self._child is None else self._child.poll()
+
+    def start(self) -> None:
+        """Starts the process in a session of its own, so that a Ctrl-C here does not reach it."""
+        if self.pid is not None:
+            raise CommandError(f"{self.name} runs already (pid {self.pid})")
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._child = subprocess.Popen(
+                self._arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        pid = self._child.pid
+        (self.directory / PID_FILE).write_text(f"{pid} {_start_time(pid) or 0}\n")
+
+    def last_words(self) -> str:
+        """The last line that the process wrote, for saying why it ended."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - 4096))
+                lines = log.read().decode(errors="replace").split("\n")
+        except OSError:
+            return ""
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    def describe_end(self) -> str:
+        """Why the process that this program started is not running."""
+        words = self.last_words()
+        return (
+            f"{self.name} ended at once (exit code {self.exit_code}): {words or 'it said nothing'}"
+        )
+
+
+def end_processes(
+    processes: Sequence[ManagedProcess], *, kill: bool, timeout_s: float = 15.0
+) -> dict[str, int]:
+    """Ends those that run, and waits until they are gone. Returns their pids by name.
+
+    ``kill`` sends SIGKILL at once; else SIGTERM, and SIGKILL to those that still run after
+    ``timeout_s``.
+    """
+    with ExitStack() as stack:
+        running: dict[int, ManagedProcess] = {}
+        pids: dict[str, int] = {}
+        for process in processes:
+            found = _open_pidfd(process)
+            if found is not None:
+                fd, pids[process.name] = found
+                stack.callback(os.close, fd)
+                running[fd] = process
+        waiting = list(running)
+        for sig in (signal.SIGKILL,) if kill else (signal.SIGTERM, signal.SIGKILL):
+            for fd in waiting:
+                _signal(fd, sig)
+            waiting = _wait(waiting, timeout_s)
+        if waiting:
+            names = ", ".join(running[fd].name for fd in waiting)
+            raise CommandError(f"{names}: still there after SIGKILL; is its disk stuck?")
+        for process in running.values():
+            (process.directory / PID_FILE).unlink(missing_ok=True)
+    return pids
+
+
+def _open_pidfd(process: ManagedProcess) -> tuple[int, int] | None:
+    pid = process.pid
+    if pid is None:
+        return None
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    if process.pid == pid:  # still the one that was meant, so the descriptor is of it
+        return fd, pid
+    os.close(fd)
+    return None
+
+
+def _signal(fd: int, sig: signal.Signals) -> None:
+    try:
+        signal.pidfd_send_signal(fd, sig)
+    except ProcessLookupError:
+        return
+
+
+def _wait(fds: Sequence[int], timeout_s: float) -> list[int]:
+    """Those that still run after ``timeout_s``. A pidfd is readable when its process has ended."""
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    waiting = list(fds)
+    while waiting:
+        ready = poll.poll(timeout_s * 1000)
+        if not ready:
+            break
+        for fd, _event in ready:
+            poll.unregister(fd)
+            waiting.remove(fd)
+    return waiting
+
+
+def _start_time(pid: int) -> int | None:
+    """When the process started, in clock ticks since boot; None if it has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[STATE_FIELD] in "ZX" else int(fields[START_TIME_FIELD])

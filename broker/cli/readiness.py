@@ -1,0 +1,78 @@
+"""Waiting until started processes do what they were started for, or have ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from broker.cli.admin import Admin, run_admin
+from broker.cli.cluster import LocalCluster, LocalNode
+from broker.cli.failure import CommandError
+from broker.cli.processes import ManagedProcess
+from broker.cli.view import GroupView, view_groups, view_node
+
+T = TypeVar("T")
+
+READY_SECONDS = 60.0
+"""For the recovery of a large log; a cluster that was stopped in order needs less than one."""
+
+ASK_AGAIN_SECONDS = 0.05
+"""Other processes can only be asked again; nothing here could wake us."""
+
+
+def wait_until_serving(cluster: LocalCluster) -> list[GroupView]:
+    """Returns when every group has a leader that serves, and every node answers or has ended.
+
+    Raises :class:`CommandError` where that does not happen.
+    """
+
+    async def groups_that_serve(admin: Admin) -> list[GroupView]:
+        groups = await view_groups(admin)
+        serving = {group.group for group in groups if group.serves}
+        missing = [group for group in cluster.groups if group not in serving]
+        if missing:
+            raise CommandError(f"{', '.join(missing)} has no leader that serves")
+        running = {node.config.name for node in cluster.nodes.values() if node.process.pid}
+        silent = running - {node.node for group in groups for node in group.nodes if node.pid}
+        if silent:
+            raise CommandError(f"{', '.join(sorted(silent))} does not answer")
+        return groups
+
+    return run_admin(
+        str(cluster.namesrv),
+        lambda admin: _until(lambda: groups_that_serve(admin), cluster.processes),
+    )
+
+
+def wait_until_answering(node: LocalNode) -> dict[str, str]:
+    """What the node says of itself, as soon as it answers."""
+    address = str(node.config.own.address)
+    return run_admin(
+        node.config.namesrv[0],
+        lambda admin: _until(lambda: view_node(admin, address), [node.process]),
+    )
+
+
+def wait_until_listening(cluster: LocalCluster) -> None:
+    """Returns when the NameServer answers."""
+    run_admin(
+        str(cluster.namesrv),
+        lambda admin: _until(admin.broker_names, [cluster.namesrv_process]),
+    )
+
+
+async def _until(attempt: Callable[[], Awaitable[T]], processes: Sequence[ManagedProcess]) -> T:
+    """The first attempt that does not raise, unless no process is left that could let it pass."""
+    last = CommandError("not asked yet")
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            while any(process.pid is not None for process in processes):
+                try:
+                    return await attempt()
+                except CommandError as error:
+                    last = error
+                await asyncio.sleep(ASK_AGAIN_SECONDS)
+    except TimeoutError:
+        raise CommandError(f"not ready after {READY_SECONDS:g} s: {last}") from last
+    raise CommandError("; ".join(process.describe_end() for process in processes))

@@ -1,0 +1,60 @@
+"""``dledger status``."""
+
+from __future__ import annotations
+
+import argparse
+
+from broker.cli.admin import run_admin
+from broker.cli.options import add_json, add_namesrv, print_json, print_table
+from broker.cli.view import GroupView, view_groups
+
+EXAMPLES = """\
+  dledger status
+  dledger status --namesrv 10.0.0.1:9876 --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_namesrv(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    groups = run_admin(args.namesrv, view_groups)
+    if args.json:
+        print_json({"groups": [group.to_json() for group in groups]})
+    elif groups:
+        print_groups(groups)
+    else:
+        print(f"no broker is registered at {args.namesrv}")
+    return 0
+
+
+def print_groups(groups: list[GroupView]) -> None:
+    """One line a node; the lag is counted in entries behind the leader."""
+    for group in groups:
+        leader = group.leader_node
+        if leader is None:
+            print(f"{group.group}: no leader now")
+        else:
+            state = "leads" if group.serves else "leads, but does not serve yet,"
+            print(f"{group.group}: {leader.node} at {leader.address} {state} in term {group.term}")
+    print_table(
+        ("NODE", "ROLE", "TERM", "LAST", "COMMIT", "APPLIED", "LAG", "ADDRESS", "HTTP", "PID"),
+        [
+            (
+                node.node,
+                node.role,
+                node.term,
+                node.last_index,
+                node.commit_index,
+                node.applied_index,
+                node.lag_entries,
+                node.address,
+                node.http,
+                node.pid,
+            )
+            for group in groups
+            for node in group.nodes
+        ],
+    )

@@ -1,0 +1,139 @@
+"""``dledger up``."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from broker.cli.cluster import LocalCluster, create_cluster
+from broker.cli.failure import CommandError
+from broker.cli.layout import GROUPS_MAX, NODES_MAX, PORT_MAX, Ports
+from broker.cli.options import add_data, add_json, print_json
+from broker.cli.readiness import wait_until_serving
+from broker.cli.status import print_groups
+from broker.cli.view import GroupView
+from broker.config import FLUSH_MODES
+
+EXAMPLES = """\
+  dledger up                                three nodes in ./data, until Ctrl-C
+  dledger up --detach && dledger status     in the background; `dledger down` stops it
+  dledger up --data /tmp/trial --namesrv-port 0 --port 0 --http-port 0      on any free ports
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    default = Ports()
+    parser.add_argument("--nodes", type=_count(NODES_MAX), metavar="N", help="default: 3")
+    parser.add_argument("--groups", type=_count(GROUPS_MAX), metavar="N", help="default: 1")
+    add_data(parser)
+    parser.add_argument(
+        "--flush",
+        choices=FLUSH_MODES,
+        help="when a message is acknowledged: on stable storage on a majority (sync, the default), "
+        "or in memory on a majority (async)",
+    )
+    for option, kind, port in (
+        ("--namesrv-port", "the NameServer's port", default.namesrv),
+        ("--port", "the first broker's port", default.remoting),
+        ("--http-port", "the first broker's HTTP port", default.http),
+    ):
+        parser.add_argument(
+            option,
+            type=_port,
+            metavar="PORT",
+            help=f"{kind} (default: {port}; 0: any that is free)",
+        )
+    parser.add_argument(
+        "--detach", action="store_true", help="return when the cluster serves, and let it run"
+    )
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    cluster = create_cluster(
+        args.data, nodes=args.nodes, groups=args.groups, flush=args.flush, ports=_ports(args)
+    )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        cluster.start()
+        groups = wait_until_serving(cluster)
+    except (CommandError, KeyboardInterrupt):
+        cluster.stop()
+        raise
+    if args.json:
+        print_json(
+            {
+                "data": str(cluster.directory),
+                "namesrv": str(cluster.namesrv),
+                "groups": [group.to_json() for group in groups],
+            }
+        )
+    else:
+        _print_welcome(cluster, groups, detached=args.detach)
+    sys.stdout.flush()
+    _report_ended(cluster, set())
+    if not args.detach:
+        try:
+            _stay(cluster)
+        finally:
+            print("stopping ...", file=sys.stderr)
+            cluster.stop()
+    return 0
+
+
+def _ports(args: argparse.Namespace) -> Ports | None:
+    given = (args.namesrv_port, args.port, args.http_port)
+    if all(port is None for port in given):
+        return None
+    return Ports(*(old if new is None else new for new, old in zip(given, Ports(), strict=True)))
+
+
+def _print_welcome(cluster: LocalCluster, groups: list[GroupView], *, detached: bool) -> None:
+    print_groups(groups)
+    http = next(node.http for group in groups for node in group.nodes if node.http)
+    data = "" if cluster.directory == Path("data") else f" --data {cluster.directory}"
+    print(f"""
+NameServer  {cluster.namesrv}        export NAMESRV_ADDR={cluster.namesrv}
+HTTP        http://{http}      curl http://{http}/status
+Data        {cluster.directory}
+Try         printf 'one\\ntwo\\n' | dledger produce hello
+            dledger consume hello --group me --from earliest --count 2
+Stop        {f"dledger down{data}" if detached else "Ctrl-C"}""")
+
+
+def _stay(cluster: LocalCluster) -> None:
+    """Returns at Ctrl-C or SIGTERM; says meanwhile which processes have ended."""
+    signals = {signal.SIGINT, signal.SIGTERM, signal.SIGCHLD}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    reported: set[str] = set()
+    _report_ended(cluster, reported)
+    while signal.sigwait(signals) == signal.SIGCHLD:
+        _report_ended(cluster, reported)
+
+
+def _report_ended(cluster: LocalCluster, reported: set[str]) -> None:
+    for process in cluster.processes:
+        if process.exit_code is not None and process.name not in reported:
+            reported.add(process.name)
+            print(
+                f"{process.describe_end()}\n`dledger start {process.name}` brings it back",
+                file=sys.stderr,
+            )
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > PORT_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to {PORT_MAX}")
+    return int(text)
+
+
+def _count(maximum: int) -> Callable[[str], int]:
+    def count(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= maximum:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {maximum}")
+        return int(text)
+
+    return count

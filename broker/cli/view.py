@@ -1,0 +1,139 @@
+"""What a cluster says of itself: the role of each node and how far it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from broker.cli.admin import Admin, BrokerName, document_of
+from broker.cli.failure import CommandError
+from broker.remoting.codes import RequestCode
+from broker.remoting.javajson import decode_json
+
+DOWN = "down"
+LEADER = "leader"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """One node. What only the node itself could tell is None where it does not answer."""
+
+    node: str
+    pid: int | None
+    address: str | None
+    http: str | None
+    role: str
+    term: int | None
+    last_index: int | None
+    commit_index: int | None
+    applied_index: int | None
+    lag_entries: int | None
+    serving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """One broker group; ``leader`` is a node's name, ``group/node``."""
+
+    group: str
+    leader: str | None
+    term: int | None
+    nodes: list[NodeView]
+
+    @property
+    def serves(self) -> bool:
+        """Whether there is a leader that takes writes."""
+        return any(node.role == LEADER and node.serving for node in self.nodes)
+
+    @property
+    def leader_node(self) -> NodeView | None:
+        return next((node for node in self.nodes if node.node == self.leader), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that ``dledger status --json`` prints."""
+        return asdict(self)
+
+
+async def view_groups(admin: Admin) -> list[GroupView]:
+    """Every group that is registered, asked node by node at the same time."""
+    names = await admin.broker_names()
+    return list(await asyncio.gather(*(_view_group(admin, name) for name in names)))
+
+
+async def view_node(admin: Admin, address: str) -> dict[str, str]:
+    """What one broker says of itself (GET_BROKER_RUNTIME_INFO); raises :class:`CommandError`."""
+    table = document_of(await admin.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)).get("table")
+    if not isinstance(table, dict) or "raftNode" not in table:
+        raise CommandError(f"{address} tells nothing of a Raft group; is it a dledger broker?")
+    return table
+
+
+async def _view_group(admin: Admin, name: BrokerName) -> GroupView:
+    asked = dict.fromkeys(name.addresses.values())
+    told = await _tell(admin, asked)
+    # A member that is not registered is known to the others, and may still answer.
+    others = [member["address"] for member in _members(told).values()]
+    told |= await _tell(admin, [address for address in others if address not in asked])
+    return assemble_group(name.name, told)
+
+
+async def _tell(admin: Admin, addresses: Iterable[str]) -> dict[str, dict[str, str]]:
+    answers = await asyncio.gather(
+        *(view_node(admin, address) for address in addresses), return_exceptions=True
+    )
+    told = {}
+    for answer in answers:
+        if isinstance(answer, dict):
+            told[answer["raftNode"]] = answer
+        elif not isinstance(answer, CommandError):
+            raise answer
+    return told
+
+
+def _members(told: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    members: dict[str, dict[str, str]] = {}
+    for node in sorted(told):
+        members.update(decode_json(told[node]["raftMembers"].encode()))
+    return members
+
+
+def assemble_group(group: str, told: Mapping[str, Mapping[str, str]]) -> GroupView:
+    """One group from what its members told, by node id. Members that told nothing are down."""
+    members = _members(told)
+    # Of two that call themselves leader, the one of the later term is.
+    leaders = [node for node, table in told.items() if table["raftRole"] == LEADER]
+    leader = max(leaders, key=lambda node: int(told[node]["raftTerm"]), default=None)
+    last_index = None if leader is None else int(told[leader]["raftLastIndex"])
+    return GroupView(
+        group=group,
+        leader=None if leader is None else f"{group}/{leader}",
+        term=max((int(table["raftTerm"]) for table in told.values()), default=None),
+        nodes=[
+            _node_view(f"{group}/{node}", members[node], told.get(node), last_index)
+            for node in sorted(members)
+        ],
+    )
+
+
+def _node_view(
+    name: str, member: Mapping[str, str], table: Mapping[str, str] | None, last_index: int | None
+) -> NodeView:
+    address, http = member.get("address"), member.get("http")
+    if table is None:
+        return NodeView(name, None, address, http, DOWN, None, None, None, None, None)
+    own_last = int(table["raftLastIndex"])
+    return NodeView(
+        node=name,
+        pid=int(table["pid"]),
+        address=address,
+        http=table.get("httpAddress") or http,
+        role=table["raftRole"],
+        term=int(table["raftTerm"]),
+        last_index=own_last,
+        commit_index=int(table["raftCommitIndex"]),
+        applied_index=int(table["raftAppliedIndex"]),
+        lag_entries=None if last_index is None else max(0, last_index - own_last),
+        serving=table.get("raftServing") == "true",
+    )
