@@ -37,11 +37,12 @@ class NotServingError(ProposeError):
 
 
 class BusyError(ProposeError):
-    """Too many bytes wait for a majority; nothing was written."""
+    """Too many bytes wait for a majority or for the leader's own disk; nothing was written."""
 
     def __init__(self, uncommitted_bytes: int, limit_bytes: int) -> None:
         super().__init__(
-            f"{uncommitted_bytes} bytes wait for a majority, the limit is {limit_bytes}"
+            f"{uncommitted_bytes} bytes wait for a majority or for the leader's disk, "
+            f"the limit is {limit_bytes}"
         )
 
 

@@ -107,10 +107,13 @@ class LocalLog:
         """
         log = self.log
         previous = request.prev_index
-        # Below the commit index logs are equal, and the terms there may be long forgotten.
-        if previous > self.commit_index and log.term_at(previous) != request.prev_term:
+        term = log.term_at(previous)
+        if term != request.prev_term and previous > self.commit_index:
             hint = log.last_index_not_above(previous, request.prev_term)
             return AppendRejected(request.term, previous, hint, log.term_at(hint) or 0)
+        # Below the commit index logs are equal, but the terms there may be long forgotten.
+        if term is not None:
+            self._check_committed(sender, previous, term, request.prev_term)
         added = False
         for place, entry in enumerate(request.entries, previous + 1):
             if entry.index != place or entry.term > request.term:
@@ -135,14 +138,18 @@ class LocalLog:
         held = self.log.entry(entry.index)
         if held is not None and held.term == entry.term and held.chain_crc != entry.chain_crc:
             raise PeerError(f"the log of {sender} differs from ours at or below {entry.index}")
-        if term == entry.term or (term is None and entry.index <= self.commit_index):
-            return True
+        if term is None:
+            return True  # long removed, so committed
         if entry.index <= self.commit_index:
+            self._check_committed(sender, entry.index, term, entry.term)
+        return term == entry.term
+
+    def _check_committed(self, sender: str, index: int, ours: int, theirs: int) -> None:
+        if ours != theirs:
             raise InvariantError(
-                f"{self._node}: committed entry {entry.index} has term {term}, "
-                f"leader {sender} has term {entry.term}"
+                f"{self._node}: committed entry {index} has term {ours}, "
+                f"leader {sender} has term {theirs}"
             )
-        return False
 
     def _check_continues(self, entry: Entry, sender: str) -> None:
         try:

@@ -66,17 +66,39 @@ class Progress:
             self.inflight.append((last_index, size))
             self.inflight_bytes += size
 
-    def accepted(self, match_index: int, now: float) -> bool:
+    def confirmed(self, match_index: int) -> bool:
         """The follower holds all up to ``match_index``; true if that is news."""
         moved = match_index > self.match_index
         self.match_index = max(self.match_index, match_index)
         self.next_index = max(self.next_index, self.match_index + 1)
         while self.inflight and self.inflight[0][0] <= self.match_index:
             self.inflight_bytes -= self.inflight.popleft()[1]
-        if self.state is ProgressState.PROBE:
-            self.state = ProgressState.REPLICATE
-            self.next_index = self.match_index + 1
+        return moved
+
+    def accepted(self, match_index: int, now: float) -> bool:
+        """The follower answers an append so; true if that is news.
+
+        While probing, a lower match is no answer to the probe: what it asked is still open.
+        """
+        moved = self.confirmed(match_index)
+        if self.state is ProgressState.PROBE and self.match_index < self.next_index - 1:
+            return moved
+        self.state = ProgressState.REPLICATE
         self.sent_at = now if self.inflight else None
+        return moved
+
+    def alive(self, match_index: int, last_index: int, now: float) -> bool:
+        """The follower answers a heartbeat so; true if the match is news.
+
+        It leaves an open probe open, whose entries would be sent twice else. If the follower
+        received all that was sent, what is unanswered waits for its disk and is not sent again.
+        """
+        moved = self.confirmed(match_index)
+        if self.state is ProgressState.REPLICATE:
+            if not self.inflight:
+                self.sent_at = None
+            elif moved or last_index >= self.next_index - 1:
+                self.sent_at = now
         return moved
 
     def probe_from(self, next_index: int) -> None:

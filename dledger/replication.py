@@ -96,21 +96,13 @@ class Replicator:
     def heartbeat_answered(
         self, peer: str, answer: HeartbeatResponse, commit_index: int, now: float
     ) -> bool:
-        """A follower lives; returns whether a majority may have moved.
-
-        If it received all that was sent, what is unanswered waits for its disk and is not resent.
-        """
+        """A follower lives; returns whether a majority may have moved."""
         progress = self.peers[peer]
         progress.heard_at = now
         if answer.last_index < progress.match_index:
             # It holds less than it confirmed. Without this, an idle leader would never notice.
             progress = self._start_over(peer, now)
-        moved = answer.match_index > progress.match_index and progress.accepted(
-            answer.match_index, now
-        )
-        received_all = answer.last_index >= progress.next_index - 1
-        if progress.state is ProgressState.REPLICATE and progress.inflight and received_all:
-            progress.sent_at = now
+        moved = progress.alive(answer.match_index, answer.last_index, now)
         self.replicate(peer, commit_index, now)
         return moved
 
@@ -190,8 +182,8 @@ class Replicator:
             return  # below what is retained
         message = AppendRequest(self._term, previous, previous_term, commit_index, entries)
         self._outbox.send(peer, message)
-        progress.sent_commit = commit_index
         last = entries[-1].index if entries else previous
+        progress.sent_commit = max(progress.sent_commit, min(commit_index, last))
         progress.sent(last, message.size, now)
 
     def _heartbeat(self, peer: str, progress: Progress, commit_index: int) -> None:
