@@ -1,0 +1,110 @@
+"""Peer messages to bytes and back, and bytes of anybody."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dledger.codec import NUMBER_MAX, MessageEncoder, decode_message
+from dledger.errors import PeerError
+from dledger.messages import (
+    AppendAccepted,
+    AppendRejected,
+    AppendRequest,
+    Heartbeat,
+    HeartbeatResponse,
+    Message,
+    VoteRequest,
+    VoteResponse,
+)
+from tests.dledger.cluster import written_log
+
+numbers = st.integers(-1, NUMBER_MAX)
+flags = st.booleans()
+logs = st.lists(st.integers(0, 2), max_size=5).map(sorted).map(written_log)
+messages: st.SearchStrategy[Message] = st.one_of(
+    st.builds(VoteRequest, numbers, numbers, numbers, flags),
+    st.builds(VoteResponse, numbers, flags, flags),
+    st.builds(AppendRequest, numbers, numbers, numbers, numbers, logs.map(tuple)),
+    st.builds(AppendAccepted, numbers, numbers),
+    st.builds(AppendRejected, numbers, numbers, numbers, numbers),
+    st.builds(Heartbeat, numbers, numbers),
+    st.builds(HeartbeatResponse, numbers, numbers, numbers),
+)
+
+
+@given(messages)
+def test_a_message_is_read_as_it_was_written(message: Message) -> None:
+    assert decode_message(MessageEncoder().encode(message)) == message
+
+
+@given(st.lists(messages, max_size=6))
+def test_one_encoder_writes_many_messages_independently(several: list[Message]) -> None:
+    encoder = MessageEncoder()
+    assert [decode_message(encoder.encode(message)) for message in several] == several
+
+
+def decode_or_refuse(frame: bytes) -> None:
+    with contextlib.suppress(PeerError):
+        decode_message(frame)
+
+
+@given(st.binary(max_size=200))
+@example(b"")
+@example(b"\xc1")
+@example(b"\x91" * 2000)
+@example(msgpack.packb({b"a": 1}))
+@example(b"\xc7\x03\xff123")  # a timestamp of a length that does not exist
+def test_arbitrary_bytes_raise_nothing_but_peer_errors(frame: bytes) -> None:
+    decode_or_refuse(frame)
+
+
+values = st.recursive(
+    st.none() | flags | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.binary() | st.text(),
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=2), inner),
+    max_leaves=8,
+)
+
+
+@given(st.lists(values, max_size=7).map(lambda fields: [1, *fields]), st.integers(0, 9))
+def test_arrays_of_anything_raise_nothing_but_peer_errors(fields: list[Any], kind: int) -> None:
+    decode_or_refuse(msgpack.packb([kind, *fields[1:]]))
+
+
+@given(messages, st.data())
+def test_a_damaged_message_raises_nothing_but_peer_errors(
+    message: Message, data: st.DataObject
+) -> None:
+    frame = bytearray(MessageEncoder().encode(message))
+    frame[data.draw(st.integers(0, len(frame) - 1))] ^= data.draw(st.integers(1, 255))
+    decode_or_refuse(bytes(frame[: data.draw(st.integers(0, len(frame)))]))
+
+
+def test_a_flipped_bit_in_an_entry_is_found() -> None:
+    request = AppendRequest(2, -1, 0, -1, tuple(written_log([1, 2])))
+    frame = bytearray(MessageEncoder().encode(request))
+    frame[-1] ^= 1
+    with pytest.raises(PeerError, match="damaged entry after index -1: body CRC"):
+        decode_message(bytes(frame))
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ([0, 1], "unknown kind of peer message: 0"),
+        ([6, 1], "peer message 6 has the wrong fields: int"),
+        ([6, 1, True], "peer message 6 has the wrong fields: int, bool"),
+        ([6, -2, 0], r"peer message 6 has a number out of range: \[-2, 0\]"),
+        ([6, NUMBER_MAX + 1, 0], "out of range"),
+        ("text", "no array that begins with a message kind"),
+        ([], "no array that begins with a message kind"),
+    ],
+)
+def test_a_refused_message_says_what_is_wrong(fields: object, what: str) -> None:
+    with pytest.raises(PeerError, match=what):
+        decode_message(msgpack.packb(fields))
