@@ -22,6 +22,10 @@ T = TypeVar("T")
 MASTER_ID = 0
 
 
+class UnreachableError(CommandError):
+    """No connection could be made, so nothing was asked."""
+
+
 class RefusedError(CommandError):
     """The server answered with a response code that is not success."""
 
@@ -62,6 +66,8 @@ class Admin:
         fields = {key: _text(value) for key, value in (ext or {}).items()}
         try:
             answer = await self._client.invoke(address, code, fields, body)
+        except ConnectFailedError as error:
+            raise UnreachableError(f"cannot connect to {error}") from error
         except CallError as error:
             raise CommandError(f"no answer from {error}") from error
         if answer.code != ResponseCode.SUCCESS:
@@ -74,21 +80,19 @@ class Admin:
         """The answer of the first NameServer that can be reached."""
         unreachable = []
         for address in self._namesrv:
-            fields = {key: _text(value) for key, value in (ext or {}).items()}
             try:
-                answer = await self._client.invoke(address, code, fields)
-            except ConnectFailedError as error:
+                return await self.ask(address, code, ext)
+            except UnreachableError as error:
                 unreachable.append(str(error))
-                continue
-            except CallError as error:
-                raise CommandError(f"no answer from {error}") from error
-            if answer.code != ResponseCode.SUCCESS:
-                raise RefusedError(address, answer.code, answer.remark)
-            return answer
-        raise CommandError(
+        raise UnreachableError(
             f"no NameServer answers ({'; '.join(unreachable)}); start a cluster with `dledger up`, "
             "or say where one is with --namesrv"
         )
+
+    async def tell_namesrvs(self, code: RequestCode, ext: Mapping[str, object]) -> None:
+        """Asks every NameServer: they do not talk to each other."""
+        for address in self._namesrv:
+            await self.ask(address, code, ext)
 
     async def broker_names(self) -> list[BrokerName]:
         """Every broker name that is registered, in order."""

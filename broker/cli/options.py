@@ -41,6 +41,13 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def positive(text: str) -> int:
+    """The type of an option that counts something."""
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
+    return int(text)
+
+
 def print_json(document: object) -> None:
     """One JSON document on one line."""
     print(orjson.dumps(document).decode(), flush=True)

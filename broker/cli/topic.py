@@ -1,0 +1,214 @@
+"""``dledger topic``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from dataclasses import asdict, dataclass
+
+from broker.cli.admin import Admin, RefusedError, document_of, run_admin
+from broker.cli.failure import CommandError, UsageError
+from broker.cli.options import (
+    DEFAULT_CLUSTER,
+    add_json,
+    add_namesrv,
+    positive,
+    print_json,
+    print_table,
+)
+from broker.remoting.codes import RequestCode
+from broker.topics import (
+    AUTO_CREATE_TOPIC,
+    PERM_READ,
+    PERM_WRITE,
+    NameRefusedError,
+    check_topic_name,
+)
+
+EXAMPLES = """\
+  dledger topic create orders --queues 8
+  dledger topic create orders -b 127.0.0.1:10911
+  dledger topic list
+  dledger topic describe orders
+  dledger topic delete orders
+"""
+
+ROUTE_SECONDS = 5.0
+ASK_AGAIN_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """One queue: its messages have the offsets from ``min_offset`` up to below ``max_offset``."""
+
+    broker: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    create = actions.add_parser("create", help="create a topic, or change its number of queues")
+    create.add_argument("name", metavar="NAME")
+    create.add_argument("--queues", type=positive, default=8, metavar="N", help="default: 8")
+    where = create.add_mutually_exclusive_group()
+    where.add_argument("-b", dest="broker", metavar="BROKER_ADDR", help="on one broker group")
+    where.add_argument(
+        "-c",
+        dest="cluster",
+        metavar="CLUSTER",
+        default=DEFAULT_CLUSTER,
+        help=f"on every broker group of a cluster (default: {DEFAULT_CLUSTER})",
+    )
+    listing = actions.add_parser("list", help="the topics that the NameServer knows")
+    describe = actions.add_parser("describe", help="a topic's queues, and what they hold")
+    describe.add_argument("name", metavar="NAME")
+    delete = actions.add_parser("delete", help="delete a topic and its messages")
+    delete.add_argument("name", metavar="NAME")
+    for action in (create, listing, describe, delete):
+        add_namesrv(action)
+        add_json(action)
+
+
+def run(args: argparse.Namespace) -> int:
+    actions = {"create": _create, "list": _list, "describe": _describe, "delete": _delete}
+    return actions[args.action](args)
+
+
+def _create(args: argparse.Namespace) -> int:
+    try:
+        check_topic_name(args.name)
+    except NameRefusedError as error:
+        raise UsageError(str(error)) from error
+    brokers = run_admin(
+        args.namesrv,
+        lambda admin: create_topic(
+            admin, args.name, queues=args.queues, broker=args.broker, cluster=args.cluster
+        ),
+    )
+    if args.json:
+        print_json({"topic": args.name, "queues": args.queues, "brokers": brokers})
+    else:
+        print(f"created {args.name} with {args.queues} queues on {', '.join(brokers)}")
+    return 0
+
+
+async def create_topic(
+    admin: Admin, name: str, *, queues: int, broker: str | None, cluster: str | None
+) -> list[str]:
+    """Creates the topic on the broker at an address, or on every group of a cluster.
+
+    Returns the addresses, as soon as the NameServer gives the topic's route to clients.
+    """
+    addresses = [broker] if broker else list((await admin.masters(cluster)).values())
+    for address in addresses:
+        await admin.ask(
+            address,
+            RequestCode.UPDATE_AND_CREATE_TOPIC,
+            {
+                "topic": name,
+                "defaultTopic": AUTO_CREATE_TOPIC,
+                "readQueueNums": queues,
+                "writeQueueNums": queues,
+                "perm": PERM_READ | PERM_WRITE,
+                "topicFilterType": "SINGLE_TAG",
+                "topicSysFlag": 0,
+                "order": False,
+            },
+        )
+    try:
+        async with asyncio.timeout(ROUTE_SECONDS):
+            await _until_routed(admin, name, set(addresses))
+    except TimeoutError:
+        raise CommandError(
+            f"{name} is created, but the NameServer does not know it yet; is {addresses[0]} "
+            "registered there? (`dledger status`)"
+        ) from None
+    return addresses
+
+
+async def _until_routed(admin: Admin, topic: str, addresses: set[str]) -> None:
+    while True:
+        try:
+            route = await admin.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+            brokers = document_of(route)["brokerDatas"]
+        except RefusedError:
+            brokers = []
+        if addresses <= {addr for data in brokers for addr in data["brokerAddrs"].values()}:
+            return
+        await asyncio.sleep(ASK_AGAIN_SECONDS)
+
+
+def _list(args: argparse.Namespace) -> int:
+    async def topics(admin: Admin) -> list[str]:
+        answer = await admin.ask_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return sorted(document_of(answer)["topicList"])
+
+    names = run_admin(args.namesrv, topics)
+    if args.json:
+        print_json({"topics": names})
+    else:
+        print("\n".join(names))
+    return 0
+
+
+def _describe(args: argparse.Namespace) -> int:
+    queues = run_admin(args.namesrv, lambda admin: view_queues(admin, args.name))
+    if args.json:
+        print_json({"topic": args.name, "queues": [asdict(queue) for queue in queues]})
+    else:
+        print_table(
+            ("BROKER", "QUEUE", "MIN", "MAX", "MESSAGES"),
+            [
+                (q.broker, q.queue_id, q.min_offset, q.max_offset, q.max_offset - q.min_offset)
+                for q in queues
+            ],
+        )
+    return 0
+
+
+async def view_queues(admin: Admin, topic: str) -> list[QueueView]:
+    """Every readable queue of the topic, asked of its leader."""
+    route = await admin.route(topic)
+    masters = await admin.masters()
+
+    async def view(broker: str, queue_id: int) -> QueueView:
+        ext = {"topic": topic, "queueId": queue_id}
+        minimum, maximum = await asyncio.gather(
+            admin.ask(masters[broker], RequestCode.GET_MIN_OFFSET, ext),
+            admin.ask(masters[broker], RequestCode.GET_MAX_OFFSET, ext),
+        )
+        return QueueView(
+            broker, queue_id, int(str(minimum.ext["offset"])), int(str(maximum.ext["offset"]))
+        )
+
+    return list(
+        await asyncio.gather(
+            *(
+                view(data["brokerName"], queue_id)
+                for data in sorted(route["queueDatas"], key=lambda data: str(data["brokerName"]))
+                for queue_id in range(data["readQueueNums"])
+            )
+        )
+    )
+
+
+def _delete(args: argparse.Namespace) -> int:
+    brokers = run_admin(args.namesrv, lambda admin: delete_topic(admin, args.name))
+    if args.json:
+        print_json({"topic": args.name, "brokers": brokers})
+    else:
+        print(f"deleted {args.name} on {', '.join(brokers)}")
+    return 0
+
+
+async def delete_topic(admin: Admin, topic: str) -> list[str]:
+    """Deletes the topic on every group that has it, then at the NameServer."""
+    route = await admin.route(topic)
+    masters = await admin.masters()
+    addresses = [masters[data["brokerName"]] for data in route["brokerDatas"]]
+    for address in addresses:
+        await admin.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
+    await admin.tell_namesrvs(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": topic})
+    return addresses
