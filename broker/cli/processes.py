@@ -64,6 +64,10 @@ class ManagedProcess:
         pid = self._child.pid
         (self.directory / PID_FILE).write_text(f"{pid} {_start_time(pid) or 0}\n")
 
+    def wait(self) -> int | None:
+        """The exit code of the process that this program started, once it has ended."""
+        return None if self._child is None else self._child.wait()
+
     def last_words(self) -> str:
         """The last line that the process wrote, for saying why it ended."""
         try:
@@ -108,6 +112,7 @@ def end_processes(
             names = ", ".join(running[fd].name for fd in waiting)
             raise CommandError(f"{names}: still there after SIGKILL; is its disk stuck?")
         for process in running.values():
+            process.wait()
             (process.directory / PID_FILE).unlink(missing_ok=True)
     return pids
 

@@ -1,0 +1,102 @@
+"""A local cluster's directory: addresses, and what a second `up` may change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.cli.cluster import create_cluster, open_cluster
+from broker.cli.failure import UsageError
+from broker.cli.layout import FREE_PORTS, Ports, plan_cluster
+from broker.config import read_config
+
+
+def test_the_addresses_are_counted_from_the_first_ports() -> None:
+    configs = plan_cluster(Path("/data"), 2, 2, Ports())
+
+    assert [config.name for config in configs] == [
+        "broker-a/n0",
+        "broker-a/n1",
+        "broker-b/n0",
+        "broker-b/n1",
+    ]
+    assert [str(config.own.address) for config in configs] == [
+        "127.0.0.1:10911",
+        "127.0.0.1:10921",
+        "127.0.0.1:10931",
+        "127.0.0.1:10941",
+    ]
+    assert [config.own.peer.port for config in configs] == [10915, 10925, 10935, 10945]
+    assert [config.own.http.port for config in configs] == [8080, 8081, 8082, 8083]
+    assert {config.namesrv for config in configs} == {("127.0.0.1:9876",)}
+
+
+def test_free_ports_are_all_different_and_none_is_one_of_outgoing_connections() -> None:
+    configs = plan_cluster(Path("/data"), 3, 1, Ports(0, 0, 0))
+
+    ports = [endpoint.port for config in configs for endpoint in config.own]
+    assert len(set(ports)) == 9
+    assert all(port in FREE_PORTS for port in ports)
+
+
+def test_ports_beyond_the_last_are_refused() -> None:
+    with pytest.raises(UsageError, match="the ports of node 2 would lie above 65535"):
+        plan_cluster(Path("/data"), 3, 1, Ports(9876, 65_530, 8080))
+
+
+def test_a_cluster_is_found_again_from_its_directory_alone(tmp_path: Path) -> None:
+    made = create_cluster(tmp_path, ports=Ports(0, 0, 0))
+
+    found = open_cluster(tmp_path)
+
+    assert [node.config for node in found.nodes.values()] == [
+        node.config for node in made.nodes.values()
+    ]
+    assert found.namesrv == made.namesrv
+
+
+def test_without_ports_a_second_up_keeps_those_of_the_first(tmp_path: Path) -> None:
+    first = create_cluster(tmp_path, ports=Ports(0, 0, 0))
+
+    second = create_cluster(tmp_path)
+
+    assert second.namesrv == first.namesrv
+
+
+def test_new_ports_and_flush_mode_leave_other_settings_as_they_are(tmp_path: Path) -> None:
+    create_cluster(tmp_path)
+    path = tmp_path / "broker-a/n1/node.toml"
+    path.write_text(path.read_text().replace("heartbeat_ms = 100", "heartbeat_ms = 50"))
+
+    create_cluster(tmp_path, flush="async", ports=Ports(9000, 9100, 9200))
+
+    config = read_config(str(path))
+    assert config.heartbeat_ms == 50
+    assert config.flush == "async"
+    assert config.own.address.port == 9110
+
+
+def test_the_number_of_nodes_cannot_change(tmp_path: Path) -> None:
+    create_cluster(tmp_path, nodes=3)
+
+    with pytest.raises(UsageError, match=r"holds 1 group\(s\) of 3 node\(s\)"):
+        create_cluster(tmp_path, nodes=5)
+
+
+def test_an_empty_directory_says_how_to_make_a_cluster(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no cluster; `dledger up` makes one"):
+        open_cluster(tmp_path)
+
+
+def test_a_node_goes_by_its_short_name_where_there_is_one_group(tmp_path: Path) -> None:
+    cluster = create_cluster(tmp_path)
+
+    assert cluster.node("n2") is cluster.node("broker-a/n2")
+
+
+def test_an_unknown_node_is_answered_with_those_that_are_there(tmp_path: Path) -> None:
+    cluster = create_cluster(tmp_path, nodes=1)
+
+    with pytest.raises(UsageError, match="no node broker-a/n7; it has broker-a/n0, namesrv"):
+        cluster.process("broker-a/n7")

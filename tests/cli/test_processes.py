@@ -1,0 +1,88 @@
+"""Background processes: found again by pid and start time, and ended for certain."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.cli.failure import CommandError
+from broker.cli.processes import PID_FILE, ManagedProcess, end_processes
+
+WAITS = "import signal; signal.pause()"
+IGNORES_SIGTERM = (
+    "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "print('deaf', flush=True)\n"
+    "while True: signal.pause()"
+)
+FAILS = "import sys; print('first'); sys.exit('no such luck')"
+
+
+def managed(directory: Path, script: str) -> ManagedProcess:
+    return ManagedProcess(
+        "it", directory, [sys.executable, "-c", script], directory / "log" / "it.log"
+    )
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Iterator[ManagedProcess]:
+    process = managed(tmp_path, WAITS)
+    process.start()
+    yield process
+    end_processes([process], kill=True)
+
+
+def test_a_started_process_is_found_by_another_program(
+    waiting: ManagedProcess, tmp_path: Path
+) -> None:
+    assert managed(tmp_path, WAITS).pid == waiting.pid is not None
+
+
+def test_a_second_start_is_refused_while_the_first_runs(waiting: ManagedProcess) -> None:
+    with pytest.raises(CommandError, match="it runs already"):
+        waiting.start()
+
+
+def test_a_process_of_the_same_number_but_another_start_is_not_taken_for_it(
+    waiting: ManagedProcess, tmp_path: Path
+) -> None:
+    pid_file = tmp_path / PID_FILE
+    recorded = pid_file.read_text()
+    pid, started = recorded.split()
+    pid_file.write_text(f"{pid} {int(started) - 1}\n")
+
+    assert waiting.pid is None
+    assert end_processes([waiting], kill=True) == {}
+
+    pid_file.write_text(recorded)
+    assert waiting.pid == int(pid)
+
+
+def test_ending_returns_when_the_process_is_gone(waiting: ManagedProcess) -> None:
+    pid = waiting.pid
+
+    assert end_processes([waiting], kill=False) == {"it": pid}
+    assert waiting.pid is None
+
+
+def test_a_process_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
+    process = managed(tmp_path, IGNORES_SIGTERM)
+    process.start()
+
+    end_processes([process], kill=False, timeout_s=0.5)
+
+    assert process.pid is None
+
+
+def test_ending_what_does_not_run_does_nothing(tmp_path: Path) -> None:
+    assert end_processes([managed(tmp_path, WAITS)], kill=True) == {}
+
+
+def test_a_process_that_failed_is_described_with_its_last_words(tmp_path: Path) -> None:
+    process = managed(tmp_path, FAILS)
+    process.start()
+    assert process.wait() == 1
+
+    assert process.describe_end() == "it ended at once (exit code 1): no such luck"
