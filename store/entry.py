@@ -150,12 +150,12 @@ def build_entry(
     return Entry(kind, index, term, position, chain, b"".join((header, *body_parts)))
 
 
-def decode_entry(buffer: Bytes, offset: int = 0) -> Entry:
+def decode_entry(buffer: Bytes, offset: int = 0, previous_chain_crc: int | None = None) -> Entry:
     """Decodes the entry that starts at ``offset``; its ``data`` shares ``buffer``, uncopied.
 
     Checks what the entry can prove alone: magic, size, sign of the numbers, channel, body length
-    and body CRC. Index, term and position are proved by :func:`check_chain` only.
-    Raises :class:`~store.errors.CorruptEntryError`.
+    and body CRC. Index, term and position are proved by the chain only, which is checked where
+    ``previous_chain_crc`` is given. Raises :class:`~store.errors.CorruptEntryError`.
     """
     available = len(buffer) - offset
     if available < HEADER_SIZE:
@@ -184,6 +184,10 @@ def decode_entry(buffer: Bytes, offset: int = 0) -> Entry:
     found_crc = crc32c(data[HEADER_SIZE:])
     if found_crc != body_crc:
         raise CorruptEntryError("body CRC", expected=f"{body_crc:08x}", found=f"{found_crc:08x}")
+    if previous_chain_crc is not None:
+        found_chain = chain_crc(previous_chain_crc, magic, size, index, term, position, body_crc)
+        if found_chain != chain:
+            raise _chain_error(found_chain, chain)
     return Entry(kind, index, term, position, chain, data)
 
 
@@ -203,9 +207,7 @@ def check_chain(entry: Entry, previous_chain_crc: int) -> None:
         body_crc,
     )
     if entry.chain_crc != expected:
-        raise CorruptEntryError(
-            "chain CRC", expected=f"{expected:08x}", found=f"{entry.chain_crc:08x}"
-        )
+        raise _chain_error(expected, entry.chain_crc)
 
 
 def decode_entries(data: Bytes) -> list[Entry]:
@@ -218,17 +220,15 @@ def decode_entries(data: Bytes) -> list[Entry]:
     view = memoryview(data)
     entries: list[Entry] = []
     offset = 0
-    previous: Entry | None = None
+    chain: int | None = None
     while offset < len(view):
-        entry = decode_entry(view, offset)
-        if previous is not None:
-            if entry.index != previous.index + 1:
-                raise CorruptEntryError(
-                    "index does not follow", expected=previous.index + 1, found=entry.index
-                )
-            check_chain(entry, previous.chain_crc)
+        entry = decode_entry(view, offset, chain)
+        if entries and entry.index != entries[-1].index + 1:
+            raise CorruptEntryError(
+                "index does not follow", expected=entries[-1].index + 1, found=entry.index
+            )
         entries.append(entry)
-        previous = entry
+        chain = entry.chain_crc
         offset += len(entry.data)
     return entries
 
@@ -236,3 +236,7 @@ def decode_entries(data: Bytes) -> list[Entry]:
 def padding(remaining: int) -> bytes:
     """The padding that closes a segment of which ``remaining`` bytes (8 or more) are unused."""
     return PADDING.pack(PADDING_MAGIC, remaining)
+
+
+def _chain_error(expected: int, found: int) -> CorruptEntryError:
+    return CorruptEntryError("chain CRC", expected=f"{expected:08x}", found=f"{found:08x}")

@@ -33,6 +33,14 @@ class OutOfRangeError(StoreError):
     """An index or position that the log does not hold: expired, or not written yet."""
 
 
+class CorruptRecordError(StoreError):
+    """Bytes that should be a message record are not one."""
+
+
+class CorruptBatchError(StoreError):
+    """The body of a DATA entry is not a batch of records."""
+
+
 class DamagedError(StoreError):
     """Bytes below the durable commit point are wrong: reported, never cut."""
 

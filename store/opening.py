@@ -1,0 +1,229 @@
+"""Opening a replica's directory: who owns it, what it holds, and bringing it to a clean state.
+
+The files that say what must exist are made in an order that gives their absence a meaning:
+``state/format`` is written last when a directory is made, so where it exists the vote and the
+mark existed too, and where one of them is missing it was lost. A replica that lost its vote or its
+mark is damaged and says so: taking it for new could elect a second leader in one term, or cut
+entries that were acknowledged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from store.checkpoint import Checkpoint, Checkpoints
+from store.commitlog import CommitLog
+from store.entryindex import ROWS_PER_FILE, EntryIndex
+from store.errors import DamagedError, DataLockedError, StoreError
+from store.filesystem import FileSystem, Lock
+from store.formatfile import FORMAT_NAME, Identity, check_identity, decode_format, encode_format
+from store.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
+from store.recovery import LogScan, Recovered, adopt_segments, check_segments, scan, settle
+from store.slotfile import SlotFile
+from store.statefiles import MARK_NAME, VOTE_NAME, HardState, Mark
+from store.wholefile import read_file, replace_file
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    """Who the replica is, and the sizes of its files. ``segment_size`` is one for a whole group.
+
+    ``min_free_bytes`` is what the log leaves free on the disk for all that must still be written
+    when no more entries are accepted.
+    """
+
+    group: str
+    node: str
+    segment_size: int = 256 << 20
+    min_free_bytes: int = 64 << 20
+    index_rows_per_file: int = ROWS_PER_FILE
+
+    def __post_init__(self) -> None:
+        if not SEGMENT_SIZE_MIN <= self.segment_size <= SEGMENT_SIZE_MAX:
+            raise ValueError(
+                f"segment_size {self.segment_size} is not within "
+                f"{SEGMENT_SIZE_MIN} to {SEGMENT_SIZE_MAX}"
+            )
+
+
+@dataclass(slots=True)
+class Parts:
+    """The open pieces of a replica's directory, in agreement with each other."""
+
+    lock: Lock
+    log: CommitLog
+    index: EntryIndex
+    vote_file: SlotFile
+    mark_file: SlotFile
+    checkpoints: Checkpoints
+    hard_state: HardState
+    mark: Mark
+    last_term: int
+    recovered: Recovered
+
+
+def open_parts(fs: FileSystem, directory: str, config: StoreConfig) -> Parts:
+    """Locks the directory, makes it where it is new, and recovers what it holds.
+
+    Raises the errors of :meth:`store.replica.ReplicaStore.open`, and ``OSError``.
+    """
+    fs.make_directories(directory)
+    try:
+        lock = fs.lock(f"{directory}/lock")
+    except BlockingIOError as error:
+        raise DataLockedError(f"{directory}: another process has this data open") from error
+    try:
+        for name in ("state", "commitlog", "index"):
+            fs.make_directories(f"{directory}/{name}")
+        _claim(fs, directory, config)
+        return _recover(fs, directory, config, lock)
+    except (StoreError, OSError):
+        lock.release()
+        raise
+
+
+def _claim(fs: FileSystem, directory: str, config: StoreConfig) -> None:
+    """Checks whose data this is; makes the state files of a directory that is nobody's yet."""
+    state = f"{directory}/state"
+    path = f"{state}/{FORMAT_NAME}"
+    identity = Identity(config.group, config.node, config.segment_size)
+    if fs.exists(path):
+        check_identity(decode_format(read_file(fs, path), path), identity, path)
+        return
+    if fs.list_directory(f"{directory}/commitlog"):
+        raise DamagedError(path, 0, "the file is missing, though there is a log")
+    SlotFile.create(fs, state, VOTE_NAME, HardState().pack()).close()
+    SlotFile.create(fs, state, MARK_NAME, Mark().pack()).close()
+    replace_file(fs, state, FORMAT_NAME, encode_format(identity))
+
+
+def _recover(fs: FileSystem, directory: str, config: StoreConfig, lock: Lock) -> Parts:
+    state = f"{directory}/state"
+    vote_file = _open_slots(fs, f"{state}/{VOTE_NAME}")
+    hard_state = HardState.unpack(vote_file.payload, vote_file.path)
+    mark_file = _open_slots(fs, f"{state}/{MARK_NAME}")
+    mark = Mark.unpack(mark_file.payload, mark_file.path)
+    checkpoints = Checkpoints(fs, state)
+    checkpoint = _newest(checkpoints, mark, mark_file.path)
+
+    log = CommitLog(fs, f"{directory}/commitlog", config.segment_size, config.min_free_bytes)
+    log.first_position = mark.first_position
+    for segment in adopt_segments(log, fs.list_directory(log.directory)):
+        log.remove_segment(segment)
+    flushed_end = mark.first_index if checkpoint is None else checkpoint.index + 1
+    index = EntryIndex(
+        fs, f"{directory}/index", config.index_rows_per_file, mark.first_index, flushed_end
+    )
+    floor = mark.position if checkpoint is None else max(mark.position, checkpoint.end_position)
+    check_segments(log, floor)
+    found = _start_of_scan(checkpoint, index, mark)
+    found.commit_index = max(mark.commit_index, -1 if checkpoint is None else checkpoint.index)
+    found.tail_base = (found.end, found.chain_crc or 0)
+    scan(log, found, mark, floor)
+    if found.last_term > hard_state.term:
+        raise DamagedError(
+            vote_file.path, 0, f"term {hard_state.term} is below the log's last, {found.last_term}"
+        )
+    torn = settle(log, found.end, floor)
+    index.append(found.rows)
+    log.start_segment()
+
+    commit_index = mark.commit_index
+    if checkpoint is not None:
+        if index.row(checkpoint.index).end != checkpoint.end_position:
+            raise DamagedError(
+                index.path_of(checkpoint.index), 0, "log and checkpoint disagree on an entry's end"
+            )
+        commit_index = max(commit_index, checkpoint.index)
+    new_mark = Mark(
+        found.last_index,
+        found.end,
+        found.chain_crc or 0,
+        commit_index,
+        mark.first_index,
+        mark.first_position,
+    )
+    if new_mark != mark:
+        mark_file.save(new_mark.pack())
+    recovered = _tell(found, checkpoint, hard_state, new_mark, torn, checkpoints)
+    return Parts(
+        lock=lock,
+        log=log,
+        index=index,
+        vote_file=vote_file,
+        mark_file=mark_file,
+        checkpoints=checkpoints,
+        hard_state=hard_state,
+        mark=new_mark,
+        last_term=max(found.last_term, 0),
+        recovered=recovered,
+    )
+
+
+def _open_slots(fs: FileSystem, path: str) -> SlotFile:
+    try:
+        return SlotFile.open(fs, path)
+    except FileNotFoundError as error:
+        raise DamagedError(path, 0, "the file is missing, though this is not a new node") from error
+
+
+def _newest(checkpoints: Checkpoints, mark: Mark, mark_path: str) -> Checkpoint | None:
+    """The newest checkpoint from which the retained log leads on."""
+    usable = [found for found in checkpoints.load() if found.index >= mark.first_index - 1]
+    if usable:
+        newest = usable[-1]
+        named = (newest.index, newest.end_position, newest.chain_crc)
+        if newest.index == mark.index and named != (mark.index, mark.position, mark.chain_crc):
+            raise DamagedError(mark_path, 0, f"disagrees with the checkpoint of {newest.index}")
+        return newest
+    if mark.first_index > 0:
+        damage = "; ".join(str(error) for error in checkpoints.damage) or "none is there"
+        raise DamagedError(
+            mark_path, 0, f"the log begins at index {mark.first_index} and no checkpoint: {damage}"
+        )
+    return None
+
+
+def _start_of_scan(checkpoint: Checkpoint | None, index: EntryIndex, mark: Mark) -> LogScan:
+    """At the checkpoint, or at the first entry where the entry index must be made again."""
+    if checkpoint is not None:
+        try:
+            index.check_files()
+            return LogScan(
+                checkpoint.index, checkpoint.term, checkpoint.end_position, checkpoint.chain_crc
+            )
+        except DamagedError:
+            index.forget_files()
+    # What came before an expired log's first entry is not known; its chain starts from itself.
+    chain_crc = 0 if mark.first_index == 0 else None
+    return LogScan(mark.first_index - 1, -1, mark.first_position, chain_crc)
+
+
+def _tell(
+    found: LogScan,
+    checkpoint: Checkpoint | None,
+    hard_state: HardState,
+    mark: Mark,
+    torn: int,
+    checkpoints: Checkpoints,
+) -> Recovered:
+    applied = -1 if checkpoint is None else checkpoint.index
+    while found.tail and found.tail[0].index <= applied:
+        found.drop_oldest()
+    term_starts = [] if checkpoint is None else list(checkpoint.term_starts)
+    term_starts += [start for start in found.term_starts if start[1] > applied]
+    return Recovered(
+        term=hard_state.term,
+        vote=hard_state.vote,
+        first_index=mark.first_index,
+        last_index=mark.index,
+        end_position=mark.position,
+        last_chain_crc=mark.chain_crc,
+        term_starts=term_starts,
+        commit_index=mark.commit_index,
+        checkpoint=checkpoint,
+        torn_bytes_cut=torn,
+        tail=list(found.tail),
+        tail_base=found.tail_base,
+        damaged_checkpoints=checkpoints.damage,
+    )

@@ -1,0 +1,380 @@
+"""The store of one replica: log, entry index, hard state, mark and checkpoints in one directory.
+
+::
+
+    <directory>/lock                        held while the store is open
+    <directory>/state/format                whose data this is, in which format
+    <directory>/state/vote                  term and vote
+    <directory>/state/mark                  what of the log is known to be durable
+    <directory>/state/checkpoint-<index>    the newest two checkpoints
+    <directory>/commitlog/<position>        segments of the log
+    <directory>/index/<byte>                files of the entry index
+
+Threads. One *storage thread* calls ``save_hard_state``, ``append``, ``truncate`` and ``sync``, one
+after the other. One *background thread* calls ``prepare_next``, ``save_mark``, ``save_checkpoint``
+and ``expire`` at the same time. Any thread reads. This is safe because the two writers own
+different bytes: the storage thread the log from its end on, the background thread zeros ahead of
+every entry (:mod:`store.segments`) and files for what is committed, which is never truncated
+(:mod:`store.entryindex`). Only a truncation meets the mark, so both hold one lock. A reader that
+a truncation overtakes sees that the log was cut meanwhile, and reads again.
+
+Failures. A full disk is a :class:`~store.errors.DiskFullError` and leaves the store as it was. Any
+other failed write or sync is a :class:`~store.errors.FatalDiskError`: what the disk holds is then
+unknown, and every later change is refused with the same error.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+
+from store.checkpoint import Checkpoint
+from store.commitlog import OUT_OF_SPACE
+from store.entry import HEADER, HEADER_SIZE, Entry
+from store.entryindex import ROW
+from store.errors import (
+    DamagedError,
+    DiskFullError,
+    FatalDiskError,
+    StoreError,
+)
+from store.filesystem import FileSystem
+from store.layout import segment_start
+from store.opening import Parts, StoreConfig, open_parts
+from store.reading import read_chain_crc, read_entries
+from store.recovery import Recovered
+from store.segments import SegmentSpan
+from store.statefiles import HardState, Mark
+
+__all__ = ["Recovered", "ReplicaStore", "StoreConfig"]
+
+
+class ReplicaStore:
+    """See the module. Made by :meth:`open`, ended by :meth:`close`."""
+
+    def __init__(self, fs: FileSystem, directory: str, parts: Parts) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._lock = parts.lock
+        self._log = parts.log
+        self._index = parts.index
+        self._vote_file = parts.vote_file
+        self._mark_file = parts.mark_file
+        self._checkpoints = parts.checkpoints
+        self._mark_lock = threading.Lock()
+        self._mark = parts.mark
+        self._term = parts.hard_state.term
+        self._last_term = parts.last_term
+        self._truncations = 0
+        self._failure: FatalDiskError | None = None
+        self.recovered = parts.recovered
+
+    @staticmethod
+    def open(fs: FileSystem, directory: str, config: StoreConfig) -> ReplicaStore:
+        """Opens the replica in ``directory``, making a new one where there is none, and recovers.
+
+        Raises :class:`~store.errors.DataLockedError` where another process has it open,
+        :class:`~store.errors.DataFormatError` where it is another node's or of another version,
+        :class:`~store.errors.DamagedError` where bytes that were durable are wrong, and
+        :class:`~store.errors.FatalDiskError` where the disk fails.
+        """
+        try:
+            return ReplicaStore(fs, directory, open_parts(fs, directory, config))
+        except OSError as error:
+            raise FatalDiskError(f"{directory}: cannot be opened: {error}") from error
+
+    @property
+    def first_index(self) -> int:
+        """The first entry retained; one more than :attr:`last_index` in an empty log."""
+        return self._index.first_index
+
+    @property
+    def last_index(self) -> int:
+        """The last entry appended, synced or not."""
+        return self._index.end_index - 1
+
+    @property
+    def segment_size(self) -> int:
+        """Bytes of a segment of the log, one for the whole group."""
+        return self._log.segment_size
+
+    @property
+    def first_position(self) -> int:
+        return self._log.first_position
+
+    @property
+    def end_position(self) -> int:
+        """Where the last entry appended ends."""
+        return self._log.end
+
+    @property
+    def synced_position(self) -> int:
+        """Where the last entry ends that is known to be durable."""
+        return self._log.synced_end
+
+    # The storage thread.
+
+    def save_hard_state(self, term: int, vote: str) -> None:
+        """Durably replaces term and vote.
+
+        Raises :class:`~store.errors.StoreError` where the term would fall.
+        """
+        self._check_usable()
+        if term < self._term:
+            raise StoreError(f"the term cannot fall from {self._term} to {term}")
+        try:
+            self._vote_file.save(HardState(term, vote).pack())
+        except OSError as error:
+            raise self._fail("saving the vote", error) from error
+        self._term = term
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Writes entries that follow the last one, verbatim. Not durable before :meth:`sync`.
+
+        Chains are the caller's to check. Raises :class:`~store.errors.StoreError` for an entry
+        that does not follow in index, position or term, or whose term is above the one saved
+        (Raft: a term is durable before anything is accepted in it), and
+        :class:`~store.errors.DiskFullError`. In both cases the log ends where it did.
+        """
+        self._check_usable()
+        rows = []
+        index, term = self._index.end_index, self._last_term
+        for entry in entries:
+            if entry.index != index or not term <= entry.term <= self._term:
+                raise StoreError(
+                    f"entry {entry.index} of term {entry.term} does not follow entry {index - 1} "
+                    f"of term {term} in term {self._term}"
+                )
+            term = entry.term
+            rows.append(ROW.pack(entry.kind, entry.position, len(entry.data), index, term))
+            index += 1
+        try:
+            self._log.append(entries)
+        except OSError as error:
+            raise self._fail("appending", error) from error
+        self._index.append(b"".join(rows))
+        self._last_term = term
+
+    def truncate(self, first_index: int) -> None:
+        """Drops the entries from ``first_index`` on; durable on return.
+
+        Raises :class:`~store.errors.StoreError` where that would drop an entry that is committed.
+        """
+        self._check_usable()
+        if first_index > self.last_index:
+            return
+        try:
+            with self._mark_lock:
+                self._truncate(first_index)
+        except OSError as error:
+            raise self._fail("truncating", error) from error
+
+    def sync(self) -> None:
+        """All that was appended is durable on return; otherwise nothing may be written again."""
+        self._check_usable()
+        try:
+            self._log.sync()
+        except OSError as error:
+            raise self._fail("syncing the log", error) from error
+
+    # The background thread.
+
+    def save_mark(self, index: int, position: int, chain_crc: int, commit_index: int) -> bool:
+        """Durably notes that the log is durable up to entry ``index``, which ends at ``position``.
+
+        Returns ``False``, and saves nothing, where that is not so: the entry is not synced yet, or
+        a truncation has replaced it since the caller looked.
+        """
+        self._check_usable()
+        try:
+            with self._mark_lock:
+                if position > self._log.synced_end or not self._is_entry(
+                    index, position, chain_crc
+                ):
+                    return False
+                commit_index = max(self._mark.commit_index, min(commit_index, index))
+                self._save_mark(
+                    replace(
+                        self._mark,
+                        index=index,
+                        position=position,
+                        chain_crc=chain_crc,
+                        commit_index=commit_index,
+                    )
+                )
+        except OSError as error:
+            raise self._fail("saving the mark", error) from error
+        return True
+
+    def save_checkpoint(self, checkpoint: Checkpoint) -> bool:
+        """Durably saves a checkpoint and the entry index up to it.
+
+        Returns ``False``, and saves nothing, where the log is not durable up to it yet: a leader
+        may commit, and apply, what its own disk has still to sync. Raises
+        :class:`~store.errors.DiskFullError`, and nothing changed.
+        """
+        self._check_usable()
+        if checkpoint.end_position > self._log.synced_end:
+            return False
+        try:
+            with self._mark_lock:
+                if not self._is_entry(
+                    checkpoint.index, checkpoint.end_position, checkpoint.chain_crc
+                ):
+                    raise StoreError(f"the checkpoint of {checkpoint.index} is not of this log")
+                self._index.flush(checkpoint.index + 1)
+            self._checkpoints.save(checkpoint)
+        except OSError as error:
+            if error.errno in OUT_OF_SPACE:
+                raise DiskFullError(f"{self._directory}: no room for a checkpoint") from error
+            raise self._fail("saving a checkpoint", error) from error
+        return True
+
+    def expire(self, position: int) -> None:
+        """Removes the whole segments below ``position`` with their part of the entry index.
+
+        What the older of the two checkpoints needs for recovery stays.
+        """
+        self._check_usable()
+        oldest = self._checkpoints.oldest
+        if oldest is None:
+            return
+        position = min(position, oldest.end_position)
+        first_position = segment_start(position, self._log.segment_size)
+        if first_position <= self._log.first_position:
+            return
+        header = HEADER.unpack(self._log.read(first_position, HEADER_SIZE))
+        first_index = header[2]
+        row = self._index.row(first_index)
+        if row.position != first_position:
+            path, byte = self._log.locate(first_position)
+            raise DamagedError(path, byte, f"entry {first_index} should lie at {row.position}")
+        try:
+            with self._mark_lock:
+                self._save_mark(
+                    replace(self._mark, first_index=first_index, first_position=first_position)
+                )
+            self._index.expire(first_index)
+            self._log.expire(first_position)
+        except OSError as error:
+            raise self._fail("expiring", error) from error
+
+    @property
+    def needs_preparation(self) -> bool:
+        """Whether :meth:`prepare_next` has something to do, room on the disk permitting."""
+        return self._log.needs_preparation
+
+    def prepare_next(self) -> None:
+        """Fills what the log will use next with synced zeros; takes long, and stops at a close.
+
+        A full disk is no error here: :meth:`has_room` tells it before it matters.
+        """
+        self._check_usable()
+        try:
+            self._log.prepare_next()
+        except OSError as error:
+            raise self._fail("preparing a segment", error) from error
+
+    # Any thread.
+
+    def has_room(self, size: int) -> bool:
+        """Whether ``size`` more bytes than were appended so far would find room on the disk."""
+        return self._log.has_room(size)
+
+    def position_of(self, index: int) -> int:
+        """The position of an entry. Raises :class:`~store.errors.OutOfRangeError`."""
+        return self._index.row(index).position
+
+    def read(self, position: int, size: int) -> bytes:
+        """Bytes of the log as they are, unchecked; they must lie within one segment.
+
+        Raises :class:`~store.errors.OutOfRangeError` for bytes that the log does not hold, and
+        :class:`~store.errors.DamagedError` where the disk cannot give what the log holds.
+        """
+        return self._log.read(position, size)
+
+    def read_cached(self, position: int, size: int) -> bytes | None:
+        """As :meth:`read`, or ``None`` where that would wait for the disk."""
+        return self._log.read_cached(position, size)
+
+    def read_entries(self, first_index: int, last_index: int, max_bytes: int) -> list[Entry]:
+        """The entries from ``first_index`` to ``last_index``, as many as ``max_bytes`` hold.
+
+        At least one, whatever its size. Every entry is checked against its CRC, its row in the
+        entry index and the entry before it. Raises :class:`~store.errors.OutOfRangeError` where
+        the log does not hold all of them, and :class:`~store.errors.DamagedError`.
+        """
+        while True:
+            truncations = self._truncations
+            try:
+                return read_entries(self._log, self._index, first_index, last_index, max_bytes)
+            except DamagedError:
+                # A truncation drops rows, then counts itself, then zeroes the bytes: bytes that it
+                # zeroed are never taken for damage.
+                if truncations == self._truncations:
+                    raise
+
+    def segments(self) -> list[SegmentSpan]:
+        """First and end position of each segment that holds entries, oldest first."""
+        return self._log.spans()
+
+    def free_bytes(self) -> int:
+        """What the file system of the replica has free."""
+        return self._fs.free_bytes(self._directory)
+
+    def close(self) -> None:
+        """Closes all files, then gives up the lock. No other call may be under way or follow.
+
+        Nothing is synced: what must be durable was synced before.
+        """
+        self._log.close()
+        self._index.close()
+        self._vote_file.close()
+        self._mark_file.close()
+        self._lock.release()
+
+    def _truncate(self, first_index: int) -> None:
+        if first_index <= self._mark.commit_index:
+            raise StoreError(
+                f"cannot truncate from index {first_index}: "
+                f"entries up to {self._mark.commit_index} are committed"
+            )
+        kept = self._mark_at(first_index - 1)
+        if self._mark.index >= first_index:
+            # The mark goes down first. Behind a crash in between, entries are above the mark that
+            # need not be; the other way round, entries that may not be missed would be gone.
+            self._save_mark(kept)
+        self._index.truncate(first_index)
+        self._truncations += 1
+        self._log.truncate(kept.position)
+        self._last_term = self._index.row(kept.index).term if kept.index >= self.first_index else 0
+
+    def _mark_at(self, index: int) -> Mark:
+        """The mark as it would be on this entry of the log."""
+        if index < self.first_index:
+            return replace(self._mark, index=-1, position=0, chain_crc=0)
+        row = self._index.row(index)
+        chain_crc = read_chain_crc(self._log, row)
+        return replace(self._mark, index=index, position=row.end, chain_crc=chain_crc)
+
+    def _is_entry(self, index: int, end_position: int, chain_crc: int) -> bool:
+        """Whether that is an entry of the log as it is now."""
+        if not self.first_index <= index <= self.last_index:
+            return False
+        row = self._index.row(index)
+        return row.end == end_position and read_chain_crc(self._log, row) == chain_crc
+
+    def _save_mark(self, mark: Mark) -> None:
+        if mark != self._mark:
+            self._mark_file.save(mark.pack())
+            self._mark = mark
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise FatalDiskError(f"the store failed before: {self._failure}")
+
+    def _fail(self, action: str, error: OSError) -> FatalDiskError:
+        """Makes the store unusable. The first failure is the one that is told."""
+        self._failure = FatalDiskError(f"{self._directory}: {action} failed: {error}")
+        return self._failure

@@ -1,0 +1,107 @@
+"""A small record that is overwritten in place and survives both a torn write and one bad sector.
+
+The file is two slots of 512 bytes, one disk sector each, big-endian::
+
+    byte  type  field
+       0  4s    magic "DLSL"
+       4  u32   CRC32C of the bytes from 8 to the end of the payload
+       8  u64   sequence: 1 for the first save, then one more each time
+      16  u32   length of the payload, at most 492
+      20        payload, then zeros to 512
+
+A save writes the first slot and syncs, then the second slot and syncs: at rest both hold the same
+record. If a save is torn, the other slot is whole. If one slot rots at rest, the other still has
+the *newest* record; with slots written in turn, rot in the newer one would silently bring back
+the older record, and a forgotten vote is a second leader in one term.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from crc32c import crc32c
+
+from store.errors import DamagedError
+from store.filesystem import File, FileSystem
+from store.wholefile import replace_file
+
+SLOT_SIZE = 512
+SLOT_COUNT = 2
+SLOT_MAGIC = b"DLSL"
+SLOT_HEADER = struct.Struct(">4sIQI")
+PAYLOAD_SIZE_MAX = SLOT_SIZE - SLOT_HEADER.size
+
+
+def encode_slot(sequence: int, payload: bytes) -> bytes:
+    """The 512 bytes of a slot. Raises :class:`ValueError` where the payload does not fit."""
+    if len(payload) > PAYLOAD_SIZE_MAX:
+        raise ValueError(f"a payload of {len(payload)} bytes exceeds {PAYLOAD_SIZE_MAX}")
+    covered = struct.pack(">QI", sequence, len(payload)) + payload
+    slot = SLOT_MAGIC + struct.pack(">I", crc32c(covered)) + covered
+    return slot.ljust(SLOT_SIZE, b"\0")
+
+
+def decode_slot(data: bytes) -> tuple[int, bytes] | None:
+    """Sequence and payload of a slot, or ``None`` where the bytes are not a whole slot."""
+    if len(data) < SLOT_SIZE:
+        return None
+    magic, crc, sequence, length = SLOT_HEADER.unpack_from(data)
+    if magic != SLOT_MAGIC or length > PAYLOAD_SIZE_MAX:
+        return None
+    if crc32c(data[8 : SLOT_HEADER.size + length]) != crc:
+        return None
+    return sequence, data[SLOT_HEADER.size : SLOT_HEADER.size + length]
+
+
+class SlotFile:
+    """The open file. One thread at a time; every ``OSError`` of a save is fatal to the caller."""
+
+    def __init__(self, file: File, sequence: int, payload: bytes) -> None:
+        self._file = file
+        self._sequence = sequence
+        self.path = file.path
+        self.payload = payload
+
+    @staticmethod
+    def create(fs: FileSystem, directory: str, name: str, payload: bytes) -> SlotFile:
+        """Makes the file with its first record, durable on return."""
+        replace_file(fs, directory, name, encode_slot(1, payload) * SLOT_COUNT)
+        return SlotFile(fs.open(f"{directory}/{name}"), 1, payload)
+
+    @staticmethod
+    def open(fs: FileSystem, path: str) -> SlotFile:
+        """Opens the file at its newest whole record and makes both slots hold it.
+
+        Raises :class:`~store.errors.DamagedError` where no slot is whole, and
+        ``FileNotFoundError`` where there is no file.
+        """
+        file = fs.open(path)
+        data = file.pread(SLOT_COUNT * SLOT_SIZE, 0)
+        slots = [decode_slot(data[at : at + SLOT_SIZE]) for at in (0, SLOT_SIZE)]
+        whole = [slot for slot in slots if slot is not None]
+        if not whole:
+            file.close()
+            raise DamagedError(path, 0, "neither of the two slots is whole")
+        sequence, payload = max(whole)
+        slot_file = SlotFile(file, sequence, payload)
+        if slots[0] != slots[1]:
+            # The newest record goes first, over itself: should the sync that once wrote it have
+            # failed, only this makes it durable before its elder is overwritten.
+            newest = slots.index((sequence, payload))
+            slot_file._write(newest)
+            slot_file._write(1 - newest)
+        return slot_file
+
+    def save(self, payload: bytes) -> None:
+        """Replaces the record; durable, in both slots, on return."""
+        self._sequence += 1
+        self.payload = payload
+        self._write(0)
+        self._write(1)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, slot: int) -> None:
+        self._file.pwrite(encode_slot(self._sequence, self.payload), slot * SLOT_SIZE)
+        self._file.datasync()
