@@ -101,7 +101,7 @@ class Node:
                 tail_base=found.tail_base,
                 cache_bytes_max=config.cache_bytes_max,
             ),
-            segment_size=store.config.segment_size,
+            segment_size=store.segment_size,
             rng=rng,
             now=loop.time(),
             config=config,
