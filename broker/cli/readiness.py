@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from broker.cli.admin import Admin, run_admin
@@ -11,6 +11,7 @@ from broker.cli.cluster import LocalCluster, LocalNode
 from broker.cli.failure import CommandError
 from broker.cli.processes import ManagedProcess
 from broker.cli.view import GroupView, view_groups, view_node
+from dledger.quorum import majority
 
 T = TypeVar("T")
 
@@ -41,7 +42,7 @@ def wait_until_serving(cluster: LocalCluster) -> list[GroupView]:
 
     return run_admin(
         str(cluster.namesrv),
-        lambda admin: _until(lambda: groups_that_serve(admin), cluster.processes),
+        lambda admin: _until(lambda: groups_that_serve(admin), lambda: _obstacles(cluster)),
     )
 
 
@@ -50,7 +51,7 @@ def wait_until_answering(node: LocalNode) -> dict[str, str]:
     address = str(node.config.own.address)
     return run_admin(
         node.config.namesrv[0],
-        lambda admin: _until(lambda: view_node(admin, address), [node.process]),
+        lambda admin: _until(lambda: view_node(admin, address), lambda: _ended([node.process])),
     )
 
 
@@ -58,16 +59,32 @@ def wait_until_listening(cluster: LocalCluster) -> None:
     """Returns when the NameServer answers."""
     run_admin(
         str(cluster.namesrv),
-        lambda admin: _until(admin.broker_names, [cluster.namesrv_process]),
+        lambda admin: _until(admin.broker_names, lambda: _ended([cluster.namesrv_process])),
     )
 
 
-async def _until(attempt: Callable[[], Awaitable[T]], processes: Sequence[ManagedProcess]) -> T:
-    """The first attempt that does not raise, unless no process is left that could let it pass."""
+def _ended(processes: Iterable[ManagedProcess]) -> list[ManagedProcess]:
+    return [process for process in processes if process.pid is None]
+
+
+def _obstacles(cluster: LocalCluster) -> list[ManagedProcess]:
+    """The processes that ended and without which the cluster cannot come to serve."""
+    ended = _ended([cluster.namesrv_process])
+    for group in cluster.groups:
+        nodes = [node.process for node in cluster.nodes.values() if node.config.group == group]
+        if len(nodes) - len(_ended(nodes)) < majority(len(nodes)):
+            ended += _ended(nodes)
+    return ended
+
+
+async def _until(
+    attempt: Callable[[], Awaitable[T]], obstacles: Callable[[], list[ManagedProcess]]
+) -> T:
+    """The result of the first attempt that does not raise, unless something stands in its way."""
     last = CommandError("not asked yet")
     try:
         async with asyncio.timeout(READY_SECONDS):
-            while any(process.pid is not None for process in processes):
+            while not (ended := obstacles()):
                 try:
                     return await attempt()
                 except CommandError as error:
@@ -75,4 +92,4 @@ async def _until(attempt: Callable[[], Awaitable[T]], processes: Sequence[Manage
                 await asyncio.sleep(ASK_AGAIN_SECONDS)
     except TimeoutError:
         raise CommandError(f"not ready after {READY_SECONDS:g} s: {last}") from last
-    raise CommandError("; ".join(process.describe_end() for process in processes))
+    raise CommandError("; ".join(process.describe_end() for process in ended))

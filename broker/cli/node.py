@@ -1,0 +1,60 @@
+"""``dledger node``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+
+from broker.cli.failure import CommandError, UsageError
+from broker.cli.foreground import log_to_stderr, run_until_stopped
+from broker.cli.options import add_json, print_json
+from broker.config import ConfigError, NodeConfig, read_config
+from broker.process import serve
+from store.errors import StoreError
+
+EXAMPLES = """\
+  dledger node --config /var/lib/dledger/broker-a/n0/node.toml
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        required=True,
+        help="a node.toml; `dledger up` writes them, broker/config.py explains every setting",
+    )
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        config = read_config(args.config)
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+    log_to_stderr()
+    return run_until_stopped(lambda stopped: _serve(config, stopped, as_json=args.json))
+
+
+async def _serve(config: NodeConfig, stopped: asyncio.Future[None], *, as_json: bool) -> int:
+    try:
+        process = await serve(config)
+    except StoreError as error:
+        raise CommandError(f"{config.name}: {error}") from error
+    except OSError as error:
+        wanted = ", ".join(map(str, config.own))
+        raise CommandError(
+            f"{config.name} cannot listen on its addresses ({wanted}): "
+            f"{os.strerror(error.errno or 0)}; stop what uses them, or change its node.toml"
+        ) from error
+    if as_json:
+        addresses = {key: str(endpoint) for key, endpoint in config.own._asdict().items()}
+        print_json({"node": config.name, "pid": os.getpid(), **addresses})
+    else:
+        print(f"{config.name} listens on {config.own.address}", flush=True)
+    await asyncio.wait((stopped, process.failed), return_when=asyncio.FIRST_COMPLETED)
+    await process.stop()
+    if process.failed.done():
+        raise CommandError(f"{config.name} stopped by itself: {process.failed.result()}")
+    return 0

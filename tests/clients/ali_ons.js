@@ -1,0 +1,100 @@
+'use strict';
+
+// The Node client ali-ons, unchanged, as a producer or a consumer that prints one JSON line a message.
+//
+//   node ali_ons.js produce NAMESRV TOPIC COUNT [SECONDS]
+//       sends the numbers 0 to COUNT - 1, each again and again until it is acknowledged, and prints
+//       {n, queue_id, queue_offset, msg_id, sent, acked, attempts}: `sent` and `acked` count events,
+//       so that acked < sent says that one message was stored before the other was sent
+//   node ali_ons.js consume NAMESRV TOPIC GROUP COUNT [SECONDS]
+//       prints {n, queue_id, queue_offset, msg_id} as they come, until COUNT different numbers came
+//
+// Exits 3 if that takes longer than SECONDS.
+
+const { Consumer, Message, Producer } = require('ali-ons');
+
+const IN_FLIGHT = 16;
+const RETRY_MS = 50;
+const ROUTE_POLL_MS = 200; // the client's default of 30 s would be how long a failover lasts for it
+
+// Connections that break while a leader is killed are what the tests are about.
+const logger = { info() {}, debug() {}, warn() {}, error() {} };
+const httpclient = { request() { throw new Error('no HTTP server is asked here'); } };
+
+const print = value => process.stdout.write(`${JSON.stringify(value)}\n`);
+const sleep = ms => new Promise(resolve => setTimeout(resolve, ms));
+
+function options(nameSrv, more) {
+  return { httpclient, logger, nameSrv, pollNameServerInteval: ROUTE_POLL_MS, ...more };
+}
+
+async function produce(nameSrv, topic, count) {
+  const producer = new Producer(options(nameSrv, { producerGroup: 'node_producers' }));
+  producer.on('error', () => {});
+  await producer.ready();
+  let next = 0;
+  let events = 0;
+
+  async function acknowledged(n) {
+    for (let attempts = 1; ; attempts++) {
+      const sent = events++;
+      try {
+        const { msgId, messageQueue, queueOffset } = await producer.send(new Message(topic, 'node', `${n}`));
+        return {
+          n,
+          queue_id: messageQueue.queueId,
+          queue_offset: Number(queueOffset),
+          msg_id: msgId,
+          sent,
+          acked: events++,
+          attempts,
+        };
+      } catch (err) {
+        await sleep(RETRY_MS);
+      }
+    }
+  }
+
+  async function worker() {
+    while (next < count) print(await acknowledged(next++));
+  }
+
+  await Promise.all(Array.from({ length: IN_FLIGHT }, worker));
+}
+
+async function consume(nameSrv, topic, consumerGroup, count) {
+  const consumer = new Consumer(options(nameSrv, {
+    consumerGroup,
+    consumeFromWhere: 'CONSUME_FROM_FIRST_OFFSET',
+    pullThresholdForQueue: count, // above it the client pauses for five seconds
+  }));
+  consumer.on('error', () => {});
+  const seen = new Set();
+  await new Promise(resolve => {
+    consumer.subscribe(topic, '*', async msg => {
+      const n = Number(msg.body.toString());
+      print({ n, queue_id: msg.queueId, queue_offset: Number(msg.queueOffset), msg_id: msg.msgId });
+      seen.add(n);
+      if (seen.size === count) resolve();
+    });
+  });
+  await consumer.close();
+}
+
+async function main([ action, nameSrv, topic, ...rest ]) {
+  const seconds = Number(rest[action === 'produce' ? 1 : 2] || 120);
+  setTimeout(() => {
+    process.stderr.write(`not done after ${seconds} s\n`);
+    process.exit(3);
+  }, seconds * 1000).unref();
+  if (action === 'produce') {
+    await produce(nameSrv, topic, Number(rest[0]));
+  } else {
+    await consume(nameSrv, topic, rest[0], Number(rest[1]));
+  }
+}
+
+main(process.argv.slice(2)).then(() => process.exit(0), err => {
+  process.stderr.write(`${err.stack}\n`);
+  process.exit(1);
+});

@@ -1,0 +1,7 @@
+"""The fixtures of tests that run a real cluster."""
+
+from __future__ import annotations
+
+from tests.cluster.running import cluster
+
+__all__ = ["cluster"]

@@ -1,0 +1,128 @@
+"""A real cluster for tests: processes, sockets and files, on free ports."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.cli.admin import run_admin
+from broker.cli.cluster import LocalCluster, create_cluster
+from broker.cli.layout import Ports
+from broker.cli.processes import end_processes
+from broker.cli.readiness import wait_until_answering, wait_until_serving
+from broker.cli.view import GroupView, view_groups
+
+COMMAND_SECONDS = 120.0
+
+
+class RunningCluster:
+    """One group of brokers and its NameServer. Names of nodes are short: n0, n1, n2."""
+
+    def __init__(self, local: LocalCluster) -> None:
+        self._local = local
+        self.namesrv = str(local.namesrv)
+        self.group = local.groups[0]
+        self.directory = local.directory
+
+    @property
+    def nodes(self) -> list[str]:
+        """The names of the nodes."""
+        return [node.config.node for node in self._local.nodes.values()]
+
+    def data(self, node: str) -> Path:
+        """The directory of a node's replica."""
+        return Path(self._local.node(node).config.data)
+
+    def view(self) -> GroupView:
+        """The group as `dledger status` sees it."""
+        groups = run_admin(self.namesrv, view_groups)
+        return next(group for group in groups if group.group == self.group)
+
+    def leader(self) -> str:
+        """The node that leads and serves, as soon as there is one."""
+        groups = wait_until_serving(self._local)
+        leader = groups[0].leader
+        assert leader is not None
+        return leader.rpartition("/")[2]
+
+    def runs(self, node: str) -> bool:
+        """Whether the node's process is there."""
+        return self._local.node(node).process.pid is not None
+
+    def kill(self, node: str) -> None:
+        """kill -9; returns when the process is gone."""
+        assert end_processes([self._local.node(node).process], kill=True)
+
+    def start(self, node: str) -> None:
+        """Starts the process, and does not wait for it."""
+        self._local.node(node).process.start()
+
+    def wait_until_answering(self, node: str) -> None:
+        """Returns when the node answers requests."""
+        wait_until_answering(self._local.node(node))
+
+    def wait_until_level(self) -> GroupView:
+        """Returns when every replica holds, and has applied, the same entries."""
+        while True:
+            wait_until_serving(self._local)
+            group = self.view()
+            if len({(n.last_index, n.commit_index, n.applied_index) for n in group.nodes}) == 1:
+                return group
+
+    def stop(self) -> None:
+        """Stops every process in order."""
+        self._local.stop()
+
+    def dledger(
+        self, *arguments: str, stdin: str | None = None, code: int = 0
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a command against this cluster and checks its exit code."""
+        done = subprocess.run(
+            [sys.executable, "-m", "broker", *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            env={"NAMESRV_ADDR": self.namesrv},
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        return done
+
+    def ask(self, *arguments: str, stdin: str | None = None) -> Any:
+        """What a command prints with ``--json``: a document, or a list where it prints a stream."""
+        done = self.dledger(*arguments, "--json", stdin=stdin)
+        documents = [json.loads(line) for line in done.stdout.splitlines()]
+        return documents[0] if len(documents) == 1 else documents
+
+
+def start_cluster(directory: Path, *, nodes: int = 3) -> RunningCluster:
+    """Starts a new cluster and waits until it serves."""
+    local = create_cluster(directory, nodes=nodes, ports=Ports(0, 0, 0))
+    try:
+        local.start()
+        wait_until_serving(local)
+    except BaseException:
+        local.stop()
+        raise
+    return RunningCluster(local)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
+    """A group of three that serves; whatever of it runs at the end is stopped, by pid."""
+    running = start_cluster(tmp_path / "data")
+    yield running
+    running.stop()
+
+
+def log_bytes(data: Path) -> bytes:
+    """All of a stopped replica's commit log, without the zeros that are prepared for later."""
+    segments = sorted((data / "commitlog").iterdir())
+    return b"".join(segment.read_bytes() for segment in segments).rstrip(b"\0")

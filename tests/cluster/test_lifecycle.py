@@ -1,0 +1,177 @@
+"""`up`, `status`, `kill`, `start`, `down`, and one broker's refusals, with real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker.cli.cluster import create_cluster
+from broker.cli.layout import Ports
+from broker.config import read_config
+from tests.cluster.running import RunningCluster
+
+ANY_PORTS = ("--namesrv-port", "0", "--port", "0", "--http-port", "0")
+
+
+def dledger(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "broker", *map(str, arguments)]
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        dledger(*arguments), capture_output=True, text=True, timeout=90, check=False
+    )
+
+
+def test_status_shows_a_leader_that_serves_and_two_followers(cluster: RunningCluster) -> None:
+    [group] = cluster.ask("status")["groups"]
+
+    assert group["group"] == "broker-a"
+    assert sorted(node["role"] for node in group["nodes"]) == ["follower", "follower", "leader"]
+    [leader] = [node for node in group["nodes"] if node["role"] == "leader"]
+    assert leader["node"] == group["leader"]
+    assert leader["lag_entries"] == 0
+    assert {node["term"] for node in group["nodes"]} == {group["term"]}
+
+
+def test_a_killed_leader_is_shown_as_down_while_another_leads(cluster: RunningCluster) -> None:
+    leader = cluster.leader()
+
+    cluster.dledger("kill", leader, "--data", str(cluster.directory))
+    successor = cluster.leader()
+
+    assert successor != leader
+    [dead] = [node for node in cluster.view().nodes if node.role == "down"]
+    assert dead.node == f"broker-a/{leader}"
+    assert dead.address == str(read_config(str(cluster.data(leader) / "node.toml")).own.address)
+
+
+def test_a_killed_node_can_be_brought_back(cluster: RunningCluster) -> None:
+    leader = cluster.leader()
+    cluster.kill(leader)
+
+    started = cluster.ask("start", f"broker-a/{leader}", "--data", str(cluster.directory))
+
+    assert started["role"] in ("follower", "candidate", "leader")
+    group = cluster.wait_until_level()
+    assert {node.role for node in group.nodes} == {"leader", "follower"}
+
+
+def test_a_node_that_runs_is_not_started_twice(cluster: RunningCluster) -> None:
+    done = cluster.dledger("start", "n0", "--data", str(cluster.directory), code=1)
+
+    assert "broker-a/n0 runs already" in done.stderr
+
+
+def test_a_killed_nameserver_learns_everything_again(cluster: RunningCluster) -> None:
+    data = ("--data", str(cluster.directory))
+    cluster.dledger("topic", "create", "orders", "--queues", "3")
+
+    cluster.dledger("kill", "namesrv", *data)
+    cluster.dledger("start", "namesrv", *data)
+    cluster.wait_until_level()
+
+    assert len(cluster.ask("topic", "describe", "orders")["queues"]) == 3
+
+
+def test_data_survives_down_and_up(cluster: RunningCluster) -> None:
+    data = ("--data", str(cluster.directory))
+    cluster.dledger("topic", "create", "orders", "--queues", "5")
+
+    down = cluster.ask("down", *data)
+    up = cluster.ask("up", *data, "--detach")
+
+    assert len(down["stopped"]) == 4
+    assert up["namesrv"] == cluster.namesrv
+    assert len(cluster.ask("topic", "describe", "orders")["queues"]) == 5
+
+
+def test_up_refuses_to_start_what_runs_already(cluster: RunningCluster) -> None:
+    done = cluster.dledger("up", "--data", str(cluster.directory), "--detach", code=1)
+
+    assert "runs already" in done.stderr
+    assert "`dledger down` stops it" in done.stderr
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
+def test_up_stops_its_processes_when_it_is_told_to_stop(
+    sig: signal.Signals, tmp_path: Path
+) -> None:
+    command = dledger("up", "--data", tmp_path / "data", "--nodes", 1, *ANY_PORTS, "--json")
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        ready = json.loads(process.stdout.readline())
+        [node] = ready["groups"][0]["nodes"]
+        os.kill(process.pid, sig)
+        _, errors = process.communicate(timeout=30)
+
+    assert process.returncode == 0
+    assert errors == "stopping ...\n"
+    with pytest.raises(ProcessLookupError):
+        os.kill(node["pid"], 0)
+
+
+def test_a_port_in_use_is_named_with_who_wanted_it(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = run("up", "--data", tmp_path, "--namesrv-port", port, "--port", 0, "--detach")
+
+    assert done.returncode == 1
+    assert f"127.0.0.1:{port}, meant for namesrv, cannot be had" in done.stderr
+    assert "choose another with --namesrv-port" in done.stderr
+
+
+def test_a_node_says_which_of_its_addresses_is_taken(tmp_path: Path) -> None:
+    node = create_cluster(tmp_path, nodes=1, ports=Ports(0, 0, 0)).node("n0").config
+    with socket.socket() as taken:
+        taken.bind(node.own.address)
+        taken.listen()
+        done = run("node", "--config", tmp_path / "broker-a/n0/node.toml")
+
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert f"dledger node: broker-a/n0 cannot listen on its addresses ({node.own.peer}," in last
+    assert "Traceback" not in done.stderr
+
+
+def test_the_data_of_another_node_is_refused_with_one_line(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    made = run("up", "--data", data, *ANY_PORTS, "--detach")
+    assert made.returncode == 0, made.stderr
+    assert run("down", "--data", data).returncode == 0
+    shutil.copytree(data / "broker-a/n0/state", data / "broker-a/n1/state", dirs_exist_ok=True)
+
+    done = run("node", "--config", data / "broker-a/n1/node.toml")
+
+    assert done.returncode == 1
+    assert "broker-a/n1:" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_misspelt_setting_is_refused_with_one_line(tmp_path: Path) -> None:
+    create_cluster(tmp_path, nodes=1)
+    path = tmp_path / "broker-a/n0/node.toml"
+    path.write_text(path.read_text().replace("flush", "flsh"))
+
+    done = run("node", "--config", path)
+
+    assert done.returncode == 2
+    assert done.stderr == (f"dledger node: {path}: flsh: is no setting; did you mean flush?\n")
+
+
+def test_verify_refuses_the_data_of_a_node_that_runs(cluster: RunningCluster) -> None:
+    done = cluster.dledger("verify", str(cluster.data("n0")), code=2)
+
+    assert str(cluster.data("n0")) in done.stderr
