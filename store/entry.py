@@ -67,7 +67,7 @@ class Entry:
 
     __slots__ = ("chain_crc", "data", "index", "kind", "position", "term")
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - the fields of the header, filled by position in the hot path
         self,
         kind: EntryKind,
         index: int,
@@ -110,7 +110,7 @@ class Entry:
         )
 
 
-def chain_crc(
+def chain_crc(  # noqa: PLR0917 - the fields of the header, filled by position in the hot path
     previous_chain_crc: int,
     magic: int,
     size: int,
@@ -126,7 +126,7 @@ def chain_crc(
     return crc32c(chained)
 
 
-def build_entry(
+def build_entry(  # noqa: PLR0917 - the fields of the header, in their order
     kind: EntryKind,
     index: int,
     term: int,

@@ -88,10 +88,15 @@ def _claim(fs: FileSystem, directory: str, config: StoreConfig) -> None:
     path = f"{state}/{FORMAT_NAME}"
     identity = Identity(config.group, config.node, config.segment_size)
     if fs.exists(path):
+        # A process killed before it synced a name leaves one that is seen and not yet on disk.
+        fs.sync_directory(directory)
+        fs.sync_directory(state)
         check_identity(decode_format(read_file(fs, path), path), identity, path)
         return
     if fs.list_directory(f"{directory}/commitlog"):
         raise DamagedError(path, 0, "the file is missing, though there is a log")
+    fs.sync_directory(directory.rpartition("/")[0] or ("/" if directory[0] == "/" else "."))
+    fs.sync_directory(directory)
     SlotFile.create(fs, state, VOTE_NAME, HardState().pack()).close()
     SlotFile.create(fs, state, MARK_NAME, Mark().pack()).close()
     replace_file(fs, state, FORMAT_NAME, encode_format(identity))
@@ -145,7 +150,14 @@ def _recover(fs: FileSystem, directory: str, config: StoreConfig, lock: Lock) ->
     )
     if new_mark != mark:
         mark_file.save(new_mark.pack())
-    recovered = _tell(found, checkpoint, hard_state, new_mark, torn, checkpoints)
+    recovered = _tell(
+        found=found,
+        checkpoint=checkpoint,
+        hard_state=hard_state,
+        mark=new_mark,
+        torn=torn,
+        damage=checkpoints.damage,
+    )
     return Parts(
         lock=lock,
         log=log,
@@ -200,12 +212,13 @@ def _start_of_scan(checkpoint: Checkpoint | None, index: EntryIndex, mark: Mark)
 
 
 def _tell(
+    *,
     found: LogScan,
     checkpoint: Checkpoint | None,
     hard_state: HardState,
     mark: Mark,
     torn: int,
-    checkpoints: Checkpoints,
+    damage: list[DamagedError],
 ) -> Recovered:
     applied = -1 if checkpoint is None else checkpoint.index
     while found.tail and found.tail[0].index <= applied:
@@ -225,5 +238,5 @@ def _tell(
         torn_bytes_cut=torn,
         tail=list(found.tail),
         tail_base=found.tail_base,
-        damaged_checkpoints=checkpoints.damage,
+        damaged_checkpoints=damage,
     )

@@ -12,7 +12,8 @@ on where they lie:
 What recovery keeps above the floor may live only in the page cache: if the process died because
 a sync failed, the kernel may hold those pages as clean although the disk lacks them, and another
 sync would say yes without writing ("Can Applications Recover from fsync Failures?", ATC '20). So
-they are written once more, over themselves, and synced before anyone may count on them.
+they are written once more, over themselves, and synced before anyone may count on them; and so are
+zeros where the next entry would begin, or one that a truncation dropped could come back.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ TAIL_BYTES_MAX = 16 << 20
 # Torn writes reach no further beyond the end than what was in flight. Whatever lies behind so
 # many zeros could not be taken for an entry anyway, because it does not continue the chain.
 TORN_REACH = 8 << 20
+END_ZEROS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +241,7 @@ def settle(log: CommitLog, end: int, floor: int) -> int:
         remains = _remains(segment, begin)
         torn += max(remains - begin, 0)
         if segment.start == current:
-            segment.clear(begin, remains)
+            segment.clear(begin, max(remains, min(begin + END_ZEROS, segment.zeroed_end)))
         elif remains or segment.start > current + log.segment_size:
             log.remove_segment(segment)
             removed = True

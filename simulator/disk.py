@@ -1,0 +1,499 @@
+"""A disk in memory that loses what was not synced, tears sectors, fills up and fails on demand.
+
+The rules are those that POSIX allows a disk and a file system, not the kinder ones of one of them:
+
+* A written sector reaches the disk only with a sync of its file. At a power loss each unsynced
+  sector is kept or lost on its own, in no order, and so is the growth of a file.
+* A name reaches the disk only with a sync of its directory. At a power loss each unsynced
+  create, rename, link and remove has happened or not, on its own.
+* After a failed sync the sectors it should have written are *clean*: they read as written, no later
+  sync writes them, and a power loss reveals what the disk has ("Can Applications Recover from
+  fsync Failures?", ATC '20).
+
+One random generator decides all of it, so a run repeats exactly. Nothing here is thread-safe: a
+simulated cluster runs in one thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import random
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from store.filesystem import Bytes
+
+SECTOR_SIZE = 512
+READS = frozenset({"pread", "list_directory", "size", "exists", "free_bytes"})
+
+
+class PowerLossError(BaseException):
+    """Raised out of the call at which the power goes.
+
+    Not an ``Exception``: like a killed process, it is nothing that code may handle.
+    """
+
+
+@dataclass(slots=True)
+class Fault:
+    """The ``countdown``-th call from now that matches fails, and all that follow if ``lasting``.
+
+    ``operations`` are method names, none for all that change something; ``path`` is a part of the
+    path. ``error`` is an errno, or ``None`` for a power loss (the caller then calls
+    :meth:`SimulatedFileSystem.power_loss` or :meth:`~SimulatedFileSystem.crash`).
+    """
+
+    countdown: int
+    error: int | None = errno.EIO
+    operations: Collection[str] = ()
+    path: str = ""
+    lasting: bool = False
+    hit: bool = False
+
+    def matches(self, operation: str, path: str) -> bool:
+        if self.operations:
+            if operation not in self.operations:
+                return False
+        elif operation in READS:
+            return False
+        return self.path in path
+
+
+@dataclass(slots=True, eq=False)
+class _Inode:
+    """A file's bytes as programs see them, and as the disk has them."""
+
+    seen: bytearray = field(default_factory=bytearray)
+    disk: bytearray = field(default_factory=bytearray)
+    unsynced: set[int] = field(default_factory=set)
+
+
+class _Directory:
+    """Names as programs see them, and as the disk has them."""
+
+    __slots__ = ("disk", "seen")
+
+    def __init__(self) -> None:
+        self.seen: dict[str, _Inode] = {}
+        self.disk: dict[str, _Inode] = {}
+
+
+class SimulatedFile:
+    """An open file; useless after a crash, as a descriptor is without its process."""
+
+    __slots__ = ("_boot", "_fs", "_inode", "_path", "_writable")
+
+    def __init__(
+        self, fs: SimulatedFileSystem, path: str, inode: _Inode, *, writable: bool
+    ) -> None:
+        self._fs = fs
+        self._path = path
+        self._inode = inode
+        self._writable = writable
+        self._boot = fs.boot
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def pread(self, size: int, position: int) -> bytes:
+        self._check_open()
+        self._fs.begin("pread", self._path)
+        return bytes(self._inode.seen[position : position + size])
+
+    def pread_cached(self, size: int, position: int) -> bytes | None:
+        return self.pread(size, position)
+
+    def pwrite(self, data: Bytes, position: int) -> None:
+        fs = self._fs
+        self._check_open(writes=True)
+        try:
+            fs.begin("pwrite", self._path)
+        except (OSError, PowerLossError):
+            # As a write that was interrupted: some of it is there.
+            self._put(data[: fs.rng.randrange(len(data) + 1)], position)
+            raise
+        room = fs.room_for(len(self._inode.seen), position + len(data))
+        if room < 0:
+            self._put(data[: max(0, len(data) + room)], position)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
+        self._put(data, position)
+
+    def datasync(self) -> None:
+        inode, fs = self._inode, self._fs
+        self._check_open(writes=True)
+        try:
+            fs.begin("datasync", self._path)
+        except OSError:
+            fs.write_back(inode)
+            raise
+        _resize(inode.disk, len(inode.seen))
+        for sector in inode.unsynced:
+            fs.put_on_disk(inode, sector)
+        inode.unsynced.clear()
+
+    def size(self) -> int:
+        self._check_open()
+        self._fs.begin("size", self._path)
+        return len(self._inode.seen)
+
+    def truncate(self, size: int) -> None:
+        self._check_open(writes=True)
+        self._fs.begin("truncate", self._path)
+        inode = self._inode
+        first = min(size, len(inode.seen)) // self._fs.sector_size
+        last = max(size, len(inode.seen)) // self._fs.sector_size
+        _resize(inode.seen, size)
+        inode.unsynced.update(range(first, last + 1))
+
+    def close(self) -> None:
+        self._boot = -1
+
+    def _check_open(self, *, writes: bool = False) -> None:
+        if self._boot != self._fs.boot or (writes and not self._writable):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
+
+    def _put(self, data: Bytes, position: int) -> None:
+        seen = self._inode.seen
+        if len(seen) < position:
+            _resize(seen, position)
+        seen[position : position + len(data)] = data
+        if len(data):
+            sector_size = self._fs.sector_size
+            last = (position + len(data) - 1) // sector_size
+            self._inode.unsynced.update(range(position // sector_size, last + 1))
+
+
+class SimulatedLock:
+    """A lock that goes with its process."""
+
+    __slots__ = ("_fs", "_path")
+
+    def __init__(self, fs: SimulatedFileSystem, path: str) -> None:
+        self._fs = fs
+        self._path = path
+
+    def release(self) -> None:
+        self._fs.locks.pop(self._path, None)
+
+
+class SimulatedFileSystem:
+    """One machine's disk. See the module, and :class:`~store.filesystem.FileSystem`.
+
+    ``capacity`` bounds the bytes of all files together. ``on_call`` is told operation and path of
+    each call before it happens. ``calls`` counts the calls that change something.
+    """
+
+    def __init__(
+        self,
+        rng: random.Random,
+        *,
+        capacity: int | None = None,
+        sector_size: int = SECTOR_SIZE,
+        on_call: Callable[[str, str], None] | None = None,
+    ) -> None:
+        self.rng = rng
+        self.capacity = capacity
+        self.sector_size = sector_size
+        self.on_call = on_call
+        self.boot = 0
+        self.calls = 0
+        self.locks: dict[str, SimulatedLock] = {}
+        self._dark = False
+        self._faults: list[Fault] = []
+        self._directories: dict[str, _Directory] = {"/": _Directory()}
+
+    # What a program does.
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> SimulatedFile:
+        directory, name = self._split(path)
+        inode = directory.seen.get(name)
+        if inode is None:
+            if not create:
+                raise _no_such_file(path)
+            self.begin("create", path)
+            inode = directory.seen[name] = _Inode()
+        return SimulatedFile(self, _clean(path), inode, writable=writable)
+
+    def exists(self, path: str) -> bool:
+        self.begin("exists", path)
+        path = _clean(path)
+        directory = self._directories.get(posixpath.dirname(path))
+        return path in self._directories or (
+            directory is not None and posixpath.basename(path) in directory.seen
+        )
+
+    def list_directory(self, path: str) -> list[str]:
+        self.begin("list_directory", path)
+        path = _clean(path)
+        directory = self._directory(path)
+        children = [
+            posixpath.basename(other)
+            for other in self._directories
+            if other != "/" and posixpath.dirname(other) == path
+        ]
+        return sorted([*directory.seen, *children])
+
+    def make_directories(self, path: str) -> None:
+        path = _clean(path)
+        missing = []
+        while path not in self._directories:
+            missing.append(path)
+            path = posixpath.dirname(path)
+        for directory in reversed(missing):
+            self.begin("make_directory", directory)
+            self._directories[directory] = _Directory()
+
+    def rename(self, source: str, target: str) -> None:
+        from_directory, from_name = self._split(source)
+        to_directory, to_name = self._split(target)
+        if from_name not in from_directory.seen:
+            raise _no_such_file(source)
+        self.begin("rename", target)
+        to_directory.seen[to_name] = from_directory.seen.pop(from_name)
+
+    def link(self, source: str, target: str) -> None:
+        from_directory, from_name = self._split(source)
+        to_directory, to_name = self._split(target)
+        if from_name not in from_directory.seen:
+            raise _no_such_file(source)
+        if to_name in to_directory.seen:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
+        self.begin("link", target)
+        to_directory.seen[to_name] = from_directory.seen[from_name]
+
+    def remove(self, path: str) -> None:
+        directory, name = self._split(path)
+        if name not in directory.seen:
+            raise _no_such_file(path)
+        self.begin("remove", path)
+        del directory.seen[name]
+
+    def remove_tree(self, path: str) -> None:
+        path = _clean(path)
+        if path not in self._directories:
+            return
+        self.begin("remove_tree", path)
+        for other in [name for name in self._directories if f"{name}/".startswith(f"{path}/")]:
+            del self._directories[other]
+
+    def sync_directory(self, path: str) -> None:
+        directory = self._directory(path)
+        self.begin("sync_directory", path)
+        directory.disk = dict(directory.seen)
+
+    def free_bytes(self, path: str) -> int:
+        self.begin("free_bytes", path)
+        if self.capacity is None:
+            return 1 << 60
+        return max(0, self.capacity - self.used_bytes())
+
+    def lock(self, path: str) -> SimulatedLock:
+        path = _clean(path)
+        if path in self.locks:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
+        directory, name = self._split(path)
+        if name not in directory.seen:
+            self.begin("create", path)
+            directory.seen[name] = _Inode()
+        self.locks[path] = SimulatedLock(self, path)
+        return self.locks[path]
+
+    # What happens to a machine.
+
+    def crash(self) -> None:
+        """The process ends; all that it wrote is seen by the next one."""
+        self.boot += 1
+        self._dark = False
+        self.locks.clear()
+        self._faults.clear()
+
+    def power_loss(self, *, keep: float = 0.5) -> None:
+        """The machine ends. Each unsynced sector and name survives with probability ``keep``."""
+        self.crash()
+        done: set[int] = set()
+        for path in sorted(self._directories):
+            directory = self._directories[path]
+            self._settle_names(directory, keep)
+            for name in sorted(directory.disk):
+                inode = directory.disk[name]
+                if id(inode) not in done:
+                    done.add(id(inode))
+                    self.write_back(inode, keep)
+                    inode.seen[:] = inode.disk
+            directory.seen = dict(directory.disk)
+
+    def inject(self, fault: Fault) -> Fault:
+        """Arms a fault; a crash disarms all. Returns it, to ask whether it was hit."""
+        self._faults.append(fault)
+        return fault
+
+    def fail_at(self, countdown: int, error: int = errno.EIO) -> Fault:
+        """Fails the ``countdown``-th call (1: the next) that changes something."""
+        return self.inject(Fault(countdown, error))
+
+    def lose_power_at(self, countdown: int) -> Fault:
+        """Raises :class:`PowerLossError` from the ``countdown``-th call that changes something.
+
+        From then on every call raises it, until :meth:`power_loss` or :meth:`crash`.
+        """
+        return self.inject(Fault(countdown, None))
+
+    def flip_bit(self, path: str, byte: int, bit: int = 0) -> None:
+        """Rot at rest: the disk has it, and so does every reader."""
+        inode = self._inode(path)
+        for data in (inode.seen, inode.disk):
+            if byte < len(data):
+                data[byte] ^= 1 << bit
+
+    def overwrite(self, path: str, data: Bytes, position: int) -> None:
+        """A misdirected or stale write of the disk itself."""
+        inode = self._inode(path)
+        for target in (inode.seen, inode.disk):
+            target[position : position + len(data)] = data
+
+    def cut(self, path: str, size: int) -> None:
+        """The file has lost its end."""
+        inode = self._inode(path)
+        for data in (inode.seen, inode.disk):
+            del data[size:]
+
+    def vanish(self, path: str) -> None:
+        """The file is gone, durably."""
+        directory, name = self._split(path)
+        directory.seen.pop(name, None)
+        directory.disk.pop(name, None)
+
+    def copy(self) -> SimulatedFileSystem:
+        """The disk as it is, durable parts and all, in another machine."""
+        other = SimulatedFileSystem(self.rng, capacity=self.capacity, sector_size=self.sector_size)
+        copies: dict[int, _Inode] = {}
+
+        def copied(inode: _Inode) -> _Inode:
+            if id(inode) not in copies:
+                copies[id(inode)] = _Inode(
+                    bytearray(inode.seen), bytearray(inode.disk), set(inode.unsynced)
+                )
+            return copies[id(inode)]
+
+        for path, directory in self._directories.items():
+            other._directories[path] = twin = _Directory()
+            twin.seen = {name: copied(inode) for name, inode in directory.seen.items()}
+            twin.disk = {name: copied(inode) for name, inode in directory.disk.items()}
+        return other
+
+    # What a test asks.
+
+    def durable_bytes(self, path: str) -> bytes | None:
+        """What the disk itself has under this name; ``None`` where the name is not on disk."""
+        directory, name = self._split(path)
+        inode = directory.disk.get(name)
+        return None if inode is None else bytes(inode.disk)
+
+    def visible_bytes(self, path: str) -> bytes:
+        """What a program reads from the file."""
+        return bytes(self._inode(path).seen)
+
+    def files(self) -> list[str]:
+        """The paths of all files that a program sees, in order."""
+        return sorted(
+            posixpath.join(path, name)
+            for path, directory in self._directories.items()
+            for name in directory.seen
+        )
+
+    def used_bytes(self) -> int:
+        inodes = {
+            id(inode): len(inode.seen)
+            for directory in self._directories.values()
+            for inode in directory.seen.values()
+        }
+        return sum(inodes.values())
+
+    # For the file.
+
+    def begin(self, operation: str, path: str) -> None:
+        """Counts a call, and fails it if a fault is armed for it."""
+        if self._dark:
+            raise PowerLossError(f"{operation} {path}")
+        if self.on_call is not None:
+            self.on_call(operation, path)
+        if operation not in READS:
+            self.calls += 1
+        for fault in self._faults:
+            if (fault.hit and not fault.lasting) or not fault.matches(operation, path):
+                continue
+            fault.countdown -= 1
+            if fault.countdown > 0:
+                continue
+            fault.hit = True
+            if fault.error is None:
+                self._dark = True
+                raise PowerLossError(f"{operation} {path}")
+            raise OSError(fault.error, os.strerror(fault.error), path)
+
+    def room_for(self, size: int, end: int) -> int:
+        """Bytes left when a file of ``size`` bytes has grown to ``end``; negative for too few."""
+        if self.capacity is None or end <= size:
+            return 0
+        return self.capacity - self.used_bytes() - (end - size)
+
+    def write_back(self, inode: _Inode, keep: float = 0.5) -> None:
+        """Each unsynced sector reaches the disk or not; none is written by a later sync."""
+        if len(inode.seen) < len(inode.disk) and self.rng.random() < keep:
+            _resize(inode.disk, len(inode.seen))
+        for sector in sorted(inode.unsynced):
+            if self.rng.random() < keep:
+                self.put_on_disk(inode, sector)
+        inode.unsynced.clear()
+
+    def put_on_disk(self, inode: _Inode, sector: int) -> None:
+        begin = sector * self.sector_size
+        data = inode.seen[begin : begin + self.sector_size]
+        if len(inode.disk) < begin:
+            _resize(inode.disk, begin)
+        inode.disk[begin : begin + len(data)] = data
+
+    def _settle_names(self, directory: _Directory, keep: float) -> None:
+        for name in sorted({*directory.seen, *directory.disk}):
+            seen = directory.seen.get(name)
+            if seen is directory.disk.get(name) or self.rng.random() >= keep:
+                continue
+            if seen is None:
+                del directory.disk[name]
+            else:
+                directory.disk[name] = seen
+
+    def _inode(self, path: str) -> _Inode:
+        directory, name = self._split(path)
+        try:
+            return directory.seen[name]
+        except KeyError:
+            raise _no_such_file(path) from None
+
+    def _split(self, path: str) -> tuple[_Directory, str]:
+        path = _clean(path)
+        return self._directory(posixpath.dirname(path)), posixpath.basename(path)
+
+    def _directory(self, path: str) -> _Directory:
+        try:
+            return self._directories[_clean(path)]
+        except KeyError:
+            raise _no_such_file(path) from None
+
+
+def _clean(path: str) -> str:
+    return posixpath.normpath(posixpath.join("/", path))
+
+
+def _resize(data: bytearray, size: int) -> None:
+    if len(data) > size:
+        del data[size:]
+    else:
+        data += bytes(size - len(data))
+
+
+def _no_such_file(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
