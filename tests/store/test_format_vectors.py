@@ -1,0 +1,91 @@
+"""The bytes in docs/format.md are the bytes that the code reads and writes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
+from store.entry import EntryKind, build_entry, check_chain, decode_entry, padding
+from store.entryindex import ROW
+from store.formatfile import Identity, decode_format, encode_format
+from store.slotfile import SLOT_SIZE, decode_slot, encode_slot
+from store.statefiles import HardState, Mark
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "format.md"
+
+
+def read_vectors(text: str) -> dict[str, bytes]:
+    """The blocks marked ``hex <name>``, without white space and comments."""
+    vectors = {}
+    for name, block in re.findall(r"^```hex (\S+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        assert name not in vectors, f"two vectors are named {name}"
+        vectors[name] = bytes.fromhex(re.sub(r"#.*", "", block))
+    return vectors
+
+
+VECTORS = read_vectors(DOCUMENT.read_text(encoding="utf-8"))
+
+
+def test_the_format_file_is_as_documented() -> None:
+    identity = Identity("broker-a", "n0", 268435456)
+    assert decode_format(VECTORS["format-file"], "format") == identity
+    assert encode_format(identity) == VECTORS["format-file"]
+
+
+def test_padding_is_as_documented() -> None:
+    assert padding(299) == VECTORS["padding"]
+
+
+def test_the_first_entry_is_as_documented() -> None:
+    entry = decode_entry(VECTORS["entry-first"])
+    check_chain(entry, 0)
+    assert (entry.kind, entry.index, entry.term, entry.position) == (EntryKind.DATA, 0, 1, 0)
+    assert bytes(entry.body) == b"Hello"
+    assert build_entry(EntryKind.DATA, 0, 1, 0, 0, [b"Hello"]) == entry
+
+
+def test_the_second_entry_is_chained_to_the_first_as_documented() -> None:
+    first = decode_entry(VECTORS["entry-first"])
+    second = decode_entry(VECTORS["entry-second"])
+    check_chain(second, first.chain_crc)
+    assert build_entry(EntryKind.NO_OP, 1, 2, first.end, first.chain_crc, []) == second
+
+
+def test_a_row_of_the_entry_index_is_as_documented() -> None:
+    first = decode_entry(VECTORS["entry-first"])
+    assert ROW.unpack(VECTORS["index-row"]) == (1, 0, first.size, 0, 1)
+
+
+def test_a_slot_with_a_vote_is_as_documented() -> None:
+    slot = VECTORS["vote-slot"].ljust(SLOT_SIZE, b"\0")
+    decoded = decode_slot(slot)
+    assert decoded is not None
+    assert decoded[0] == 7
+    assert HardState.unpack(decoded[1], "vote") == HardState(5, "n1")
+    assert encode_slot(7, HardState(5, "n1").pack()) == slot
+
+
+def test_a_slot_with_a_mark_is_as_documented() -> None:
+    second = decode_entry(VECTORS["entry-second"])
+    mark = Mark(index=1, position=second.end, chain_crc=second.chain_crc, commit_index=0)
+    slot = VECTORS["mark-slot"].ljust(SLOT_SIZE, b"\0")
+    decoded = decode_slot(slot)
+    assert decoded is not None
+    assert Mark.unpack(decoded[1], "mark") == mark
+    assert encode_slot(3, mark.pack()) == slot
+
+
+def test_a_checkpoint_is_as_documented() -> None:
+    second = decode_entry(VECTORS["entry-second"])
+    checkpoint = Checkpoint(
+        index=1,
+        end_position=second.end,
+        chain_crc=second.chain_crc,
+        term=2,
+        term_starts=((1, 0), (2, 1)),
+        commit_index=1,
+        state=b"\x01\x02",
+    )
+    assert decode_checkpoint(VECTORS["checkpoint"], "checkpoint") == checkpoint
+    assert encode_checkpoint(checkpoint) == VECTORS["checkpoint"]
