@@ -1,0 +1,141 @@
+"""The broker's state: topics, groups and consumer offsets, a function of the committed log.
+
+Messages are not in it: they are in the commit log and found through the ConsumeQueues. Equal logs
+give equal states, and equal states give equal bytes, so replicas can be compared by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgpack
+
+from broker.commands import (
+    Command,
+    CommitOffset,
+    DeleteGroup,
+    DeleteTopic,
+    PutGroup,
+    PutTopic,
+)
+from broker.topics import AUTO_CREATE_TEMPLATE, GroupConfig, TopicConfig
+from dledger.errors import InvariantError
+
+STATE_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DataVersion:
+    """Counts the changes of a table; NameServers and clients compare it to see a change."""
+
+    counter: int = 0
+    timestamp_ms: int = 0
+
+    def next(self, timestamp_ms: int) -> DataVersion:
+        return DataVersion(self.counter + 1, timestamp_ms)
+
+    def as_json(self) -> dict[str, object]:
+        return {"counter": self.counter, "timestamp": self.timestamp_ms}
+
+
+@dataclass(slots=True)
+class BrokerState:
+    """Begins, before the first entry, with nothing but the template of automatic topics.
+
+    ``retired`` holds the end offsets of queues whose topic was deleted. Such a topic, created
+    again, goes on behind them: an offset never names another message than it once did.
+    """
+
+    topics: dict[str, TopicConfig] = field(
+        default_factory=lambda: {AUTO_CREATE_TEMPLATE.name: AUTO_CREATE_TEMPLATE}
+    )
+    groups: dict[str, GroupConfig] = field(default_factory=dict)
+    offsets: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
+    retired: dict[str, dict[int, int]] = field(default_factory=dict)
+    topics_version: DataVersion = DataVersion()
+    groups_version: DataVersion = DataVersion()
+    store_timestamp_ms: int = 0
+
+    def offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """What the group has committed for the queue, or None."""
+        queues = self.offsets.get((group, topic))
+        return None if queues is None else queues.get(queue_id)
+
+    def retired_end(self, topic: str, queue_id: int) -> int:
+        """Where a queue has to begin: 0, or where it ended before its topic was deleted."""
+        queues = self.retired.get(topic)
+        return 0 if queues is None else queues.get(queue_id, 0)
+
+    def retire(self, topic: str, ends: Mapping[int, int]) -> None:
+        """Notes where the queues of a topic end that is about to be deleted."""
+        if ends:
+            self.retired.setdefault(topic, {}).update(ends)
+
+    def apply(self, command: Command) -> None:
+        """Carries out a committed command, as far as it concerns the state."""
+        match command:
+            case CommitOffset(group, topic, queue_id, offset):
+                self.offsets.setdefault((group, topic), {})[queue_id] = offset
+            case PutTopic():
+                self.topics[command.name] = command.config
+                self.topics_version = self.topics_version.next(command.timestamp_ms)
+            case DeleteTopic():
+                if self.topics.pop(command.name, None) is not None:
+                    self.topics_version = self.topics_version.next(command.timestamp_ms)
+            case PutGroup():
+                self.groups[command.name] = command.config
+                self.groups_version = self.groups_version.next(command.timestamp_ms)
+            case DeleteGroup():
+                self._delete_group(command)
+
+    def _delete_group(self, command: DeleteGroup) -> None:
+        if self.groups.pop(command.name, None) is not None:
+            self.groups_version = self.groups_version.next(command.timestamp_ms)
+        if command.remove_offsets:
+            for key in [key for key in self.offsets if key[0] == command.name]:
+                del self.offsets[key]
+
+    def to_bytes(self) -> bytes:
+        """The state as MessagePack, sorted, so that equal states give equal bytes."""
+        packed: bytes = msgpack.packb(
+            (
+                STATE_VERSION,
+                [_fields(topic) for _, topic in sorted(self.topics.items())],
+                [_fields(group) for _, group in sorted(self.groups.items())],
+                [
+                    (group, topic, sorted(queues.items()))
+                    for (group, topic), queues in sorted(self.offsets.items())
+                ],
+                [(topic, sorted(queues.items())) for topic, queues in sorted(self.retired.items())],
+                _fields(self.topics_version),
+                _fields(self.groups_version),
+                self.store_timestamp_ms,
+            )
+        )
+        return packed
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> BrokerState:
+        """The reverse of :meth:`to_bytes`. Raises :class:`~dledger.errors.InvariantError`."""
+        try:
+            version, topics, groups, offsets, retired, topics_version, groups_version, stored_ms = (
+                msgpack.unpackb(data)
+            )
+            if version != STATE_VERSION:
+                raise InvariantError(f"the broker state has version {version}, not {STATE_VERSION}")
+            return cls(
+                topics={fields[0]: TopicConfig(*fields) for fields in topics},
+                groups={fields[0]: GroupConfig(*fields) for fields in groups},
+                offsets={(group, topic): dict(queues) for group, topic, queues in offsets},
+                retired={topic: dict(queues) for topic, queues in retired},
+                topics_version=DataVersion(*topics_version),
+                groups_version=DataVersion(*groups_version),
+                store_timestamp_ms=stored_ms,
+            )
+        except (ValueError, TypeError, msgpack.UnpackException) as error:
+            raise InvariantError(f"the broker state cannot be read: {error}") from error
+
+
+def _fields(record: TopicConfig | GroupConfig | DataVersion) -> tuple[object, ...]:
+    return tuple(getattr(record, name) for name in record.__slots__)

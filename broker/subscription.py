@@ -1,0 +1,79 @@
+"""What a group wants of a topic: the tag expression and the hash codes that pass it.
+
+The broker filters by the 32-bit hash of a tag, as a ConsumeQueue row holds it; hash collisions
+reach the client, which compares the text. The codes are computed here from the expression, because
+the C++ clients send ``codeSet`` [0, 0] with a right expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from store.javahash import tags_code
+
+ALL = "*"
+TAG_TYPE = "TAG"
+
+
+class ExpressionError(ValueError):
+    """A subscription expression that means nothing."""
+
+
+@lru_cache(maxsize=4096)
+def tag_codes(expression: str) -> frozenset[int] | None:
+    """The codes that pass ``*``, an empty expression (both: None, all pass) or ``A || B``.
+
+    Raises :class:`ExpressionError`.
+    """
+    if expression in {"", ALL}:
+        return None
+    tags = [tag.strip() for tag in expression.split("||")]
+    tags = [tag for tag in tags if tag]
+    if not tags:
+        raise ExpressionError(f"the subscription {expression!r} names no tag")
+    return frozenset(map(tags_code, tags))
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One topic of a group's subscription, as its newest heartbeat said."""
+
+    topic: str
+    expression: str
+    version: int
+    expression_type: str = TAG_TYPE
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, object]) -> Subscription:
+        """From an element of ``subscriptionDataSet``. Raises ``ValueError``.
+
+        Java sends the version as a number, C++ as text.
+        """
+        topic, expression = fields.get("topic"), fields.get("subString")
+        version, expression_type = fields.get("subVersion", 0), fields.get("expressionType")
+        if type(topic) is not str or not topic:
+            raise ValueError(f"a subscription has no topic: {topic!r}")
+        if expression is not None and type(expression) is not str:
+            raise ValueError(f"the subscription of {topic} is not text: {expression!r}")
+        if type(version) is not int and not (type(version) is str and version.isascii()):
+            raise ValueError(f"the subscription of {topic} has the version {version!r}")
+        kind = expression_type if type(expression_type) is str and expression_type else TAG_TYPE
+        return cls(topic, expression or ALL, int(version or 0), kind)
+
+    def as_json(self) -> dict[str, object]:
+        codes = self._codes()
+        tags = [] if codes is None else [tag.strip() for tag in self.expression.split("||")]
+        return {
+            "classFilterMode": False,
+            "codeSet": [] if codes is None else sorted(codes),
+            "expressionType": self.expression_type,
+            "subString": self.expression,
+            "subVersion": self.version,
+            "tagsSet": tags,
+            "topic": self.topic,
+        }
+
+    def _codes(self) -> frozenset[int] | None:
+        return tag_codes(self.expression) if self.expression_type == TAG_TYPE else None

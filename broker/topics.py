@@ -1,0 +1,136 @@
+"""Topics and subscription groups: what they are made of, and which names they may have.
+
+The JSON forms are those of RocketMQ's ``topics.json`` and ``subscriptionGroup.json``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+PERM_WRITE = 2
+PERM_READ = 4
+PERM_INHERIT = 1
+PERM_MAX = 7
+
+TOPIC_SIZE_MAX = 127
+"""A version 1 record has one signed byte for the length."""
+
+GROUP_SIZE_MAX = 255
+
+QUEUES_MAX = 16_384
+"""Of one topic. A queue costs nothing before its first message."""
+
+AUTO_CREATE_TOPIC = "TBW102"
+"""The template of topics that are created by sending to them."""
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+
+SYSTEM_TOPICS = (
+    AUTO_CREATE_TOPIC,
+    "SCHEDULE_TOPIC_XXXX",
+    "BenchmarkTest",
+    "SELF_TEST_TOPIC",
+    "OFFSET_MOVED_EVENT",
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
+)
+"""Names that no user may create, change or delete."""
+
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+class NameRefusedError(ValueError):
+    """A topic or group has a name that it may not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One topic. ``perm`` is a sum of the ``PERM`` bits."""
+
+    name: str
+    read_queues: int = 4
+    write_queues: int = 4
+    perm: int = PERM_READ | PERM_WRITE
+    sys_flag: int = 0
+    order: bool = False
+
+    @property
+    def readable(self) -> bool:
+        return self.perm & PERM_READ != 0
+
+    @property
+    def writable(self) -> bool:
+        return self.perm & PERM_WRITE != 0
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "order": self.order,
+            "perm": self.perm,
+            "readQueueNums": self.read_queues,
+            "topicFilterType": "SINGLE_TAG",
+            "topicName": self.name,
+            "topicSysFlag": self.sys_flag,
+            "writeQueueNums": self.write_queues,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """One subscription group; defaults are RocketMQ's."""
+
+    name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    retry_queues: int = 1
+    retry_max_times: int = 16
+    broker_id: int = 0
+    which_broker_when_slow: int = 1
+    notify_ids_changed: bool = True
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "brokerId": self.broker_id,
+            "consumeBroadcastEnable": self.consume_broadcast_enable,
+            "consumeEnable": self.consume_enable,
+            "consumeFromMinEnable": self.consume_from_min_enable,
+            "groupName": self.name,
+            "notifyConsumerIdsChangedEnable": self.notify_ids_changed,
+            "retryMaxTimes": self.retry_max_times,
+            "retryQueueNums": self.retry_queues,
+            "whichBrokerWhenConsumeSlowly": self.which_broker_when_slow,
+        }
+
+
+AUTO_CREATE_TEMPLATE = TopicConfig(AUTO_CREATE_TOPIC, 8, 8, PERM_READ | PERM_WRITE | PERM_INHERIT)
+
+
+def retry_topic(group: str) -> str:
+    """The topic to which a group's failed messages return."""
+    return RETRY_PREFIX + group
+
+
+def check_topic_name(name: str) -> None:
+    """Raises :class:`NameRefusedError` unless ``name`` may be that of a topic."""
+    _check_name("topic", name, TOPIC_SIZE_MAX)
+
+
+def check_group_name(name: str) -> None:
+    """Raises :class:`NameRefusedError` unless ``name`` may be that of a group."""
+    _check_name("group", name, GROUP_SIZE_MAX)
+
+
+def _check_name(kind: str, name: str, size_max: int) -> None:
+    if not name:
+        raise NameRefusedError(f"the {kind} has no name")
+    if len(name) > size_max:
+        raise NameRefusedError(
+            f"the {kind} name has {len(name)} characters, at most {size_max} are allowed"
+        )
+    if not _NAME.fullmatch(name):
+        raise NameRefusedError(
+            f"the {kind} name {name!r} may only have letters, digits and the characters % | _ -"
+        )
