@@ -1,0 +1,426 @@
+"""Gathering: everything that arrives in one turn of the event loop becomes ONE log entry.
+
+Consensus, checksums, syncs and frames cost per entry, so they are shared by all messages and
+commands that wait at the same time. A batch is proposed at the end of the turn in which it began
+while fewer than ``PIPELINE_ENTRIES`` are on their way; otherwise it goes on growing until one of
+those is applied. So entries grow under load by themselves, and a lone message never waits.
+
+Offsets are given when an entry is built: on from the last entry of this leader, and first of all
+from the applied state. That is exact because a leader serves only after it has applied everything
+that earlier leaders committed, and because its own entries are applied in the order proposed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import Protocol, TypeVar
+
+from broker.commands import (
+    Command,
+    CommitOffset,
+    DeleteGroup,
+    DeleteTopic,
+    PutGroup,
+    PutTopic,
+    encode_commands,
+)
+from broker.state import BrokerState
+from broker.topics import GroupConfig, TopicConfig
+from dledger.errors import BusyError, NotLeaderError, ProposeError
+from dledger.statemachine import Leadership
+from store.batch import Run, batch_size, encode_batch
+from store.entry import HEADER_SIZE
+from store.errors import EntryTooLargeError
+from store.filesystem import Bytes
+from store.layout import entry_size_max
+from store.record import StagedMessage, record_size
+
+PIPELINE_ENTRIES = 2
+ENTRY_BYTES = 4 << 20
+"""What a batch grows to; a single larger request is an entry of its own."""
+
+STAGED_BYTES_MAX = 64 << 20
+"""What may wait to be proposed; beyond it requests are refused as busy."""
+
+LAZY_SECONDS = 1.0
+"""How long an offset that came with a pull may wait for an entry to travel in."""
+
+T = TypeVar("T")
+
+_ROW_BYTES = 20
+_KEY_ROW_BYTES = 16
+_RUN_BYTES = 160  # the header of a run with the longest topic, and more
+_COMMAND_BYTES = 96  # more than the numbers of any command; its names are counted
+_LAZY_OFFSET_BYTES = 512  # an offset with the longest names
+
+
+class Proposer(Protocol):
+    """What is needed of :class:`~dledger.node.Node`."""
+
+    def propose(
+        self,
+        body_size: int,
+        build: Callable[[int], Sequence[Bytes]],
+        done: Callable[[ProposeError | None], None],
+    ) -> int: ...
+
+
+class QueueEnds(Protocol):
+    """What is needed of :class:`~broker.machine.BrokerStateMachine`: the applied state."""
+
+    @property
+    def state(self) -> BrokerState: ...
+
+    def end_offset(self, topic: str, queue_id: int) -> int: ...
+
+
+class Waiter(Protocol):
+    """Who waits for messages to be stored. Exactly one of the two is called, once."""
+
+    def stored(self, first_offset: int, positions: Sequence[int]) -> None:
+        """Committed and applied; ``positions`` are those of the records in the commit log."""
+
+    def failed(self, error: ProposeError) -> None:
+        """Not stored, or (:class:`~dledger.errors.OutcomeUnknownError`) perhaps."""
+
+
+Completion = Callable[[ProposeError | None], None]
+
+
+class _Queue:
+    """The messages of one queue in a batch, and who waits for how many of them."""
+
+    __slots__ = ("messages", "waiters")
+
+    def __init__(self) -> None:
+        self.messages: list[StagedMessage] = []
+        self.waiters: list[tuple[Waiter, int]] = []
+
+
+class _Batch:
+    """What will be one entry."""
+
+    __slots__ = ("bytes", "commands", "completions", "position", "queues", "runs")
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.queues: dict[tuple[str, int], _Queue] = {}
+        self.commands: list[Command] = []
+        self.completions: list[Completion] = []
+        self.runs: list[Run] = []
+        self.position = -1
+
+    def __bool__(self) -> bool:
+        return bool(self.queues or self.commands or self.completions)
+
+
+class Gatherer:
+    """Stages messages and commands on the leader, proposes them, and reports how it ended."""
+
+    def __init__(
+        self,
+        *,
+        node: Proposer,
+        applied: QueueEnds,
+        loop: asyncio.AbstractEventLoop,
+        wall_clock: Callable[[], int],
+        store_host: bytes,
+        segment_size: int,
+    ) -> None:
+        """``wall_clock`` gives milliseconds; ``store_host`` is 4 bytes of IPv4 and an i32 port."""
+        self._node = node
+        self._applied = applied
+        self._loop = loop
+        self._wall_clock = wall_clock
+        self._store_host = store_host
+        self._entry_bytes_max = entry_size_max(segment_size) - HEADER_SIZE
+        self._entry_bytes = min(ENTRY_BYTES, self._entry_bytes_max)
+        self._leadership: Leadership | None = None
+        self._serving = False
+        self._open = _Batch()
+        self._closed: deque[_Batch] = deque()
+        self._staged_bytes = 0
+        self._in_flight = 0
+        self._due = False
+        self._next_offsets: dict[tuple[str, int], int] = {}
+        self._pending_topics: dict[str, tuple[_Batch, TopicConfig | None]] = {}
+        self._pending_groups: dict[str, tuple[_Batch, GroupConfig | None]] = {}
+        self._lazy_offsets: dict[tuple[str, str, int], int] = {}
+        self._lazy_timer: asyncio.TimerHandle | None = None
+        self._last_timestamp_ms = 0
+
+    # --- what the processors ask and give
+
+    @property
+    def serving(self) -> bool:
+        """Whether anything can be staged at all."""
+        return self._serving
+
+    def check_serving(self) -> None:
+        """Raises :class:`~dledger.errors.NotLeaderError` where nothing can be staged."""
+        if not self._serving:
+            raise NotLeaderError(None if self._leadership is None else self._leadership.leader)
+
+    def topic(self, name: str) -> TopicConfig | None:
+        """A topic as it will be once everything staged is applied."""
+        pending = self._pending_topics.get(name)
+        return self._applied.state.topics.get(name) if pending is None else pending[1]
+
+    def group(self, name: str) -> GroupConfig | None:
+        """A subscription group as it will be once everything staged is applied."""
+        pending = self._pending_groups.get(name)
+        return self._applied.state.groups.get(name) if pending is None else pending[1]
+
+    def add_message(
+        self, topic: str, queue_id: int, message: StagedMessage, waiter: Waiter
+    ) -> None:
+        """Stages one message. Raises as :meth:`add_messages`."""
+        size = (
+            len(message.body)
+            + len(message.properties)
+            + record_size(topic, 0, 0)
+            + _ROW_BYTES
+            + _KEY_ROW_BYTES * len(message.key_hashes)
+        )
+        queue = self._queue(topic, queue_id, size)
+        queue.messages.append(message)
+        queue.waiters.append((waiter, 1))
+
+    def add_messages(
+        self, topic: str, queue_id: int, messages: Sequence[StagedMessage], waiter: Waiter
+    ) -> None:
+        """Stages messages of one queue, all of which will be in the same entry.
+
+        Raises :class:`~dledger.errors.NotLeaderError`, :class:`~dledger.errors.BusyError`, and
+        :class:`~store.errors.EntryTooLargeError` where no entry could hold them.
+        """
+        size = sum(
+            len(message.body) + len(message.properties) + _KEY_ROW_BYTES * len(message.key_hashes)
+            for message in messages
+        ) + len(messages) * (record_size(topic, 0, 0) + _ROW_BYTES)
+        queue = self._queue(topic, queue_id, size)
+        queue.messages.extend(messages)
+        queue.waiters.append((waiter, len(messages)))
+
+    def add_command(self, command: Command, completion: Completion | None = None) -> None:
+        """Stages a command. Raises :class:`~dledger.errors.NotLeaderError` or BusyError."""
+        names = sum(len(field) for field in command if isinstance(field, str))
+        batch = self._room(_COMMAND_BYTES + 4 * names)
+        batch.commands.append(command)
+        if completion is not None:
+            batch.completions.append(completion)
+        match command:
+            case CommitOffset():
+                self._lazy_offsets.pop(command[:3], None)
+            case PutTopic():
+                self._pending_topics[command.name] = (batch, command.config)
+            case DeleteTopic():
+                self._pending_topics[command.name] = (batch, None)
+            case PutGroup():
+                self._pending_groups[command.name] = (batch, command.config)
+            case DeleteGroup():
+                self._pending_groups[command.name] = (batch, None)
+
+    def add_barrier(self, completion: Completion) -> None:
+        """Calls back when all that was committed before this call is applied here.
+
+        The entry that carries it proves, as ReadIndex does (thesis 6.4), that this node still led
+        when it was asked: a leader that was deposed without noticing never gets its answer.
+        """
+        self._room(0).completions.append(completion)
+
+    def add_lazy_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Stages an offset whose commit nobody waits for; of several only the last is kept."""
+        key = (group, topic, queue_id)
+        if not self._serving or (
+            key not in self._lazy_offsets and self._applied.state.offset(*key) == offset
+        ):
+            return
+        self._lazy_offsets[key] = offset
+        if self._lazy_timer is None:
+            self._lazy_timer = self._loop.call_later(LAZY_SECONDS, self._lazy_due)
+
+    # --- leadership
+
+    def leadership_changed(self, leadership: Leadership) -> None:
+        """A new term begins with the applied state; what was staged in the old one is refused."""
+        before, self._leadership = self._leadership, leadership
+        if leadership.serving and before is not None and before.serving:
+            if before.term == leadership.term:
+                return
+            self._refuse_staged()
+        self._serving = leadership.serving
+        if not leadership.serving:
+            self._refuse_staged()
+        self._next_offsets.clear()
+
+    def close(self) -> None:
+        """Refuses what is staged and everything from now on."""
+        self._serving = False
+        self._refuse_staged()
+
+    def _refuse_staged(self) -> None:
+        refused = [*self._closed, self._open]
+        self._closed.clear()
+        self._open = _Batch()
+        self._staged_bytes = 0
+        self._pending_topics.clear()
+        self._pending_groups.clear()
+        self._lazy_offsets.clear()
+        if self._lazy_timer is not None:
+            self._lazy_timer.cancel()
+            self._lazy_timer = None
+        leader = None if self._leadership is None else self._leadership.leader
+        for batch in refused:
+            _fail(batch, NotLeaderError(leader))
+
+    # --- staging
+
+    def _queue(self, topic: str, queue_id: int, size: int) -> _Queue:
+        key = (topic, queue_id)
+        batch = self._room(size)
+        queue = batch.queues.get(key)
+        if queue is None:
+            queue = batch.queues[key] = _Queue()
+            batch.bytes += _RUN_BYTES
+            self._staged_bytes += _RUN_BYTES
+        return queue
+
+    def _room(self, size: int) -> _Batch:
+        """The batch to which ``size`` bytes will be added; sees to it that it is proposed."""
+        if not self._serving:
+            self.check_serving()
+        if self._staged_bytes + size > STAGED_BYTES_MAX:
+            raise BusyError(self._staged_bytes, STAGED_BYTES_MAX)
+        batch = self._open
+        if batch.bytes + size > self._entry_bytes and batch:
+            self._closed.append(batch)
+            batch = self._open = _Batch()
+        if size > self._entry_bytes_max - 2 * _RUN_BYTES:
+            raise EntryTooLargeError(size, self._entry_bytes_max - 2 * _RUN_BYTES)
+        batch.bytes += size
+        self._staged_bytes += size
+        if not self._due:
+            self._schedule()
+        return batch
+
+    def _schedule(self) -> None:
+        self._due = True
+        self._loop.call_soon(self._turn_ended)
+
+    def _turn_ended(self) -> None:
+        self._due = False
+        while self._serving and self._in_flight < PIPELINE_ENTRIES:
+            if self._closed:
+                batch = self._closed.popleft()
+            elif self._open:
+                batch, self._open = self._open, _Batch()
+            else:
+                return
+            self._propose(batch)
+
+    def _lazy_due(self) -> None:
+        self._lazy_timer = None
+        if self._lazy_offsets:
+            self._take_lazy_offsets(self._open)
+            if not self._due:
+                self._schedule()
+
+    # --- proposing
+
+    def _propose(self, batch: _Batch) -> None:
+        self._take_lazy_offsets(batch)
+        self._staged_bytes -= batch.bytes
+        next_offsets = self._next_offsets
+        for key, queue in batch.queues.items():
+            topic, queue_id = key
+            first = next_offsets.get(key)
+            if first is None:
+                first = self._applied.end_offset(topic, queue_id)
+            next_offsets[key] = first + len(queue.messages)
+            batch.runs.append(Run(topic, queue_id, first, queue.messages))
+        commands = encode_commands(batch.commands)
+        timestamp_ms = self._timestamp_ms()
+
+        def build(position: int) -> Sequence[Bytes]:
+            batch.position = position
+            return encode_batch(position, timestamp_ms, self._store_host, batch.runs, commands)
+
+        self._in_flight += 1
+        try:
+            self._node.propose(
+                batch_size(batch.runs, commands), build, partial(self._proposed, batch)
+            )
+        except ProposeError as error:
+            self._in_flight -= 1
+            for run in batch.runs:
+                next_offsets[run.topic, run.queue_id] = run.first_offset
+            self._forget_pending(batch)
+            _fail(batch, error)
+
+    def _take_lazy_offsets(self, batch: _Batch) -> None:
+        room = max((self._entry_bytes - batch.bytes) // _LAZY_OFFSET_BYTES, 0)
+        taken = list(self._lazy_offsets)[:room]
+        for key in taken:
+            batch.commands.append(CommitOffset(*key, self._lazy_offsets.pop(key)))
+        batch.bytes += len(taken) * _LAZY_OFFSET_BYTES
+        self._staged_bytes += len(taken) * _LAZY_OFFSET_BYTES
+
+    def _timestamp_ms(self) -> int:
+        """Never behind an earlier record's, so that a queue can be searched by time."""
+        self._last_timestamp_ms = max(
+            self._wall_clock(), self._last_timestamp_ms, self._applied.state.store_timestamp_ms
+        )
+        return self._last_timestamp_ms
+
+    def _proposed(self, batch: _Batch, error: ProposeError | None) -> None:
+        self._in_flight -= 1
+        self._forget_pending(batch)
+        if error is not None:
+            _fail(batch, error)
+        else:
+            _succeed(batch)
+        if not self._due and (self._closed or self._open):
+            self._schedule()
+
+    def _forget_pending(self, batch: _Batch) -> None:
+        if self._pending_topics:
+            _drop_of(self._pending_topics, batch)
+        if self._pending_groups:
+            _drop_of(self._pending_groups, batch)
+
+
+def _drop_of(pending: dict[str, tuple[_Batch, T]], batch: _Batch) -> None:
+    for name in [name for name, (by, _) in pending.items() if by is batch]:
+        del pending[name]
+
+
+def _succeed(batch: _Batch) -> None:
+    position = batch.position + HEADER_SIZE
+    for run, queue in zip(batch.runs, batch.queues.values(), strict=True):
+        fixed = record_size(run.topic, 0, 0)
+        positions = list(
+            accumulate(
+                (fixed + len(message.body) + len(message.properties) for message in run.messages),
+                initial=position,
+            )
+        )
+        position = positions.pop()
+        taken = 0
+        for waiter, count in queue.waiters:
+            waiter.stored(run.first_offset + taken, positions[taken : taken + count])
+            taken += count
+    for completion in batch.completions:
+        completion(None)
+
+
+def _fail(batch: _Batch, error: ProposeError) -> None:
+    for queue in batch.queues.values():
+        for waiter, _count in queue.waiters:
+            waiter.failed(error)
+    for completion in batch.completions:
+        completion(error)
