@@ -1,0 +1,181 @@
+"""The clients of this process: producers and consumers, as their heartbeats describe them.
+
+This is not replicated: a client sends its heartbeat to every broker that it talks to, every 30 s.
+A client is its connection; it is forgotten when that closes or says nothing for 120 s. Whenever the
+members of a consumer group or what they subscribe to changes, all of them are told (request 40), so
+that they share out the queues again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from broker.remoting.codes import LanguageCode, RequestCode
+from broker.remoting.connection import Connection
+from broker.subscription import Subscription
+
+EXPIRY_SECONDS = 120.0
+SCAN_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One member of a group."""
+
+    client_id: str
+    language: LanguageCode
+    version: int
+    heard_at: float
+
+    def as_json(self, connection: Connection) -> dict[str, object]:
+        return {
+            "clientAddr": connection.remote_address,
+            "clientId": self.client_id,
+            "language": self.language.name,
+            "version": self.version,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """What all members of a group have to agree on; the newest heartbeat counts."""
+
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """The members of a consumer group that are connected here."""
+
+    settings: ConsumerSettings = ConsumerSettings()
+    members: dict[Connection, Client] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+
+    def client_ids(self) -> list[str]:
+        """Every member once, in a fixed order; a client may have more than one connection."""
+        return sorted({client.client_id for client in self.members.values()})
+
+
+class Clients:
+    """Who is connected. ``notifies(group)`` says whether a group's members want to be told."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, notifies: Callable[[str], bool]) -> None:
+        self._loop = loop
+        self._notifies = notifies
+        self._timer: asyncio.TimerHandle | None = None
+        self._watched: dict[Connection, None] = {}
+        self.consumers: dict[str, ConsumerGroup] = {}
+        self.producers: dict[str, dict[Connection, Client]] = {}
+
+    def start(self) -> None:
+        """Begins to look for clients that fell silent."""
+        self._timer = self._loop.call_later(SCAN_SECONDS, self._scan)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def add_producer(self, connection: Connection, group: str, client: Client) -> None:
+        """A heartbeat of a producer."""
+        self._watch(connection)
+        self.producers.setdefault(group, {})[connection] = client
+
+    def add_consumer(
+        self,
+        connection: Connection,
+        group: str,
+        client: Client,
+        settings: ConsumerSettings,
+        subscriptions: Iterable[Subscription],
+    ) -> None:
+        """A heartbeat of a consumer; the group is told if it brought a change."""
+        self._watch(connection)
+        found = self.consumers.setdefault(group, ConsumerGroup())
+        changed = connection not in found.members
+        found.members[connection] = client
+        found.settings = settings
+        if self._subscribe(found, {each.topic: each for each in subscriptions}) or changed:
+            self._tell(group)
+
+    def remove(
+        self, connection: Connection, *, producer_group: str = "", consumer_group: str = ""
+    ) -> None:
+        """The client says that it leaves those groups."""
+        if producer_group:
+            self._remove_producer(connection, producer_group)
+        if consumer_group:
+            self._remove_consumer(connection, consumer_group)
+
+    def subscription(self, group: str, topic: str) -> Subscription | None:
+        """What ``group`` wants of ``topic``, if a member is connected and has said."""
+        found = self.consumers.get(group)
+        return None if found is None else found.subscriptions.get(topic)
+
+    def now(self) -> float:
+        """The time to put on a heartbeat."""
+        return self._loop.time()
+
+    @staticmethod
+    def _subscribe(group: ConsumerGroup, wanted: Mapping[str, Subscription]) -> bool:
+        """Takes over newer subscriptions and drops those that are gone; True if a topic changed."""
+        changed = wanted.keys() != group.subscriptions.keys()
+        for topic, subscription in wanted.items():
+            known = group.subscriptions.get(topic)
+            if known is None or subscription.version > known.version:
+                group.subscriptions[topic] = subscription
+        for topic in [topic for topic in group.subscriptions if topic not in wanted]:
+            del group.subscriptions[topic]
+        return changed
+
+    def _watch(self, connection: Connection) -> None:
+        if connection not in self._watched:
+            self._watched[connection] = None
+            connection.on_close(self._closed)
+
+    def _closed(self, connection: Connection) -> None:
+        self._watched.pop(connection, None)
+        for group in [name for name, known in self.producers.items() if connection in known]:
+            self._remove_producer(connection, group)
+        for group in [
+            name for name, known in self.consumers.items() if connection in known.members
+        ]:
+            self._remove_consumer(connection, group)
+
+    def _remove_producer(self, connection: Connection, group: str) -> None:
+        members = self.producers.get(group)
+        if members is not None and members.pop(connection, None) is not None and not members:
+            del self.producers[group]
+
+    def _remove_consumer(self, connection: Connection, group: str) -> None:
+        found = self.consumers.get(group)
+        if found is None or found.members.pop(connection, None) is None:
+            return
+        if found.members:
+            self._tell(group)
+        else:
+            del self.consumers[group]
+
+    def _tell(self, group: str) -> None:
+        if not self._notifies(group):
+            return
+        for connection in self.consumers[group].members:
+            connection.push(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
+
+    def _scan(self) -> None:
+        self._timer = self._loop.call_later(SCAN_SECONDS, self._scan)
+        silent_since = self._loop.time() - EXPIRY_SECONDS
+        for group, known in list(self.producers.items()):
+            for connection in _silent(known, silent_since):
+                self._remove_producer(connection, group)
+        for group, found in list(self.consumers.items()):
+            for connection in _silent(found.members, silent_since):
+                self._remove_consumer(connection, group)
+
+
+def _silent(members: Mapping[Connection, Client], since: float) -> list[Connection]:
+    return [connection for connection, client in members.items() if client.heard_at <= since]
