@@ -1,0 +1,151 @@
+"""One broker, assembled: a node of the group, the state machine on it, and who talks to clients.
+
+What touches the world (files, peers, threads, clock, chance) is handed in, so that the simulator
+runs this very class. The ports are opened by ``broker/process.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from broker.clients import Clients
+from broker.config import NodeConfig
+from broker.context import BrokerContext, host_bytes
+from broker.gather import Gatherer
+from broker.hold import HeldPulls
+from broker.lookup import MessageLookup
+from broker.machine import BrokerStateMachine, MachineListener
+from broker.processors.dispatch import broker_handlers
+from broker.reader import MessageReader
+from broker.registration import Announcement
+from broker.remoting.dispatch import Handler, dispatch_by_code
+from broker.stats import BrokerStats
+from dledger.config import RaftConfig
+from dledger.node import Executors, Node
+from dledger.statemachine import Leadership
+from dledger.transport import Transport
+from store.filesystem import Bytes, FileSystem
+from store.replica import ReplicaStore
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a broker is run with. ``wall_clock`` gives milliseconds since 1970."""
+
+    fs: FileSystem
+    transport: Transport
+    executors: Executors
+    loop: asyncio.AbstractEventLoop
+    rng: Random
+    wall_clock: Callable[[], int]
+
+
+class Broker(MachineListener):
+    """Serves clients from a replicated log. ``dispatch`` takes their requests."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        store: ReplicaStore,
+        world: World,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        """``on_fatal`` is told why the node stopped by itself; the process must then end."""
+        loop = world.loop
+        machine = BrokerStateMachine.open(world.fs, config.data)
+        machine.listener = self
+        node = Node(
+            node=config.node,
+            voters=list(config.members),
+            store=store,
+            transport=world.transport,
+            machine=machine,
+            executors=world.executors,
+            loop=loop,
+            rng=Random(world.rng.random()),
+            on_fatal=on_fatal,
+            config=RaftConfig(
+                heartbeat_seconds=config.heartbeat_ms / 1000,
+                election_seconds=config.election_timeout_ms / 1000,
+            ),
+            sync_flush=config.flush == "sync",
+        )
+        gatherer = Gatherer(
+            node=node,
+            applied=machine,
+            loop=loop,
+            wall_clock=world.wall_clock,
+            store_host=host_bytes(config.own.address),
+            segment_size=config.segment_size,
+        )
+        reader = MessageReader(node, machine, leads=lambda: node.serving)
+        self.context = BrokerContext(
+            config=config,
+            loop=loop,
+            wall_clock=world.wall_clock,
+            rng=world.rng,
+            node=node,
+            machine=machine,
+            gatherer=gatherer,
+            reader=reader,
+            lookup=MessageLookup(machine, reader),
+            holds=HeldPulls(loop),
+            clients=Clients(loop, self._notifies),
+            stats=BrokerStats(boot_ms=world.wall_clock()),
+        )
+        self.dispatch: Handler = dispatch_by_code(broker_handlers(self.context))
+        self.on_announcement_changed: Callable[[], None] = lambda: None
+        """Called when what :meth:`announcement` says has changed."""
+
+    # --- life
+
+    async def start(self) -> None:
+        """Recovers the state and joins the group. ``OSError`` if the peers' port is taken."""
+        await self.context.node.start()
+        self.context.clients.start()
+
+    async def stop(self) -> None:
+        """Refuses what is staged, forgets who waits, and stops the node in order."""
+        self.context.clients.stop()
+        self.context.holds.close()
+        self.context.gatherer.close()
+        await self.context.node.stop()
+
+    def announcement(self) -> Announcement:
+        """What NameServers are told: broker id 0 is the leader that serves."""
+        config, node, state = self.context.config, self.context.node, self.context.machine.state
+        return Announcement(
+            cluster=config.cluster,
+            broker_name=config.group,
+            broker_id=0 if node.serving else config.follower_broker_id,
+            address=str(config.own.address),
+            http_address=str(config.own.http),
+            term=node.leadership.term,
+            data_version={
+                "counter": state.topics_version.counter,
+                "timestamp": state.topics_version.timestamp_ms,
+            },
+            topics={name: topic.as_json() for name, topic in sorted(state.topics.items())},
+        )
+
+    # --- MachineListener
+
+    def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
+        self.context.holds.arrived(topic, queue_id, rows)
+
+    def topics_changed(self) -> None:
+        self.on_announcement_changed()
+
+    def expired(self, position: int) -> None:
+        self.context.node.expire(position)
+
+    def leadership_changed(self, leadership: Leadership) -> None:
+        self.context.gatherer.leadership_changed(leadership)
+        self.on_announcement_changed()
+
+    def _notifies(self, group: str) -> bool:
+        settings = self.context.machine.state.groups.get(group)
+        return settings is None or settings.notify_ids_changed

@@ -1,0 +1,50 @@
+"""What a request handler can reach: the parts of one broker process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from random import Random
+from struct import Struct
+
+from broker.clients import Clients
+from broker.config import Endpoint, NodeConfig
+from broker.gather import Gatherer
+from broker.hold import HeldPulls
+from broker.lookup import MessageLookup
+from broker.machine import BrokerStateMachine
+from broker.reader import MessageReader
+from broker.stats import BrokerStats
+from dledger.node import Node
+
+_HOST = Struct(">4si")
+
+
+def host_bytes(endpoint: Endpoint) -> bytes:
+    """An address as records hold it: 4 bytes of IPv4, the port as i32."""
+    return _HOST.pack(IPv4Address(endpoint.host).packed, endpoint.port)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerContext:
+    """The parts of one broker. ``wall_clock`` gives milliseconds since 1970."""
+
+    config: NodeConfig
+    loop: asyncio.AbstractEventLoop
+    wall_clock: Callable[[], int]
+    rng: Random
+    node: Node
+    machine: BrokerStateMachine
+    gatherer: Gatherer
+    reader: MessageReader
+    lookup: MessageLookup
+    holds: HeldPulls
+    clients: Clients
+    stats: BrokerStats
+
+    @property
+    def store_host(self) -> bytes:
+        """This node's address, as the records that it stores hold it."""
+        return host_bytes(self.config.own.address)

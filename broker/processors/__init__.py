@@ -1,0 +1,1 @@
+"""The requests that a broker answers: one module for each family of request codes."""

@@ -1,0 +1,182 @@
+"""Clients: heartbeat (34), unregistration (35), members of a group (38, 203, 204), and 46."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from broker.autocreate import ensure_group
+from broker.clients import Client, ConsumerSettings
+from broker.context import BrokerContext
+from broker.refusals import REFUSALS, refused
+from broker.remoting.codes import ResponseCode
+from broker.remoting.connection import Connection
+from broker.remoting.errors import FieldError, RequestError
+from broker.remoting.fields import ext_str
+from broker.remoting.frame import Frame
+from broker.remoting.javajson import decode_json, encode_json
+from broker.subscription import Subscription
+
+CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
+MESSAGE_MODELS = ("BROADCASTING", "CLUSTERING")
+CONSUME_FROM_WHERE = (
+    "CONSUME_FROM_LAST_OFFSET",
+    "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
+    "CONSUME_FROM_MIN_OFFSET",
+    "CONSUME_FROM_MAX_OFFSET",
+    "CONSUME_FROM_FIRST_OFFSET",
+    "CONSUME_FROM_TIMESTAMP",
+)
+"""In the order of Java's enumerations: C++ clients send the place and not the name."""
+
+
+class ClientProcessor:
+    """Handles what clients say about themselves."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self._clients = context.clients
+
+    def heartbeat(self, connection: Connection, request: Frame) -> None:
+        """Code 34. A new group and its retry topic are created by it, on the leader."""
+        body = _object(_decoded(request), "the heartbeat")
+        client_id = body.get("clientID")
+        if type(client_id) is not str or not client_id:
+            raise FieldError(f"the heartbeat has no clientID: {client_id!r}")
+        client = Client(client_id, request.language, request.version, self._clients.now())
+        producers = [_group_name(each) for each in _objects(body, "producerDataSet")]
+        consumers = [
+            (_group_name(each), _settings(each), _subscriptions(each))
+            for each in _objects(body, "consumerDataSet")
+        ]
+        try:
+            for group, _settings_of, _topics in consumers:
+                ensure_group(self._context, group)
+        except REFUSALS as error:
+            raise refused(error) from error
+        for group in producers:
+            self._clients.add_producer(connection, group, client)
+        for group, settings, subscriptions in consumers:
+            self._clients.add_consumer(connection, group, client, settings, subscriptions)
+        connection.respond(request)
+
+    def unregister(self, connection: Connection, request: Frame) -> None:
+        """Code 35. Clients that leave only one kind of group leave the other name out or empty."""
+        ext_str(request, "clientID")
+        self._clients.remove(
+            connection,
+            producer_group=ext_str(request, "producerGroup", ""),
+            consumer_group=ext_str(request, "consumerGroup", ""),
+        )
+        connection.respond(request)
+
+    def check_client_config(self, connection: Connection, request: Frame) -> None:
+        """Code 46: may a client with this subscription work here?"""
+        body = _object(_decoded(request), "the client config")
+        subscription = body.get("subscriptionData")
+        kind = subscription.get("expressionType") if isinstance(subscription, dict) else None
+        if kind not in {None, "", "TAG"}:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"The broker does not support consumer to filter message by {kind}",
+            )
+        connection.respond(request)
+
+    def consumer_list(self, connection: Connection, request: Frame) -> None:
+        """Code 38."""
+        group = ext_str(request, "consumerGroup")
+        found = self._clients.consumers.get(group)
+        if found is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"no consumer of the group {group} is connected"
+            )
+        body = encode_json({"consumerIdList": found.client_ids()})
+        connection.respond(request, body=(body,))
+
+    def consumer_connections(self, connection: Connection, request: Frame) -> None:
+        """Code 203."""
+        group = ext_str(request, "consumerGroup")
+        found = self._clients.consumers.get(group)
+        if found is None:
+            raise _not_online(group)
+        body = {
+            "connectionSet": _connections(found.members),
+            "consumeFromWhere": found.settings.consume_from_where,
+            "consumeType": found.settings.consume_type,
+            "messageModel": found.settings.message_model,
+            "subscriptionTable": {
+                topic: subscription.as_json()
+                for topic, subscription in sorted(found.subscriptions.items())
+            },
+        }
+        connection.respond(request, body=(encode_json(body),))
+
+    def producer_connections(self, connection: Connection, request: Frame) -> None:
+        """Code 204."""
+        group = ext_str(request, "producerGroup")
+        members = self._clients.producers.get(group)
+        if members is None:
+            raise _not_online(group)
+        body = encode_json({"connectionSet": _connections(members)})
+        connection.respond(request, body=(body,))
+
+
+def _connections(members: Mapping[Connection, Client]) -> list[dict[str, object]]:
+    return [client.as_json(connection) for connection, client in members.items()]
+
+
+def _not_online(group: str) -> RequestError:
+    return RequestError(
+        ResponseCode.CONSUMER_NOT_ONLINE, f"no client of the group {group} is connected"
+    )
+
+
+def _decoded(request: Frame) -> object:
+    try:
+        return decode_json(request.body)
+    except ValueError as error:
+        raise FieldError(f"the body is not JSON: {error}") from None
+
+
+def _object(value: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise FieldError(f"{what} is not a JSON object")
+    return value
+
+
+def _objects(body: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
+    # C++ leaves out what it has none of.
+    values = body.get(name) or []
+    if not isinstance(values, list):
+        raise FieldError(f"{name} is not a list")
+    return [_object(value, f"an element of {name}") for value in values]
+
+
+def _group_name(data: Mapping[str, Any]) -> str:
+    group = data.get("groupName")
+    if type(group) is not str or not group:
+        raise FieldError(f"a group has no name: {group!r}")
+    return group
+
+
+def _settings(data: Mapping[str, Any]) -> ConsumerSettings:
+    usual = ConsumerSettings()
+    return ConsumerSettings(
+        _enumerated(data, "consumeType", CONSUME_TYPES, usual.consume_type),
+        _enumerated(data, "messageModel", MESSAGE_MODELS, usual.message_model),
+        _enumerated(data, "consumeFromWhere", CONSUME_FROM_WHERE, usual.consume_from_where),
+    )
+
+
+def _enumerated(data: Mapping[str, Any], name: str, names: Sequence[str], usual: str) -> str:
+    value = data.get(name)
+    if type(value) is int and 0 <= value < len(names):
+        return names[value]
+    return value if type(value) is str and value in names else usual
+
+
+def _subscriptions(data: Mapping[str, Any]) -> list[Subscription]:
+    try:
+        return [Subscription.from_json(each) for each in _objects(data, "subscriptionDataSet")]
+    except ValueError as error:
+        raise FieldError(str(error)) from None

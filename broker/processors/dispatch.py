@@ -1,0 +1,62 @@
+"""Which request goes to which handler; a code that is not here is answered with 3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.context import BrokerContext
+from broker.processors.admin import AdminProcessor
+from broker.processors.clients import ClientProcessor
+from broker.processors.messages import MessageProcessor
+from broker.processors.offsets import OffsetProcessor
+from broker.processors.pull import PullProcessor
+from broker.processors.send import SendProcessor
+from broker.processors.topics import TopicProcessor
+from broker.remoting.codes import RequestCode
+from broker.remoting.dispatch import Handler
+
+
+def broker_handlers(context: BrokerContext) -> Mapping[int, Handler]:
+    """The handlers of one broker, by request code."""
+    send = SendProcessor(context)
+    pull = PullProcessor(context)
+    offsets = OffsetProcessor(context)
+    clients = ClientProcessor(context)
+    topics = TopicProcessor(context)
+    messages = MessageProcessor(context)
+    admin = AdminProcessor(context)
+    return {
+        RequestCode.SEND_MESSAGE: send.send,
+        RequestCode.SEND_MESSAGE_V2: send.send_v2,
+        RequestCode.SEND_BATCH_MESSAGE: send.send_batch,
+        RequestCode.PULL_MESSAGE: pull.pull,
+        RequestCode.QUERY_CONSUMER_OFFSET: offsets.query_consumer_offset,
+        RequestCode.UPDATE_CONSUMER_OFFSET: offsets.update_consumer_offset,
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: offsets.search_offset,
+        RequestCode.GET_MAX_OFFSET: offsets.max_offset,
+        RequestCode.GET_MIN_OFFSET: offsets.min_offset,
+        RequestCode.GET_EARLIEST_MSG_STORETIME: offsets.earliest_store_time,
+        RequestCode.HEART_BEAT: clients.heartbeat,
+        RequestCode.UNREGISTER_CLIENT: clients.unregister,
+        RequestCode.CHECK_CLIENT_CONFIG: clients.check_client_config,
+        RequestCode.GET_CONSUMER_LIST_BY_GROUP: clients.consumer_list,
+        RequestCode.GET_CONSUMER_CONNECTION_LIST: clients.consumer_connections,
+        RequestCode.GET_PRODUCER_CONNECTION_LIST: clients.producer_connections,
+        RequestCode.UPDATE_AND_CREATE_TOPIC: topics.create_topic,
+        RequestCode.DELETE_TOPIC_IN_BROKER: topics.delete_topic,
+        RequestCode.GET_ALL_TOPIC_CONFIG: topics.all_topics,
+        RequestCode.GET_TOPIC_CONFIG: topics.topic_config,
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topics.system_topics,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: topics.create_group,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP: topics.delete_group,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: topics.all_groups,
+        RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: topics.group_config,
+        RequestCode.VIEW_MESSAGE_BY_ID: messages.view_message,
+        RequestCode.QUERY_MESSAGE: messages.query_message,
+        RequestCode.GET_BROKER_RUNTIME_INFO: admin.runtime_info,
+        RequestCode.GET_BROKER_CONFIG: admin.broker_config,
+        RequestCode.GET_ALL_CONSUMER_OFFSET: admin.all_consumer_offsets,
+        RequestCode.GET_TOPIC_STATS_INFO: admin.topic_stats,
+        RequestCode.GET_CONSUME_STATS: admin.consume_stats,
+        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: admin.groups_of_topic,
+    }

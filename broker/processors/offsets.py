@@ -1,0 +1,142 @@
+"""Offsets: 14, 15 (what a group has consumed) and 29 to 32 (what a queue holds)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from broker.commands import CommitOffset
+from broker.context import BrokerContext
+from broker.processors.sendheader import INT32_MAX
+from broker.refusals import REFUSALS, code_of, refused, remark_of
+from broker.remoting.codes import ResponseCode
+from broker.remoting.connection import Connection
+from broker.remoting.errors import RequestError
+from broker.remoting.fields import ext_int, ext_str
+from broker.remoting.frame import Frame
+from broker.topics import check_group_name, check_topic_name
+from dledger.errors import ProposeError
+from store.errors import StoreError
+
+
+class OffsetProcessor:
+    """Handles offsets. 29 to 32 are answered by followers too, from what they have applied."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+
+    # --- consumer offsets: the leader's
+
+    def query_consumer_offset(self, connection: Connection, request: Frame) -> None:
+        """Code 14. Silent unless the answer is known to be the newest committed one.
+
+        Java 4.9 reads every error as "never committed" and may then skip to the end of the queue;
+        only without an answer does it ask again (section 14, item 7).
+        """
+        group = ext_str(request, "consumerGroup")
+        topic = ext_str(request, "topic")
+        queue_id = ext_int(request, "queueId")
+
+        def answer(error: ProposeError | None) -> None:
+            if error is None:
+                self._answer_offset(connection, request, group, topic, queue_id)
+
+        try:
+            self._context.gatherer.add_barrier(answer)
+        except ProposeError:
+            return
+
+    def _answer_offset(
+        self, connection: Connection, request: Frame, group: str, topic: str, queue_id: int
+    ) -> None:
+        offset = self._context.machine.state.offset(group, topic, queue_id)
+        if offset is None:
+            first, _end = self._context.reader.offsets(topic, queue_id)
+            if first > 0:
+                connection.respond(
+                    request,
+                    ResponseCode.QUERY_NOT_FOUND,
+                    f"the group {group} has committed no offset for queue {queue_id} of {topic}",
+                )
+                return
+            offset = 0
+        connection.respond(request, ext={"offset": str(offset)})
+
+    def update_consumer_offset(self, connection: Connection, request: Frame) -> None:
+        """Code 15. A negative offset means none, and is taken without effect (ali-ons sends it)."""
+        group = ext_str(request, "consumerGroup")
+        topic = ext_str(request, "topic")
+        queue_id = ext_int(request, "queueId", minimum=0, maximum=INT32_MAX)
+        offset = ext_int(request, "commitOffset")
+        if offset < 0:
+            connection.respond(request)
+            return
+
+        def answer(error: ProposeError | None) -> None:
+            if error is None:
+                connection.respond(request)
+            else:
+                connection.respond(request, code_of(error), remark_of(error))
+
+        try:
+            check_group_name(group)
+            check_topic_name(topic)
+            self._context.gatherer.add_command(CommitOffset(group, topic, queue_id, offset), answer)
+        except REFUSALS as error:
+            raise refused(error) from error
+
+    # --- queue offsets
+
+    def max_offset(self, connection: Connection, request: Frame) -> None:
+        """Code 30: the offset that the queue's next message will get."""
+        connection.respond(request, ext={"offset": str(self._offsets(request)[1])})
+
+    def min_offset(self, connection: Connection, request: Frame) -> None:
+        """Code 31: the offset of the queue's oldest message, or of its next where it is empty."""
+        connection.respond(request, ext={"offset": str(self._offsets(request)[0])})
+
+    def earliest_store_time(self, connection: Connection, request: Frame) -> None:
+        """Code 32: when the queue's oldest message was stored; -1 where there is none."""
+        topic, queue_id = self._queue(request)
+        first, end = self._context.reader.offsets(topic, queue_id)
+        if first == end:
+            connection.respond(request, ext={"timestamp": "-1"})
+            return
+        self._context.lookup.store_time(
+            topic, queue_id, first, partial(_answer_number, connection, request, "timestamp")
+        )
+
+    def search_offset(self, connection: Connection, request: Frame) -> None:
+        """Code 29: the offset of the message stored at a time, by the rules of RocketMQ 4.9."""
+        topic, queue_id = self._queue(request)
+        timestamp_ms = ext_int(request, "timestamp")
+        self._context.lookup.search_time(
+            topic, queue_id, timestamp_ms, partial(_answer_number, connection, request, "offset")
+        )
+
+    def _offsets(self, request: Frame) -> tuple[int, int]:
+        return self._context.reader.offsets(*self._queue(request))
+
+    def _queue(self, request: Frame) -> tuple[str, int]:
+        name = ext_str(request, "topic")
+        queue_id = ext_int(request, "queueId")
+        topic = self._context.machine.state.topics.get(name)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
+            )
+        queues = max(topic.read_queues, topic.write_queues)
+        if not 0 <= queue_id < queues:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the topic {name} has no queue {queue_id}, its queues are 0 to {queues - 1}",
+            )
+        return name, queue_id
+
+
+def _answer_number(
+    connection: Connection, request: Frame, name: str, number: int, error: StoreError | None
+) -> None:
+    if error is None:
+        connection.respond(request, ext={name: str(number)})
+    else:
+        connection.respond(request, ResponseCode.SYSTEM_ERROR, str(error))

@@ -1,0 +1,237 @@
+"""Pulling: request code 11 (RocketMQ's ``PullMessageProcessor``), on leaders and followers alike.
+
+How much one pull brings: as from RocketMQ, at most 32 messages and 256 KiB, whatever the client's
+``maxMsgNums`` up to 32 says. A client that asks for more than 32 messages, which RocketMQ would not
+give, means it: it gets up to 1,024 messages and 4 MiB, or what its ``maxMsgBytes`` (5.x) says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.autocreate import ensure_group
+from broker.context import BrokerContext
+from broker.hold import HeldPull
+from broker.reader import Found, Limits, Status, removed
+from broker.refusals import REFUSALS, refused
+from broker.remoting.codes import ResponseCode
+from broker.remoting.connection import Connection
+from broker.remoting.errors import RequestError
+from broker.remoting.fields import ext_int, ext_str
+from broker.remoting.frame import Frame
+from broker.subscription import TAG_TYPE, tag_codes
+from broker.topics import TopicConfig
+from store.errors import OutOfRangeError, StoreError
+from store.filesystem import Bytes
+
+FLAG_COMMIT_OFFSET = 1
+FLAG_SUSPEND = 2
+FLAG_SUBSCRIPTION = 4
+
+MESSAGES_USUAL = 32
+BYTES_USUAL = 256 << 10
+MESSAGES_MAX = 1024
+BYTES_MAX = 4 << 20
+
+HOLD_SECONDS_MAX = 60.0
+"""Longer than any client waits; a client that asks for more is answered then."""
+
+SUGGESTED_BROKER = "0"
+"""Reads go to the leader; followers say so too, as RocketMQ's slaves do."""
+
+_CODES = {
+    Status.FOUND: ResponseCode.SUCCESS,
+    Status.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    Status.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    Status.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    Status.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    Status.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+class PullProcessor:
+    """Handles pulls."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+
+    def pull(self, connection: Connection, request: Frame) -> None:
+        """Code 11."""
+        try:
+            pull = self._read_request(connection, request)
+        except REFUSALS as error:
+            raise refused(error) from error
+        pull.run()
+
+    def _read_request(self, connection: Connection, request: Frame) -> _Pull:
+        context = self._context
+        group = ext_str(request, "consumerGroup")
+        topic_name = ext_str(request, "topic")
+        queue_id = ext_int(request, "queueId")
+        offset = ext_int(request, "queueOffset")
+        limits = _limits(request)
+        flags = ext_int(request, "sysFlag")
+        hold_ms = ext_int(request, "suspendTimeoutMillis")
+        ensure_group(context, group)
+        settings = context.gatherer.group(group)
+        if settings is not None and not settings.consume_enable:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the group {group} is not allowed to consume"
+            )
+        self._readable_queue(topic_name, queue_id)
+        codes = self._tag_codes(request, group, topic_name, flags)
+        if flags & FLAG_COMMIT_OFFSET:
+            committed = ext_int(request, "commitOffset")
+            if committed >= 0:
+                context.gatherer.add_lazy_offset(group, topic_name, queue_id, committed)
+        hold_seconds = min(hold_ms / 1000, HOLD_SECONDS_MAX) if flags & FLAG_SUSPEND else 0.0
+        return _Pull(
+            context,
+            connection,
+            request,
+            topic_name,
+            queue_id,
+            offset,
+            limits,
+            codes,
+            context.loop.time() + hold_seconds if hold_seconds > 0 else None,
+        )
+
+    def _readable_queue(self, name: str, queue_id: int) -> TopicConfig:
+        topic = self._context.machine.state.topics.get(name)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
+            )
+        if not topic.readable:
+            raise RequestError(ResponseCode.NO_PERMISSION, f"the topic {name} is not readable")
+        if not 0 <= queue_id < topic.read_queues:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the topic {name} has no queue {queue_id} to read, "
+                f"its queues are 0 to {topic.read_queues - 1}",
+            )
+        return topic
+
+    def _tag_codes(
+        self, request: Frame, group: str, topic: str, flags: int
+    ) -> frozenset[int] | None:
+        if flags & FLAG_SUBSCRIPTION:
+            kind = ext_str(request, "expressionType", TAG_TYPE) or TAG_TYPE
+            expression = ext_str(request, "subscription", "")
+        else:
+            known = self._context.clients.subscription(group, topic)
+            if known is None:
+                raise RequestError(
+                    ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                    f"the group {group} has not said what it wants of {topic}",
+                )
+            if known.version < ext_int(request, "subVersion"):
+                raise RequestError(
+                    ResponseCode.SUBSCRIPTION_NOT_LATEST,
+                    f"the subscription of {group} to {topic} known here is not the latest",
+                )
+            kind, expression = known.expression_type, known.expression
+        if kind != TAG_TYPE:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"The broker does not support consumer to filter message by {kind}",
+            )
+        return tag_codes(expression)
+
+
+class _Pull:
+    """One pull on its way; it may be held, and run again, until its deadline."""
+
+    __slots__ = (
+        "codes",
+        "connection",
+        "context",
+        "deadline",
+        "limits",
+        "offset",
+        "queue_id",
+        "request",
+        "topic",
+    )
+
+    def __init__(  # noqa: PLR0917 - the fields of the request
+        self,
+        context: BrokerContext,
+        connection: Connection,
+        request: Frame,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        limits: Limits,
+        codes: frozenset[int] | None,
+        deadline: float | None,
+    ) -> None:
+        self.context = context
+        self.connection = connection
+        self.request = request
+        self.topic = topic
+        self.queue_id = queue_id
+        self.offset = offset
+        self.limits = limits
+        self.codes = codes
+        self.deadline = deadline
+
+    def run(self) -> None:
+        try:
+            found = self.context.reader.find(
+                self.topic, self.queue_id, self.offset, self.limits, self.codes
+            )
+        except StoreError as error:
+            self.connection.respond(self.request, ResponseCode.SYSTEM_ERROR, str(error))
+            return
+        if found.status is Status.FOUND:
+            self.context.reader.load(
+                found.ranges, lambda parts, error: self._loaded(found, parts, error)
+            )
+        elif self._code(found) is not ResponseCode.PULL_NOT_FOUND or not self._held():
+            self._answer(found)
+
+    def _held(self) -> bool:
+        deadline = self.deadline
+        if deadline is None or deadline <= self.context.loop.time():
+            return False
+        held = HeldPull(self.topic, self.queue_id, self.codes, self.run, self.connection)
+        return self.context.holds.hold(held, deadline)
+
+    def _loaded(self, found: Found, parts: Sequence[Bytes], error: StoreError | None) -> None:
+        if error is None:
+            self.context.stats.get_messages += found.messages
+            self._answer(found, parts)
+        elif isinstance(error, OutOfRangeError):
+            self._answer(removed(found))
+        else:
+            self.connection.respond(self.request, ResponseCode.SYSTEM_ERROR, str(error))
+
+    def _code(self, found: Found) -> ResponseCode:
+        if found.status is Status.NO_MESSAGE_IN_QUEUE:
+            asked_start = self.offset == 0
+            return ResponseCode.PULL_NOT_FOUND if asked_start else ResponseCode.PULL_OFFSET_MOVED
+        return _CODES[found.status]
+
+    def _answer(self, found: Found, parts: Sequence[Bytes] = ()) -> None:
+        self.connection.respond(
+            self.request,
+            self._code(found),
+            found.status.value,
+            {
+                "suggestWhichBrokerId": SUGGESTED_BROKER,
+                "nextBeginOffset": str(found.next_offset),
+                "minOffset": str(found.min_offset),
+                "maxOffset": str(found.max_offset),
+            },
+            parts,
+        )
+
+
+def _limits(request: Frame) -> Limits:
+    asked = ext_int(request, "maxMsgNums")
+    messages = max(1, min(asked, MESSAGES_MAX))
+    usual = BYTES_USUAL if messages <= MESSAGES_USUAL else BYTES_MAX
+    size = ext_int(request, "maxMsgBytes", usual)
+    return Limits(messages, max(1, min(size, BYTES_MAX)))

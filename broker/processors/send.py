@@ -1,0 +1,199 @@
+"""Sending: request codes 10, 310 and 320 (RocketMQ's ``SendMessageProcessor``).
+
+A message is checked and staged in the turn in which its frame arrives, and answered when the entry
+that holds it is committed and applied. RocketMQ adds a property ``CLUSTER`` to every message and so
+rewrites all properties; here they are stored as the producer wrote them, but for ``WAIT``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from broker.autocreate import create_topic_for_send
+from broker.context import BrokerContext
+from broker.processors.batchbody import batch_messages
+from broker.processors.sendheader import (
+    INT32_MAX,
+    LONG_NAMES,
+    SHORT_NAMES,
+    HeaderNames,
+    SendHeader,
+    read_header,
+    storable_properties,
+)
+from broker.refusals import REFUSALS, code_of, refused, remark_of
+from broker.remoting.codes import ResponseCode
+from broker.remoting.connection import Connection
+from broker.remoting.errors import RequestError
+from broker.remoting.fields import ext_bool, ext_int, ext_str
+from broker.remoting.frame import Frame
+from broker.topics import DLQ_PREFIX, RETRY_PREFIX, TopicConfig
+from dledger.errors import ProposeError
+from store.record import StagedMessage, stage_message
+
+
+class SendProcessor:
+    """Handles what producers send."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self._gatherer = context.gatherer
+        self._body_size_max = context.config.max_message_size
+        self.stats = context.stats
+        self.store_host_hex = context.store_host.hex().upper()
+
+    def send(self, connection: Connection, request: Frame) -> None:
+        """Code 10."""
+        self._send(connection, request, LONG_NAMES)
+
+    def send_v2(self, connection: Connection, request: Frame) -> None:
+        """Code 310."""
+        self._send(connection, request, SHORT_NAMES)
+
+    def send_batch(self, connection: Connection, request: Frame) -> None:
+        """Code 320."""
+        self._send_batch(connection, request, SHORT_NAMES)
+
+    def _send(self, connection: Connection, request: Frame, names: HeaderNames) -> None:
+        # C++ core 1.0 sends a batch with code 10 and says so in this field alone.
+        if names.batch in request.ext and ext_bool(request, names.batch):
+            self._send_batch(connection, request, names)
+            return
+        header = read_header(request, names)
+        try:
+            queue_id = self._queue_id(request, names, header)
+            message = stage_message(
+                header.topic,
+                self._checked_body(request),
+                header.properties,
+                flag=header.flag,
+                sys_flag=header.sys_flag,
+                born_timestamp=header.born_timestamp,
+                born_host=connection.remote_host_bytes,
+                reconsume_times=header.reconsume_times,
+            )
+            answer = _Answer(self, connection, request, queue_id)
+            self._gatherer.add_message(header.topic, queue_id, message, answer)
+        except REFUSALS as error:
+            raise refused(error) from error
+
+    def _send_batch(self, connection: Connection, request: Frame, names: HeaderNames) -> None:
+        header = read_header(request, names)
+        if header.topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL, f"a batch may not go to the topic {header.topic}"
+            )
+        try:
+            queue_id = self._queue_id(request, names, header)
+            messages = self._staged_batch(connection, self._checked_body(request), header)
+            answer = _Answer(self, connection, request, queue_id)
+            self._gatherer.add_messages(header.topic, queue_id, messages, answer)
+        except REFUSALS as error:
+            raise refused(error) from error
+
+    def _checked_body(self, request: Frame) -> bytes:
+        body = request.body
+        if len(body) > self._body_size_max:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the body has {len(body)} bytes, at most {self._body_size_max} are allowed",
+            )
+        return body
+
+    def _queue_id(self, request: Frame, names: HeaderNames, header: SendHeader) -> int:
+        gatherer = self._gatherer
+        if not gatherer.serving:
+            gatherer.check_serving()
+        topic = gatherer.topic(header.topic)
+        if topic is None:
+            topic = create_topic_for_send(
+                self._context,
+                header.topic,
+                ext_str(request, names.default_topic),
+                ext_int(request, names.default_queues, minimum=-INT32_MAX, maximum=INT32_MAX),
+            )
+        return queue_for_send(topic, header.queue_id, self._context.rng)
+
+    @staticmethod
+    def _staged_batch(
+        connection: Connection, body: bytes, header: SendHeader
+    ) -> list[StagedMessage]:
+        topic, of_all = header.topic, header.properties
+        messages = []
+        for flag, message_body, properties in batch_messages(body):
+            kept = storable_properties(properties)
+            if of_all:
+                between = b"" if not kept or kept.endswith(b"\x02") else b"\x02"
+                kept = storable_properties(kept + between + of_all)
+            messages.append(
+                stage_message(
+                    topic,
+                    message_body,
+                    kept,
+                    flag=flag,
+                    sys_flag=header.sys_flag,
+                    born_timestamp=header.born_timestamp,
+                    born_host=connection.remote_host_bytes,
+                    reconsume_times=header.reconsume_times,
+                )
+            )
+        if not messages:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
+        return messages
+
+
+def queue_for_send(topic: TopicConfig, queue_id: int, rng: Random) -> int:
+    """The queue that takes the message: the one asked for, or any where that is below 0.
+
+    Raises :class:`~broker.remoting.errors.RequestError`: 16 for a topic that is not writable, 1 for
+    a queue that it has not.
+    """
+    if not topic.writable:
+        raise RequestError(ResponseCode.NO_PERMISSION, f"the topic {topic.name} is not writable")
+    if 0 <= queue_id < topic.write_queues:
+        return queue_id
+    if queue_id < 0:
+        return rng.randrange(topic.write_queues)
+    queues = max(topic.write_queues, topic.read_queues)
+    if queue_id >= queues:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"the topic {topic.name} has no queue {queue_id}, its queues are 0 to {queues - 1}",
+        )
+    return queue_id
+
+
+class _Answer:
+    """The answer that one send request waits for (see :class:`~broker.gather.Waiter`)."""
+
+    __slots__ = ("connection", "processor", "queue_id", "request")
+
+    def __init__(
+        self, processor: SendProcessor, connection: Connection, request: Frame, queue_id: int
+    ) -> None:
+        self.processor = processor
+        self.connection = connection
+        self.request = request
+        self.queue_id = queue_id
+
+    def stored(self, first_offset: int, positions: Sequence[int]) -> None:
+        host = self.processor.store_host_hex
+        self.processor.stats.put_messages += len(positions)
+        self.connection.respond(
+            self.request,
+            ResponseCode.SUCCESS,
+            None,
+            {
+                "msgId": ",".join([f"{host}{position:016X}" for position in positions])
+                if len(positions) > 1
+                else f"{host}{positions[0]:016X}",
+                "queueId": str(self.queue_id),
+                "queueOffset": str(first_offset),
+                "MSG_REGION": "DefaultRegion",
+                "TRACE_ON": "true",
+            },
+        )
+
+    def failed(self, error: ProposeError) -> None:
+        self.connection.respond(self.request, code_of(error), remark_of(error))

@@ -1,0 +1,159 @@
+"""The header of a send request, with the long names of code 10 or the letters of 310 and 320."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from broker.remoting.codes import ResponseCode
+from broker.remoting.errors import RequestError
+from broker.remoting.fields import INT64_MAX, ext_int, ext_str
+from broker.remoting.frame import Frame
+
+INT32_MAX = 2**31 - 1
+PROPERTIES_SIZE_MAX = 32_767
+
+SYS_FLAG_TRANSACTION = 0x4 | 0x8
+SYS_FLAG_HOSTS_V6 = 0x10 | 0x20
+
+_WAIT = re.compile(rb"(?:(?<=\x02)|\A)WAIT\x01[^\x02]*(?:\x02|\Z)")
+_DELAY = re.compile(rb"(?:\x02|\A)DELAY\x01(?!-|0*(?:\x02|\Z))")
+_HALF = re.compile(rb"(?:\x02|\A)TRAN_MSG\x01true(?:\x02|\Z)")
+
+
+class HeaderNames(NamedTuple):
+    """What the fields of a send request are called."""
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_queues: str
+    queue_id: str
+    sys_flag: str
+    born_timestamp: str
+    flag: str
+    properties: str
+    reconsume_times: str
+    batch: str
+
+
+LONG_NAMES = HeaderNames(
+    "producerGroup",
+    "topic",
+    "defaultTopic",
+    "defaultTopicQueueNums",
+    "queueId",
+    "sysFlag",
+    "bornTimestamp",
+    "flag",
+    "properties",
+    "reconsumeTimes",
+    "batch",
+)
+SHORT_NAMES = HeaderNames("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "m")
+
+
+class SendHeader(NamedTuple):
+    """The fields that matter, checked. ``queue_id`` is below 0 where any queue will do."""
+
+    topic: str
+    queue_id: int
+    sys_flag: int
+    born_timestamp: int
+    flag: int
+    reconsume_times: int
+    properties: bytes
+
+
+def read_header(request: Frame, names: HeaderNames) -> SendHeader:
+    """Raises :class:`~broker.remoting.errors.RequestError` for a field that is missing or wrong."""
+    ext = request.ext
+    try:
+        # The common case, without a call for each field; the other path says what was wrong.
+        topic = ext[names.topic]
+        queue_id = int(ext[names.queue_id])  # type: ignore[arg-type]
+        sys_flag = int(ext[names.sys_flag])  # type: ignore[arg-type]
+        born_timestamp = int(ext[names.born_timestamp])  # type: ignore[arg-type]
+        flag = int(ext[names.flag])  # type: ignore[arg-type]
+        reconsume_times = int(ext.get(names.reconsume_times) or 0)
+        properties = ext.get(names.properties) or ""
+        usual = (
+            type(topic) is str
+            and type(properties) is str
+            and names.producer_group in ext
+            and names.default_topic in ext
+            and names.default_queues in ext
+            and -INT32_MAX <= queue_id <= INT32_MAX
+            and -INT32_MAX <= sys_flag <= INT32_MAX
+            and -INT64_MAX <= born_timestamp <= INT64_MAX
+            and -INT32_MAX <= flag <= INT32_MAX
+            and -INT32_MAX <= reconsume_times <= INT32_MAX
+        )
+    except (KeyError, TypeError, ValueError, OverflowError):
+        usual = False
+    if not usual:
+        return _read_unusual(request, names)
+    if sys_flag & (SYS_FLAG_TRANSACTION | SYS_FLAG_HOSTS_V6):
+        sys_flag = _storable_sys_flag(sys_flag)
+    return SendHeader(
+        topic,  # type: ignore[arg-type]
+        queue_id,
+        sys_flag,
+        born_timestamp,
+        flag,
+        reconsume_times,
+        storable_properties(properties.encode()),  # type: ignore[union-attr]
+    )
+
+
+def _read_unusual(request: Frame, names: HeaderNames) -> SendHeader:
+    def number(name: str, maximum: int = INT32_MAX) -> int:
+        return ext_int(request, name, minimum=-maximum, maximum=maximum)
+
+    ext_str(request, names.producer_group)
+    ext_str(request, names.default_topic)
+    number(names.default_queues)
+    reconsume_times = ext_int(
+        request, names.reconsume_times, 0, minimum=-INT32_MAX, maximum=INT32_MAX
+    )
+    return SendHeader(
+        ext_str(request, names.topic),
+        number(names.queue_id),
+        _storable_sys_flag(number(names.sys_flag)),
+        number(names.born_timestamp, INT64_MAX),
+        number(names.flag),
+        reconsume_times,
+        storable_properties(ext_str(request, names.properties, "").encode()),
+    )
+
+
+def storable_properties(properties: bytes) -> bytes:
+    """The property bytes as they are stored: without ``WAIT``, as RocketMQ stores them."""
+    if len(properties) > PROPERTIES_SIZE_MAX:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the properties have {len(properties)} bytes, at most {PROPERTIES_SIZE_MAX} fit",
+        )
+    if b"WAIT\x01" in properties:
+        properties = _WAIT.sub(b"", properties)
+    if b"DELAY\x01" in properties and _DELAY.search(properties):
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL, "delayed messages are not supported by this version"
+        )
+    if b"TRAN_MSG\x01" in properties and _HALF.search(properties):
+        raise _transaction_refused()
+    return properties
+
+
+def _storable_sys_flag(sys_flag: int) -> int:
+    if sys_flag & SYS_FLAG_TRANSACTION:
+        raise _transaction_refused()
+    # Hosts are stored as IPv4 here, whatever the client has.
+    return sys_flag & ~SYS_FLAG_HOSTS_V6
+
+
+def _transaction_refused() -> RequestError:
+    # A half message stored as an ordinary one would be delivered although it may be rolled back.
+    return RequestError(
+        ResponseCode.NO_PERMISSION, "transaction messages are not supported by this version"
+    )

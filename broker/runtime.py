@@ -1,0 +1,55 @@
+"""What a broker says of itself: runtime info (28) for tools, and ``/status`` for people."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from broker.context import BrokerContext
+from broker.remoting.codes import PROTOCOL_VERSION
+from dledger.raft import Role
+
+_ROLES = {
+    Role.LEADER: "leader",
+    Role.FOLLOWER: "follower",
+    Role.PRE_CANDIDATE: "candidate",
+    Role.CANDIDATE: "candidate",
+}
+
+
+def role_name(role: Role) -> str:
+    """leader, follower or candidate: who only asks for votes is a candidate to an operator."""
+    return _ROLES[role]
+
+
+def runtime_info(context: BrokerContext) -> dict[str, str]:
+    """RocketMQ's keys where they mean something here, and what there is to say of the group."""
+    config, node, stats = context.config, context.node, context.stats
+    core, leadership = node.core, node.leadership
+    members = {
+        name: {"address": str(member.address), "http": str(member.http), "peer": str(member.peer)}
+        for name, member in config.members.items()
+    }
+    return {
+        "raftGroup": config.group,
+        "raftNode": config.node,
+        "raftRole": role_name(core.role),
+        "raftTerm": str(core.term),
+        "raftLeader": leadership.leader or "",
+        "raftServing": "true" if leadership.serving else "false",
+        "raftLastIndex": str(core.log.last_index),
+        "raftCommitIndex": str(core.commit_index),
+        "raftAppliedIndex": str(node.applied_index),
+        "raftMembers": json.dumps(members),
+        "pid": str(os.getpid()),
+        "httpAddress": str(config.own.http),
+        "bootTimestamp": str(stats.boot_ms),
+        "brokerVersion": str(PROTOCOL_VERSION),
+        "brokerVersionDesc": "V4_9_8",
+        "commitLogMaxOffset": str(context.machine.applied_end),
+        "commitLogDirCapacity": f"Free : {node.store.free_bytes()} bytes.",
+        "dispatchBehindBytes": "0",
+        "heldPulls": str(len(context.holds)),
+        "putMessages": str(stats.put_messages),
+        "getMessages": str(stats.get_messages),
+    }

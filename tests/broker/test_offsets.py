@@ -1,0 +1,186 @@
+"""Offsets: what groups have consumed, and what queues hold."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.remoting.codes import RequestCode, ResponseCode
+from broker.remoting.errors import RequestTimeoutError
+from broker.remoting.frame import Frame
+from tests.broker.harness import NOW_MS, ColdFileSystem, SingleBroker, with_broker
+
+PLACE = {"consumerGroup": "readers", "topic": "orders", "queueId": "0"}
+
+
+async def committed(broker: SingleBroker, offset: object, **changed: Any) -> Frame:
+    ext = PLACE | {"commitOffset": offset} | changed
+    return await broker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext)
+
+
+async def queried(broker: SingleBroker, **changed: Any) -> Frame:
+    return await broker.ask(RequestCode.QUERY_CONSUMER_OFFSET, PLACE | changed, seconds=3)
+
+
+async def queue_number(broker: SingleBroker, code: int, **ext: Any) -> tuple[int, Any]:
+    """The code and the one field of an answer to 29, 30, 31 or 32."""
+    answer = await broker.ask(code, {"topic": "orders", "queueId": "0"} | ext)
+    return answer.code, next(iter(answer.ext.values()), answer.remark)
+
+
+def test_a_committed_offset_is_what_the_group_is_told(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        assert (await committed(broker, "7")).code == ResponseCode.SUCCESS
+        assert (await queried(broker)).ext == {"offset": "7"}
+
+    with_broker(scenario, tmp_path)
+
+
+def test_offsets_of_topics_that_nobody_created_are_kept_as_well(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await committed(broker, "7", topic="%RETRY%readers")
+        assert (await queried(broker, topic="%RETRY%readers")).ext == {"offset": "7"}
+
+    with_broker(scenario, tmp_path)
+
+
+def test_minus_one_is_taken_without_hiding_what_was_committed(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        assert (await committed(broker, -1)).code == ResponseCode.SUCCESS
+        assert (await queried(broker)).ext == {"offset": "0"}
+        await committed(broker, 5)
+        assert (await committed(broker, -1)).code == ResponseCode.SUCCESS
+        assert (await queried(broker)).ext == {"offset": "5"}
+
+    with_broker(scenario, tmp_path)
+
+
+def test_a_new_group_begins_at_0_where_the_queue_does(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        answer = await queried(broker)
+        assert (answer.code, answer.ext) == (ResponseCode.SUCCESS, {"offset": "0"})
+
+    with_broker(scenario, tmp_path)
+
+
+def test_a_new_group_is_told_nothing_where_the_queue_has_lost_its_beginning(
+    tmp_path: Path,
+) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await broker.send("orders", 0, b"gone")
+        await broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})
+        await broker.create_topic("orders")
+        answer = await queried(broker)
+        assert (answer.code, answer.ext) == (ResponseCode.QUERY_NOT_FOUND, {})
+
+    with_broker(scenario, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "remark"),
+    [
+        ({"commitOffset": "x"}, "field commitOffset is not an integer: 'x'"),
+        ({"queueId": "-1"}, "field queueId is not between 0"),
+        ({"consumerGroup": "a b"}, "the group name 'a b'"),
+        ({"topic": ""}, "the topic has no name"),
+    ],
+)
+def test_a_commit_that_makes_no_sense_is_refused(
+    tmp_path: Path, changed: dict[str, str], remark: str
+) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        answer = await committed(broker, "1", **changed)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert remark in (answer.remark or "")
+
+    with_broker(scenario, tmp_path)
+
+
+def test_a_node_that_does_not_lead_refuses_commits_and_keeps_silent_when_asked(
+    tmp_path: Path,
+) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        assert (await committed(broker, "1")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        broker.broker.context.gatherer.close()
+        with pytest.raises(RequestTimeoutError):
+            await queried(broker)
+
+    with_broker(scenario, tmp_path, serving=False)
+
+
+def test_an_offset_is_told_only_when_this_node_is_known_to_lead(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await committed(broker, "7")
+        broker.log_executor.hold()
+        waiting = asyncio.ensure_future(queried(broker))
+        await asyncio.sleep(0.5)
+        assert not waiting.done()
+        broker.log_executor.release()
+        assert (await waiting).ext == {"offset": "7"}
+
+    with_broker(scenario, tmp_path)
+
+
+# --- queues
+
+
+def test_min_and_max_bound_the_queue(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        for code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET):
+            assert await queue_number(broker, code) == (0, "0")
+        await broker.send("orders", 0, b"x")
+        await broker.send("orders", 0, b"x")
+        assert await queue_number(broker, RequestCode.GET_MIN_OFFSET) == (0, "0")
+        assert await queue_number(broker, RequestCode.GET_MAX_OFFSET) == (0, "2")
+
+    with_broker(scenario, tmp_path)
+
+
+def test_an_unknown_topic_or_queue_is_refused(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        code, remark = await queue_number(broker, RequestCode.GET_MAX_OFFSET)
+        assert (code, remark) == (17, "topic[orders] not exist, apply first please!")
+        await broker.create_topic("orders")
+        code, remark = await queue_number(broker, RequestCode.GET_MIN_OFFSET, queueId="9")
+        assert (code, remark) == (1, "the topic orders has no queue 9, its queues are 0 to 3")
+
+    with_broker(scenario, tmp_path)
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_queue_is_searched_by_time_as_rocketmq_4_9_does(tmp_path: Path, cold: bool) -> None:
+    async def before(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        for seconds in (0, 10, 10, 20):
+            broker.now_ms = NOW_MS + seconds * 1000
+            await broker.send("orders", 0, b"x")
+
+    async def after(broker: SingleBroker) -> None:
+        for seconds, offset in ((-5, 0), (0, 0), (4, 0), (5, 0), (6, 1), (10, 1), (16, 3), (99, 3)):
+            found = await queue_number(
+                broker,
+                RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+                timestamp=str(NOW_MS + seconds * 1000),
+            )
+            assert (seconds, found) == (seconds, (0, str(offset)))
+        earliest = await queue_number(broker, RequestCode.GET_EARLIEST_MSG_STORETIME)
+        assert earliest == (0, str(NOW_MS))
+
+    with_broker(before, tmp_path)
+    with_broker(after, tmp_path, fs=ColdFileSystem() if cold else None)
+
+
+def test_an_empty_queue_has_no_time(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        assert await queue_number(broker, RequestCode.GET_EARLIEST_MSG_STORETIME) == (0, "-1")
+        found = await queue_number(broker, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, timestamp="5")
+        assert found == (0, "0")
+
+    with_broker(scenario, tmp_path)
