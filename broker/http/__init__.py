@@ -1,0 +1,1 @@
+"""The HTTP port of a broker: JSON for curl and for people."""

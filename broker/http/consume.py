@@ -1,0 +1,120 @@
+"""``GET /topics/T/queues/Q/messages?offset=0&count=32&wait_ms=0``: messages as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from http import HTTPStatus
+
+from aiohttp import web
+
+from broker.cli.message_json import message_json
+from broker.client.message import MessageQueue
+from broker.client.pulled import PulledBatch
+from broker.context import BrokerContext
+from broker.hold import HeldPull
+from broker.http.errors import HttpRefusedError, json_response
+from broker.reader import Found, Limits, Range, Status
+from store.errors import StoreError
+from store.filesystem import Bytes
+
+COUNT_USUAL = 32
+COUNT_MAX = 1024
+BYTES_MAX = 4 << 20
+WAIT_MS_MAX = 60_000
+
+
+class ConsumeHandler:
+    """Handles what is read from a queue; followers serve what they have applied."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+
+    async def get(self, request: web.Request) -> web.Response:
+        """See the module. ``next_offset`` is where to go on."""
+        queue = self._queue(request)
+        offset = _number(request, "offset", 0)
+        count = _number(request, "count", COUNT_USUAL, COUNT_MAX)
+        wait_ms = _number(request, "wait_ms", 0, WAIT_MS_MAX)
+        limits = Limits(max(count, 1), BYTES_MAX)
+        try:
+            found = await self._found(queue, offset, limits, wait_ms)
+            parts = await self._loaded(found.ranges)
+        except StoreError as error:
+            raise HttpRefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
+        messages = PulledBatch(queue, b"".join(parts), found.next_offset)
+        self._context.stats.get_messages += len(messages)
+        return json_response(
+            {
+                "status": found.status.value,
+                "next_offset": found.next_offset,
+                "min_offset": found.min_offset,
+                "max_offset": found.max_offset,
+                "messages": [message_json(message) for message in messages],
+            }
+        )
+
+    def _queue(self, request: web.Request) -> MessageQueue:
+        name = request.match_info["topic"]
+        topic = self._context.machine.state.topics.get(name)
+        if topic is None:
+            raise HttpRefusedError(HTTPStatus.NOT_FOUND, f"the topic {name} does not exist")
+        if not topic.readable:
+            raise HttpRefusedError(HTTPStatus.FORBIDDEN, f"the topic {name} is not readable")
+        queue_id = _integer("the queue", request.match_info["queue"])
+        if not 0 <= queue_id < topic.read_queues:
+            raise HttpRefusedError(
+                HTTPStatus.NOT_FOUND,
+                f"the topic {name} has no queue {queue_id}, "
+                f"its queues are 0 to {topic.read_queues - 1}",
+            )
+        return MessageQueue(name, self._context.config.group, queue_id)
+
+    async def _found(self, queue: MessageQueue, offset: int, limits: Limits, wait_ms: int) -> Found:
+        context = self._context
+        deadline = context.loop.time() + wait_ms / 1000
+        while True:
+            found = context.reader.find(queue.topic, queue.queue_id, offset, limits)
+            nothing = found.status in {Status.OFFSET_OVERFLOW_ONE, Status.NO_MESSAGE_IN_QUEUE}
+            if not nothing or context.loop.time() >= deadline:
+                return found
+            woken = asyncio.Event()
+            held = HeldPull(queue.topic, queue.queue_id, None, woken.set)
+            if not context.holds.hold(held, deadline):
+                return found
+            try:
+                await woken.wait()
+            finally:
+                context.holds.drop(held)
+
+    async def _loaded(self, ranges: Sequence[Range]) -> Sequence[Bytes]:
+        loaded: asyncio.Future[Sequence[Bytes]] = self._context.loop.create_future()
+
+        def done(parts: Sequence[Bytes], error: StoreError | None) -> None:
+            if loaded.done():
+                return
+            if error is None:
+                loaded.set_result(parts)
+            else:
+                loaded.set_exception(error)
+
+        self._context.reader.load(ranges, done)
+        return await loaded
+
+
+def _number(request: web.Request, name: str, usual: int, maximum: int = 2**63 - 1) -> int:
+    value = _integer(name, request.query.get(name, str(usual)))
+    if not 0 <= value <= maximum:
+        raise HttpRefusedError(
+            HTTPStatus.BAD_REQUEST, f"{name} is not between 0 and {maximum}: {value}"
+        )
+    return value
+
+
+def _integer(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise HttpRefusedError(
+            HTTPStatus.BAD_REQUEST, f"{name} is not an integer: {text!r}"
+        ) from None

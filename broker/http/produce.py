@@ -1,0 +1,165 @@
+"""``POST /topics/T/messages``: one message as JSON, answered when it is committed."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from broker.autocreate import create_topic_for_send
+from broker.context import BrokerContext
+from broker.http.errors import HttpRefusedError, json_response, refused_by_error, refused_with_code
+from broker.processors.send import queue_for_send
+from broker.processors.sendheader import storable_properties
+from broker.refusals import REFUSALS
+from broker.remoting.errors import RequestError
+from broker.topics import AUTO_CREATE_TOPIC
+from dledger.errors import ProposeError
+from store.properties import encode_properties
+from store.record import StagedMessage, stage_message
+
+DEFAULT_QUEUES = 4
+_FIELDS = ("body", "body_base64", "keys", "properties", "queue_id", "tags")
+_NO_HOST = bytes(8)
+"""The born host of a record: a proxy's address would say nothing, so none is kept."""
+
+
+class _Stored:
+    """Waits for one message (see :class:`~broker.gather.Waiter`)."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.done: asyncio.Future[tuple[int, int]] = loop.create_future()
+
+    def stored(self, first_offset: int, positions: Sequence[int]) -> None:
+        if not self.done.done():
+            self.done.set_result((first_offset, positions[0]))
+
+    def failed(self, error: ProposeError) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+class ProduceHandler:
+    """Handles what is posted to a topic."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+
+    async def post(self, request: web.Request) -> web.Response:
+        """See the module."""
+        context = self._context
+        name = request.match_info["topic"]
+        document = _document(await request.read())
+        waiter = _Stored(context.loop)
+        leader = self._leader()
+        try:
+            context.gatherer.check_serving()
+            message = self._staged(name, document)
+            topic = context.gatherer.topic(name) or create_topic_for_send(
+                context, name, AUTO_CREATE_TOPIC, DEFAULT_QUEUES
+            )
+            queue_id = queue_for_send(topic, _queue_id(document), context.rng)
+            context.gatherer.add_message(name, queue_id, message, waiter)
+            offset, position = await waiter.done
+        except RequestError as error:
+            raise refused_with_code(error.code, error.remark, leader) from error
+        except REFUSALS as error:
+            raise refused_by_error(error, leader) from error
+        context.stats.put_messages += 1
+        return json_response(
+            {
+                "msg_id": f"{context.store_host.hex().upper()}{position:016X}",
+                "queue_id": queue_id,
+                "queue_offset": offset,
+                "broker": context.config.group,
+            }
+        )
+
+    def _leader(self) -> str | None:
+        """The HTTP address of the leader, where it is another node."""
+        leader = self._context.node.leadership.leader
+        if leader is None or leader == self._context.config.node:
+            return None
+        return str(self._context.config.members[leader].http)
+
+    def _staged(self, topic: str, document: Mapping[str, Any]) -> StagedMessage:
+        body = _body(document)
+        size_max = self._context.config.max_message_size
+        if len(body) > size_max:
+            raise HttpRefusedError(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"the body has {len(body)} bytes, at most {size_max} are allowed",
+            )
+        return stage_message(
+            topic,
+            body,
+            storable_properties(_properties(document)),
+            born_timestamp=self._context.wall_clock(),
+            born_host=_NO_HOST,
+        )
+
+
+def _document(body: bytes) -> Mapping[str, Any]:
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise _bad(f"the request is not JSON: {error}") from error
+    if type(document) is not dict:
+        raise _bad("the request is not a JSON object")
+    for name in document:
+        if name not in _FIELDS:
+            raise _bad(f"{name} is no field of a message; known are {', '.join(_FIELDS)}")
+    return document
+
+
+def _body(document: Mapping[str, Any]) -> bytes:
+    text, encoded = document.get("body"), document.get("body_base64")
+    if (text is None) == (encoded is None):
+        raise _bad("a message has either body or body_base64")
+    if encoded is None:
+        return _text("body", text).encode()
+    try:
+        return base64.b64decode(_text("body_base64", encoded), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise _bad(f"body_base64 is not base64: {error}") from error
+
+
+def _properties(document: Mapping[str, Any]) -> bytes:
+    given = document.get("properties", {})
+    if type(given) is not dict:
+        raise _bad("properties is not a JSON object")
+    properties = {name: _text(f"the property {name}", value) for name, value in given.items()}
+    if "tags" in document:
+        properties["TAGS"] = _text("tags", document["tags"])
+    keys = document.get("keys", [])
+    if type(keys) is not list:
+        raise _bad("keys is not a list")
+    if keys:
+        properties["KEYS"] = " ".join(_text("a key", key) for key in keys)
+    try:
+        return encode_properties(properties)
+    except ValueError as error:
+        raise _bad(str(error)) from error
+
+
+def _queue_id(document: Mapping[str, Any]) -> int:
+    queue_id = document.get("queue_id", -1)
+    if type(queue_id) is not int:
+        raise _bad(f"queue_id is not an integer: {queue_id!r}")
+    return queue_id
+
+
+def _text(what: str, value: object) -> str:
+    if type(value) is not str:
+        raise _bad(f"{what} is not a string: {value!r}")
+    return value
+
+
+def _bad(what: str) -> HttpRefusedError:
+    return HttpRefusedError(HTTPStatus.BAD_REQUEST, what)

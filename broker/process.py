@@ -1,0 +1,102 @@
+"""One broker process: the ports, threads and files of a :class:`~broker.broker.Broker`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from random import SystemRandom
+
+from broker.broker import Broker, World
+from broker.clock import system_clock_ms
+from broker.config import NodeConfig
+from broker.http.server import HttpServer
+from broker.registration import Registrar
+from broker.remoting.server import RemotingServer
+from dledger.executor import ThreadExecutor
+from dledger.node import Executors
+from dledger.transport import WebSocketTransport
+from store.osfiles import OsFileSystem
+from store.replica import ReplicaStore, StoreConfig
+
+log = logging.getLogger(__name__)
+
+
+class BrokerProcess:
+    """A running broker. ``failed`` is done, with the reason, when the node stopped by itself."""
+
+    def __init__(self, config: NodeConfig, store: ReplicaStore) -> None:
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self._config = config
+        self._executors = Executors(
+            log=ThreadExecutor(loop, "log"),
+            reads=ThreadExecutor(loop, "reads"),
+            background=ThreadExecutor(loop, "background"),
+        )
+        transport = WebSocketTransport(
+            group=config.group,
+            node=config.node,
+            host=config.own.peer.host,
+            port=config.own.peer.port,
+            peers=config.peers,
+        )
+        self.failed: asyncio.Future[BaseException] = loop.create_future()
+        self.broker = Broker(
+            config,
+            store,
+            World(
+                fs=OsFileSystem(),
+                transport=transport,
+                executors=self._executors,
+                loop=loop,
+                rng=SystemRandom(),
+                wall_clock=system_clock_ms,
+            ),
+            self._fail,
+        )
+        host, port = config.own.address
+        self._server = RemotingServer(loop, host, port, self.broker.dispatch)
+        self._registrar = Registrar(loop, config.namesrv, self.broker.announcement)
+        self._http = HttpServer(self.broker.context)
+
+    async def start(self) -> None:
+        """Recovers, joins the group, opens the ports, registers. ``OSError`` if a port is taken."""
+        await self.broker.start()
+        await self._server.start()
+        self.broker.on_announcement_changed = self._registrar.register_now
+        self._registrar.start()
+        await self._http.start()
+
+    async def stop(self) -> None:
+        """Says goodbye to the NameServers, answers who waits, and saves what is in memory."""
+        self.broker.on_announcement_changed = lambda: None
+        await self._registrar.stop()
+        await self._http.stop()
+        await self.broker.stop()
+        await self._server.stop()
+        for executor in (self._executors.log, self._executors.reads, self._executors.background):
+            executor.close()
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.failed.done():
+            self.failed.set_result(error)
+
+
+async def serve(config: NodeConfig) -> BrokerProcess:
+    """Starts the broker of ``config``.
+
+    Raises :class:`~store.errors.StoreError` where its data cannot be used, and ``OSError`` where a
+    port is taken; nothing keeps running then.
+    """
+    store = ReplicaStore.open(
+        OsFileSystem(),
+        config.data,
+        StoreConfig(config.group, config.node, config.segment_size),
+    )
+    process = BrokerProcess(config, store)
+    try:
+        await process.start()
+    except OSError:
+        await process.stop()
+        raise
+    return process
