@@ -1,0 +1,67 @@
+"""How patient producers and consumers are. Defaults are RocketMQ's where it has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerConfig:
+    """Times are those of the event loop, in seconds."""
+
+    group: str = "dledger-producer"
+
+    deadline_seconds: float = 30.0
+    """From a call until it fails, all tries together."""
+
+    request_seconds: float = 3.0
+    """How long one try waits for its answer (``sendMsgTimeout``)."""
+
+    doubtful_tries: int = 3
+    """In all, where brokers refuse with a code that says little (1 and
+    ``retryTimesWhenSendFailed``)."""
+
+    missing_topic_seconds: float = 3.0
+    """How long a topic that no NameServer knows is waited for."""
+
+    default_queues: int = 4
+    """What a topic gets that sending creates (``defaultTopicQueueNums``)."""
+
+    send_latency_fault_enable: bool = False
+    """Leave brokers that were slow or failed alone for a while."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig:
+    """Times are those of the event loop, in seconds."""
+
+    request_seconds: float = 3.0
+
+    suspend_seconds: float = 15.0
+    """How long a broker may hold a pull that finds nothing (``brokerSuspendMaxTimeMillis``)."""
+
+    pull_seconds: float = 30.0
+    """How long a pull waits for its answer (``consumerTimeoutMillisWhenSuspend``)."""
+
+    pull_messages_max: int = 1024
+    """Asked for in one pull; the broker has limits of its own."""
+
+    buffered_bytes_max: int = 64 * 1024 * 1024
+    """What all queues together may hold that was pulled and not yet asked for."""
+
+    heartbeat_seconds: float = 30.0
+    rebalance_seconds: float = 20.0
+
+    settle_seconds: float = 2.0
+    """After a new leader was found, so long pass before queues are shared out anew: it learns of
+    the group's members by their heartbeats, and the first to ask would seem to be alone."""
+
+    handover_seconds: float = 1.0
+    """A queue that another member may have had is begun so much later: that member learns of the
+    change at the same time, and has to commit how far it got."""
+
+    commit_seconds: float = 5.0
+    """How often offsets are committed (``persistConsumerOffsetInterval``)."""
+
+    close_seconds: float = 5.0
+    """How long closing tries to commit what was acknowledged."""

@@ -1,0 +1,177 @@
+"""Delivering requests: the quick first try, and the patient ones after it."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from broker.client.choice import QueueChoice, Target
+from broker.client.config import ProducerConfig
+from broker.client.delivery import Delivery
+from broker.client.errors import (
+    ClientError,
+    ClosedError,
+    DeadlineError,
+    DoubtfulRefusalError,
+    Failure,
+    TopicNotFoundError,
+)
+from broker.client.faults import FAILED_LATENCY_MS, LatencyFaults
+from broker.client.message import MessageQueue, SendResult, SendStatus
+from broker.client.outcome import find_stored
+from broker.client.routes import Routes
+from broker.remoting.client import RemotingClient
+from broker.remoting.errors import CallError
+from broker.remoting.frame import Frame
+
+
+class Deliverer:
+    """Brings deliveries to their end.
+
+    A first try that works costs no task. One that fails gets a task, which looks the route up
+    again, waits as ``routes.py`` says, and sends the same bytes until they are acknowledged or
+    refused for good, or the deadline has passed. Where an earlier try may have been carried out,
+    it asks before it sends again (``outcome.py``).
+    """
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        remoting: RemotingClient,
+        routes: Routes,
+        choice: QueueChoice,
+        config: ProducerConfig,
+        faults: LatencyFaults | None,
+    ) -> None:
+        self._loop = loop
+        self._remoting = remoting
+        self._routes = routes
+        self._choice = choice
+        self._config = config
+        self._faults = faults
+        self._tasks: dict[asyncio.Task[None], Delivery] = {}
+        self._closed = False
+
+    def begin(self, delivery: Delivery) -> None:
+        """Sends it at once if the way is known."""
+        if self._closed:
+            delivery.fail(ClosedError("the producer is closed"))
+            return
+        target = self._choice.at_once(delivery.topic, delivery.pinned)
+        if target is None:
+            self._try_on(delivery, None)
+        else:
+            answer = self._send(delivery, target, self._config.request_seconds)
+            answer.add_done_callback(partial(self._answered, delivery, target.queue))
+
+    async def close(self) -> None:
+        """Ends what tries on with :class:`ClosedError`."""
+        self._closed = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _send(self, delivery: Delivery, target: Target, seconds: float) -> asyncio.Future[Frame]:
+        queue, address = target
+        delivery.queue = queue
+        delivery.tries += 1
+        delivery.header["e"] = str(queue.queue_id)
+        answer = self._remoting.invoke_nowait(
+            address, delivery.code, delivery.header, (delivery.body,), timeout=seconds
+        )
+        if self._faults is not None:
+            sent = self._loop.time()
+            answer.add_done_callback(partial(self._watch, self._faults, queue.broker, sent))
+        return answer
+
+    def _answered(
+        self, delivery: Delivery, queue: MessageQueue, answer: asyncio.Future[Frame]
+    ) -> None:
+        try:
+            delivery.succeed(delivery.acknowledgement(answer.result(), queue))
+        except (CallError, ClientError) as failure:
+            self._try_on(delivery, failure)
+
+    def _try_on(self, delivery: Delivery, failure: Failure | None) -> None:
+        if self._closed:
+            delivery.fail(ClosedError("the producer was closed"))
+            return
+        task = self._loop.create_task(self._deliver(delivery, failure))
+        self._tasks[task] = delivery
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        delivery = self._tasks.pop(task)
+        if task.cancelled():
+            delivery.fail(ClosedError("the producer was closed"))
+        elif (fault := task.exception()) is not None:
+            delivery.fail(fault)
+
+    async def _deliver(self, delivery: Delivery, failure: Failure | None) -> None:
+        try:
+            async with asyncio.timeout_at(delivery.deadline):
+                while not delivery.future.done():
+                    if failure is not None:
+                        if self._is_final(delivery, failure):
+                            delivery.fail(failure)
+                            return
+                        await self._recover(delivery, failure)
+                    try:
+                        delivery.succeed(await self._try(delivery))
+                    except (CallError, ClientError) as error:
+                        failure = error
+        except TimeoutError:
+            seconds = self._config.deadline_seconds
+            delivery.fail(DeadlineError(f"a message to {delivery.topic}", seconds, failure))
+
+    async def _try(self, delivery: Delivery) -> SendResult:
+        avoid = () if delivery.queue is None else (delivery.queue.broker,)
+        target = await self._choice.search(delivery.topic, delivery.pinned, avoid)
+        broker = target.queue.broker
+        if broker in delivery.doubtful_at:
+            found = await find_stored(
+                self._remoting,
+                target.address,
+                delivery.topic,
+                delivery.first_key,
+                record_sizes=delivery.record_sizes(),
+                seconds=self._config.request_seconds,
+            )
+            if found is not None:
+                return SendResult(
+                    SendStatus.OK,
+                    target.queue._replace(queue_id=found.queue_id),
+                    found.queue_offset,
+                    delivery.count,
+                    ",".join(found.message_ids),
+                    delivery.first_key,
+                )
+        answer = await self._send(delivery, target, self._config.request_seconds)
+        result = delivery.acknowledgement(answer, target.queue)
+        if self._routes.cached(delivery.topic) is None:
+            self._choice.forget_promise(delivery.topic)
+        return result
+
+    async def _recover(self, delivery: Delivery, failure: Failure) -> None:
+        delivery.note(failure)
+        self._choice.forget_promise(delivery.topic)
+        culprit = delivery.topic if delivery.queue is None else delivery.queue.broker
+        await self._routes.recover(delivery.topic, culprit)
+
+    def _is_final(self, delivery: Delivery, failure: Failure) -> bool:
+        if isinstance(failure, TopicNotFoundError):
+            patience = self._config.deadline_seconds - self._config.missing_topic_seconds
+            return self._loop.time() >= delivery.deadline - patience
+        if isinstance(failure, DoubtfulRefusalError):
+            return delivery.tries >= self._config.doubtful_tries
+        return not failure.retriable
+
+    def _watch(
+        self, faults: LatencyFaults, broker: str, sent: float, answer: asyncio.Future[Frame]
+    ) -> None:
+        now = self._loop.time()
+        failed = answer.cancelled() or answer.exception() is not None
+        latency_ms = FAILED_LATENCY_MS if failed else int((now - sent) * 1000)
+        faults.record(broker, latency_ms, int(now * 1000))

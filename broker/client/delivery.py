@@ -1,0 +1,107 @@
+"""One request of a producer, from the call until it is acknowledged or given up."""
+
+from __future__ import annotations
+
+import asyncio
+from struct import Struct
+
+from broker.client.errors import BadAnswerError, Failure, outcome_unknown, refusal
+from broker.client.message import SEND_STATUS_BY_CODE, Bytes, MessageQueue, SendResult
+from broker.remoting.codes import RequestCode
+from broker.remoting.frame import Frame
+from store.record import record_size
+
+_BATCHED_SIZE = Struct(">i")
+_BATCHED_FIXED_SIZE = 22
+
+
+class Delivery:
+    """What is sent (again and again, if need be, always the same bytes) and who waits for it."""
+
+    __slots__ = (
+        "body",
+        "code",
+        "count",
+        "deadline",
+        "doubtful_at",
+        "first_key",
+        "future",
+        "header",
+        "pinned",
+        "queue",
+        "topic",
+        "tries",
+    )
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        code: RequestCode,
+        header: dict[str, str],
+        body: Bytes,
+        count: int,
+        first_key: str,
+        pinned: MessageQueue | None,
+        deadline: float,
+        future: asyncio.Future[SendResult],
+    ) -> None:
+        self.topic = topic
+        self.code = code
+        self.header = header
+        self.body = body
+        self.count = count
+        self.first_key = first_key
+        self.pinned = pinned
+        """The queue that it must go to, None for any."""
+        self.deadline = deadline
+        self.future = future
+        self.queue: MessageQueue | None = pinned
+        """The queue of the latest try."""
+        self.tries = 0
+        self.doubtful_at: dict[str, None] = {}
+        """Broker groups that may have stored it although they did not say so."""
+
+    def acknowledgement(self, frame: Frame, queue: MessageQueue) -> SendResult:
+        """What ``frame`` says of what was sent to ``queue``; raises what it means if it is no
+        acknowledgement.
+        """
+        status = SEND_STATUS_BY_CODE.get(frame.code)
+        if status is None:
+            raise refusal(queue.broker, frame.code, frame.remark)
+        ext = frame.ext
+        try:
+            queue_id = int(ext["queueId"])  # type: ignore[arg-type]  # None raises, as it should
+            offset = int(ext["queueOffset"])  # type: ignore[arg-type]
+            message_ids = str(ext["msgId"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadAnswerError(queue.broker, f"an acknowledgement without {error}") from None
+        if queue_id != queue.queue_id:
+            queue = queue._replace(queue_id=queue_id)
+        return SendResult(status, queue, offset, self.count, message_ids, self.first_key)
+
+    def note(self, failure: Failure) -> None:
+        """Remembers where it may be stored all the same."""
+        if self.queue is not None and outcome_unknown(failure):
+            self.doubtful_at[self.queue.broker] = None
+
+    def succeed(self, result: SendResult) -> None:
+        if not self.future.done():  # its caller may have given up on it
+            self.future.set_result(result)
+
+    def fail(self, failure: BaseException) -> None:
+        if not self.future.done():
+            self.future.set_exception(failure)
+
+    def record_sizes(self) -> list[int]:
+        """The sizes of the records that a broker makes of it."""
+        fixed = record_size(self.topic, 0, 0)
+        if self.code != RequestCode.SEND_BATCH_MESSAGE:
+            return [fixed + len(self.body) + len(self.header["i"].encode())]
+        sizes: list[int] = []
+        position = 0
+        while position < len(self.body):
+            (size,) = _BATCHED_SIZE.unpack_from(self.body, position)
+            sizes.append(fixed + size - _BATCHED_FIXED_SIZE)
+            position += size
+        return sizes

@@ -1,0 +1,162 @@
+"""Why the client could not do what it was asked for.
+
+``retriable`` says whether the same call may succeed later, so that callers need no list of their
+own. Failures of single requests (:class:`~broker.remoting.errors.CallError`) have it too; the
+producer and the consumer retry those themselves and raise what is below when they give up.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from broker.remoting.codes import ResponseCode
+from broker.remoting.errors import (
+    CallError,
+    ClientClosedError,
+    ConnectFailedError,
+    TooManyRequestsError,
+)
+
+UNAVAILABLE_CODES = frozenset(
+    {
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.FLOW_CONTROL,
+        ResponseCode.NOT_LEADER_FOR_QUEUE,
+        ResponseCode.GO_AWAY,
+    }
+)
+"""Not this node or not now: asking the leader, or again in a moment, will do."""
+
+DOUBTFUL_CODES = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+    }
+)
+"""Another try may help, but likely will not; with ``UNAVAILABLE_CODES`` what RocketMQ retries."""
+
+_OUTCOME_UNKNOWN_CODES = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.SERVICE_NOT_AVAILABLE})
+
+
+class ClientError(Exception):
+    """Base of what the client raises on purpose."""
+
+    retriable: ClassVar[bool] = False
+
+
+class TopicNotFoundError(ClientError):
+    """No living broker has the topic, and none would create it."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        super().__init__(
+            f"topic {topic} does not exist; create it with: dledger topic create {topic}"
+        )
+
+
+class NameServersUnreachableError(ClientError):
+    """No NameServer answered."""
+
+    retriable = True
+
+    def __init__(self, causes: dict[str, str]) -> None:
+        self.causes = causes
+        what = "; ".join(causes.values())
+        super().__init__(f"no NameServer answers ({what})")
+
+
+class NoLeaderError(ClientError):
+    """The broker group that has the queue has no leader at the moment."""
+
+    retriable = True
+
+    def __init__(self, broker: str) -> None:
+        self.broker = broker
+        super().__init__(f"{broker} has no leader at the moment")
+
+
+class NoQueueError(ClientError):
+    """The topic has no queue that may be written to (or read from)."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        super().__init__(f"topic {topic} has no queue with the permission for this")
+
+
+class RefusedError(ClientError):
+    """A server answered with a code that means no."""
+
+    def __init__(self, address: str, code: int, remark: str | None) -> None:
+        self.address = address
+        self.code = code
+        self.remark = remark
+        super().__init__(f"{address} refused with code {code}: {remark or 'no reason given'}")
+
+
+class UnavailableError(RefusedError):
+    """Refused for now: by a node that does not lead, or that has too much to do."""
+
+    retriable = True
+
+
+class DoubtfulRefusalError(RefusedError):
+    """Refused with a code that says little; worth a few more tries, not patience."""
+
+
+class DeadlineError(ClientError):
+    """Retried until the deadline; ``last`` is how the last try ended."""
+
+    retriable = True
+
+    def __init__(self, what: str, seconds: float, last: Exception | None) -> None:
+        self.last = last
+        super().__init__(f"{what}: given up after {seconds:g} s; last: {last}")
+
+
+class IllegalMessageError(ClientError):
+    """A message that no broker would take; it was not sent."""
+
+
+class UndecodableBodyError(ClientError):
+    """A compressed body that cannot be inflated; the message's ``raw_body`` has its bytes."""
+
+
+class BadAnswerError(ClientError):
+    """An answer that lacks a field it must have, or holds nonsense in it."""
+
+    def __init__(self, address: str, what: str) -> None:
+        super().__init__(f"{address}: {what}")
+
+
+class ClosedError(ClientError):
+    """The producer or consumer has been closed."""
+
+
+Failure = CallError | ClientError
+"""How one try to reach a server may end."""
+
+
+def refusal(address: str, code: int, remark: str | None) -> RefusedError:
+    """The error of a response code, in the class that says how to go on."""
+    if code in UNAVAILABLE_CODES:
+        return UnavailableError(address, code, remark)
+    if code in DOUBTFUL_CODES:
+        return DoubtfulRefusalError(address, code, remark)
+    return RefusedError(address, code, remark)
+
+
+def outcome_unknown(failure: Failure) -> bool:
+    """Whether a request that ended so may have been carried out all the same.
+
+    A broker that loses its leadership answers 14 for messages that the next leader may still
+    have; code 1 is what Apache's brokers say when the quorum was late.
+    """
+    if isinstance(failure, RefusedError):
+        return failure.code in _OUTCOME_UNKNOWN_CODES
+    return isinstance(failure, CallError) and not isinstance(
+        failure, ConnectFailedError | TooManyRequestsError | ClientClosedError
+    )

@@ -1,0 +1,42 @@
+"""The latency fault table (``LatencyFaultTolerance``): brokers to leave alone for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+FAILED_LATENCY_MS = 30_000
+"""What a send that failed counts as."""
+
+LEVELS = (
+    (15_000, 600_000),
+    (3_000, 180_000),
+    (2_000, 120_000),
+    (1_000, 60_000),
+    (550, 30_000),
+)
+"""(latency, not used for), in milliseconds; RocketMQ's ``latencyMax`` and
+``notAvailableDuration``, whose lower levels (50 and 100 ms) cost nothing."""
+
+
+class LatencyFaults:
+    """Which broker answered how late, by name; times are the caller's, in milliseconds."""
+
+    __slots__ = ("_until",)
+
+    def __init__(self) -> None:
+        self._until: dict[str, int] = {}
+
+    def record(self, broker: str, latency_ms: int, now_ms: int) -> None:
+        """Takes in how long a send took, or ``FAILED_LATENCY_MS``. The latest one counts."""
+        for level_ms, unused_ms in LEVELS:
+            if latency_ms >= level_ms:
+                self._until[broker] = now_ms + unused_ms
+                return
+        self._until.pop(broker, None)
+
+    def available(self, broker: str, now_ms: int) -> bool:
+        return self._until.get(broker, 0) <= now_ms
+
+    def least_bad(self, brokers: Sequence[str]) -> str:
+        """Of brokers none of which is available, the one that will be first."""
+        return min(brokers, key=lambda broker: self._until.get(broker, 0))

@@ -1,0 +1,129 @@
+"""Messages to send, and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias
+
+from broker.client.errors import IllegalMessageError
+from broker.client.identity import unique_keys
+from broker.remoting.codes import ResponseCode
+from store.properties import encode_properties
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+
+BODY_SIZE_MAX = 4 * 1024 * 1024
+PROPERTIES_SIZE_MAX = 32_767 - 64
+"""An i16 in the record; some of it is kept for the unique key."""
+
+PROPERTY_KEYS = "KEYS"
+PROPERTY_TAGS = "TAGS"
+PROPERTY_DELAY = "DELAY"
+PROPERTY_UNIQUE_KEY = "UNIQ_KEY"
+
+
+class MessageQueue(NamedTuple):
+    """One queue of a topic. They sort as RocketMQ sorts them, which rebalancing depends on."""
+
+    topic: str
+    broker: str
+    queue_id: int
+
+
+class Message:
+    """A message to send. Immutable by convention: its properties are encoded once.
+
+    ``keys``: words by which it can be looked up; ``delay_level``: 1 (1 s) to 18 (2 h), 0 for none.
+    Raises :class:`IllegalMessageError` for properties that cannot be encoded.
+    """
+
+    __slots__ = ("body", "delay_level", "flag", "property_bytes", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        body: Bytes,
+        *,
+        tags: str = "",
+        keys: str | Iterable[str] = "",
+        delay_level: int = 0,
+        properties: Mapping[str, str] | None = None,
+        flag: int = 0,
+    ) -> None:
+        self.topic = topic
+        self.body = body
+        self.flag = flag
+        self.delay_level = delay_level
+        self.property_bytes = b""
+        """All properties but the unique key, as the record stores them."""
+        every = dict(properties or {})
+        if tags:
+            every[PROPERTY_TAGS] = tags
+        if keys:
+            every[PROPERTY_KEYS] = keys if isinstance(keys, str) else " ".join(keys)
+        if delay_level > 0:
+            every[PROPERTY_DELAY] = str(delay_level)
+        if every:
+            self.property_bytes = _encoded(every)
+
+    def with_body(self, body: Bytes) -> Message:
+        """The same message with another body; for many of a kind, cheaper than making each."""
+        message = Message.__new__(Message)
+        message.topic = self.topic
+        message.body = body
+        message.flag = self.flag
+        message.delay_level = self.delay_level
+        message.property_bytes = self.property_bytes
+        return message
+
+
+class SendStatus(IntEnum):
+    """All of them mean stored; only the first is what this project's brokers answer."""
+
+    OK = ResponseCode.SUCCESS
+    FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
+    SLAVE_NOT_AVAILABLE = ResponseCode.SLAVE_NOT_AVAILABLE
+    FLUSH_SLAVE_TIMEOUT = ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+SEND_STATUS_BY_CODE: dict[int, SendStatus] = {status.value: status for status in SendStatus}
+
+
+class SendResult(NamedTuple):
+    """An acknowledged request: one message, or a batch, which has one queue and one log entry.
+
+    ``queue_offset`` is that of the first message; the others follow it without a gap.
+    """
+
+    status: SendStatus
+    queue: MessageQueue
+    queue_offset: int
+    message_count: int
+    joined_message_ids: str
+    """As the broker answers them; :attr:`message_ids` takes them apart."""
+    first_unique_key: str
+
+    @property
+    def message_ids(self) -> list[str]:
+        """Offset message ids, in order; the first alone where the broker does not tell others."""
+        return self.joined_message_ids.split(",")
+
+    @property
+    def unique_keys(self) -> list[str]:
+        """The messages' UNIQ_KEY, in order."""
+        return unique_keys(self.first_unique_key, self.message_count)
+
+
+def _encoded(properties: Mapping[str, str]) -> bytes:
+    if PROPERTY_UNIQUE_KEY in properties:
+        raise IllegalMessageError("the property UNIQ_KEY is made by the producer")
+    try:
+        encoded = encode_properties(properties)
+    except ValueError as error:
+        raise IllegalMessageError(str(error)) from None
+    if len(encoded) > PROPERTIES_SIZE_MAX:
+        raise IllegalMessageError(
+            f"properties of {len(encoded)} bytes exceed the limit of {PROPERTIES_SIZE_MAX}"
+        )
+    return encoded

@@ -1,0 +1,174 @@
+"""The producer: what a program calls to send messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+from types import TracebackType
+
+from broker.client.choice import QueueChoice
+from broker.client.config import ProducerConfig
+from broker.client.deliverer import Deliverer
+from broker.client.delivery import Delivery
+from broker.client.encoding import batch_body, batch_header, header_template, single_header
+from broker.client.errors import IllegalMessageError, NoQueueError
+from broker.client.faults import LatencyFaults
+from broker.client.identity import ClientIdentity, UniqueKeys, local_identity
+from broker.client.message import BODY_SIZE_MAX, Message, MessageQueue, SendResult
+from broker.client.routes import Routes, parse_name_servers
+from broker.clock import system_clock_ms
+from broker.remoting.client import RemotingClient
+from broker.remoting.codes import RequestCode
+
+
+class Producer:
+    """Sends to the topics of one cluster. Make it inside the event loop that it will run in::
+
+        async with Producer("127.0.0.1:9876") as producer:
+            result = await producer.send(Message("orders", b"one"))
+
+    Many sends may be under way at the same time; their order is kept only if each waits for the
+    one before it (``pipeline.py`` does that for streams, queue by queue). An acknowledged message
+    is stored; a message is stored twice only in the cases that ``outcome.py`` names.
+    """
+
+    def __init__(
+        self,
+        name_servers: str,
+        config: ProducerConfig | None = None,
+        *,
+        wall_clock: Callable[[], int] = system_clock_ms,
+        rng: Random | None = None,
+        identity: ClientIdentity | None = None,
+    ) -> None:
+        """``name_servers``: ``host:port``, several separated by semicolons."""
+        self._config = config or ProducerConfig()
+        self._loop = asyncio.get_running_loop()
+        self._wall_clock = wall_clock
+        rng = rng or Random()
+        self._keys = UniqueKeys(identity or local_identity(rng), wall_clock)
+        self._remoting = RemotingClient(self._loop)
+        self._routes = Routes(self._loop, self._remoting, parse_name_servers(name_servers), rng)
+        faults = LatencyFaults() if self._config.send_latency_fault_enable else None
+        self._choice = QueueChoice(
+            self._loop, self._routes, rng, self._config.default_queues, faults
+        )
+        self._deliverer = Deliverer(
+            loop=self._loop,
+            remoting=self._remoting,
+            routes=self._routes,
+            choice=self._choice,
+            config=self._config,
+            faults=faults,
+        )
+        self._templates: dict[str, dict[str, str]] = {}
+
+    async def start(self) -> None:
+        """Begins to keep routes fresh."""
+        self._routes.start()
+
+    async def close(self) -> None:
+        """Ends what is still under way with an error, and closes the connections."""
+        await self._deliverer.close()
+        await self._routes.close()
+        await self._remoting.close()
+
+    async def __aenter__(self) -> Producer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues that the topic has, or will have when a message creates it.
+
+        Raises a :class:`ClientError` where it has none, or no NameServer can be asked.
+        """
+        route = await self._choice.route(topic)
+        if not route.write_queues:
+            raise NoQueueError(topic)
+        return route.write_queues
+
+    async def send(self, message: Message, queue: MessageQueue | None = None) -> SendResult:
+        """Sends one message, to ``queue`` or to the queue whose turn it is.
+
+        Raises :class:`RefusedError` where a broker will not have it, :class:`DeadlineError` where
+        it was tried for too long (it may be stored all the same), or another
+        :class:`ClientError`.
+        """
+        return await self.send_nowait(message, queue)
+
+    async def send_batch(
+        self, messages: Sequence[Message], queue: MessageQueue | None = None
+    ) -> SendResult:
+        """Sends messages of one topic to one queue: all are stored, in this order and with nothing
+        between them, or none. Raises as :meth:`send`.
+        """
+        return await self.send_batch_nowait(messages, queue)
+
+    def send_nowait(
+        self, message: Message, queue: MessageQueue | None = None
+    ) -> asyncio.Future[SendResult]:
+        """As :meth:`send`; the request leaves at the end of this turn of the event loop.
+
+        Raises :class:`IllegalMessageError` at once for what no broker would take.
+        """
+        if len(message.body) > BODY_SIZE_MAX:
+            raise IllegalMessageError(
+                f"a body of {len(message.body)} bytes exceeds the limit of {BODY_SIZE_MAX}"
+            )
+        topic = message.topic
+        template = self._templates.get(topic) or self._new_template(topic)
+        key = self._keys.key(self._keys.take())
+        delivery = Delivery(
+            topic=topic,
+            code=RequestCode.SEND_MESSAGE_V2,
+            header=single_header(template, message, key, self._wall_clock()),
+            body=message.body,
+            count=1,
+            first_key=key,
+            pinned=queue,
+            deadline=self._loop.time() + self._config.deadline_seconds,
+            future=self._loop.create_future(),
+        )
+        self._deliverer.begin(delivery)
+        return delivery.future
+
+    def send_batch_nowait(
+        self, messages: Sequence[Message], queue: MessageQueue | None = None
+    ) -> asyncio.Future[SendResult]:
+        """As :meth:`send_batch`; the request leaves at the end of this turn of the event loop.
+
+        Raises :class:`IllegalMessageError` at once for what no broker would take.
+        """
+        if not messages:
+            raise IllegalMessageError("a batch has at least one message")
+        topic = messages[0].topic
+        template = self._templates.get(topic) or self._new_template(topic)
+        first = self._keys.take(len(messages))
+        body = batch_body(messages, self._keys.prefix, first)
+        delivery = Delivery(
+            topic=topic,
+            code=RequestCode.SEND_BATCH_MESSAGE,
+            header=batch_header(template, self._wall_clock()),
+            body=body,
+            count=len(messages),
+            first_key=self._keys.key(first),
+            pinned=queue,
+            deadline=self._loop.time() + self._config.deadline_seconds,
+            future=self._loop.create_future(),
+        )
+        self._deliverer.begin(delivery)
+        return delivery.future
+
+    def _new_template(self, topic: str) -> dict[str, str]:
+        template = header_template(self._config.group, topic, self._config.default_queues)
+        self._templates[topic] = template
+        return template

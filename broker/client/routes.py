@@ -1,0 +1,294 @@
+"""Routes: which broker groups have a topic, who leads them, and how to wait until one does.
+
+Routes come from a NameServer (request 105), any of those given; all know the same. They are kept,
+looked up again every 30 s, and at once when a request fails. After a failure requests wait here:
+the first look-up comes at once, the next ones after an eighth of the time that the outage has
+lasted, with bounds and jitter. So a new leader is found within a tenth of the time that its
+election took, and a long outage costs two look-ups a second however many requests wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import NamedTuple
+
+from broker.client.errors import (
+    BadAnswerError,
+    ClientError,
+    NameServersUnreachableError,
+    NoLeaderError,
+    TopicNotFoundError,
+    refusal,
+)
+from broker.client.message import MessageQueue
+from broker.remoting.client import RemotingClient
+from broker.remoting.codes import RequestCode, ResponseCode
+from broker.remoting.errors import CallError
+from broker.remoting.javajson import decode_json
+
+logger = logging.getLogger("dledger.client")
+
+POLL_SECONDS = 30.0
+BACKOFF_MIN_SECONDS = 0.02
+BACKOFF_MAX_SECONDS = 0.5
+BACKOFF_DIVISOR = 8
+OUTAGE_OVER_SECONDS = 2.0
+"""Nothing has failed for so long: the next failure begins a new outage."""
+
+NAME_SERVER_SECONDS = 3.0
+LEADER_ID = 0
+PERM_READ = 4
+PERM_WRITE = 2
+
+
+class TopicRoute(NamedTuple):
+    """A topic's queues, sorted, and the addresses of their brokers by name and id."""
+
+    topic: str
+    write_queues: tuple[MessageQueue, ...]
+    read_queues: tuple[MessageQueue, ...]
+    brokers: Mapping[str, Mapping[int, str]]
+
+    def leader(self, broker: str) -> str | None:
+        """The address of the group's leader, None while there is none."""
+        return self.brokers.get(broker, {}).get(LEADER_ID)
+
+    def leaders(self) -> dict[str, str]:
+        """The leaders there are, by broker name."""
+        return {
+            broker: addresses[LEADER_ID]
+            for broker, addresses in self.brokers.items()
+            if LEADER_ID in addresses
+        }
+
+
+ChangeListener = Callable[[TopicRoute], None]
+
+
+class _Outage:
+    """A broker group that fails: since when, when last, and the wait that its requests share."""
+
+    __slots__ = ("seen", "since", "wait")
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.seen = since
+        self.wait: asyncio.Future[None] | None = None
+
+
+class Routes:
+    """The route cache of one client. Everything happens on the loop's thread."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        remoting: RemotingClient,
+        name_servers: Sequence[str],
+        rng: Random,
+    ) -> None:
+        if not name_servers:
+            raise ValueError("no NameServer is given")
+        self._loop = loop
+        self._remoting = remoting
+        self._name_servers = list(name_servers)
+        self._rng = rng
+        self._routes: dict[str, TopicRoute] = {}
+        self._lookups: dict[str, asyncio.Task[TopicRoute]] = {}
+        self._outages: dict[str, _Outage] = {}
+        self._listeners: list[ChangeListener] = []
+        self._poll_timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    @property
+    def name_servers(self) -> list[str]:
+        return list(self._name_servers)
+
+    def start(self) -> None:
+        """Begins to look known topics up again every ``POLL_SECONDS``."""
+        self._poll_timer = self._loop.call_later(POLL_SECONDS, self._poll)
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._poll_timer is not None:
+            self._poll_timer.cancel()
+        lookups = list(self._lookups.values())
+        for task in lookups:
+            task.cancel()
+        await asyncio.gather(*lookups, return_exceptions=True)
+        for outage in self._outages.values():
+            if outage.wait is not None and not outage.wait.done():
+                outage.wait.cancel()
+
+    def on_change(self, listener: ChangeListener) -> None:
+        """Calls back with every route that differs from the one known before."""
+        self._listeners.append(listener)
+
+    def cached(self, topic: str) -> TopicRoute | None:
+        return self._routes.get(topic)
+
+    def put(self, route: TopicRoute) -> None:
+        """Takes in a route that no NameServer gave (a topic that sending to it will create)."""
+        self._routes[route.topic] = route
+
+    async def get(self, topic: str) -> TopicRoute:
+        """The known route, or the one that :meth:`refresh` finds."""
+        return self._routes.get(topic) or await self.refresh(topic)
+
+    async def refresh(self, topic: str) -> TopicRoute:
+        """Asks a NameServer; callers at the same time share the answer.
+
+        Raises :class:`TopicNotFoundError` or another :class:`ClientError`.
+        """
+        return await asyncio.shield(self._begin_look_up(topic))
+
+    async def recover(self, topic: str, culprit: str) -> None:
+        """Waits as long as a request that failed should, then looks the route up again.
+
+        ``culprit``: the broker (or the topic, where none was found yet) that failed; what fails
+        for the same reason waits together. It never fails itself: where no NameServer knows
+        better, the known route stays.
+        """
+        now = self._loop.time()
+        outage = self._outages.get(culprit)
+        if outage is None or now - outage.seen > OUTAGE_OVER_SECONDS:
+            self._outages[culprit] = _Outage(now)
+        else:
+            outage.seen = now
+            await self._back_off(outage)
+        try:
+            await self.refresh(topic)
+        except ClientError as error:
+            logger.debug("route of %s: %s", topic, error)
+
+    def leader(self, queue: MessageQueue) -> str:
+        """The address to ask about the queue. Raises :class:`NoLeaderError`."""
+        route = self._routes.get(queue.topic)
+        address = None if route is None else route.leader(queue.broker)
+        if address is None:
+            raise NoLeaderError(queue.broker)
+        return address
+
+    async def _back_off(self, outage: _Outage) -> None:
+        if outage.wait is None:
+            lasted = self._loop.time() - outage.since
+            seconds = min(max(lasted / BACKOFF_DIVISOR, BACKOFF_MIN_SECONDS), BACKOFF_MAX_SECONDS)
+            outage.wait = self._loop.create_future()
+            self._loop.call_later(
+                seconds * self._rng.uniform(0.75, 1.25), self._end_wait, outage, outage.wait
+            )
+        await asyncio.shield(outage.wait)
+
+    def _end_wait(self, outage: _Outage, wait: asyncio.Future[None]) -> None:
+        outage.wait = None
+        if not wait.done():
+            wait.set_result(None)
+
+    def _poll(self) -> None:
+        for topic in self._routes:
+            self._begin_look_up(topic)
+        self._poll_timer = self._loop.call_later(POLL_SECONDS, self._poll)
+
+    def _begin_look_up(self, topic: str) -> asyncio.Task[TopicRoute]:
+        task = self._lookups.get(topic)
+        if task is None:
+            task = self._loop.create_task(self._look_up(topic))
+            self._lookups[topic] = task
+            task.add_done_callback(lambda done: self._looked_up(topic, done))
+        return task
+
+    def _looked_up(self, topic: str, task: asyncio.Task[TopicRoute]) -> None:
+        del self._lookups[topic]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.debug("route of %s: %s", topic, error)
+
+    async def _look_up(self, topic: str) -> TopicRoute:
+        causes: dict[str, str] = {}
+        not_found: TopicNotFoundError | None = None
+        for address in self.name_servers:
+            try:
+                route = await self._ask(address, topic)
+            except TopicNotFoundError as error:
+                not_found = error  # it may have been started only now; another one may know
+                continue
+            except (CallError, ClientError) as error:
+                causes[address] = str(error)
+                # The next look-up must not wait for this one again.
+                self._name_servers.remove(address)
+                self._name_servers.append(address)
+                continue
+            self._take(route)
+            return route
+        if not_found is not None:
+            self._forget_leaders(topic)
+            raise not_found
+        raise NameServersUnreachableError(causes)
+
+    async def _ask(self, address: str, topic: str) -> TopicRoute:
+        answer = await self._remoting.invoke(
+            address,
+            RequestCode.GET_ROUTEINFO_BY_TOPIC,
+            {"topic": topic, "acceptStandardJsonOnly": "true"},
+            timeout=NAME_SERVER_SECONDS,
+        )
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            raise TopicNotFoundError(topic)
+        if answer.code != ResponseCode.SUCCESS:
+            raise refusal(address, answer.code, answer.remark)
+        try:
+            return decode_route(topic, answer.body)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise BadAnswerError(address, f"the route of {topic} cannot be read: {error}") from None
+
+    def _take(self, route: TopicRoute) -> None:
+        known = self._routes.get(route.topic)
+        if route != known:
+            self._routes[route.topic] = route
+            self._changed(route)
+
+    def _forget_leaders(self, topic: str) -> None:
+        """A NameServer forgets a topic whose brokers are all down; its queues are still there."""
+        known = self._routes.get(topic)
+        if known is not None and known.brokers:
+            route = known._replace(brokers={})
+            self._routes[topic] = route
+            self._changed(route)
+
+    def _changed(self, route: TopicRoute) -> None:
+        for listener in self._listeners:
+            listener(route)
+
+
+def decode_route(topic: str, body: bytes) -> TopicRoute:
+    """``TopicRouteData`` as a route; integer keys may be bare.
+
+    Raises ``ValueError``, ``KeyError``, ``TypeError`` or ``AttributeError`` where it is none.
+    """
+    document = decode_json(body)
+    brokers = {
+        str(data["brokerName"]): {
+            int(broker_id): str(address) for broker_id, address in data["brokerAddrs"].items()
+        }
+        for data in document["brokerDatas"]
+    }
+    write_queues: list[MessageQueue] = []
+    read_queues: list[MessageQueue] = []
+    for data in document["queueDatas"]:
+        broker = str(data["brokerName"])
+        if data["perm"] & PERM_WRITE:
+            write_queues += _queues(topic, broker, data["writeQueueNums"])
+        if data["perm"] & PERM_READ:
+            read_queues += _queues(topic, broker, data["readQueueNums"])
+    return TopicRoute(topic, tuple(sorted(write_queues)), tuple(sorted(read_queues)), brokers)
+
+
+def _queues(topic: str, broker: str, count: int) -> list[MessageQueue]:
+    return [MessageQueue(topic, broker, queue_id) for queue_id in range(count)]
+
+
+def parse_name_servers(text: str) -> list[str]:
+    """``host:port`` of each NameServer, separated by semicolons as RocketMQ writes them."""
+    addresses = [address.strip() for address in text.replace(",", ";").split(";")]
+    return [address for address in addresses if address]

@@ -1,0 +1,10 @@
+"""The only place that reads the machine's wall clock; everything else is handed one."""
+
+from __future__ import annotations
+
+import time
+
+
+def system_clock_ms() -> int:
+    """Milliseconds since 1970. For timestamps in messages only: durations are the loop's matter."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,87 @@
+"""The bytes of send requests, against the vectors of the protocol and the broker's own decoder."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.client.encoding import (
+    batch_body,
+    batch_header,
+    batched_size,
+    header_template,
+    single_header,
+)
+from broker.client.identity import ClientIdentity, UniqueKeys, unique_keys
+from broker.client.message import Message
+from broker.processors.batchbody import batch_messages
+from store.properties import decode_properties
+
+PREFIX = "0A00000900000000000A"
+
+messages = st.builds(
+    lambda body, tags, flag: Message("T", body, tags=tags, flag=flag),
+    st.binary(max_size=50),
+    st.text("abcÄ", max_size=5),
+    st.integers(-(2**31), 2**31 - 1),
+)
+
+
+def test_a_batched_message_has_the_layout_of_the_protocol() -> None:
+    encoded = batch_body([Message("T", b"a", tags="T")], PREFIX, 255)
+    properties = b"UNIQ_KEY\x01" + PREFIX.encode() + b"0000000000FF\x02TAGS\x01T\x02"
+    assert (
+        encoded
+        == bytes.fromhex(f"{22 + 1 + len(properties):08x}00000000000000000000000000000001")
+        + b"a"
+        + len(properties).to_bytes(2, "big")
+        + properties
+    )
+
+
+@given(st.lists(messages, min_size=1, max_size=20))
+def test_a_broker_reads_from_a_batch_what_was_put_in(batch: list[Message]) -> None:
+    decoded = list(batch_messages(batch_body(batch, PREFIX, 1)))
+    assert [(flag, body) for flag, body, _ in decoded] == [(m.flag, m.body) for m in batch]
+    keys = [decode_properties(properties).pop("UNIQ_KEY") for _, _, properties in decoded]
+    assert keys == unique_keys(PREFIX + "000000000001", len(batch))
+
+
+@given(st.lists(messages, min_size=1, max_size=20))
+def test_the_size_of_a_batch_is_known_before_it_is_encoded(batch: list[Message]) -> None:
+    assert sum(map(batched_size, batch)) == len(batch_body(batch, PREFIX, 1))
+
+
+def test_a_single_header_has_the_short_names() -> None:
+    template = header_template("G", "T", 4)
+    header = single_header(template, Message("T", b"x", tags="A", flag=3), "KEY", 99)
+    assert header == {
+        "a": "G",
+        "b": "T",
+        "c": "TBW102",
+        "d": "4",
+        "f": "0",
+        "g": "99",
+        "h": "3",
+        "i": "UNIQ_KEY\x01KEY\x02TAGS\x01A\x02",
+    }
+
+
+def test_a_batch_header_says_that_it_is_one() -> None:
+    header = batch_header(header_template("G", "T", 4), 99)
+    assert (header["m"], header["g"]) == ("true", "99")
+
+
+def test_a_unique_key_names_address_process_and_count() -> None:
+    keys = UniqueKeys(ClientIdentity("10.0.0.9", 0x12345, 0xAB), lambda: 1)
+    assert keys.key(keys.take()) == "0A0000092345000000AB" + "000000010000"
+    assert keys.key(keys.take(5)) == "0A0000092345000000AB" + "000000010001"
+    assert keys.key(keys.take()) == "0A0000092345000000AB" + "000000010006"
+
+
+def test_unique_keys_of_a_batch_do_not_wrap_around() -> None:
+    keys = UniqueKeys(ClientIdentity("10.0.0.9", 1, 1), lambda: (1 << 32) - 1)
+    last = keys.take(65_530)
+    first = keys.take(10)
+    assert first == 0
+    assert last + 65_530 < 1 << 48

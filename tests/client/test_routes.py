@@ -1,0 +1,182 @@
+"""The route cache: what it reads, whom it asks, and when it asks again."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from broker.client.errors import (
+    BadAnswerError,
+    NameServersUnreachableError,
+    NoLeaderError,
+    TopicNotFoundError,
+)
+from broker.client.message import MessageQueue
+from broker.client.routes import Routes, TopicRoute, decode_route, parse_name_servers
+from broker.remoting.client import RemotingClient
+from broker.remoting.codes import ResponseCode
+from broker.remoting.connection import Connection
+from broker.remoting.frame import Frame
+from broker.remoting.server import RemotingServer
+from tests.client.fakecluster import NAME_SERVER, Broker, Cluster
+from tests.remoting.virtualnet import VirtualLoop, in_virtual_time
+
+BARE = (
+    b'{"brokerDatas":[{"brokerAddrs":{0:"10.0.0.1:10911",2:"10.0.0.3:10911"},"brokerName":"b",'
+    b'"cluster":"c"}],"filterServerTable":{},"queueDatas":[{"brokerName":"b","perm":6,'
+    b'"readQueueNums":1,"topicSysFlag":0,"writeQueueNums":2}]}'
+)
+
+
+async def start(loop: VirtualLoop, *extra: str) -> tuple[Cluster, Broker, Routes]:
+    cluster = Cluster(loop)
+    cluster.topics["T"] = 2
+    (broker,) = await cluster.start()
+    routes = Routes(loop, RemotingClient(loop), [*extra, NAME_SERVER], Random(1))
+    return cluster, broker, routes
+
+
+def test_a_route_with_bare_keys_is_read() -> None:
+    route = decode_route("T", BARE)
+    assert route.brokers == {"b": {0: "10.0.0.1:10911", 2: "10.0.0.3:10911"}}
+    assert [queue.queue_id for queue in route.write_queues] == [0, 1]
+    assert [queue.queue_id for queue in route.read_queues] == [0]
+
+
+@pytest.mark.parametrize(("perm", "writable", "readable"), [(6, 2, 1), (4, 0, 1), (2, 2, 0)])
+def test_permissions_say_which_queues_there_are(perm: int, writable: int, readable: int) -> None:
+    route = decode_route("T", BARE.replace(b'"perm":6', b'"perm":%d' % perm))
+    assert (len(route.write_queues), len(route.read_queues)) == (writable, readable)
+
+
+def test_name_servers_are_separated_by_semicolons() -> None:
+    assert parse_name_servers("a:1; b:2;") == ["a:1", "b:2"]
+
+
+@in_virtual_time
+async def test_lookups_at_the_same_time_are_one(loop: VirtualLoop) -> None:
+    cluster, _, routes = await start(loop)
+    found = await asyncio.gather(*(routes.get("T") for _ in range(50)))
+    assert all(route is found[0] for route in found)
+    assert cluster.lookups == ["T"]
+    await routes.close()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_known_topics_are_looked_up_every_thirty_seconds(loop: VirtualLoop) -> None:
+    cluster, _, routes = await start(loop)
+    changes: list[TopicRoute] = []
+    routes.start()
+    await routes.get("T")
+    routes.on_change(changes.append)
+    cluster.topics["T"] = 3
+    await asyncio.sleep(31)
+    assert [len(route.write_queues) for route in changes] == [3]
+    await asyncio.sleep(30)
+    assert len(cluster.lookups) == 3
+    assert len(changes) == 1
+    await routes.close()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_another_name_server_is_asked_when_one_is_dead(loop: VirtualLoop) -> None:
+    cluster, _, routes = await start(loop, "10.0.0.1:9000", "10.0.0.1:9001")
+    route = await routes.get("T")
+    assert route.leader("broker-a") == "10.0.0.1:10911"
+    assert routes.name_servers[0] == NAME_SERVER
+    await routes.close()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_a_name_server_that_was_just_started_is_not_believed_alone(
+    loop: VirtualLoop,
+) -> None:
+    def know_nothing(connection: Connection, request: Frame) -> None:
+        connection.respond(request, ResponseCode.TOPIC_NOT_EXIST, "what?")
+
+    empty = RemotingServer(loop, "10.0.0.1", 9000, know_nothing)
+    await empty.start()
+    cluster, _, routes = await start(loop, "10.0.0.1:9000")
+    assert (await routes.get("T")).leaders()
+    with pytest.raises(TopicNotFoundError):
+        await routes.get("U")
+    await routes.close()
+    await empty.stop()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_all_dead_name_servers_are_named(loop: VirtualLoop) -> None:
+    routes = Routes(loop, RemotingClient(loop), ["10.0.0.1:1", "10.0.0.1:2"], Random(1))
+    with pytest.raises(NameServersUnreachableError) as caught:
+        await routes.get("T")
+    assert list(caught.value.causes) == ["10.0.0.1:1", "10.0.0.1:2"]
+    assert caught.value.retriable
+    await routes.close()
+
+
+@in_virtual_time
+async def test_nonsense_for_a_route_is_a_bad_answer(loop: VirtualLoop) -> None:
+    def babble(connection: Connection, request: Frame) -> None:
+        connection.respond(request, body=(b'{"brokerDatas":7}',))
+
+    server = RemotingServer(loop, "10.0.0.1", 9000, babble)
+    await server.start()
+    routes = Routes(loop, RemotingClient(loop), ["10.0.0.1:9000"], Random(1))
+    with pytest.raises(NameServersUnreachableError, match="cannot be read") as caught:
+        await routes.get("T")
+    assert not isinstance(caught.value, BadAnswerError)
+    await routes.close()
+    await server.stop()
+
+
+@in_virtual_time
+async def test_a_topic_whose_brokers_are_all_down_keeps_its_queues(loop: VirtualLoop) -> None:
+    cluster, _, routes = await start(loop)
+    before = await routes.get("T")
+    del cluster.topics["T"]
+    with pytest.raises(TopicNotFoundError):
+        await routes.refresh("T")
+    route = routes.cached("T")
+    assert route is not None
+    assert route.write_queues == before.write_queues
+    with pytest.raises(NoLeaderError):
+        routes.leader(MessageQueue("T", "broker-a", 0))
+    await routes.close()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_waits_grow_with_the_outage_and_stay_bounded(loop: VirtualLoop) -> None:
+    cluster, _, routes = await start(loop)
+    await routes.get("T")
+    waits: list[float] = []
+    began = loop.time()
+    while loop.time() - began < 20:
+        before = loop.time()
+        await routes.recover("T", "broker-a")
+        waits.append(loop.time() - before)
+    assert waits[0] == 0
+    assert waits[1] < 0.03
+    assert max(waits) <= 0.5 * 1.25
+    assert all(wait >= 0.3 for wait in waits[-5:])
+    await routes.close()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_after_quiet_times_a_failure_is_a_new_outage(loop: VirtualLoop) -> None:
+    cluster, _, routes = await start(loop)
+    for _ in range(20):
+        await routes.recover("T", "broker-a")
+    await asyncio.sleep(3)
+    before = loop.time()
+    await routes.recover("T", "broker-a")
+    assert loop.time() == before
+    await routes.close()
+    await cluster.close()
