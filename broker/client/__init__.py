@@ -1,0 +1,38 @@
+"""The client library: asyncio producers and consumers for RocketMQ's protocol."""
+
+from __future__ import annotations
+
+from broker.client.config import ConsumerConfig, ProducerConfig
+from broker.client.consumer import Consumer
+from broker.client.errors import (
+    ClientError,
+    ClosedError,
+    DeadlineError,
+    IllegalMessageError,
+    RefusedError,
+    TopicNotFoundError,
+)
+from broker.client.message import Message, MessageQueue, SendResult, SendStatus
+from broker.client.pipeline import Pipeline
+from broker.client.producer import Producer
+from broker.client.pulled import PulledBatch, ReceivedMessage
+
+__all__ = [
+    "ClientError",
+    "ClosedError",
+    "Consumer",
+    "ConsumerConfig",
+    "DeadlineError",
+    "IllegalMessageError",
+    "Message",
+    "MessageQueue",
+    "Pipeline",
+    "Producer",
+    "ProducerConfig",
+    "PulledBatch",
+    "ReceivedMessage",
+    "RefusedError",
+    "SendResult",
+    "SendStatus",
+    "TopicNotFoundError",
+]

@@ -1,0 +1,264 @@
+"""The consumer: what a program calls to receive the messages of topics, alone or in a group."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from random import Random
+from types import TracebackType
+
+from broker.client.config import ConsumerConfig
+from broker.client.errors import ClosedError, Failure, RefusedError
+from broker.client.fetcher import Fetcher, StartFrom
+from broker.client.identity import ClientIdentity, local_identity
+from broker.client.membership import Membership, Share
+from broker.client.message import MessageQueue
+from broker.client.offsets import Offsets
+from broker.client.pulled import PulledBatch
+from broker.client.requests import ConsumerRequests
+from broker.client.routes import Routes, TopicRoute, parse_name_servers
+from broker.clock import system_clock_ms
+from broker.remoting.client import RemotingClient
+from broker.remoting.codes import RequestCode
+from broker.remoting.connection import Connection
+from broker.remoting.errors import CallError
+from broker.remoting.fields import ext_str
+from broker.remoting.frame import Frame
+from broker.subscription import Subscription
+
+logger = logging.getLogger("dledger.client")
+
+
+class Consumer:
+    """One member of a consumer group. Make it inside the event loop that it will run in::
+
+        async with Consumer("127.0.0.1:9876", "printers", {"orders": "*"}) as consumer:
+            async for batch in consumer:
+                for message in batch:
+                    print(message.body)
+                consumer.acknowledge(batch.queue, batch.next_offset)
+
+    Queues are shared among the members of the group (or, with ``broadcast``, each member gets all
+    of them and keeps its offsets to itself). Messages of a queue come in order. What was
+    acknowledged is committed every few seconds and when the consumer is closed, and does not come
+    again in this run; after a crash what was not yet committed comes again.
+    """
+
+    def __init__(
+        self,
+        name_servers: str,
+        group: str,
+        subscriptions: Mapping[str, str],
+        *,
+        start_from: StartFrom = "latest",
+        broadcast: bool = False,
+        config: ConsumerConfig | None = None,
+        wall_clock: Callable[[], int] = system_clock_ms,
+        rng: Random | None = None,
+        identity: ClientIdentity | None = None,
+    ) -> None:
+        """``subscriptions``: of each topic the tags wanted, ``*`` or ``TagA || TagB``.
+
+        ``start_from`` is where a queue begins for which the group has no offset yet.
+        """
+        self._config = config or ConsumerConfig()
+        self._loop = asyncio.get_running_loop()
+        self._start_from = start_from
+        self._broadcast = broadcast
+        rng = rng or Random()
+        client_id = (identity or local_identity(rng)).client_id
+        version = wall_clock()
+        self._subscriptions = {
+            topic: Subscription(topic, expression or "*", version)
+            for topic, expression in subscriptions.items()
+        }
+        handlers = {int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED): self._members_changed}
+        self._remoting = RemotingClient(self._loop, handlers)
+        self._routes = Routes(self._loop, self._remoting, parse_name_servers(name_servers), rng)
+        self._requests = ConsumerRequests(self._remoting, self._config, group, client_id)
+        self._group = group
+        self._offsets = Offsets(self._requests, self._routes)
+        self._membership = Membership(
+            loop=self._loop,
+            routes=self._routes,
+            requests=self._requests,
+            config=self._config,
+            client_id=client_id,
+            subscriptions=self._subscriptions,
+            broadcast=broadcast,
+            latest=start_from == "latest",
+            assign=self._assign,
+        )
+        self._fetchers: dict[MessageQueue, Fetcher] = {}
+        self._ready: deque[tuple[Fetcher, PulledBatch]] = deque()
+        self._ready_bytes = 0
+        self._arrival: asyncio.Future[None] | None = None
+        self._committing: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def start(self) -> None:
+        """Joins the group. Messages come as soon as there is a leader to ask."""
+        self._routes.on_change(self._route_changed)
+        self._routes.start()
+        self._membership.start()
+        if not self._broadcast:
+            self._committing = self._loop.create_task(self._commit_regularly())
+
+    async def close(self) -> None:
+        """Commits what was acknowledged, as far as that is possible in time, and leaves."""
+        if self._closed:
+            return
+        self._closed = True
+        self._end_wait()
+        if self._committing is not None:
+            self._committing.cancel()
+            await asyncio.gather(self._committing, return_exceptions=True)
+        fetchers = list(self._fetchers.values())
+        await asyncio.gather(*(fetcher.stop() for fetcher in fetchers))
+        if not await self.commit():
+            logger.warning("some offsets could not be committed; their messages will come again")
+        await self._membership.stop()
+        await self._routes.close()
+        await self._remoting.close()
+
+    async def __aenter__(self) -> Consumer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues that are this member's at the moment, sorted."""
+        return sorted(self._fetchers)
+
+    async def next_batch(self) -> PulledBatch:
+        """The next messages, of whichever queue has some; waits until there are any.
+
+        Raises :class:`ClosedError` when the consumer is closed.
+        """
+        while not self._ready:
+            if self._closed:
+                raise ClosedError("the consumer is closed")
+            self._arrival = self._loop.create_future()
+            await self._arrival
+        fetcher, batch = self._ready.popleft()
+        had_room = self.has_room()
+        self._ready_bytes -= batch.size
+        fetcher.ahead -= 1
+        fetcher.wake()
+        if not had_room and self.has_room():
+            for other in self._fetchers.values():
+                other.wake()
+        return batch
+
+    async def __aiter__(self) -> AsyncIterator[PulledBatch]:
+        while not self._closed:
+            try:
+                batch = await self.next_batch()
+            except ClosedError:
+                return
+            yield batch
+
+    def acknowledge(self, queue: MessageQueue, next_offset: int) -> None:
+        """Everything of the queue before ``next_offset`` is done with."""
+        self._offsets.acknowledge(queue, next_offset)
+
+    async def commit(self) -> bool:
+        """Commits what was acknowledged; tries for ``close_seconds``. Whether all is committed."""
+        if self._broadcast:
+            return True
+        try:
+            async with asyncio.timeout(self._config.close_seconds):
+                while queues := self._uncommitted():
+                    if not await self._offsets.commit(queues):
+                        await self._routes.recover(queues[0].topic, queues[0].broker)
+        except TimeoutError:
+            return False
+        return True
+
+    # What fetchers call: they put batches here.
+
+    def has_room(self) -> bool:
+        """Whether more may be pulled."""
+        return self._ready_bytes < self._config.buffered_bytes_max
+
+    def put(self, fetcher: Fetcher, batch: PulledBatch) -> None:
+        """Takes in what was pulled."""
+        self._ready.append((fetcher, batch))
+        self._ready_bytes += batch.size
+        self._end_wait()
+
+    def failed(self, address: str | None, queue: MessageQueue, error: Failure) -> None:
+        """A pull failed; it will be tried again."""
+        if isinstance(error, RefusedError) and not error.retriable:
+            logger.warning("%s, queue %d: %s", queue.broker, queue.queue_id, error)
+        else:
+            logger.debug("%s, queue %d: %s", queue.broker, queue.queue_id, error)
+        if address is not None and isinstance(error, CallError):
+            self._membership.lost(address)
+
+    # What happens by itself.
+
+    def _members_changed(self, _: Connection, request: Frame) -> None:
+        """Request 40 of a broker."""
+        if ext_str(request, "consumerGroup") == self._group:
+            self._membership.rebalance_soon()
+
+    def _route_changed(self, route: TopicRoute) -> None:
+        if route.topic in self._subscriptions:
+            for queue, fetcher in self._fetchers.items():
+                if queue.topic == route.topic:
+                    fetcher.check_leader()
+            self._membership.rebalance_soon()
+
+    async def _assign(self, share: Share) -> None:
+        wanted = dict.fromkeys(share.queues)
+        for queue in self.queues:
+            if queue.topic == share.topic and queue not in wanted:
+                await self._give_up(queue)
+        for queue in share.queues:
+            if queue not in self._fetchers and not self._closed:
+                self._fetchers[queue] = Fetcher(
+                    loop=self._loop,
+                    routes=self._routes,
+                    requests=self._requests,
+                    offsets=self._offsets,
+                    sink=self,
+                    queue=queue,
+                    subscription=self._subscriptions[share.topic],
+                    start_from=self._start_from,
+                    broadcast=self._broadcast,
+                    wait_seconds=self._config.handover_seconds if share.has_others else 0.0,
+                )
+
+    async def _give_up(self, queue: MessageQueue) -> None:
+        """Another member will go on with the queue from what is committed now."""
+        fetcher = self._fetchers.pop(queue)
+        await fetcher.stop()
+        kept = [(owner, batch) for owner, batch in self._ready if owner is not fetcher]
+        self._ready = deque(kept)
+        self._ready_bytes = sum(batch.size for _, batch in kept)
+        if not self._broadcast and queue in self._offsets.uncommitted():
+            await self._offsets.commit([queue])
+
+    async def _commit_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.commit_seconds)
+            await self._offsets.commit(self._uncommitted())
+
+    def _uncommitted(self) -> list[MessageQueue]:
+        """Of this member's queues: the others' next owners may be further already."""
+        return [queue for queue in self._offsets.uncommitted() if queue in self._fetchers]
+
+    def _end_wait(self) -> None:
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)

@@ -1,0 +1,64 @@
+"""Offsets of one consumer: what it has acknowledged, and what the brokers know of that."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from broker.client.errors import ClientError
+from broker.client.message import MessageQueue
+from broker.client.requests import ConsumerRequests
+from broker.client.routes import Routes
+from broker.remoting.errors import CallError
+
+logger = logging.getLogger("dledger.client")
+
+
+class Offsets:
+    """Acknowledged and committed offsets by queue.
+
+    What was acknowledged is remembered for good, even when the queue goes to another member and
+    comes back: within one run no message is handed out again after it was acknowledged.
+    """
+
+    def __init__(self, requests: ConsumerRequests, routes: Routes) -> None:
+        self._requests = requests
+        self._routes = routes
+        self._acknowledged: dict[MessageQueue, int] = {}
+        self._committed: dict[MessageQueue, int] = {}
+
+    def acknowledge(self, queue: MessageQueue, next_offset: int) -> None:
+        """All messages of the queue before ``next_offset`` are done with."""
+        if next_offset > self._acknowledged.get(queue, -1):
+            self._acknowledged[queue] = next_offset
+
+    def rewind(self, queue: MessageQueue, next_offset: int) -> None:
+        """The queue begins anew, before what was acknowledged."""
+        self._acknowledged[queue] = next_offset
+
+    def acknowledged(self, queue: MessageQueue) -> int | None:
+        return self._acknowledged.get(queue)
+
+    def uncommitted(self) -> list[MessageQueue]:
+        """The queues whose brokers do not know yet what was acknowledged."""
+        return [
+            queue
+            for queue, offset in self._acknowledged.items()
+            if self._committed.get(queue) != offset
+        ]
+
+    async def commit(self, queues: Iterable[MessageQueue]) -> bool:
+        """Commits what was acknowledged of ``queues``, once; whether all of it is committed."""
+        results = await asyncio.gather(*map(self._commit, queues))
+        return all(results)
+
+    async def _commit(self, queue: MessageQueue) -> bool:
+        offset = self._acknowledged[queue]
+        try:
+            await self._requests.commit_offset(self._routes.leader(queue), queue, offset)
+        except (CallError, ClientError) as error:
+            logger.debug("offset %d of %s: %s", offset, queue, error)
+            return False
+        self._committed[queue] = offset
+        return True
