@@ -46,7 +46,7 @@ class Lock(Protocol):
 
 
 class FileSystem(Protocol):
-    """The directory operations. A name is durable only after :meth:`sync_directory` of its parent."""
+    """The directory operations. A name is durable after :meth:`sync_directory` of its parent."""
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
         """Opens a file; ``FileNotFoundError`` where it is absent and ``create`` is false."""
