@@ -341,6 +341,10 @@ class SimulatedFileSystem:
         """
         return self.inject(Fault(countdown, None))
 
+    def disarm(self) -> None:
+        """Takes back the faults that have not struck."""
+        self._faults.clear()
+
     def flip_bit(self, path: str, byte: int, bit: int = 0) -> None:
         """Rot at rest: the disk has it, and so does every reader."""
         inode = self._inode(path)
@@ -452,6 +456,8 @@ class SimulatedFileSystem:
     def put_on_disk(self, inode: _Inode, sector: int) -> None:
         begin = sector * self.sector_size
         data = inode.seen[begin : begin + self.sector_size]
+        if not data:
+            return  # the file has been cut below this sector
         if len(inode.disk) < begin:
             _resize(inode.disk, begin)
         inode.disk[begin : begin + len(data)] = data
@@ -485,7 +491,7 @@ class SimulatedFileSystem:
 
 
 def _clean(path: str) -> str:
-    return posixpath.normpath(posixpath.join("/", path))
+    return posixpath.normpath("/" + path.lstrip("/"))
 
 
 def _resize(data: bytearray, size: int) -> None:
