@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dledger.effects import Read, Write
 from dledger.errors import InvariantError, PeerError
-from dledger.messages import AppendAccepted, AppendRequest, VoteResponse
+from dledger.messages import AppendAccepted, AppendRequest, VoteRequest, VoteResponse
 from dledger.quorum import majority
 from tests.dledger.cluster import Cluster, Observer, Packet, Standing
 
@@ -30,6 +30,8 @@ class Invariants(Observer):
         name, to, message = packet
         disk = self.cluster.disks[name]
         match message:
+            case VoteRequest(term=term, pre_vote=False):
+                assert disk.term >= term, f"{name} asks for votes in {term} before that is durable"
             case VoteResponse(term=term, granted=True, pre_vote=False):
                 assert disk.term >= term, f"{name} votes in term {term} before that is durable"
                 self._vote(name, term, to)

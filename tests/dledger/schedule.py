@@ -58,6 +58,7 @@ class Schedule:
             (2, self._wait),
             (1, self._crash),
             (2, self._restart),
+            (1, self._reboot),
             (1, self._break_link),
             (2, self._mend_link),
             (1, self._cut),
@@ -165,6 +166,9 @@ class Schedule:
 
     def _restart(self, cluster: Cluster) -> None:
         self._do_with_one("restart {}", (n for n in self._names if n not in cluster.cores))
+
+    def _reboot(self, cluster: Cluster) -> None:
+        self._do_with_one("reboot {}", cluster.cores)
 
     def _break_link(self, cluster: Cluster) -> None:
         self._do_with_one(
