@@ -42,7 +42,7 @@ async function produce(nameSrv, topic, count) {
         const { msgId, messageQueue, queueOffset } = await producer.send(new Message(topic, 'node', `${n}`));
         return {
           n,
-          queue_id: messageQueue.queueId,
+          queue_id: Number(messageQueue.queueId),
           queue_offset: Number(queueOffset),
           msg_id: msgId,
           sent,

@@ -11,12 +11,15 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from typing import Any
 
 from rocketmq.client import Message, Producer, PushConsumer
 from rocketmq.exceptions import RocketMQException
 
 SECONDS = 60.0
+TRIES = 100
+RETRY_SECONDS = 0.1
 
 
 def emit(**fields: object) -> None:
@@ -34,14 +37,20 @@ def produce(namesrv: str, topic: str, count: int) -> None:
         message.set_keys(str(n))
         message.set_tags("cpp")
         message.set_body(str(n))
-        result = None
-        while result is None:
-            try:
-                result = producer.send_sync(message)
-            except RocketMQException as error:
-                print(error, file=sys.stderr)
+        result = send(producer, message)
         emit(n=n, msg_id=result.msg_id, queue_offset=result.offset)
     producer.shutdown()
+
+
+def send(producer: Any, message: Any) -> Any:
+    """The acknowledgement of one message; the client itself tries it a few times each time."""
+    for _ in range(TRIES):
+        try:
+            return producer.send_sync(message)
+        except RocketMQException as error:
+            print(error, file=sys.stderr)
+            time.sleep(RETRY_SECONDS)
+    sys.exit(f"not acknowledged after {TRIES} tries")
 
 
 def consume(namesrv: str, topic: str, group: str, count: int) -> None:
