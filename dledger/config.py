@@ -24,6 +24,8 @@ class RaftConfig:
     append_bytes_max: int = 1 << 20
     uncommitted_bytes_max: int = 64 << 20
     cache_bytes_max: int = 32 << 20
+    checkpoint_seconds: float = 30.0
+    checkpoint_bytes: int = 128 << 20
 
     def __post_init__(self) -> None:
         if not 0 < self.heartbeat_seconds < self.election_seconds / 2:
@@ -40,6 +42,8 @@ class RaftConfig:
             "append_bytes_max",
             "uncommitted_bytes_max",
             "cache_bytes_max",
+            "checkpoint_seconds",
+            "checkpoint_bytes",
         ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")

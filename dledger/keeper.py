@@ -22,8 +22,6 @@ log = logging.getLogger(__name__)
 
 MARK_SECONDS = 0.2
 FLUSH_SECONDS = 0.5  # RocketMQ's flushIntervalCommitLog
-CHECKPOINT_SECONDS = 30.0
-CHECKPOINT_BYTES = 128 << 20
 
 
 class Keeper:
@@ -56,7 +54,7 @@ class Keeper:
 
     def start(self) -> None:
         """Begins the periodic work."""
-        self._checkpoint_at = self._loop.time() + CHECKPOINT_SECONDS
+        self._checkpoint_at = self._loop.time() + self._node.core.config.checkpoint_seconds
         self._tick()
 
     async def stop(self) -> None:
@@ -104,7 +102,8 @@ class Keeper:
             self._node.flush()
         self._mark()
         position = 0 if self._applied is None else self._applied.end
-        grown = position - self._checkpoint_position >= CHECKPOINT_BYTES
+        checkpoint_bytes = self._node.core.config.checkpoint_bytes
+        grown = position - self._checkpoint_position >= checkpoint_bytes
         if grown or now >= self._checkpoint_at:
             self.checkpoint()
         self._timer = self._loop.call_later(MARK_SECONDS, self._tick)
@@ -139,7 +138,7 @@ class Keeper:
         ):
             return
         self._checkpointing = True
-        self._checkpoint_at = self._loop.time() + CHECKPOINT_SECONDS
+        self._checkpoint_at = self._loop.time() + self._node.core.config.checkpoint_seconds
         work = self._machine.begin_checkpoint()
         checkpoint = Checkpoint(
             index=entry.index,

@@ -86,6 +86,7 @@ class Node:
         self._on_fatal = on_fatal
         self.sync_flush = sync_flush
         self._synced_index = store.recovered.last_index
+        self._flushing: deque[int] = deque()  # what each sync under way will have made durable
         found = store.recovered
         config = config or RaftConfig()
         self.core = Raft(
@@ -116,6 +117,7 @@ class Node:
         self._writing: list[Write] = []
         self._reading_to_apply = False
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self._leadership = Leadership(Role.FOLLOWER, found.term, None, False)
         self._running = False
 
@@ -281,6 +283,8 @@ class Node:
         for read in effects.reads:
             self._read_for_peer(read)
         if effects.write is not None:
+            if effects.write.truncate_from is not None:
+                self._cut_synced(effects.write.truncate_from)
             self._waiting_writes.append(effects.write)
             self._write_next()
         if self.applied_index < self.core.commit_index:
@@ -290,13 +294,14 @@ class Node:
 
     def _arm_timer(self) -> None:
         deadline = self.core.deadline()
-        timer = self._timer
         # A deadline that moved later is left alone: the early tick finds nothing due and re-arms.
-        if timer is not None and not timer.cancelled() and timer.when() <= deadline:
-            return
-        if timer is not None:
-            timer.cancel()
+        if self._timer is not None:
+            if self._timer_at <= deadline:
+                return
+            self._timer.cancel()
+            self._timer = None
         if self._alive:
+            self._timer_at = deadline
             self._timer = self._loop.call_at(deadline, self._on_timer)
 
     def _on_timer(self) -> None:
@@ -337,6 +342,7 @@ class Node:
     def _write(self, writes: Sequence[Write]) -> None:
         """In the log thread. Order within and between writes is kept; one sync for all."""
         entries: list[Entry] = []
+        appended = False
         for write in writes:
             if write.hard_state is not None:
                 # The term under which entries were accepted reaches the disk before them.
@@ -346,10 +352,10 @@ class Node:
                 entries = []
                 self.store.truncate(write.truncate_from)
             entries += write.entries
-        if entries:
-            self.store.append(entries)
-            if self.sync_flush:
-                self.store.sync()
+            appended = appended or bool(write.entries)
+        self.store.append(entries)
+        if appended and self.sync_flush:
+            self.store.sync()
 
     def _written(self, _result: None, error: BaseException | None) -> None:
         if error is not None:
@@ -375,17 +381,22 @@ class Node:
 
     def flush(self, then: Callable[[], None] | None = None) -> None:
         """Syncs what asynchronous flush left in the page cache; ``then`` is called after that."""
-        written = self.core.durable_index
+        self._flushing.append(self.core.durable_index)
 
         def done(_result: None, error: BaseException | None) -> None:
             if error is not None:
                 self.fail(error)
                 return
-            self._synced_index = max(self._synced_index, written)
+            self._synced_index = max(self._synced_index, self._flushing.popleft())
             if then is not None:
                 then()
 
         self._executors.log.submit(self.store.sync, done)
+
+    def _cut_synced(self, first_index: int) -> None:
+        """What is cut was synced for nothing: other entries will stand at those indexes."""
+        self._synced_index = min(self._synced_index, first_index - 1)
+        self._flushing = deque(min(index, first_index - 1) for index in self._flushing)
 
     def expire(self, position: int) -> None:
         """Removes what lies below ``position``, in whole segments."""
@@ -426,7 +437,13 @@ class Node:
         self.applied_index = entry.index
         self.keeper.applied(entry)
         while self._proposals and self._proposals[0].index <= entry.index:
-            self._proposals.popleft().done(None)
+            proposal = self._proposals.popleft()
+            # One append of a new leader can depose this one, replace its entries and commit, all
+            # in one event: what stands at the index may be another's.
+            if (proposal.index, proposal.term) == (entry.index, entry.term):
+                proposal.done(None)
+            else:
+                proposal.done(OutcomeUnknownError(proposal.index, proposal.term))
 
     def _read_to_apply(self) -> None:
         self._reading_to_apply = True

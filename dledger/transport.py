@@ -30,6 +30,7 @@ QUEUE_BYTES_MAX = 64 << 20
 DIAL_SECONDS_FIRST = 0.02
 DIAL_SECONDS_MAX = 0.5
 HELLO_SECONDS = 5.0
+PING_SECONDS = 5.0  # a connection that only listens would never notice that it is half open
 
 
 class TransportHandler(Protocol):
@@ -138,7 +139,7 @@ class WebSocketTransport:
             link.dial_now.clear()
             try:
                 async with self._session.ws_connect(
-                    link.url, max_msg_size=MESSAGE_BYTES_MAX, autoping=True, compress=0
+                    link.url, max_msg_size=MESSAGE_BYTES_MAX, heartbeat=PING_SECONDS, compress=0
                 ) as connection:
                     await connection.send_bytes(
                         msgpack.packb([PROTOCOL_VERSION, self._group, self._node])
@@ -189,11 +190,12 @@ class WebSocketTransport:
             await connection.close(code=aiohttp.WSCloseCode.POLICY_VIOLATION, message=reason)
             return connection
         if link.speaking is not None:
-            await link.speaking.close()
+            # The peer dialled again before we noticed that the old connection is dead.
+            self.reset(link.peer)
+            link.speaking = None
+            self._check_up(link)
         link.speaking = connection
         link.socket = request.transport
-        link.queue.clear()
-        link.queued_bytes = 0
         link.dial_now.set()
         self._check_up(link)
         speaker = asyncio.create_task(self._speak(link, connection))

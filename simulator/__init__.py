@@ -1,1 +1,1 @@
-"""Whole clusters in one process: virtual time, a simulated network and simulated disks."""
+"""Whole clusters of the shipped code in one process, under virtual time, from one seed."""

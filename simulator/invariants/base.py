@@ -1,0 +1,30 @@
+"""What an invariant is told; each overrides what concerns it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dledger.messages import Message
+from store.entry import Entry
+
+if TYPE_CHECKING:
+    from simulator.host import Host
+
+
+class Invariant:
+    """Watches all hosts of a cluster."""
+
+    def booted(self, host: Host) -> None:
+        """A process begins, its store recovered."""
+
+    def stepped(self, host: Host) -> None:
+        """An event was handled."""
+
+    def sends(self, host: Host, peer: str, message: Message) -> None:
+        """A message is about to leave."""
+
+    def restored(self, host: Host, index: int, digest: bytes) -> None:
+        """The state machine begins with the state after ``index``."""
+
+    def applies(self, host: Host, entry: Entry, digest: bytes) -> None:
+        """The state machine applied an entry; ``digest`` covers all it ever applied."""

@@ -1,0 +1,46 @@
+"""The commit index never falls and never passes the log; a leader counts only its own term.
+
+Thesis 3.6.2 and figure 3.8.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dledger.raft import Role
+from simulator.invariants.base import Invariant
+from simulator.violation import Violation
+
+if TYPE_CHECKING:
+    from simulator.host import Host
+
+
+class CommitIndex(Invariant):
+    """Follows the commit index of each process."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, int], tuple[int, int, Role]] = {}
+
+    def stepped(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        if host.node is None:
+            return
+        core = host.node.core
+        index, term, role = self._seen.get((host.name, host.boot), (-1, -1, Role.FOLLOWER))
+        if core.commit_index < index:
+            raise Violation(
+                f"{host.name}: the commit index falls from {index} to {core.commit_index}"
+            )
+        if core.commit_index > core.log.last_index:
+            raise Violation(
+                f"{host.name} commits {core.commit_index}, its log ends at {core.log.last_index}"
+            )
+        leads = role is Role.LEADER and core.role is Role.LEADER and term == core.term
+        if leads and core.commit_index > index:
+            entry_term = core.log.term_at(core.commit_index)
+            if entry_term != core.term:
+                raise Violation(
+                    f"leader {host.name} of term {core.term} commits entry {core.commit_index} "
+                    f"of term {entry_term} by counting"
+                )
+        self._seen[host.name, host.boot] = (core.commit_index, core.term, core.role)

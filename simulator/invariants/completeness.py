@@ -1,0 +1,36 @@
+"""Leader completeness (thesis, figure 3.2): a leader has every entry that was committed before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dledger.raft import Role
+from simulator.invariants.base import Invariant
+from simulator.invariants.safety import StateMachineSafety
+from simulator.violation import Violation
+
+if TYPE_CHECKING:
+    from simulator.host import Host
+
+
+class LeaderCompleteness(Invariant):
+    """Looks at each leader once, when it begins."""
+
+    def __init__(self, safety: StateMachineSafety) -> None:
+        self._safety = safety
+        self._looked: dict[int, None] = {}
+
+    def stepped(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        core = host.node.core if host.node is not None else None
+        if core is None or core.role is not Role.LEADER or core.term in self._looked:
+            return
+        self._looked[core.term] = None
+        for index, (_, term) in enumerate(self._safety.applied):
+            if index < core.log.first_index or term >= core.term:
+                continue
+            if core.log.term_at(index) != term:
+                raise Violation(
+                    f"leader {host.name} of term {core.term} lacks the committed entry {index} "
+                    f"of term {term}"
+                )

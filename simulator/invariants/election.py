@@ -1,0 +1,28 @@
+"""Election safety (Raft thesis, figure 3.2): at most one leader in a term."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dledger.raft import Role
+from simulator.invariants.base import Invariant
+from simulator.violation import Violation
+
+if TYPE_CHECKING:
+    from simulator.host import Host
+
+
+class OneLeaderPerTerm(Invariant):
+    """Remembers who led each term."""
+
+    def __init__(self) -> None:
+        self._leaders: dict[int, str] = {}
+
+    def stepped(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        core = host.node.core if host.node is not None else None
+        if core is None or core.role is not Role.LEADER:
+            return
+        leader = self._leaders.setdefault(core.term, host.name)
+        if leader != host.name:
+            raise Violation(f"{leader} and {host.name} both lead term {core.term}")

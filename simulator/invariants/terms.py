@@ -1,0 +1,49 @@
+"""A node's term never falls, across restarts too, and it votes once in a term (thesis 3.4, 3.8)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dledger.messages import AppendAccepted, Message, VoteRequest, VoteResponse
+from simulator.invariants.base import Invariant
+from simulator.violation import Violation
+
+if TYPE_CHECKING:
+    from simulator.host import Host
+
+
+class TermsAndVotes(Invariant):
+    """Holds each node to what it said: a vote or a confirmation in a term binds it for ever."""
+
+    def __init__(self) -> None:
+        self._promised: dict[str, int] = {}
+        self._votes: dict[tuple[str, int], str] = {}
+
+    def sends(self, host: Host, peer: str, message: Message) -> None:
+        """See :class:`Invariant`."""
+        match message:
+            case VoteResponse(term=term, granted=True, pre_vote=False):
+                self._vote(host.name, term, peer)
+            case VoteRequest(term=term, pre_vote=False):
+                self._vote(host.name, term, host.name)
+            case AppendAccepted(term=term):
+                self._promise(host.name, term)
+            case _:
+                pass
+
+    def stepped(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        if host.node is not None and host.node.core.term < self._promised.get(host.name, 0):
+            raise Violation(
+                f"{host.name} is in term {host.node.core.term} but has spoken in term "
+                f"{self._promised[host.name]}"
+            )
+
+    def _vote(self, voter: str, term: int, candidate: str) -> None:
+        self._promise(voter, term)
+        before = self._votes.setdefault((voter, term), candidate)
+        if before != candidate:
+            raise Violation(f"{voter} votes for {before} and {candidate} in term {term}")
+
+    def _promise(self, node: str, term: int) -> None:
+        self._promised[node] = max(self._promised.get(node, 0), term)

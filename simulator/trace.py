@@ -1,0 +1,53 @@
+"""What happened in a run, one event a line, and a hash over all of it.
+
+The hash covers every event and the number of random draws: two runs of one seed that differ
+anywhere, even in a draw without visible effect, have different hashes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from hashlib import blake2b
+
+
+class CountingRandom(random.Random):
+    """A seeded generator that counts its draws."""
+
+    def __init__(self, seed: int) -> None:
+        self.draws = 0
+        super().__init__(seed)
+
+    def random(self) -> float:
+        """See :class:`random.Random`."""
+        self.draws += 1
+        return super().random()
+
+    def getrandbits(self, k: int, /) -> int:
+        """See :class:`random.Random`."""
+        self.draws += 1
+        return super().getrandbits(k)
+
+
+class Trace:
+    """Takes events; prints them if it has somebody to print for."""
+
+    def __init__(self, clock: Callable[[], float], show: Callable[[str], None] | None) -> None:
+        self._clock = clock
+        self._show = show
+        self._hash = blake2b(digest_size=16)
+        self.events = 0
+
+    def note(self, who: str, what: str) -> None:
+        """One event at the present time."""
+        line = f"{self._clock():12.6f} {who:<4} {what}"
+        self.events += 1
+        self._hash.update(line.encode())
+        if self._show is not None:
+            self._show(line)
+
+    def digest(self, draws: int) -> str:
+        """The hash of everything so far."""
+        final = self._hash.copy()
+        final.update(f"{self.events} {draws}".encode())
+        return final.hexdigest()

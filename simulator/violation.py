@@ -1,0 +1,7 @@
+"""What the simulator looks for."""
+
+from __future__ import annotations
+
+
+class Violation(AssertionError):  # noqa: N818 - it is what is looked for, not an error of ours
+    """A promise was broken."""
