@@ -78,6 +78,37 @@ def test_a_flipped_bit_above_the_mark_cuts_the_log_there(index: int, bit: int) -
     assert contents(open_store(fs)) == data_of(writer.entries)
 
 
+@pytest.mark.parametrize("index", range(MARKED + 1, ENTRIES))
+def test_cutting_a_torn_tail_leaves_nothing_but_zeros_behind_the_end(index: int) -> None:
+    fs, writer = marked_log()
+    path, byte = place(writer.entries[index].position)
+    fs.flip_bit(path, byte + 50)
+    end = open_store(fs).end_position
+    behind = b"".join(
+        data[max(0, end - int(path.rpartition("/")[2])) :] for path, data in snapshot(fs).items()
+    )
+    assert behind == bytes(len(behind))
+
+
+def test_an_entry_whose_term_falls_is_no_part_of_the_log() -> None:
+    fs, writer = marked_log()
+    entry = writer.make(term=0)
+    path, byte = place(entry.position)
+    fs.overwrite(path, entry.data, byte)
+    store = open_store(fs)
+    assert store.last_index == ENTRIES - 1
+    assert store.recovered.torn_bytes_cut > 0
+
+
+def test_what_recovery_found_whole_is_protected_from_then_on() -> None:
+    fs, writer = marked_log()
+    open_store(fs).close()
+    path, byte = place(writer.entries[ENTRIES - 1].position)
+    fs.flip_bit(path, byte + 50)
+    with pytest.raises(DamagedError, match=f"entry {ENTRIES - 1} is not whole"):
+        open_store(fs)
+
+
 def test_damage_says_what_was_found_and_what_was_durable() -> None:
     fs, writer = marked_log()
     path, byte = place(writer.entries[3].position)
@@ -269,6 +300,18 @@ def test_a_flipped_bit_in_an_old_entry_is_damage_when_it_is_read() -> None:
     with pytest.raises(DamagedError) as caught:
         store.read_entries(3, 6, 1000)
     assert (caught.value.path, caught.value.position) == (path, byte)
+
+
+@pytest.mark.parametrize("byte", [15, 23, 31])
+def test_a_flipped_index_term_or_position_is_damage_though_the_chain_before_is_not_read(
+    byte: int,
+) -> None:
+    fs, writer = checkpointed_log()
+    store = open_store(fs)
+    path, start = place(writer.entries[4].position)
+    fs.flip_bit(path, start + byte)
+    with pytest.raises(DamagedError, match="differs from its row"):
+        store.read_entries(4, 4, 1000)
 
 
 def test_a_sector_that_cannot_be_read_is_damage_named_by_file_and_byte() -> None:

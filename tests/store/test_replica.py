@@ -197,6 +197,25 @@ def test_truncation_leaves_nothing_but_zeros_behind_the_end() -> None:
     assert fs.durable_bytes(f"{DIRECTORY}/commitlog/{0:020d}") == log[: CONFIG.segment_size]
 
 
+def test_a_reader_that_a_truncation_overtakes_does_not_call_the_zeros_damage() -> None:
+    fs, writer = simulated(), Writer()
+    store = open_store(fs)
+    store.save_hard_state(1, "")
+    store.append(writer.make_many(9))
+    truncated = []
+
+    def truncate_now(operation: str, path: str) -> None:
+        if operation == "pread" and not truncated:
+            truncated.append(path)
+            store.truncate(4)
+
+    fs.on_call = truncate_now
+    with pytest.raises(OutOfRangeError):
+        store.read_entries(2, 6, 1000)
+    assert truncated
+    assert contents(store) == data_of(writer.entries[:4])
+
+
 def test_truncating_everything_that_is_not_committed_empties_the_log() -> None:
     fs, writer = simulated(), Writer()
     store = open_store(fs)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from simulator.disk import PowerLossError
 from store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from store.errors import DamagedError, DataFormatError
 from store.formatfile import Identity, check_identity, decode_format, encode_format
@@ -76,6 +79,23 @@ def test_a_record_read_after_a_failed_save_is_there_for_good() -> None:
             seen = SlotFile.open(fs, "/vote").payload
             fs.power_loss(keep=0.0)
             assert SlotFile.open(fs, "/vote").payload == seen
+
+
+def test_power_loss_while_a_failed_save_is_mended_leaves_a_whole_record() -> None:
+    for failed in (1, 2):
+        for call in range(1, 5):
+            for seed in range(60):
+                fs = simulated(seed, sector_size=16)
+                slots = SlotFile.create(fs, "/", "vote", b"old record" * 8)
+                fs.fail_at(failed)
+                with pytest.raises(OSError, match="Input/output"):
+                    slots.save(b"new record" * 8)
+                fs.crash()
+                fs.lose_power_at(call)
+                with contextlib.suppress(PowerLossError):
+                    SlotFile.open(fs, "/vote")
+                fs.power_loss()
+                assert SlotFile.open(fs, "/vote").payload in {b"old record" * 8, b"new record" * 8}
 
 
 @given(term=i64, vote=st.text(max_size=100))
