@@ -26,6 +26,8 @@ logger = logging.getLogger("dledger.client")
 
 GREET_AGAIN_SECONDS = 0.5
 """After a heartbeat that failed."""
+COMPLAIN_SECONDS = 2.0
+"""What fails for so long is worth a line in the log."""
 
 
 class Share(NamedTuple):
@@ -74,6 +76,7 @@ class Membership:
         self._greeted: dict[str, float] = {}
         """Leaders that know this client, and since when (the latest heartbeat)."""
         self._assigned = False
+        self._failing_since: float | None = None
         self._complaint = ""
         self._settled_at = 0.0
         self._rebalance_at = loop.time()
@@ -184,6 +187,7 @@ class Membership:
                 continue
             await self._assign(share)
             self._assigned = True
+            self._failing_since = None
             self._complaint = ""
 
     async def _share(self, topic: str) -> Share:
@@ -202,7 +206,10 @@ class Membership:
         return Share(topic, queues, has_others=len(ids) > 1)
 
     def _complain(self, what: str) -> None:
-        """Once, however often it is tried again."""
-        if what != self._complaint:
+        """When it lasts, and once, however often it is tried again."""
+        now = self._loop.time()
+        if self._failing_since is None:
+            self._failing_since = now
+        elif what != self._complaint and now - self._failing_since >= COMPLAIN_SECONDS:
             self._complaint = what
             logger.warning("%s; waiting", what)

@@ -1,0 +1,155 @@
+"""``dledger produce``: one message for each line of stdin."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+
+import orjson
+
+from broker.cli.failure import CommandError
+from broker.cli.lines import LineReader
+from broker.cli.options import add_json, add_namesrv, positive
+from broker.cli.progress import Progress
+from broker.cli.session import run_session
+from broker.client.config import ProducerConfig
+from broker.client.errors import ClientError
+from broker.client.message import BODY_SIZE_MAX, Message, SendResult
+from broker.client.pipeline import BATCH_MESSAGES, Pipeline
+from broker.client.producer import Producer
+from broker.remoting.errors import CallError
+
+EXAMPLES = """\
+  printf 'one\\ntwo\\n' | dledger produce orders
+  dledger produce orders --tag paid --key 4711 < lines.txt
+  dledger produce orders --order-by customer --json < orders.jsonl
+"""
+
+TIMEOUT_SECONDS = 60.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("--tag", metavar="T", default="", help="the tag of every message")
+    parser.add_argument("--key", metavar="K", default="", help="its key, or several with spaces")
+    parser.add_argument(
+        "--delay-level",
+        metavar="N",
+        type=int,
+        choices=range(1, 19),
+        default=0,
+        help="deliver later: 1 is 1 s, 4 is 30 s, 18 is 2 h",
+    )
+    parser.add_argument(
+        "--order-by",
+        metavar="FIELD",
+        help="lines are JSON objects, and those with the same value of FIELD stay in order",
+    )
+    parser.add_argument(
+        "--batch",
+        metavar="N",
+        type=positive,
+        default=BATCH_MESSAGES,
+        help=f"at most so many messages in a request (default: {BATCH_MESSAGES})",
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="S",
+        type=float,
+        default=TIMEOUT_SECONDS,
+        help=f"give up a message after so many seconds (default: {TIMEOUT_SECONDS:g})",
+    )
+    add_namesrv(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    return run_session("produce", lambda: _produce(args))
+
+
+async def _produce(args: argparse.Namespace) -> int:
+    progress = Progress("messages acknowledged", asyncio.get_running_loop().time)
+
+    def stored(result: SendResult, messages: Sequence[Message]) -> None:
+        progress.add(len(messages))
+        if args.json:
+            sys.stdout.buffer.write(b"".join(_json_lines(result)))
+
+    reader = LineReader(sys.stdin.fileno(), BODY_SIZE_MAX)
+    config = ProducerConfig(deadline_seconds=args.timeout)
+    async with Producer(args.namesrv, config) as producer:
+        pipeline = Pipeline(
+            producer,
+            await producer.queues(args.topic),
+            stored,
+            ordered_by_key=args.order_by is not None,
+            batch_messages=args.batch,
+        )
+        try:
+            await _feed(args, reader, pipeline)
+        except (CallError, ClientError, CommandError) as error:
+            raise CommandError(
+                f"{progress.count} of {reader.count} lines are acknowledged, then: {error}"
+            ) from error
+        finally:
+            progress.end()
+            sys.stdout.buffer.flush()
+    print(
+        f"{progress.count} messages acknowledged in {progress.seconds:.2f} s "
+        f"({progress.rate:,.0f}/s)",
+        file=sys.stderr,
+    )
+    return 0
+
+
+async def _feed(args: argparse.Namespace, reader: LineReader, pipeline: Pipeline) -> None:
+    """Puts all lines in. Where one cannot be, those before it are sent all the same."""
+    kind = Message(args.topic, b"", tags=args.tag, keys=args.key, delay_level=args.delay_level)
+    try:
+        while lines := await reader.read():
+            if args.order_by is None:
+                await pipeline.put([kind.with_body(line) for line in lines])
+                continue
+            for number, line in enumerate(lines, reader.count - len(lines) + 1):
+                key = _order_key(line, args.order_by, number)
+                await pipeline.put_ordered(kind.with_body(line), key)
+    except CommandError:
+        await pipeline.drain()
+        raise
+    await pipeline.drain()
+
+
+def _order_key(line: bytes, field: str, number: int) -> str:
+    try:
+        document = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise CommandError(f"line {number} is not JSON ({error}), as --order-by wants it") from None
+    if not isinstance(document, dict) or field not in document:
+        raise CommandError(f"line {number} is not a JSON object with the field {field}")
+    value = document[field]
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def _json_lines(result: SendResult) -> list[bytes]:
+    """One line for each message of an acknowledged request.
+
+    Brokers of other makes may tell the id of the first message alone; then the unique key stands
+    in for the others' ids, by which they can be found as well.
+    """
+    message_ids = result.message_ids
+    if len(message_ids) < result.message_count:
+        message_ids += result.unique_keys[len(message_ids) :]
+    return [
+        orjson.dumps(
+            {
+                "msg_id": message_id,
+                "queue_id": result.queue.queue_id,
+                "queue_offset": offset,
+                "broker": result.queue.broker,
+            },
+            option=orjson.OPT_APPEND_NEWLINE,
+        )
+        for offset, message_id in enumerate(message_ids, result.queue_offset)
+    ]
