@@ -12,7 +12,7 @@ import select
 import signal
 import subprocess
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from broker.cli.failure import CommandError
@@ -48,6 +48,15 @@ class ManagedProcess:
         """How the process ended that this program started; None while it runs."""
         return None if self._child is None else self._child.poll()
 
+    def reap(self, timeout_s: float = 0.0) -> None:
+        """Takes note of the end of the process that this program started, so that no zombie stays.
+
+        Waits for it up to ``timeout_s``. It may have been ended, and replaced, by another program.
+        """
+        if self._child is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._child.wait(timeout_s)
+
     def start(self) -> None:
         """Starts the process in a session of its own, so that a Ctrl-C here does not reach it."""
         if self.pid is not None:
@@ -64,10 +73,6 @@ class ManagedProcess:
         pid = self._child.pid
         (self.directory / PID_FILE).write_text(f"{pid} {_start_time(pid) or 0}\n")
 
-    def wait(self) -> int | None:
-        """The exit code of the process that this program started, once it has ended."""
-        return None if self._child is None else self._child.wait()
-
     def last_words(self) -> str:
         """The last line that the process wrote, for saying why it ended."""
         try:
@@ -79,11 +84,13 @@ class ManagedProcess:
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def describe_end(self) -> str:
-        """Why the process that this program started is not running."""
-        words = self.last_words()
-        return (
-            f"{self.name} ended at once (exit code {self.exit_code}): {words or 'it said nothing'}"
-        )
+        """How the process ended, and the last that it said."""
+        code = self.exit_code
+        if code is None:
+            return f"{self.name} does not run any more"
+        if code < 0:
+            return f"{self.name} was killed by signal {-code}"
+        return f"{self.name} ended with exit code {code}: {self.last_words() or 'it said nothing'}"
 
 
 def end_processes(
@@ -112,8 +119,9 @@ def end_processes(
             names = ", ".join(running[fd].name for fd in waiting)
             raise CommandError(f"{names}: still there after SIGKILL; is its disk stuck?")
         for process in running.values():
-            process.wait()
             (process.directory / PID_FILE).unlink(missing_ok=True)
+        for process in processes:
+            process.reap()
     return pids
 
 

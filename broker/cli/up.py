@@ -9,12 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from broker.cli.cluster import LocalCluster, create_cluster
-from broker.cli.failure import CommandError
 from broker.cli.layout import GROUPS_MAX, NODES_MAX, PORT_MAX, Ports
 from broker.cli.options import add_data, add_json, print_json
 from broker.cli.readiness import wait_until_serving
 from broker.cli.status import print_groups
-from broker.cli.view import GroupView
+from broker.cli.view import LEADER, GroupView
 from broker.config import FLUSH_MODES
 
 EXAMPLES = """\
@@ -22,6 +21,8 @@ EXAMPLES = """\
   dledger up --detach && dledger status     in the background; `dledger down` stops it
   dledger up --data /tmp/trial --namesrv-port 0 --port 0 --http-port 0      on any free ports
 """
+
+SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGCHLD}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,12 +58,26 @@ def run(args: argparse.Namespace) -> int:
         args.data, nodes=args.nodes, groups=args.groups, flush=args.flush, ports=_ports(args)
     )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stays = False
     try:
         cluster.start()
         groups = wait_until_serving(cluster)
-    except (CommandError, KeyboardInterrupt):
-        cluster.stop()
-        raise
+        # From here on they are waited for. Not earlier: what is started would inherit the mask.
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        _print_ready(cluster, groups, args)
+        stays = args.detach
+        reported = _report_ended(cluster, frozenset())
+        if not args.detach:
+            while signal.sigwait(SIGNALS) == signal.SIGCHLD:
+                reported |= _report_ended(cluster, reported)
+            print("stopping ...", file=sys.stderr)
+    finally:
+        if not stays:
+            cluster.stop()
+    return 0
+
+
+def _print_ready(cluster: LocalCluster, groups: list[GroupView], args: argparse.Namespace) -> None:
     if args.json:
         print_json(
             {
@@ -74,14 +89,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print_welcome(cluster, groups, detached=args.detach)
     sys.stdout.flush()
-    _report_ended(cluster, set())
-    if not args.detach:
-        try:
-            _stay(cluster)
-        finally:
-            print("stopping ...", file=sys.stderr)
-            cluster.stop()
-    return 0
 
 
 def _ports(args: argparse.Namespace) -> Ports | None:
@@ -93,7 +100,7 @@ def _ports(args: argparse.Namespace) -> Ports | None:
 
 def _print_welcome(cluster: LocalCluster, groups: list[GroupView], *, detached: bool) -> None:
     print_groups(groups)
-    http = next(node.http for group in groups for node in group.nodes if node.http)
+    http = next(node.http for group in groups for node in group.nodes if node.role == LEADER)
     data = "" if cluster.directory == Path("data") else f" --data {cluster.directory}"
     print(f"""
 NameServer  {cluster.namesrv}        export NAMESRV_ADDR={cluster.namesrv}
@@ -104,24 +111,19 @@ Try         printf 'one\\ntwo\\n' | dledger produce hello
 Stop        {f"dledger down{data}" if detached else "Ctrl-C"}""")
 
 
-def _stay(cluster: LocalCluster) -> None:
-    """Returns at Ctrl-C or SIGTERM; says meanwhile which processes have ended."""
-    signals = {signal.SIGINT, signal.SIGTERM, signal.SIGCHLD}
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    reported: set[str] = set()
-    _report_ended(cluster, reported)
-    while signal.sigwait(signals) == signal.SIGCHLD:
-        _report_ended(cluster, reported)
-
-
-def _report_ended(cluster: LocalCluster, reported: set[str]) -> None:
-    for process in cluster.processes:
-        if process.exit_code is not None and process.name not in reported:
-            reported.add(process.name)
-            print(
-                f"{process.describe_end()}\n`dledger start {process.name}` brings it back",
-                file=sys.stderr,
-            )
+def _report_ended(cluster: LocalCluster, reported: frozenset[str]) -> frozenset[str]:
+    """Says which processes have ended, but for those ``reported``; returns their names."""
+    ended = [
+        process
+        for process in cluster.processes
+        if process.exit_code is not None and process.name not in reported
+    ]
+    for process in ended:
+        print(
+            f"{process.describe_end()}\n`dledger start {process.name}` brings it back",
+            file=sys.stderr,
+        )
+    return frozenset(process.name for process in ended)
 
 
 def _port(text: str) -> int:

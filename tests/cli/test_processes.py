@@ -83,6 +83,6 @@ def test_ending_what_does_not_run_does_nothing(tmp_path: Path) -> None:
 def test_a_process_that_failed_is_described_with_its_last_words(tmp_path: Path) -> None:
     process = managed(tmp_path, FAILS)
     process.start()
-    assert process.wait() == 1
+    process.reap(timeout_s=30.0)
 
-    assert process.describe_end() == "it ended at once (exit code 1): no such luck"
+    assert process.describe_end() == "it ended with exit code 1: no such luck"

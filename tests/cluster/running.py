@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,13 +13,14 @@ from typing import Any
 import pytest
 
 from broker.cli.admin import run_admin
-from broker.cli.cluster import LocalCluster, create_cluster
+from broker.cli.cluster import LocalCluster, create_cluster, open_cluster
 from broker.cli.layout import Ports
 from broker.cli.processes import end_processes
 from broker.cli.readiness import wait_until_answering, wait_until_serving
 from broker.cli.view import GroupView, view_groups
 
 COMMAND_SECONDS = 120.0
+SEGMENT_SIZE = 8 << 20
 
 
 class RunningCluster:
@@ -104,7 +106,12 @@ class RunningCluster:
 
 def start_cluster(directory: Path, *, nodes: int = 3) -> RunningCluster:
     """Starts a new cluster and waits until it serves."""
-    local = create_cluster(directory, nodes=nodes, ports=Ports(0, 0, 0))
+    create_cluster(directory, nodes=nodes, ports=Ports(0, 0, 0))
+    for path in directory.glob("*/*/node.toml"):
+        # Segments are filled with zeros ahead: small ones leave the disk to the tests.
+        settings = re.sub(r"segment_size = \d+", f"segment_size = {SEGMENT_SIZE}", path.read_text())
+        path.write_text(settings)
+    local = open_cluster(directory)
     try:
         local.start()
         wait_until_serving(local)
@@ -118,6 +125,14 @@ def start_cluster(directory: Path, *, nodes: int = 3) -> RunningCluster:
 def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
     """A group of three that serves; whatever of it runs at the end is stopped, by pid."""
     running = start_cluster(tmp_path / "data")
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """One for all tests of a module, which use topics of their own and leave it running."""
+    running = start_cluster(tmp_path_factory.mktemp("shared") / "data")
     yield running
     running.stop()
 

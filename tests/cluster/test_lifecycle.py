@@ -129,7 +129,7 @@ def test_a_port_in_use_is_named_with_who_wanted_it(tmp_path: Path) -> None:
         done = run("up", "--data", tmp_path, "--namesrv-port", port, "--port", 0, "--detach")
 
     assert done.returncode == 1
-    assert f"127.0.0.1:{port}, meant for namesrv, cannot be had" in done.stderr
+    assert f"127.0.0.1:{port}, meant for the NameServer, cannot be had" in done.stderr
     assert "choose another with --namesrv-port" in done.stderr
 
 
