@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from random import SystemRandom
+from typing import Any
 
 from broker.broker import Broker, World
 from broker.clock import system_clock_ms
@@ -41,6 +42,7 @@ class BrokerProcess:
             peers=config.peers,
         )
         self.failed: asyncio.Future[BaseException] = loop.create_future()
+        loop.set_exception_handler(self._unhandled)
         self.broker = Broker(
             config,
             store,
@@ -76,6 +78,16 @@ class BrokerProcess:
         await self._server.stop()
         for executor in (self._executors.log, self._executors.reads, self._executors.background):
             executor.close()
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An error that no code expected: a node that goes on half alive is worse than none.
+
+        Errors of single sockets are none of that kind.
+        """
+        loop.default_exception_handler(context)
+        error = context.get("exception")
+        if isinstance(error, Exception) and not isinstance(error, OSError):
+            self.broker.context.node.fail(error)
 
     def _fail(self, error: BaseException) -> None:
         if not self.failed.done():
