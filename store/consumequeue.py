@@ -186,11 +186,23 @@ class ConsumeQueue:
 
     def expire(self, position: int) -> None:
         """Forgets the rows whose record lies below ``position``, and files that hold only such."""
-        self.first_offset = self._first_at(lambda at, _size: at >= position)
+        self.first_offset = self.offset_at(position)
+        self.release(self.first_offset)
+
+    def offset_at(self, position: int) -> int:
+        """The first offset whose record does not lie below ``position``; the end where none."""
+        return self._first_at(lambda at, _size: at >= position)
+
+    def release(self, first_offset: int) -> None:
+        """Removes the files that hold only rows below ``first_offset``.
+
+        An older checkpoint may need rows that the queue itself has forgotten, so forgetting them
+        (setting :attr:`first_offset`) and giving up their files can be done one after the other.
+        """
         fs = self._files.fs
         if not fs.exists(self._directory):
             return
-        rows_end = min(self.first_offset, self._tail_offset)
+        rows_end = min(first_offset, self._tail_offset)
         for name in fs.list_directory(self._directory):
             start = parse_segment_name(name)
             if start is not None and start // ROW_SIZE + self._rows_per_file <= rows_end:
