@@ -22,6 +22,7 @@ from broker.processors.dispatch import broker_handlers
 from broker.reader import MessageReader
 from broker.registration import Announcement
 from broker.remoting.dispatch import Handler, dispatch_by_code
+from broker.retention import Retention
 from broker.stats import BrokerStats
 from dledger.config import RaftConfig
 from dledger.node import Executors, Node
@@ -29,6 +30,7 @@ from dledger.statemachine import Leadership
 from dledger.transport import Transport
 from store.filesystem import Bytes, FileSystem
 from store.replica import ReplicaStore
+from store.retention import RetentionPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,11 @@ class Broker(MachineListener):
         store: ReplicaStore,
         world: World,
         on_fatal: Callable[[BaseException], None],
+        retention: RetentionPolicy | None = None,
     ) -> None:
         """``on_fatal`` is told why the node stopped by itself; the process must then end."""
         loop = world.loop
-        machine = BrokerStateMachine.open(world.fs, config.data)
+        machine = BrokerStateMachine.open(world.fs, config.data, config.segment_size)
         machine.listener = self
         node = Node(
             node=config.node,
@@ -99,6 +102,7 @@ class Broker(MachineListener):
         self.dispatch: Handler = dispatch_by_code(broker_handlers(self.context))
         self.on_announcement_changed: Callable[[], None] = lambda: None
         """Called when what :meth:`announcement` says has changed."""
+        self._retention = Retention(self.context, retention or RetentionPolicy())
 
     # --- life
 
@@ -106,9 +110,11 @@ class Broker(MachineListener):
         """Recovers the state and joins the group. ``OSError`` if the peers' port is taken."""
         await self.context.node.start()
         self.context.clients.start()
+        self._retention.start()
 
     async def stop(self) -> None:
         """Refuses what is staged, forgets who waits, and stops the node in order."""
+        self._retention.stop()
         self.context.clients.stop()
         self.context.holds.close()
         self.context.gatherer.close()

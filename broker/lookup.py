@@ -78,12 +78,14 @@ class MessageLookup:
     ) -> None:
         """The newest records of ``topic`` whose key has the hash of ``key``, newest first."""
         try:
-            positions = self._machine.keys.lookup(
+            found = self._machine.keys.lookup(
                 key_hash(topic, key.encode()), begin_ms, end_ms, count
             )
         except StoreError as error:
             done((), error)
             return
+        # The index gives up whole files, so it may still know what the log has given up.
+        positions = [position for position in found if position >= self._machine.expired_position]
 
         def sized(parts: Sequence[Bytes], error: StoreError | None) -> None:
             if error is not None:

@@ -7,8 +7,10 @@ index lie ready made in the entry (``store/batch.py``). Topics and offsets are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from struct import Struct
+from typing import TypeAlias
 
 import msgpack
 
@@ -23,8 +25,12 @@ from store.entry import Entry, EntryKind
 from store.errors import CorruptBatchError, StoreError
 from store.filesystem import Bytes, FileSystem
 from store.keyindex import KeyFlush, KeyIndex
+from store.layout import segment_start
 
 CHECKPOINT_STATE_VERSION = 1
+
+_Firsts: TypeAlias = dict[tuple[str, int], int]
+"""First offsets by topic and queue id."""
 
 _STORE_TIMESTAMP = Struct(">q")
 STORE_TIMESTAMP_AT = 56
@@ -41,7 +47,8 @@ class MachineListener:
         """A topic was created, changed or deleted."""
 
     def expired(self, position: int) -> None:
-        """What lies below ``position`` of the commit log is given up."""
+        """What lies below ``position`` of the commit log is given up. Told again after each
+        checkpoint: the log keeps what older checkpoints need."""
 
     def leadership_changed(self, leadership: Leadership) -> None:
         """Who leads changed, or whether this node may serve as leader."""
@@ -50,9 +57,15 @@ class MachineListener:
 class Checkpointing:
     """A checkpoint in the making (see :class:`~dledger.statemachine.CheckpointWork`)."""
 
-    def __init__(self, state: bytes, flushes: Sequence[QueueFlush | KeyFlush]) -> None:
+    def __init__(
+        self,
+        state: bytes,
+        flushes: Sequence[QueueFlush | KeyFlush],
+        saved: Callable[[], None],
+    ) -> None:
         self._state = state
         self._flushes = flushes
+        self._saved = saved
 
     @property
     def state(self) -> bytes:
@@ -65,27 +78,31 @@ class Checkpointing:
     def finish(self) -> None:
         for flush in self._flushes:
             flush.finish()
+        self._saved()
 
 
 class BrokerStateMachine:
     """ConsumeQueues, key index and state; what ``dledger.statemachine.StateMachine`` asks for."""
 
-    def __init__(
-        self, queues: ConsumeQueues, keys: KeyIndex, recent: RecentEntries | None = None
-    ) -> None:
+    def __init__(self, queues: ConsumeQueues, keys: KeyIndex, segment_size: int) -> None:
         self.state = BrokerState()
         self.keys = keys
         self.listener = MachineListener()
         self.applied_end = 0
+        self.expired_position = 0
+        self.segment_times: dict[int, int] = {}
+        """By the start of a segment: the store time, ms, of the newest message up to its end."""
+        self._segment_size = segment_size
         self._queues = queues
-        self._recent = recent or RecentEntries()
+        self._recent = RecentEntries()
+        self._saved_firsts: _Firsts = {}
+        self._released: _Firsts = {}
 
     @classmethod
-    def open(cls, fs: FileSystem, directory: str) -> BrokerStateMachine:
+    def open(cls, fs: FileSystem, directory: str, segment_size: int) -> BrokerStateMachine:
         """The machine of the replica whose data is in ``directory``; empty until restored."""
-        return cls(
-            ConsumeQueues(fs, f"{directory}/consumequeue"), KeyIndex(fs, f"{directory}/keyindex")
-        )
+        queues = ConsumeQueues(fs, f"{directory}/consumequeue")
+        return cls(queues, KeyIndex(fs, f"{directory}/keyindex"), segment_size)
 
     # --- what others read
 
@@ -96,7 +113,7 @@ class BrokerStateMachine:
     def end_offset(self, topic: str, queue_id: int) -> int:
         """The offset that the queue's next message gets."""
         queue = self._queues.get(topic, queue_id)
-        return self.state.retired_end(topic, queue_id) if queue is None else queue.end_offset
+        return 0 if queue is None else queue.end_offset
 
     def recent(self, position: int, size: int) -> Bytes | None:
         """Bytes of the newest applied entries, which the log's files may not have yet."""
@@ -111,7 +128,15 @@ class BrokerStateMachine:
             self.keys.restore(0)
             return
         try:
-            version, broker_state, lengths, self.applied_end = msgpack.unpackb(state)
+            (
+                version,
+                broker_state,
+                lengths,
+                segment_times,
+                self.expired_position,
+                self.applied_end,
+            ) = msgpack.unpackb(state)
+            self.segment_times = dict(segment_times)
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise InvariantError(f"the state of the checkpoint cannot be read: {error}") from error
         if version != CHECKPOINT_STATE_VERSION:
@@ -120,6 +145,7 @@ class BrokerStateMachine:
             )
         self.state = BrokerState.from_bytes(broker_state)
         self._queues.restore(tuple(length) for length in lengths)
+        self._saved_firsts = {(topic, queue_id): first for topic, queue_id, first, _end in lengths}
         self.keys.restore(self.applied_end)
 
     def apply(self, entry: Entry) -> None:
@@ -134,22 +160,32 @@ class BrokerStateMachine:
                 self._apply_messages(batch)
         except (CorruptBatchError, StoreError) as error:
             raise InvariantError(f"entry {entry.index} cannot be applied: {error}") from error
+        segment = segment_start(entry.position, self._segment_size)
+        self.segment_times[segment] = self.state.store_timestamp_ms
         if batch.commands:
             self._apply_commands(decode_commands(batch.commands))
 
     def begin_checkpoint(self) -> Checkpointing:
         """See :class:`~dledger.statemachine.StateMachine`."""
+        lengths = self._queues.lengths()
         state: bytes = msgpack.packb(
             (
                 CHECKPOINT_STATE_VERSION,
                 self.state.to_bytes(),
-                self._queues.lengths(),
+                lengths,
+                sorted(self.segment_times.items()),
+                self.expired_position,
                 self.applied_end,
             )
         )
         keys = self.keys.begin_flush()
         flushes: list[QueueFlush | KeyFlush] = [*self._queues.begin_flush()]
-        return Checkpointing(state, flushes if keys is None else [*flushes, keys])
+        firsts = {(topic, queue_id): first for topic, queue_id, first, _end in lengths}
+        return Checkpointing(
+            state,
+            flushes if keys is None else [*flushes, keys],
+            partial(self._checkpoint_saved, firsts),
+        )
 
     def leadership_changed(self, leadership: Leadership) -> None:
         """See :class:`~dledger.statemachine.StateMachine`."""
@@ -164,10 +200,7 @@ class BrokerStateMachine:
         for run in batch.runs:
             first = run.first_row * row_size
             rows = batch.rows[first : first + run.count * row_size]
-            queue = queues.get(run.topic, run.queue_id)
-            if queue is None:
-                queue = self._begin_queue(run.topic, run.queue_id)
-            queue.append(run.first_offset, rows)
+            queues.get_or_create(run.topic, run.queue_id).append(run.first_offset, rows)
             listener.messages_arrived(run.topic, run.queue_id, rows)
         if batch.key_rows:
             self.keys.append(batch.key_rows)
@@ -177,37 +210,47 @@ class BrokerStateMachine:
             batch.records, last + STORE_TIMESTAMP_AT
         )
 
-    def _begin_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        queue = self._queues.get_or_create(topic, queue_id)
-        end = self.state.retired_end(topic, queue_id)
-        if end:
-            queue.restore(end, end)
-        return queue
-
     def _apply_commands(self, commands: Sequence[Command]) -> None:
         topics_changed = False
         for command in commands:
             match command:
                 case DeleteTopic():
-                    self._delete_queues(command.name)
+                    self._empty_queues(command.name)
                     topics_changed = True
                 case PutTopic():
                     topics_changed = True
                 case Expire(position):
-                    self._queues.expire(position)
-                    self.keys.expire(position)
-                    self.listener.expired(position)
+                    self._expire(position)
             self.state.apply(command)
         if topics_changed:
             self.listener.topics_changed()
 
-    def _delete_queues(self, topic: str) -> None:
-        self.state.retire(
-            topic,
-            {
-                queue_id: end
-                for name, queue_id, _first, end in self._queues.lengths()
-                if name == topic
-            },
-        )
-        self._queues.delete(topic)
+    def _expire(self, position: int) -> None:
+        for _topic, _queue_id, queue in self._queues.all():
+            queue.first_offset = queue.offset_at(position)
+        self.keys.expire(position)
+        kept = segment_start(position, self._segment_size)
+        self.segment_times = {
+            start: time for start, time in self.segment_times.items() if start >= kept
+        }
+        self.expired_position = max(self.expired_position, position)
+        self.listener.expired(self.expired_position)
+
+    def _empty_queues(self, topic: str) -> None:
+        """The queues of a deleted topic stay, empty: created again they go on where they ended,
+        so that an offset never names another message than it once did."""
+        for name, _queue_id, queue in self._queues.all():
+            if name == topic:
+                queue.first_offset = queue.end_offset
+
+    def _checkpoint_saved(self, firsts: _Firsts) -> None:
+        """Gives up files once no checkpoint needs them: the older one has been replaced by that
+        before this one."""
+        for key, first_offset in self._saved_firsts.items():
+            queue = self._queues.get(*key)
+            if queue is not None and self._released.get(key, 0) < first_offset:
+                queue.release(first_offset)
+                self._released[key] = first_offset
+        self._saved_firsts = firsts
+        if self.expired_position:
+            self.listener.expired(self.expired_position)

@@ -6,7 +6,6 @@ give equal states, and equal states give equal bytes, so replicas can be compare
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgpack
@@ -43,8 +42,7 @@ class DataVersion:
 class BrokerState:
     """Begins, before the first entry, with nothing but the template of automatic topics.
 
-    ``retired`` holds the end offsets of queues whose topic was deleted. Such a topic, created
-    again, goes on behind them: an offset never names another message than it once did.
+    Where the queues begin and end is known to their ConsumeQueues.
     """
 
     topics: dict[str, TopicConfig] = field(
@@ -52,7 +50,6 @@ class BrokerState:
     )
     groups: dict[str, GroupConfig] = field(default_factory=dict)
     offsets: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
-    retired: dict[str, dict[int, int]] = field(default_factory=dict)
     topics_version: DataVersion = DataVersion()
     groups_version: DataVersion = DataVersion()
     store_timestamp_ms: int = 0
@@ -61,16 +58,6 @@ class BrokerState:
         """What the group has committed for the queue, or None."""
         queues = self.offsets.get((group, topic))
         return None if queues is None else queues.get(queue_id)
-
-    def retired_end(self, topic: str, queue_id: int) -> int:
-        """Where a queue has to begin: 0, or where it ended before its topic was deleted."""
-        queues = self.retired.get(topic)
-        return 0 if queues is None else queues.get(queue_id, 0)
-
-    def retire(self, topic: str, ends: Mapping[int, int]) -> None:
-        """Notes where the queues of a topic end that is about to be deleted."""
-        if ends:
-            self.retired.setdefault(topic, {}).update(ends)
 
     def apply(self, command: Command) -> None:
         """Carries out a committed command, as far as it concerns the state."""
@@ -107,7 +94,6 @@ class BrokerState:
                     (group, topic, sorted(queues.items()))
                     for (group, topic), queues in sorted(self.offsets.items())
                 ],
-                [(topic, sorted(queues.items())) for topic, queues in sorted(self.retired.items())],
                 _fields(self.topics_version),
                 _fields(self.groups_version),
                 self.store_timestamp_ms,
@@ -119,7 +105,7 @@ class BrokerState:
     def from_bytes(cls, data: bytes) -> BrokerState:
         """The reverse of :meth:`to_bytes`. Raises :class:`~dledger.errors.InvariantError`."""
         try:
-            version, topics, groups, offsets, retired, topics_version, groups_version, stored_ms = (
+            version, topics, groups, offsets, topics_version, groups_version, stored_ms = (
                 msgpack.unpackb(data)
             )
             if version != STATE_VERSION:
@@ -128,7 +114,6 @@ class BrokerState:
                 topics={fields[0]: TopicConfig(*fields) for fields in topics},
                 groups={fields[0]: GroupConfig(*fields) for fields in groups},
                 offsets={(group, topic): dict(queues) for group, topic, queues in offsets},
-                retired={topic: dict(queues) for topic, queues in retired},
                 topics_version=DataVersion(*topics_version),
                 groups_version=DataVersion(*groups_version),
                 store_timestamp_ms=stored_ms,

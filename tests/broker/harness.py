@@ -26,6 +26,7 @@ from store.filesystem import File, FileSystem
 from store.osfiles import OsFileSystem
 from store.record import MessageRecord, iter_records
 from store.replica import ReplicaStore, StoreConfig
+from store.retention import RetentionPolicy
 from tests.remoting.virtualnet import VirtualLoop
 
 T = TypeVar("T")
@@ -109,7 +110,13 @@ class SingleBroker:
     """A broker whose node is alone in its group, and a client of it."""
 
     def __init__(
-        self, loop: VirtualLoop, data: Path, fs: FileSystem | None = None, **settings: Any
+        self,
+        loop: VirtualLoop,
+        data: Path,
+        *,
+        fs: FileSystem | None = None,
+        retention: RetentionPolicy | None = None,
+        **settings: Any,
     ) -> None:
         self.loop = loop
         self.now_ms = NOW_MS
@@ -148,7 +155,7 @@ class SingleBroker:
             wall_clock=lambda: self.now_ms,
         )
         self.failures: list[BaseException] = []
-        self.broker = Broker(self.config, store, world, self.failures.append)
+        self.broker = Broker(self.config, store, world, self.failures.append, retention)
         self.server = RemotingServer(loop, "127.0.0.1", PORT, self.broker.dispatch)
         self.client = RemotingClient(loop)
 

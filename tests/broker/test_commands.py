@@ -94,7 +94,7 @@ def test_a_state_comes_back_from_its_bytes(given_commands: list[Command]) -> Non
 
 def test_bytes_of_another_version_are_refused() -> None:
     with pytest.raises(InvariantError, match="has version 2, not 1"):
-        BrokerState.from_bytes(msgpack.packb([2, [], [], [], [], [0, 0], [0, 0], 0]))
+        BrokerState.from_bytes(msgpack.packb([2, [], [], [], [0, 0], [0, 0], 0]))
 
 
 def test_the_template_of_automatic_topics_is_there_from_the_beginning() -> None:

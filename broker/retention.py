@@ -1,0 +1,74 @@
+"""Retention: the leader decides what of the log is given up, and every replica does the same.
+
+The decision is a command in the log, so the minimum offset of a queue is the same everywhere, and
+the same again after a restart. What a member does not hold yet is never given up: there would be
+nothing to bring it up to date from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from broker.commands import Expire
+from broker.context import BrokerContext
+from dledger.errors import ProposeError
+from store.errors import OutOfRangeError
+from store.retention import RetentionPolicy, SegmentStats, expiry_position
+
+CHECK_SECONDS = 10.0
+"""RocketMQ's ``cleanResourceInterval``."""
+
+log = logging.getLogger(__name__)
+
+
+class Retention:
+    """Looks now and then whether something is due; does nothing but on a leader."""
+
+    def __init__(self, context: BrokerContext, policy: RetentionPolicy) -> None:
+        self._context = context
+        self._policy = policy
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._timer = self._context.loop.call_later(CHECK_SECONDS, self._check)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _check(self) -> None:
+        self.start()
+        if not self._context.gatherer.serving:
+            return
+        position = self.due_position()
+        if position <= self._context.machine.expired_position:
+            return
+        log.info("giving up the log below position %d", position)
+        try:
+            self._context.gatherer.add_command(Expire(position))
+        except ProposeError as error:
+            log.warning("cannot give up old segments now: %s", error)
+
+    def due_position(self) -> int:
+        """Where the log may begin; 0 where nothing is due."""
+        context = self._context
+        spans = context.node.store.segments()
+        times = context.machine.segment_times
+        stats = [SegmentStats(span.start, span.end, times.get(span.start)) for span in spans]
+        position = expiry_position(
+            stats,
+            self._policy,
+            now_ms=context.wall_clock(),
+            free_bytes=context.node.store.free_bytes(),
+        )
+        position = min(position, self._held_position())
+        return position if spans and position > spans[0].start else 0
+
+    def _held_position(self) -> int:
+        """Up to which position every member holds the log, as far as this leader knows."""
+        try:
+            return self._context.node.store.position_of(self._context.node.held_by_all)
+        except OutOfRangeError:
+            return 0

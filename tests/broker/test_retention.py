@@ -1,0 +1,98 @@
+"""Retention: what is given up, where queues begin then, and that it stays so."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from broker.remoting.codes import RequestCode, ResponseCode
+from broker.retention import CHECK_SECONDS
+from store.retention import RetentionPolicy
+from tests.broker.harness import NOW_MS, SingleBroker, messages, with_broker
+
+SEGMENT = 64 << 10
+HOUR_MS = 3_600_000
+BY_SIZE = RetentionPolicy(age_ms_max=None, log_bytes_max=2 * SEGMENT, disk_share_max=None)
+BY_AGE = RetentionPolicy(age_ms_max=HOUR_MS, log_bytes_max=None, disk_share_max=None)
+SETTINGS: dict[str, Any] = {"segment_size": SEGMENT, "max_message_size": 16 << 10}
+
+
+async def fill(broker: SingleBroker, count: int) -> None:
+    """Messages of 8 KiB in queue 0; checkpoints follow, without which nothing can be removed."""
+    for _ in range(count):
+        assert (await broker.send("orders", 0, b"x" * 8000)).code == ResponseCode.SUCCESS
+    for _ in range(3):
+        await asyncio.sleep(31)
+        await broker.send("orders", 1, b"x")
+
+
+async def bounds(broker: SingleBroker) -> tuple[int, int]:
+    numbers = []
+    for code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET):
+        answer = await broker.ask(code, {"topic": "orders", "queueId": "0"})
+        numbers.append(int(str(answer.ext["offset"])))
+    return numbers[0], numbers[1]
+
+
+def test_a_log_that_grew_too_large_loses_its_oldest_segments(tmp_path: Path) -> None:
+    async def before(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await fill(broker, 40)
+        first, end = await bounds(broker)
+        assert 0 < first < end == 40
+        spans = broker.broker.context.node.store.segments()
+        assert spans[-1].end - spans[0].start <= 3 * SEGMENT
+        moved = await broker.pull("orders", 0, 0)
+        assert (moved.code, moved.ext["nextBeginOffset"]) == (
+            ResponseCode.PULL_OFFSET_MOVED,
+            str(first),
+        )
+        kept = messages(await broker.pull("orders", 0, first))
+        assert kept[0].queue_offset == first
+
+    async def after(broker: SingleBroker) -> None:
+        first, end = await bounds(broker)
+        assert 0 < first < end == 40
+        assert messages(await broker.pull("orders", 0, first))[0].queue_offset == first
+
+    with_broker(before, tmp_path, retention=BY_SIZE, **SETTINGS)
+    with_broker(after, tmp_path, **SETTINGS)
+
+
+def test_segments_go_when_their_newest_message_is_old_enough(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await fill(broker, 20)
+        assert (await bounds(broker))[0] == 0
+        broker.now_ms = NOW_MS + HOUR_MS + 1
+        await asyncio.sleep(CHECK_SECONDS + 1)
+        first, end = await bounds(broker)
+        assert 0 < first < end
+
+    with_broker(scenario, tmp_path, retention=BY_AGE, **SETTINGS)
+
+
+def test_the_times_of_segments_survive_a_restart(tmp_path: Path) -> None:
+    async def before(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await fill(broker, 20)
+
+    async def after(broker: SingleBroker) -> None:
+        broker.now_ms = NOW_MS + HOUR_MS + 1
+        await asyncio.sleep(CHECK_SECONDS + 1)
+        assert (await bounds(broker))[0] > 0
+
+    with_broker(before, tmp_path, retention=BY_AGE, **SETTINGS)
+    with_broker(after, tmp_path, retention=BY_AGE, **SETTINGS)
+
+
+def test_a_log_within_its_bounds_is_left_alone(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await fill(broker, 5)
+        index = broker.broker.context.node.applied_index
+        await asyncio.sleep(5 * CHECK_SECONDS)
+        assert broker.broker.context.node.applied_index == index
+
+    with_broker(scenario, tmp_path, retention=BY_SIZE, **SETTINGS)
