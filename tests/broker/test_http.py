@@ -1,0 +1,223 @@
+"""The HTTP port, spoken to in plain HTTP/1.1 over a connection in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+
+from broker.http.server import HttpServer
+from tests.broker.harness import NOW_MS, SingleBroker, messages, with_broker
+
+
+class Curl(asyncio.Protocol):
+    """One request on a connection of its own."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._received = bytearray()
+        self._closed: asyncio.Future[None] = loop.create_future()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed.set_result(None)
+
+    async def answer(self) -> tuple[int, Any]:
+        """Status and document."""
+        await self._closed
+        head, _, body = bytes(self._received).partition(b"\r\n\r\n")
+        assert b"application/json" in head, head
+        return int(head.split()[1]), orjson.loads(body)
+
+
+class Site:
+    """A broker with its HTTP server."""
+
+    def __init__(self, broker: SingleBroker, runner: web.AppRunner) -> None:
+        self.broker = broker
+        self._runner = runner
+
+    def ask(self, method: str, path: str, body: bytes = b"") -> asyncio.Task[tuple[int, Any]]:
+        loop = self.broker.loop
+        curl = Curl(loop)
+        assert self._runner.server is not None
+        near, _ = loop.join(curl, self._runner.server(), 8080)
+        near.write(
+            f"{method} {path} HTTP/1.1\r\nHost: broker\r\nConnection: close\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+        return asyncio.ensure_future(curl.answer())
+
+    async def post(self, topic: str, document: object) -> tuple[int, Any]:
+        return await self.ask("POST", f"/topics/{topic}/messages", orjson.dumps(document))
+
+
+def with_site(
+    scenario: Callable[[Site], Coroutine[Any, Any, None]], data: Path, *, serving: bool = True
+) -> None:
+    async def run(broker: SingleBroker) -> None:
+        runner = web.AppRunner(HttpServer(broker.broker.context).app(), access_log=None)
+        await runner.setup()
+        await scenario(Site(broker, runner))
+        await runner.cleanup()
+
+    with_broker(run, data, serving=serving)
+
+
+def test_a_posted_message_is_stored_and_read_back(tmp_path: Path) -> None:
+    async def scenario(site: Site) -> None:
+        document = {"body": "hällo", "tags": "a", "keys": ["k1", "k2"], "queue_id": 1}
+        status, stored = await site.post("orders", document | {"properties": {"x": "y"}})
+        assert status == 200, stored
+        assert (stored["queue_id"], stored["queue_offset"], stored["broker"]) == (1, 0, "broker-a")
+        status, pulled = await site.ask("GET", "/topics/orders/queues/1/messages")
+        assert status == 200
+        (message,) = pulled.pop("messages")
+        assert pulled == {"status": "FOUND", "next_offset": 1, "min_offset": 0, "max_offset": 1}
+        assert message == {
+            "topic": "orders",
+            "queue_id": 1,
+            "queue_offset": 0,
+            "msg_id": stored["msg_id"],
+            "unique_key": "",
+            "tags": "a",
+            "keys": ["k1", "k2"],
+            "properties": {"x": "y", "TAGS": "a", "KEYS": "k1 k2"},
+            "born_timestamp": NOW_MS,
+            "store_timestamp": NOW_MS,
+            "reconsume_times": 0,
+            "body": "hällo",
+        }
+
+    with_site(scenario, tmp_path)
+
+
+def test_bytes_that_are_no_text_travel_as_base64(tmp_path: Path) -> None:
+    async def scenario(site: Site) -> None:
+        encoded = base64.b64encode(b"\xff\x00").decode()
+        await site.post("orders", {"body_base64": encoded, "queue_id": 0})
+        (record,) = messages(await site.broker.pull("orders", 0, 0))
+        assert record.body == b"\xff\x00"
+        _, pulled = await site.ask("GET", "/topics/orders/queues/0/messages")
+        assert pulled["messages"][0]["body_base64"] == encoded
+
+    with_site(scenario, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("document", "error"),
+    [
+        ([], "the request is not a JSON object"),
+        ({}, "a message has either body or body_base64"),
+        ({"body": "a", "body_base64": "YQ=="}, "a message has either body or body_base64"),
+        ({"body": 1}, "body is not a string: 1"),
+        ({"body_base64": "?"}, "body_base64 is not base64"),
+        ({"body": "a", "tag": "x"}, "tag is no field of a message"),
+        ({"body": "a", "tags": 1}, "tags is not a string: 1"),
+        ({"body": "a", "keys": "k"}, "keys is not a list"),
+        ({"body": "a", "properties": []}, "properties is not a JSON object"),
+        ({"body": "a", "properties": {"a": "\x02"}}, "contains a separator"),
+        ({"body": "a", "queue_id": "0"}, "queue_id is not an integer: '0'"),
+        ({"body": "a", "queue_id": 9}, "has no queue 9"),
+    ],
+)
+def test_a_bad_message_is_refused_with_what_is_wrong(
+    tmp_path: Path, document: object, error: str
+) -> None:
+    async def scenario(site: Site) -> None:
+        status, answer = await site.post("orders", document)
+        assert (status, error in answer["error"]) == (400, True), answer
+
+    with_site(scenario, tmp_path)
+
+
+def test_a_body_that_is_no_json_is_refused(tmp_path: Path) -> None:
+    async def scenario(site: Site) -> None:
+        status, answer = await site.ask("POST", "/topics/orders/messages", b"hello")
+        assert (status, "the request is not JSON" in answer["error"]) == (400, True)
+
+    with_site(scenario, tmp_path)
+
+
+@pytest.mark.parametrize("size", [64 << 10, (64 << 10) + 1, 1 << 20])
+def test_a_body_has_the_limit_of_every_message(tmp_path: Path, size: int) -> None:
+    async def scenario(site: Site) -> None:
+        status, _ = await site.post("orders", {"body": "x" * size})
+        assert status == (200 if size == site.broker.config.max_message_size else 413)
+
+    with_site(scenario, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "error"),
+    [
+        ("/topics/none/queues/0/messages", 404, "the topic none does not exist"),
+        ("/topics/orders/queues/4/messages", 404, "has no queue 4"),
+        ("/topics/orders/queues/x/messages", 400, "the queue is not an integer: 'x'"),
+        ("/topics/orders/queues/0/messages?offset=-1", 400, "offset is not between 0"),
+        ("/topics/orders/queues/0/messages?count=1025", 400, "count is not between 0 and 1024"),
+        ("/topics/hidden/queues/0/messages", 403, "the topic hidden is not readable"),
+        ("/nowhere", 404, "Not Found"),
+    ],
+)
+def test_what_cannot_be_read_says_why(tmp_path: Path, path: str, status: int, error: str) -> None:
+    async def scenario(site: Site) -> None:
+        await site.broker.create_topic("orders")
+        await site.broker.create_topic("hidden", perm=2)
+        found, answer = await site.ask("GET", path)
+        assert (found, error in answer["error"]) == (status, True), answer
+
+    with_site(scenario, tmp_path)
+
+
+def test_a_reader_may_wait_for_a_message(tmp_path: Path) -> None:
+    async def scenario(site: Site) -> None:
+        await site.broker.create_topic("orders")
+        waiting = site.ask("GET", "/topics/orders/queues/0/messages?wait_ms=5000")
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        await site.broker.send("orders", 0, b"there")
+        _, pulled = await waiting
+        assert [message["body"] for message in pulled["messages"]] == ["there"]
+        started_at = site.broker.loop.time()
+        _, pulled = await site.ask("GET", "/topics/orders/queues/0/messages?offset=1&wait_ms=2000")
+        assert pulled["messages"] == []
+        assert site.broker.loop.time() - started_at == pytest.approx(2, abs=0.1)
+
+    with_site(scenario, tmp_path)
+
+
+def test_health_and_status_say_that_the_leader_serves(tmp_path: Path) -> None:
+    async def scenario(site: Site) -> None:
+        assert await site.ask("GET", "/healthz") == (
+            200,
+            {"status": "ok", "node": "broker-a/n0", "role": "leader"},
+        )
+        _, status = await site.ask("GET", "/status")
+        assert (status["leader"], status["serving"], status["term"]) == ("n0", True, 1)
+        assert status["applied_index"] == status["last_index"] == 0
+        _, topics = await site.ask("GET", "/topics")
+        assert [topic["name"] for topic in topics["topics"]] == ["TBW102"]
+
+    with_site(scenario, tmp_path)
+
+
+def test_without_a_leader_a_node_is_not_healthy_and_takes_nothing(tmp_path: Path) -> None:
+    async def scenario(site: Site) -> None:
+        status, answer = await site.ask("GET", "/healthz")
+        assert (status, answer["status"]) == (503, "no leader is known")
+        status, answer = await site.post("orders", {"body": "a"})
+        assert (status, answer) == (
+            503,
+            {"error": "not the leader; the leader is not known yet"},
+        )
+
+    with_site(scenario, tmp_path, serving=False)
