@@ -183,6 +183,8 @@ class EntryIndex:
             try:
                 file = self._file(start)
             except FileNotFoundError as error:
+                if first < self.first_index:
+                    raise OutOfRangeError(f"entry {first} has just expired") from error
                 raise DamagedError(path, 0, "file of the entry index is missing") from error
             rows = file.pread((stop - index) * ROW_SIZE, (index - start) * ROW_SIZE)
             _check_rows(rows, index, stop, path, (index - start) * ROW_SIZE)

@@ -369,6 +369,30 @@ def test_expiry_removes_whole_segments_below_what_recovery_needs() -> None:
     assert contents(store) == data_of(writer.entries)[10:]
 
 
+def test_a_reader_that_expiry_overtakes_does_not_call_the_removed_files_damage() -> None:
+    fs, writer = simulated(), Writer()
+    store = open_store(fs)
+    store.save_hard_state(1, "")
+    store.append(writer.make_many(30))
+    store.sync()
+    for index in (24, 25):
+        assert store.save_checkpoint(writer.checkpoint(index))
+    store.close()
+    store = open_store(fs)
+    expired = []
+
+    def expire_now(operation: str, path: str) -> None:
+        if operation == "pread" and not expired:
+            expired.append(path)
+            store.expire(writer.entries[20].position)
+
+    fs.on_call = expire_now
+    with pytest.raises(OutOfRangeError):
+        store.read_entries(2, 9, 10_000)
+    assert expired
+    assert contents(store) == data_of(writer.entries)[20:]
+
+
 def test_without_a_checkpoint_nothing_expires() -> None:
     store, writer = open_store(simulated()), Writer()
     store.save_hard_state(1, "")
