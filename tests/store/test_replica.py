@@ -202,7 +202,7 @@ def test_a_reader_that_a_truncation_overtakes_does_not_call_the_zeros_damage() -
     store = open_store(fs)
     store.save_hard_state(1, "")
     store.append(writer.make_many(9))
-    truncated = []
+    truncated: list[str] = []
 
     def truncate_now(operation: str, path: str) -> None:
         if operation == "pread" and not truncated:
@@ -379,7 +379,7 @@ def test_a_reader_that_expiry_overtakes_does_not_call_the_removed_files_damage()
         assert store.save_checkpoint(writer.checkpoint(index))
     store.close()
     store = open_store(fs)
-    expired = []
+    expired: list[str] = []
 
     def expire_now(operation: str, path: str) -> None:
         if operation == "pread" and not expired:
