@@ -71,7 +71,7 @@ $(CLIENTS)/.node: tests/clients/node.lock | .venv/.run
 $(CLIENTS)/.npm: tests/clients/package-lock.json tests/clients/package.json
 	@echo "setting up the Node client ..." >&2
 	@mkdir -p $(CLIENTS)
-	@cd tests/clients && $(NPM) ci --ignore-scripts --silent
+	@cd tests/clients && $(NPM) ci --ignore-scripts --loglevel=error >/dev/null
 	@touch $@
 
 $(CLIENTS)/.rocketmq: tests/clients/rocketmq.lock
