@@ -1,0 +1,80 @@
+"""The worker as seen from the command: jobs in, results out."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import TracebackType
+from typing import Any
+
+import orjson
+
+from broker.bench.jobs import FillJob, ProbeJob, ProduceJob, ReplayJob, Round, encode_job
+
+
+class LoadError(Exception):
+    """The worker could not do a job, or has ended."""
+
+
+class LoadClient:
+    """One worker process; a context manager that ends it."""
+
+    def __init__(self, name_servers: str) -> None:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "broker.bench.worker", name_servers],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        if process.stdin is None or process.stdout is None:
+            raise LoadError("the process that makes the load has no pipes")
+        self._process, self._jobs, self._answers = process, process.stdin, process.stdout
+
+    def __enter__(self) -> LoadClient:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._process.kill()
+        self._process.communicate()
+
+    def measure(self, job: ProduceJob | ReplayJob) -> list[Round]:
+        """The rounds of a job. Raises :class:`LoadError` where it could not be done."""
+        return [Round(**fields) for fields in self._ask(encode_job(job))]
+
+    def fill(self, job: FillJob) -> None:
+        """Returns when all messages are acknowledged."""
+        self._ask(encode_job(job))
+
+    def start_probe(self, job: ProbeJob) -> None:
+        """Begins to send without end."""
+        self._tell(encode_job(job))
+
+    def first_after(self, moment: float) -> float:
+        """When the first message was acknowledged that was sent after ``moment``."""
+        at: float = self._ask(b"%r\n" % moment)["at"]
+        return at
+
+    def stop_probe(self) -> None:
+        self._tell(b"\n")
+
+    def _ask(self, line: bytes) -> Any:
+        self._tell(line)
+        answer = self._answers.readline()
+        if not answer:
+            raise LoadError("the process that makes the load has ended; see above")
+        result = orjson.loads(answer)
+        if isinstance(result, dict) and "error" in result:
+            raise LoadError(f"the load failed: {result['error']}")
+        return result
+
+    def _tell(self, line: bytes) -> None:
+        try:
+            self._jobs.write(line)
+            self._jobs.flush()
+        except BrokenPipeError:
+            raise LoadError("the process that makes the load has ended; see above") from None

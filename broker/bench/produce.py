@@ -1,0 +1,116 @@
+"""A closed loop of sends: so many under way, the next when one is acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import partial
+from random import Random
+
+from broker.bench.cpu import cpu_seconds
+from broker.bench.jobs import FillJob, ProduceJob, Round, Shape
+from broker.client.message import Message, SendResult
+from broker.client.producer import Producer
+
+FILL_SHAPE = Shape(batch=128, in_flight=4)
+
+
+async def produce(producer: Producer, job: ProduceJob, rng: Random) -> list[Round]:
+    """Warms up, then measures round after round without a pause between them."""
+    loop = ClosedLoop(producer, job.topic, job.shape, rng.randbytes(job.size))
+    await loop.run(job.warm_up_seconds)
+    rounds: list[Round] = []
+    for _ in range(job.rounds):
+        loop.latencies.clear()
+        server_cpu, client_cpu = cpu_seconds(job.pids), time.process_time()
+        began = time.perf_counter()
+        messages = await loop.run(job.seconds)
+        seconds = time.perf_counter() - began
+        client_cpu = time.process_time() - client_cpu
+        server_cpu = cpu_seconds(job.pids) - server_cpu
+        latencies = sorted(loop.latencies)
+        rounds.append(
+            Round(
+                messages,
+                seconds,
+                client_cpu,
+                server_cpu,
+                1000 * latencies[len(latencies) // 2],
+                1000 * latencies[len(latencies) * 99 // 100],
+            )
+        )
+    return rounds
+
+
+async def fill(producer: Producer, job: FillJob, rng: Random) -> None:
+    """Sends whole batches until the topic has at least ``count`` messages; exactly that many where
+    ``count`` is a multiple of the batch."""
+    loop = ClosedLoop(producer, job.topic, FILL_SHAPE, rng.randbytes(job.size))
+    await loop.run_count(job.count)
+
+
+class ClosedLoop:
+    """Sends over and over. No task and no coroutine for a message: callbacks alone."""
+
+    def __init__(self, producer: Producer, topic: str, shape: Shape, body: bytes) -> None:
+        self._producer = producer
+        self._kind = Message(topic, body)
+        self._body = body
+        self._shape = shape
+        self._loop = asyncio.get_running_loop()
+        self._under_way = 0
+        self._acknowledged = 0
+        self._to_send = 0
+        self._stop_at: float | None = None
+        self._ended: asyncio.Future[None]
+        self.latencies: list[float] = []
+        """Of each acknowledged request, in seconds."""
+
+    async def run(self, seconds: float) -> int:
+        """Sends for so long; returns how many messages were acknowledged, all that were sent."""
+        self._stop_at = time.perf_counter() + seconds
+        return await self._run()
+
+    async def run_count(self, count: int) -> int:
+        """Sends so many messages (rounded up to whole batches)."""
+        self._stop_at = None
+        self._to_send = count
+        return await self._run()
+
+    async def _run(self) -> int:
+        self._acknowledged = 0
+        self._ended = self._loop.create_future()
+        for _ in range(self._shape.in_flight):
+            self._send()
+        await self._ended
+        return self._acknowledged
+
+    def _send(self) -> None:
+        sent_at = time.perf_counter()
+        if self._stop_at is None:
+            if self._to_send <= 0:
+                return
+            self._to_send -= self._shape.batch
+        elif sent_at >= self._stop_at:
+            return
+        self._under_way += 1
+        kind, body, batch = self._kind, self._body, self._shape.batch
+        if batch == 1:
+            answer = self._producer.send_nowait(kind.with_body(body))
+        else:
+            messages = [kind.with_body(body) for _ in range(batch)]
+            answer = self._producer.send_batch_nowait(messages)
+        answer.add_done_callback(partial(self._answered, sent_at))
+
+    def _answered(self, sent_at: float, answer: asyncio.Future[SendResult]) -> None:
+        self._under_way -= 1
+        failure = answer.exception()
+        if failure is not None:
+            if not self._ended.done():
+                self._ended.set_exception(failure)
+            return
+        self.latencies.append(time.perf_counter() - sent_at)
+        self._acknowledged += self._shape.batch
+        self._send()
+        if not self._under_way and not self._ended.done():
+            self._ended.set_result(None)

@@ -1,0 +1,77 @@
+"""The clusters that `dledger bench` measures: made for it in a temporary directory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from broker.bench.client import LoadClient
+from broker.bench.failover import PAUSE_SECONDS, FailoverResult, waits_ms
+from broker.bench.jobs import ProbeJob
+from broker.cli.cluster import LocalCluster, create_cluster
+from broker.cli.layout import Ports
+from broker.cli.processes import end_processes
+from broker.cli.readiness import wait_until_serving
+
+LEADER_ROUNDS = 10
+ALL_ROUNDS = 3
+
+
+@contextmanager
+def temporary_cluster(parent: Path | None, nodes: int, flush: str) -> Iterator[LocalCluster]:
+    """One group of ``nodes`` brokers that serves; afterwards nothing of it is left."""
+    with TemporaryDirectory(prefix="dledger-bench-", dir=parent) as directory:
+        cluster = create_cluster(
+            Path(directory), nodes=nodes, flush=flush, ports=Ports(namesrv=0, remoting=0, http=0)
+        )
+        try:
+            cluster.start()
+            wait_until_serving(cluster)
+            yield cluster
+        finally:
+            end_processes(cluster.processes, kill=True)
+
+
+def server_pids(cluster: LocalCluster) -> tuple[int, ...]:
+    """Every process of the cluster that runs, the NameServer's too."""
+    return tuple(pid for process in cluster.processes if (pid := process.pid) is not None)
+
+
+def measure_failover(cluster: LocalCluster, client: LoadClient, job: ProbeJob) -> FailoverResult:
+    """Kills leaders, and then whole groups, under a client that sends one message at a time."""
+    brokers = [node.process for node in cluster.nodes.values()]
+
+    def first_after_pause() -> None:
+        client.first_after(time.perf_counter() + PAUSE_SECONDS)
+
+    def kill_leader() -> float:
+        leader = wait_until_serving(cluster)[0].leader or ""
+        moment = time.perf_counter()
+        end_processes([cluster.process(leader)], kill=True)
+        return moment
+
+    def kill_all() -> float:
+        end_processes(brokers, kill=True)
+        moment = time.perf_counter()
+        start_missing()
+        return moment
+
+    def start_missing() -> None:
+        for process in brokers:
+            if process.pid is None:
+                process.start()
+
+    def repair() -> None:
+        start_missing()
+        wait_until_serving(cluster)
+        first_after_pause()
+
+    client.start_probe(job)
+    first_after_pause()
+    leader_killed = waits_ms(kill_leader, repair, client.first_after, LEADER_ROUNDS)
+    all_killed = waits_ms(kill_all, repair, client.first_after, ALL_ROUNDS)
+    client.stop_probe()
+    return FailoverResult(leader_killed, all_killed)
