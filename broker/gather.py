@@ -403,12 +403,8 @@ def _succeed(batch: _Batch) -> None:
     position = batch.position + HEADER_SIZE
     for run, queue in zip(batch.runs, batch.queues.values(), strict=True):
         fixed = record_size(run.topic, 0, 0)
-        positions = list(
-            accumulate(
-                (fixed + len(message.body) + len(message.properties) for message in run.messages),
-                initial=position,
-            )
-        )
+        sizes = [fixed + len(each.body) + len(each.properties) for each in run.messages]
+        positions = list(accumulate(sizes, initial=position))
         position = positions.pop()
         taken = 0
         for waiter, count in queue.waiters:
