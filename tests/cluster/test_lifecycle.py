@@ -71,6 +71,23 @@ def test_a_node_that_runs_is_not_started_twice(cluster: RunningCluster) -> None:
     assert "broker-a/n0 runs already" in done.stderr
 
 
+def test_three_nodes_killed_at_once_come_back_with_all_that_was_acknowledged(
+    cluster: RunningCluster,
+) -> None:
+    cluster.dledger("topic", "create", "orders", "--queues", "1")
+    lines = [f"line {number}" for number in range(1000)]
+    cluster.dledger("produce", "orders", "--batch", "7", stdin="\n".join(lines))
+
+    for node in cluster.nodes:
+        cluster.kill(node)
+    for node in cluster.nodes:
+        cluster.start(node)
+    cluster.leader()
+
+    consumed = cluster.dledger("consume", "orders", "--group", "g", "--count", "1000")
+    assert consumed.stdout.splitlines() == lines
+
+
 def test_a_killed_nameserver_learns_everything_again(cluster: RunningCluster) -> None:
     data = ("--data", str(cluster.directory))
     cluster.dledger("topic", "create", "orders", "--queues", "3")
