@@ -1,0 +1,240 @@
+"""`produce` and `consume` against a cluster that runs, and one whose leaders are killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, TypedDict
+
+import pytest
+
+from tests.cluster.running import COMMAND_SECONDS, RunningCluster
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name that no other test uses."""
+    name: str = request.node.name
+    return name.removeprefix("test_")
+
+
+class Command(TypedDict):
+    """What ``subprocess`` needs to run a command against a cluster, in bytes."""
+
+    args: list[str]
+    env: dict[str, str]
+
+
+def command(cluster: RunningCluster, *arguments: str) -> Command:
+    return {
+        "args": [sys.executable, "-m", "broker", *arguments],
+        "env": {"NAMESRV_ADDR": cluster.namesrv},
+    }
+
+
+def run(cluster: RunningCluster, *arguments: str, stdin: bytes = b"", code: int = 0) -> bytes:
+    done = subprocess.run(
+        **command(cluster, *arguments),
+        input=stdin,
+        capture_output=True,
+        timeout=COMMAND_SECONDS,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout
+
+
+def consume(cluster: RunningCluster, topic: str, *options: str, group: str = "g") -> list[bytes]:
+    return run(cluster, "consume", topic, "--group", group, *options).split(b"\n")[:-1]
+
+
+def test_lines_come_back_byte_for_byte(shared_cluster: RunningCluster, topic: str) -> None:
+    lines = [b"plain", b"", b"\xff\xfe\x00not text", b"with \r inside", b"x" * 100_000, b"no end"]
+    run(shared_cluster, "topic", "create", topic, "--queues", "1")
+
+    run(shared_cluster, "produce", topic, stdin=b"\n".join(lines))
+
+    assert consume(shared_cluster, topic, "--count", str(len(lines))) == lines
+
+
+def test_an_acknowledgement_tells_where_each_message_is(
+    shared_cluster: RunningCluster, topic: str
+) -> None:
+    acknowledged = shared_cluster.ask("produce", topic, "--tag", "T", stdin="one\ntwo\n")
+
+    received = shared_cluster.ask("consume", topic, "--group", "g", "--count", "2")
+    place = ("msg_id", "queue_id", "queue_offset")
+    assert [[line[key] for key in place] for line in acknowledged] == [
+        [line[key] for key in place] for line in received
+    ]
+    assert {line["broker"] for line in acknowledged} == {"broker-a"}
+
+
+def test_a_message_is_printed_with_exactly_these_keys(
+    shared_cluster: RunningCluster, topic: str
+) -> None:
+    shared_cluster.dledger("produce", topic, "--tag", "T", "--key", "a b", stdin="one\n")
+
+    received = shared_cluster.ask("consume", topic, "--group", "g", "--count", "1")
+
+    assert set(received) == {
+        "topic",
+        "queue_id",
+        "queue_offset",
+        "msg_id",
+        "unique_key",
+        "tags",
+        "keys",
+        "properties",
+        "born_timestamp",
+        "store_timestamp",
+        "reconsume_times",
+        "body",
+    }
+    assert (received["topic"], received["tags"], received["body"]) == (topic, "T", "one")
+
+
+def test_a_group_goes_on_where_it_ended(shared_cluster: RunningCluster, topic: str) -> None:
+    run(shared_cluster, "topic", "create", topic, "--queues", "1")
+    run(shared_cluster, "produce", topic, stdin=b"1\n2\n3\n")
+
+    assert consume(shared_cluster, topic, "--count", "2") == [b"1", b"2"]
+    assert consume(shared_cluster, topic, "--timeout", "3") == [b"3"]
+    assert consume(shared_cluster, topic, "--timeout", "1") == []
+
+
+def test_only_the_tags_asked_for_are_printed(shared_cluster: RunningCluster, topic: str) -> None:
+    run(shared_cluster, "topic", "create", topic, "--queues", "1")
+    for tag in ("A", "B", "C"):
+        run(shared_cluster, "produce", topic, "--tag", tag, stdin=tag.encode())
+
+    assert consume(shared_cluster, topic, "--tags", "A||C", "--timeout", "3") == [b"A", b"C"]
+
+
+def test_broadcast_members_each_get_everything(shared_cluster: RunningCluster, topic: str) -> None:
+    run(shared_cluster, "topic", "create", topic, "--queues", "2")
+    run(shared_cluster, "produce", topic, stdin=b"1\n2\n")
+
+    for _ in range(2):
+        got = consume(shared_cluster, topic, "--broadcast", "--count", "2", group="all")
+        assert sorted(got) == [b"1", b"2"]
+
+
+def test_lines_with_the_same_field_stay_in_order(
+    shared_cluster: RunningCluster, topic: str
+) -> None:
+    lines = [json.dumps({"customer": number % 7, "n": number}) for number in range(700)]
+    run(shared_cluster, "topic", "create", topic, "--queues", "4")
+
+    shared_cluster.dledger("produce", topic, "--order-by", "customer", stdin="\n".join(lines))
+
+    received = shared_cluster.ask("consume", topic, "--group", "g", "--count", "700")
+    numbers: dict[int, list[int]] = defaultdict(list)
+    queues: dict[int, set[int]] = defaultdict(set)
+    for message in received:
+        line = json.loads(message["body"])
+        numbers[line["customer"]].append(line["n"])
+        queues[line["customer"]].add(message["queue_id"])
+    assert numbers == {customer: list(range(customer, 700, 7)) for customer in range(7)}
+    assert all(len(each) == 1 for each in queues.values())
+
+
+@pytest.mark.parametrize(
+    ("stdin", "complaint"),
+    [
+        ("{}\n", "line 1 is not a JSON object with the field f"),
+        ('{"f":1}\nx', "line 2 is not JSON"),
+    ],
+)
+def test_a_line_without_the_order_field_is_named(
+    shared_cluster: RunningCluster, stdin: str, complaint: str
+) -> None:
+    done = shared_cluster.dledger("produce", "order_field", "--order-by", "f", stdin=stdin, code=1)
+    assert complaint in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_line_that_is_too_long_is_named_and_those_before_it_are_sent(
+    shared_cluster: RunningCluster, topic: str
+) -> None:
+    done = subprocess.run(
+        **command(shared_cluster, "produce", topic),
+        input=b"one\n" + b"x" * (5 << 20),
+        capture_output=True,
+        check=False,
+        timeout=COMMAND_SECONDS,
+    )
+    assert done.returncode == 1
+    assert b"1 of 1 lines are acknowledged, then: line 2 is longer" in done.stderr
+    assert consume(shared_cluster, topic, "--count", "1") == [b"one"]
+
+
+def test_a_consumer_waits_for_a_topic_that_is_not_there_yet(
+    shared_cluster: RunningCluster, topic: str
+) -> None:
+    with subprocess.Popen(
+        **command(shared_cluster, "consume", topic, "--group", "g", "--count", "1"),
+        stdout=subprocess.PIPE,
+    ) as consumer:
+        run(shared_cluster, "produce", topic, stdin=b"at last\n")
+        assert consumer.communicate(timeout=COMMAND_SECONDS)[0] == b"at last\n"
+
+
+def test_lines_survive_leaders_that_are_killed_in_their_midst(
+    cluster: RunningCluster, tmp_path: Path
+) -> None:
+    parts, part_lines = 6, 10_000
+    total = parts * part_lines
+    run(cluster, "topic", "create", "lines", "--queues", "8")
+    printed = tmp_path / "printed"
+    with (
+        printed.open("wb") as stdout,
+        subprocess.Popen(
+            **command(cluster, "consume", "lines", "--group", "g", "--count", str(total), "--json"),
+            stdout=stdout,
+        ) as consumer,
+        subprocess.Popen(**command(cluster, "produce", "lines"), stdin=subprocess.PIPE) as producer,
+    ):
+        assert producer.stdin is not None
+        killed = ""
+        for part in range(parts):
+            first = part * part_lines
+            producer.stdin.write(b"".join(b"%d\n" % n for n in range(first, first + part_lines)))
+            producer.stdin.flush()
+            if part in {1, 3}:
+                killed = cluster.leader()
+                cluster.kill(killed)
+            elif part in {2, 4}:
+                cluster.start(killed)
+        producer.stdin.close()
+        assert producer.wait(COMMAND_SECONDS) == 0
+        assert consumer.wait(COMMAND_SECONDS) == 0
+    messages = [json.loads(line) for line in printed.read_bytes().splitlines()]
+    assert sorted(int(message["body"]) for message in messages) == list(range(total))
+    queues: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for message in messages:
+        queues[message["queue_id"]].append(message)
+    for queue in queues.values():
+        assert [message["queue_offset"] for message in queue] == list(range(len(queue)))
+        numbers = [int(message["body"]) for message in queue]
+        assert numbers == sorted(numbers)
+
+
+def test_bench_measures_a_running_cluster(shared_cluster: RunningCluster) -> None:
+    report = shared_cluster.ask(
+        "bench",
+        "produce",
+        "--namesrv",
+        shared_cluster.namesrv,
+        *("--batch", "16", "--inflight", "2", "--size", "100", "--seconds", "0.2", "--rounds", "2"),
+    )
+    (workload,) = report["cluster"]["workloads"]
+    assert report["cluster"]["nodes"] == 3
+    assert workload["name"] == "batches of 16, 2 in flight"
+    assert workload["messages_per_second"] > 0
+    assert workload["p99_ms"] >= workload["p50_ms"] > 0
+    assert workload["server_cpu_seconds_per_100k"] > 0
+    assert not any("bench" in name for name in shared_cluster.ask("topic", "list")["topics"])
