@@ -16,7 +16,7 @@ class RaftConfig:
 
     heartbeat_seconds: float = 0.1
     election_seconds: float = 0.6
-    lost_leader_seconds: float = 0.05
+    lost_leader_seconds: float = 0.03
     resend_seconds: float = 0.4
     commit_notice_seconds: float = 0.005
     window_messages: int = 16
