@@ -16,7 +16,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import accumulate
 from typing import Protocol, TypeVar
 
 from broker.commands import (
@@ -28,6 +27,7 @@ from broker.commands import (
     PutTopic,
     encode_commands,
 )
+from broker.staging import Completion, StagedBatch, StagedQueue, Waiter
 from broker.state import BrokerState
 from broker.topics import GroupConfig, TopicConfig
 from dledger.errors import BusyError, NotLeaderError, ProposeError
@@ -78,46 +78,6 @@ class QueueEnds(Protocol):
     def end_offset(self, topic: str, queue_id: int) -> int: ...
 
 
-class Waiter(Protocol):
-    """Who waits for messages to be stored. Exactly one of the two is called, once."""
-
-    def stored(self, first_offset: int, positions: Sequence[int]) -> None:
-        """Committed and applied; ``positions`` are those of the records in the commit log."""
-
-    def failed(self, error: ProposeError) -> None:
-        """Not stored, or (:class:`~dledger.errors.OutcomeUnknownError`) perhaps."""
-
-
-Completion = Callable[[ProposeError | None], None]
-
-
-class _Queue:
-    """The messages of one queue in a batch, and who waits for how many of them."""
-
-    __slots__ = ("messages", "waiters")
-
-    def __init__(self) -> None:
-        self.messages: list[StagedMessage] = []
-        self.waiters: list[tuple[Waiter, int]] = []
-
-
-class _Batch:
-    """What will be one entry."""
-
-    __slots__ = ("bytes", "commands", "completions", "position", "queues", "runs")
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self.queues: dict[tuple[str, int], _Queue] = {}
-        self.commands: list[Command] = []
-        self.completions: list[Completion] = []
-        self.runs: list[Run] = []
-        self.position = -1
-
-    def __bool__(self) -> bool:
-        return bool(self.queues or self.commands or self.completions)
-
-
 class Gatherer:
     """Stages messages and commands on the leader, proposes them, and reports how it ended."""
 
@@ -141,14 +101,14 @@ class Gatherer:
         self._entry_bytes = min(ENTRY_BYTES, self._entry_bytes_max)
         self._leadership: Leadership | None = None
         self._serving = False
-        self._open = _Batch()
-        self._closed: deque[_Batch] = deque()
+        self._open = StagedBatch()
+        self._closed: deque[StagedBatch] = deque()
         self._staged_bytes = 0
         self._in_flight = 0
         self._due = False
         self._next_offsets: dict[tuple[str, int], int] = {}
-        self._pending_topics: dict[str, tuple[_Batch, TopicConfig | None]] = {}
-        self._pending_groups: dict[str, tuple[_Batch, GroupConfig | None]] = {}
+        self._pending_topics: dict[str, tuple[StagedBatch, TopicConfig | None]] = {}
+        self._pending_groups: dict[str, tuple[StagedBatch, GroupConfig | None]] = {}
         self._lazy_offsets: dict[tuple[str, str, int], int] = {}
         self._lazy_timer: asyncio.TimerHandle | None = None
         self._last_timestamp_ms = 0
@@ -163,7 +123,7 @@ class Gatherer:
     def check_serving(self) -> None:
         """Raises :class:`~dledger.errors.NotLeaderError` where nothing can be staged."""
         if not self._serving:
-            raise NotLeaderError(None if self._leadership is None else self._leadership.leader)
+            raise self._not_leader()
 
     def topic(self, name: str) -> TopicConfig | None:
         """A topic as it will be once everything staged is applied."""
@@ -252,21 +212,24 @@ class Gatherer:
         if leadership.serving and before is not None and before.serving:
             if before.term == leadership.term:
                 return
-            self._refuse_staged()
+            self._refuse_staged(self._not_leader())
         self._serving = leadership.serving
         if not leadership.serving:
-            self._refuse_staged()
+            self._refuse_staged(self._not_leader())
         self._next_offsets.clear()
 
     def close(self) -> None:
         """Refuses what is staged and everything from now on."""
         self._serving = False
-        self._refuse_staged()
+        self._refuse_staged(self._not_leader())
 
-    def _refuse_staged(self) -> None:
+    def _not_leader(self) -> NotLeaderError:
+        return NotLeaderError(None if self._leadership is None else self._leadership.leader)
+
+    def _refuse_staged(self, error: ProposeError) -> None:
         refused = [*self._closed, self._open]
         self._closed.clear()
-        self._open = _Batch()
+        self._open = StagedBatch()
         self._staged_bytes = 0
         self._pending_topics.clear()
         self._pending_groups.clear()
@@ -274,23 +237,22 @@ class Gatherer:
         if self._lazy_timer is not None:
             self._lazy_timer.cancel()
             self._lazy_timer = None
-        leader = None if self._leadership is None else self._leadership.leader
         for batch in refused:
-            _fail(batch, NotLeaderError(leader))
+            batch.fail(error)
 
     # --- staging
 
-    def _queue(self, topic: str, queue_id: int, size: int) -> _Queue:
+    def _queue(self, topic: str, queue_id: int, size: int) -> StagedQueue:
         key = (topic, queue_id)
         batch = self._room(size)
         queue = batch.queues.get(key)
         if queue is None:
-            queue = batch.queues[key] = _Queue()
+            queue = batch.queues[key] = StagedQueue()
             batch.bytes += _RUN_BYTES
             self._staged_bytes += _RUN_BYTES
         return queue
 
-    def _room(self, size: int) -> _Batch:
+    def _room(self, size: int) -> StagedBatch:
         """The batch to which ``size`` bytes will be added; sees to it that it is proposed."""
         if not self._serving:
             self.check_serving()
@@ -299,7 +261,7 @@ class Gatherer:
         batch = self._open
         if batch.bytes + size > self._entry_bytes and batch:
             self._closed.append(batch)
-            batch = self._open = _Batch()
+            batch = self._open = StagedBatch()
         if size > self._entry_bytes_max - 2 * _RUN_BYTES:
             raise EntryTooLargeError(size, self._entry_bytes_max - 2 * _RUN_BYTES)
         batch.bytes += size
@@ -318,7 +280,7 @@ class Gatherer:
             if self._closed:
                 batch = self._closed.popleft()
             elif self._open:
-                batch, self._open = self._open, _Batch()
+                batch, self._open = self._open, StagedBatch()
             else:
                 return
             self._propose(batch)
@@ -332,7 +294,7 @@ class Gatherer:
 
     # --- proposing
 
-    def _propose(self, batch: _Batch) -> None:
+    def _propose(self, batch: StagedBatch) -> None:
         self._take_lazy_offsets(batch)
         self._staged_bytes -= batch.bytes
         next_offsets = self._next_offsets
@@ -359,10 +321,11 @@ class Gatherer:
             self._in_flight -= 1
             for run in batch.runs:
                 next_offsets[run.topic, run.queue_id] = run.first_offset
-            self._forget_pending(batch)
-            _fail(batch, error)
+            batch.fail(error)
+            # What was staged behind may depend on it: a message on the topic that it creates.
+            self._refuse_staged(error)
 
-    def _take_lazy_offsets(self, batch: _Batch) -> None:
+    def _take_lazy_offsets(self, batch: StagedBatch) -> None:
         room = max((self._entry_bytes - batch.bytes) // _LAZY_OFFSET_BYTES, 0)
         taken = list(self._lazy_offsets)[:room]
         for key in taken:
@@ -377,46 +340,23 @@ class Gatherer:
         )
         return self._last_timestamp_ms
 
-    def _proposed(self, batch: _Batch, error: ProposeError | None) -> None:
+    def _proposed(self, batch: StagedBatch, error: ProposeError | None) -> None:
         self._in_flight -= 1
         self._forget_pending(batch)
         if error is not None:
-            _fail(batch, error)
+            batch.fail(error)
         else:
-            _succeed(batch)
+            batch.succeed()
         if not self._due and (self._closed or self._open):
             self._schedule()
 
-    def _forget_pending(self, batch: _Batch) -> None:
+    def _forget_pending(self, batch: StagedBatch) -> None:
         if self._pending_topics:
             _drop_of(self._pending_topics, batch)
         if self._pending_groups:
             _drop_of(self._pending_groups, batch)
 
 
-def _drop_of(pending: dict[str, tuple[_Batch, T]], batch: _Batch) -> None:
+def _drop_of(pending: dict[str, tuple[StagedBatch, T]], batch: StagedBatch) -> None:
     for name in [name for name, (by, _) in pending.items() if by is batch]:
         del pending[name]
-
-
-def _succeed(batch: _Batch) -> None:
-    position = batch.position + HEADER_SIZE
-    for run, queue in zip(batch.runs, batch.queues.values(), strict=True):
-        fixed = record_size(run.topic, 0, 0)
-        sizes = [fixed + len(each.body) + len(each.properties) for each in run.messages]
-        positions = list(accumulate(sizes, initial=position))
-        position = positions.pop()
-        taken = 0
-        for waiter, count in queue.waiters:
-            waiter.stored(run.first_offset + taken, positions[taken : taken + count])
-            taken += count
-    for completion in batch.completions:
-        completion(None)
-
-
-def _fail(batch: _Batch, error: ProposeError) -> None:
-    for queue in batch.queues.values():
-        for waiter, _count in queue.waiters:
-            waiter.failed(error)
-    for completion in batch.completions:
-        completion(error)

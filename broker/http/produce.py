@@ -31,7 +31,7 @@ _NO_HOST = bytes(8)
 
 
 class _Stored:
-    """Waits for one message (see :class:`~broker.gather.Waiter`)."""
+    """Waits for one message (see :class:`~broker.staging.Waiter`)."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.done: asyncio.Future[tuple[int, int]] = loop.create_future()

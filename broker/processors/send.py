@@ -165,7 +165,7 @@ def queue_for_send(topic: TopicConfig, queue_id: int, rng: Random) -> int:
 
 
 class _Answer:
-    """The answer that one send request waits for (see :class:`~broker.gather.Waiter`)."""
+    """The answer that one send request waits for (see :class:`~broker.staging.Waiter`)."""
 
     __slots__ = ("connection", "processor", "queue_id", "request")
 

@@ -246,6 +246,17 @@ def test_a_refused_proposal_gives_its_offsets_back(room: Room) -> None:
     assert kept.first_offset == 0
 
 
+def test_with_a_refused_proposal_goes_what_was_staged_behind_it(room: Room) -> None:
+    room.gatherer.add_command(PutTopic.of(TopicConfig("new"), 1))
+    room.add(b"x" * ENTRY_BYTES, topic="new")
+    behind = room.add(b"behind", topic="new")
+    room.node.refusal = BusyError(9, 8)
+    room.turn()
+    assert isinstance(behind.error, BusyError)
+    assert room.gatherer.topic("new") is None
+    assert room.node.batches == []
+
+
 def test_with_the_leadership_everything_staged_is_refused(room: Room) -> None:
     asked: list[ProposeError | None] = []
     staged = room.add(b"a")

@@ -1,0 +1,76 @@
+"""What waits to become one log entry, and who is to be told how that ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Protocol, TypeAlias
+
+from broker.commands import Command
+from dledger.errors import ProposeError
+from store.batch import Run
+from store.entry import HEADER_SIZE
+from store.record import StagedMessage, record_size
+
+Completion: TypeAlias = Callable[[ProposeError | None], None]
+"""Told once: None when committed and applied, else why not, or that nobody knows."""
+
+
+class Waiter(Protocol):
+    """Who waits for messages to be stored. Exactly one of the two is called, once."""
+
+    def stored(self, first_offset: int, positions: Sequence[int]) -> None:
+        """Committed and applied; ``positions`` are those of the records in the commit log."""
+
+    def failed(self, error: ProposeError) -> None:
+        """Not stored, or (:class:`~dledger.errors.OutcomeUnknownError`) perhaps."""
+
+
+class StagedQueue:
+    """The messages of one queue in a batch, and who waits for how many of them."""
+
+    __slots__ = ("messages", "waiters")
+
+    def __init__(self) -> None:
+        self.messages: list[StagedMessage] = []
+        self.waiters: list[tuple[Waiter, int]] = []
+
+
+class StagedBatch:
+    """What will be one entry. ``runs`` and ``position`` are known once it is proposed."""
+
+    __slots__ = ("bytes", "commands", "completions", "position", "queues", "runs")
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.queues: dict[tuple[str, int], StagedQueue] = {}
+        self.commands: list[Command] = []
+        self.completions: list[Completion] = []
+        self.runs: list[Run] = []
+        self.position = -1
+
+    def __bool__(self) -> bool:
+        return bool(self.queues or self.commands or self.completions)
+
+    def succeed(self) -> None:
+        """Tells everybody that the entry is applied."""
+        position = self.position + HEADER_SIZE
+        for run, queue in zip(self.runs, self.queues.values(), strict=True):
+            fixed = record_size(run.topic, 0, 0)
+            sizes = [fixed + len(each.body) + len(each.properties) for each in run.messages]
+            positions = list(accumulate(sizes, initial=position))
+            position = positions.pop()
+            taken = 0
+            for waiter, count in queue.waiters:
+                waiter.stored(run.first_offset + taken, positions[taken : taken + count])
+                taken += count
+        for completion in self.completions:
+            completion(None)
+
+    def fail(self, error: ProposeError) -> None:
+        """Tells everybody that there is no such entry, or that its outcome is unknown."""
+        for queue in self.queues.values():
+            for waiter, _count in queue.waiters:
+                waiter.failed(error)
+        for completion in self.completions:
+            completion(error)
