@@ -18,7 +18,7 @@ from broker.client.errors import (
 )
 from broker.client.faults import FAILED_LATENCY_MS, LatencyFaults
 from broker.client.message import MessageQueue, SendResult, SendStatus
-from broker.client.outcome import find_stored
+from broker.client.outcome import find_stored, until_applied
 from broker.client.routes import Routes
 from broker.remoting.client import RemotingClient
 from broker.remoting.errors import CallError
@@ -75,7 +75,7 @@ class Deliverer:
 
     def _send(self, delivery: Delivery, target: Target, seconds: float) -> asyncio.Future[Frame]:
         queue, address = target
-        delivery.queue = queue
+        delivery.queue, delivery.address = queue, address
         delivery.tries += 1
         delivery.header["e"] = str(queue.queue_id)
         answer = self._remoting.invoke_nowait(
@@ -131,6 +131,10 @@ class Deliverer:
         target = await self._choice.search(delivery.topic, delivery.pinned, avoid)
         broker = target.queue.broker
         if broker in delivery.doubtful_at:
+            if delivery.doubtful_at[broker] == target.address:
+                await until_applied(
+                    self._remoting, target.address, delivery.topic, self._config.group
+                )
             found = await find_stored(
                 self._remoting,
                 target.address,

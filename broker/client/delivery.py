@@ -19,6 +19,7 @@ class Delivery:
     """What is sent (again and again, if need be, always the same bytes) and who waits for it."""
 
     __slots__ = (
+        "address",
         "body",
         "code",
         "count",
@@ -59,8 +60,11 @@ class Delivery:
         self.queue: MessageQueue | None = pinned
         """The queue of the latest try."""
         self.tries = 0
-        self.doubtful_at: dict[str, None] = {}
-        """Broker groups that may have stored it although they did not say so."""
+        self.address = ""
+        """The leader asked by the latest try."""
+        self.doubtful_at: dict[str, str] = {}
+        """Broker groups that may have stored it although they did not say so, and the address of
+        the leader that was asked."""
 
     def acknowledgement(self, frame: Frame, queue: MessageQueue) -> SendResult:
         """What ``frame`` says of what was sent to ``queue``; raises what it means if it is no
@@ -83,7 +87,7 @@ class Delivery:
     def note(self, failure: Failure) -> None:
         """Remembers where it may be stored all the same."""
         if self.queue is not None and outcome_unknown(failure):
-            self.doubtful_at[self.queue.broker] = None
+            self.doubtful_at[self.queue.broker] = self.address
 
     def succeed(self, result: SendResult) -> None:
         if not self.future.done():  # its caller may have given up on it

@@ -2,9 +2,10 @@
 
 A leader serves only after it has applied everything that earlier leaders committed, and a batch is
 one log entry. So when the connection to a leader broke, its successor can tell whether the
-messages of the last request are there: all of them, or none. Asking before sending again keeps
-retries from storing messages twice. Two cases remain in which they may be: the same leader is
-still at work on a request that timed out, and Apache's brokers, whose index lags behind.
+messages of the last request are there: all of them, or none. Where the leader is still the same, it
+may be at work on the request; it is asked something first that it answers only when everything
+before it is applied. Looking before sending again keeps retries from storing messages twice. With
+Apache's brokers, whose index lags behind and whose answers do not wait, they still may be.
 """
 
 from __future__ import annotations
@@ -24,12 +25,31 @@ INT64_MAX = 2**63 - 1
 MATCHES_MAX = 32
 
 
+APPLIED_SECONDS = 0.5
+"""How long a leader is waited for to be done with what came before; then the route is looked up
+again, because a node that leads no more does not answer at all."""
+
+
 class Stored(NamedTuple):
     """Where the messages are; ``message_ids`` of all of them, or of the first alone."""
 
     queue_id: int
     queue_offset: int
     message_ids: list[str]
+
+
+async def until_applied(remoting: RemotingClient, address: str, topic: str, group: str) -> None:
+    """Returns when the leader has applied all that reached it earlier on this connection.
+
+    It is asked for an offset (code 14), whatever that is: leaders answer this from a state that a
+    majority has confirmed since. Raises a :class:`~broker.remoting.errors.CallError`.
+    """
+    await remoting.invoke(
+        address,
+        RequestCode.QUERY_CONSUMER_OFFSET,
+        {"consumerGroup": group, "topic": topic, "queueId": "0"},
+        timeout=APPLIED_SECONDS,
+    )
 
 
 async def find_stored(

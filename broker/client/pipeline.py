@@ -41,7 +41,8 @@ class _Lane:
 class Pipeline:
     """Sends to the queues given, until drained or until the first message fails for good.
 
-    ``stored`` is called with each acknowledged request and its messages, in order for each queue.
+    ``stored`` is called with each acknowledged request and its messages, in order for each queue;
+    an ``OSError`` that it raises ends the stream as a message that fails does.
     """
 
     def __init__(
@@ -153,7 +154,11 @@ class Pipeline:
             self._fail(lane, error)
             return
         self._waiting_bytes -= sum(map(batched_size, batch))
-        self._stored(result, batch)
+        try:
+            self._stored(result, batch)
+        except OSError as error:  # whoever is told has gone away: a closed pipe, a full disk
+            self._fail(lane, error)
+            return
         self._start(lane)
         self._tell()
 

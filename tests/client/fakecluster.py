@@ -23,6 +23,11 @@ from tests.remoting.virtualnet import VirtualLoop
 NAME_SERVER_PORT = 9876
 NAME_SERVER = f"10.0.0.1:{NAME_SERVER_PORT}"
 HOST = bytes([10, 0, 0, 1]) + (10911).to_bytes(4, "big")
+STALLING = (
+    RequestCode.SEND_MESSAGE_V2,
+    RequestCode.SEND_BATCH_MESSAGE,
+    RequestCode.QUERY_CONSUMER_OFFSET,
+)
 NOW_MS = 1_700_000_000_000
 
 
@@ -86,6 +91,8 @@ class Broker:
         """So many sends are stored, and then the connection breaks."""
         self.mute = False
         """Sends are neither stored nor answered."""
+        self.stalled: list[tuple[Connection, Frame]] | None = None
+        """While it is a list, sends and questions for offsets wait there, as with a slow disk."""
         self.overrides: dict[int, Callable[[Connection, Frame], None]] = {}
         self.server = self._new_server()
 
@@ -108,12 +115,26 @@ class Broker:
 
         def dispatch(connection: Connection, request: Frame) -> None:
             self.requests.append(request)
+            if self.stalled is not None and request.code in STALLING:
+                self.stalled.append((connection, request))
+                return
             self.overrides.get(request.code, known)(connection, request)
 
         return RemotingServer(self.loop, "10.0.0.1", self.port, dispatch)
 
     async def start(self) -> None:
         await self.server.start()
+
+    def go_on(self) -> None:
+        """The disk has recovered: what waited is done, in its order."""
+        stalled, self.stalled = self.stalled or [], None
+        handlers = {
+            RequestCode.SEND_MESSAGE_V2: self._send,
+            RequestCode.SEND_BATCH_MESSAGE: self._send_batch,
+            RequestCode.QUERY_CONSUMER_OFFSET: self._committed,
+        }
+        for connection, request in stalled:
+            handlers[RequestCode(request.code)](connection, request)
 
     async def kill(self) -> None:
         """As ``kill -9``: connections break, what it knew of its clients is gone."""

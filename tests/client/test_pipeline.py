@@ -200,6 +200,20 @@ async def test_a_refused_message_stops_the_stream_and_is_raised(loop: VirtualLoo
 
 
 @in_virtual_time
+async def test_who_cannot_be_told_of_acknowledgements_ends_the_stream(loop: VirtualLoop) -> None:
+    stream = await Stream(loop, 2).start(batch_messages=1)
+
+    def nobody_listens(result: SendResult, messages: Sequence[Message]) -> None:
+        raise BrokenPipeError
+
+    pipeline = Pipeline(stream.producer, await stream.producer.queues(TOPIC), nobody_listens)
+    await pipeline.put(numbered(0, 5))
+    with pytest.raises(BrokenPipeError):
+        await pipeline.drain()
+    await stream.close()
+
+
+@in_virtual_time
 async def test_an_illegal_message_is_raised_too(loop: VirtualLoop) -> None:
     stream = await Stream(loop, 1).start()
     await stream.pipeline.put([Message(TOPIC, bytes(5 * 1024 * 1024))])

@@ -206,6 +206,22 @@ async def test_a_message_that_was_lost_with_its_leader_is_sent_again(loop: Virtu
 
 
 @in_virtual_time
+async def test_a_message_that_a_slow_leader_stores_late_is_not_sent_again(
+    loop: VirtualLoop,
+) -> None:
+    cluster, (broker,), producer = await start(loop)
+    await producer.send(Message(TOPIC, b"one"), queue(0))
+    broker.stalled = []
+    sending = producer.send_nowait(Message(TOPIC, b"two"), queue(0))
+    await asyncio.sleep(10)
+    broker.go_on()
+    result = await sending
+    assert result.queue_offset == 1
+    assert broker.group.bodies(TOPIC, 0) == [b"one", b"two"]
+    await stop(cluster, producer)
+
+
+@in_virtual_time
 async def test_a_leader_that_does_not_answer_is_given_up(loop: VirtualLoop) -> None:
     cluster, (broker,), producer = await start(loop)
     await producer.send(Message(TOPIC, b"one"), queue(0))
