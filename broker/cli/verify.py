@@ -1,0 +1,87 @@
+"""``dledger verify``."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from broker.cli.failure import EXIT_FAILED, CommandError, UsageError
+from broker.cli.options import add_json, print_json
+from broker.cli.progress import Progress
+from store.errors import DataFormatError, DataLockedError, StoreError
+from store.osfiles import OsFileSystem
+from store.verify import Verification, log_size, verify_replicas
+
+EXAMPLES = """\
+  dledger verify data/broker-a/n0                     one replica, of a node that is stopped
+  dledger verify data/broker-a                        all replicas of a group, compared
+  dledger verify snap/broker-a/n0 snap/broker-a/n1    snapshots
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "directories",
+        metavar="DIR",
+        nargs="+",
+        type=Path,
+        help="a replica's directory, or one that holds several",
+    )
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    fs = OsFileSystem()
+    directories = [
+        str(replica) for directory in args.directories for replica in find_replicas(directory)
+    ]
+    total = sum(log_size(fs, directory) for directory in directories)
+    progress = Progress("bytes of log checked", time.perf_counter, total)
+    try:
+        verification = verify_replicas(fs, directories, progress.add)
+    except DataLockedError as error:
+        raise CommandError(str(error)) from error
+    except DataFormatError as error:
+        raise UsageError(str(error)) from error
+    except (StoreError, OSError) as error:
+        raise CommandError(f"the check could not be finished: {error}") from error
+    finally:
+        progress.end()
+    if args.json:
+        print_json(verification.to_json())
+    else:
+        _print(verification)
+    return EXIT_FAILED if verification.findings else 0
+
+
+def find_replicas(directory: Path) -> list[Path]:
+    """``directory`` itself if it is a replica's, else the replicas in it and in its groups."""
+    if (directory / "commitlog").is_dir():
+        return [directory]
+    found = sorted(
+        path.parent for depth in ("*", "*/*") for path in directory.glob(f"{depth}/commitlog")
+    )
+    if not found:
+        raise UsageError(f"{directory} holds no replica: there is no commitlog in it")
+    return found
+
+
+def _print(verification: Verification) -> None:
+    for finding in verification.findings:
+        print(finding)
+    for report in verification.replicas:
+        if report.last_index < report.first_index:
+            what = "no entry"
+        else:
+            what = (
+                f"entries {report.first_index} to {report.last_index} "
+                f"({report.commit_index} is known to be committed), {report.messages} messages"
+            )
+        print(f"{report.name}: {what}: {_count(len(report.findings))}")
+    if len(verification.replicas) > 1:
+        print(f"between the replicas: {_count(len(verification.divergences))}")
+
+
+def _count(findings: int) -> str:
+    return "nothing found" if findings == 0 else f"{findings} finding(s)"
