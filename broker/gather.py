@@ -16,7 +16,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from broker.commands import (
     Command,
@@ -50,6 +50,10 @@ LAZY_SECONDS = 1.0
 """How long an offset that came with a pull may wait for an entry to travel in."""
 
 T = TypeVar("T")
+K = TypeVar("K")
+
+_OffsetKey: TypeAlias = tuple[str, str, int]
+"""Group, topic, queue id."""
 
 _ROW_BYTES = 20
 _KEY_ROW_BYTES = 16
@@ -109,7 +113,8 @@ class Gatherer:
         self._next_offsets: dict[tuple[str, int], int] = {}
         self._pending_topics: dict[str, tuple[StagedBatch, TopicConfig | None]] = {}
         self._pending_groups: dict[str, tuple[StagedBatch, GroupConfig | None]] = {}
-        self._lazy_offsets: dict[tuple[str, str, int], int] = {}
+        self._pending_offsets: dict[_OffsetKey, tuple[StagedBatch, int]] = {}
+        self._lazy_offsets: dict[_OffsetKey, int] = {}
         self._lazy_timer: asyncio.TimerHandle | None = None
         self._last_timestamp_ms = 0
 
@@ -134,6 +139,15 @@ class Gatherer:
         """A subscription group as it will be once everything staged is applied."""
         pending = self._pending_groups.get(name)
         return self._applied.state.groups.get(name) if pending is None else pending[1]
+
+    def offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """A group's offset as it will be once everything staged is applied."""
+        key = (group, topic, queue_id)
+        lazy = self._lazy_offsets.get(key)
+        if lazy is not None:
+            return lazy
+        pending = self._pending_offsets.get(key)
+        return self._applied.state.offset(*key) if pending is None else pending[1]
 
     def add_message(
         self, topic: str, queue_id: int, message: StagedMessage, waiter: Waiter
@@ -176,6 +190,7 @@ class Gatherer:
         match command:
             case CommitOffset():
                 self._lazy_offsets.pop(command[:3], None)
+                self._pending_offsets[command[:3]] = (batch, command.offset)
             case PutTopic():
                 self._pending_topics[command.name] = (batch, command.config)
             case DeleteTopic():
@@ -196,9 +211,7 @@ class Gatherer:
     def add_lazy_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Stages an offset whose commit nobody waits for; of several only the last is kept."""
         key = (group, topic, queue_id)
-        if not self._serving or (
-            key not in self._lazy_offsets and self._applied.state.offset(*key) == offset
-        ):
+        if not self._serving or self.offset(*key) == offset:
             return
         self._lazy_offsets[key] = offset
         if self._lazy_timer is None:
@@ -233,6 +246,7 @@ class Gatherer:
         self._staged_bytes = 0
         self._pending_topics.clear()
         self._pending_groups.clear()
+        self._pending_offsets.clear()
         self._lazy_offsets.clear()
         if self._lazy_timer is not None:
             self._lazy_timer.cancel()
@@ -329,7 +343,9 @@ class Gatherer:
         room = max((self._entry_bytes - batch.bytes) // _LAZY_OFFSET_BYTES, 0)
         taken = list(self._lazy_offsets)[:room]
         for key in taken:
-            batch.commands.append(CommitOffset(*key, self._lazy_offsets.pop(key)))
+            offset = self._lazy_offsets.pop(key)
+            batch.commands.append(CommitOffset(*key, offset))
+            self._pending_offsets[key] = (batch, offset)
         batch.bytes += len(taken) * _LAZY_OFFSET_BYTES
         self._staged_bytes += len(taken) * _LAZY_OFFSET_BYTES
 
@@ -355,8 +371,10 @@ class Gatherer:
             _drop_of(self._pending_topics, batch)
         if self._pending_groups:
             _drop_of(self._pending_groups, batch)
+        if self._pending_offsets:
+            _drop_of(self._pending_offsets, batch)
 
 
-def _drop_of(pending: dict[str, tuple[StagedBatch, T]], batch: StagedBatch) -> None:
-    for name in [name for name, (by, _) in pending.items() if by is batch]:
-        del pending[name]
+def _drop_of(pending: dict[K, tuple[StagedBatch, T]], batch: StagedBatch) -> None:
+    for key in [key for key, (by, _) in pending.items() if by is batch]:
+        del pending[key]

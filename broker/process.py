@@ -16,6 +16,7 @@ from broker.remoting.server import RemotingServer
 from dledger.executor import ThreadExecutor
 from dledger.node import Executors
 from dledger.transport import WebSocketTransport
+from store.errors import StoreError
 from store.osfiles import OsFileSystem
 from store.replica import ReplicaStore, StoreConfig
 
@@ -108,7 +109,7 @@ async def serve(config: NodeConfig) -> BrokerProcess:
     process = BrokerProcess(config, store)
     try:
         await process.start()
-    except OSError:
+    except (OSError, StoreError):
         await process.stop()
         raise
     return process

@@ -30,6 +30,7 @@ def broker_handlers(context: BrokerContext) -> Mapping[int, Handler]:
         RequestCode.SEND_MESSAGE_V2: send.send_v2,
         RequestCode.SEND_BATCH_MESSAGE: send.send_batch,
         RequestCode.PULL_MESSAGE: pull.pull,
+        RequestCode.LITE_PULL_MESSAGE: pull.pull,
         RequestCode.QUERY_CONSUMER_OFFSET: offsets.query_consumer_offset,
         RequestCode.UPDATE_CONSUMER_OFFSET: offsets.update_consumer_offset,
         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: offsets.search_offset,

@@ -67,9 +67,12 @@ class OffsetProcessor:
         topic = ext_str(request, "topic")
         queue_id = ext_int(request, "queueId", minimum=0, maximum=INT32_MAX)
         offset = ext_int(request, "commitOffset")
+        gatherer = self._context.gatherer
         if offset < 0:
             connection.respond(request)
             return
+        if request.is_one_way and gatherer.offset(group, topic, queue_id) == offset:
+            return  # clients repeat themselves every 5 s; no entry is made of that
 
         def answer(error: ProposeError | None) -> None:
             if error is None:
@@ -80,7 +83,7 @@ class OffsetProcessor:
         try:
             check_group_name(group)
             check_topic_name(topic)
-            self._context.gatherer.add_command(CommitOffset(group, topic, queue_id, offset), answer)
+            gatherer.add_command(CommitOffset(group, topic, queue_id, offset), answer)
         except REFUSALS as error:
             raise refused(error) from error
 

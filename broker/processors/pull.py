@@ -1,4 +1,4 @@
-"""Pulling: request code 11 (RocketMQ's ``PullMessageProcessor``), on leaders and followers alike.
+"""Pulling: codes 11 and 361 (RocketMQ's ``PullMessageProcessor``), on leaders and followers.
 
 How much one pull brings: as from RocketMQ, at most 32 messages and 256 KiB, whatever the client's
 ``maxMsgNums`` up to 32 says. A client that asks for more than 32 messages, which RocketMQ would not
@@ -56,7 +56,7 @@ class PullProcessor:
         self._context = context
 
     def pull(self, connection: Connection, request: Frame) -> None:
-        """Code 11."""
+        """Codes 11 and 361, which differ in name only."""
         try:
             pull = self._read_request(connection, request)
         except REFUSALS as error:

@@ -11,7 +11,7 @@ import pytest
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.errors import RequestTimeoutError
 from broker.remoting.frame import Frame
-from tests.broker.harness import NOW_MS, ColdFileSystem, SingleBroker, with_broker
+from tests.broker.harness import ADDRESS, NOW_MS, ColdFileSystem, SingleBroker, with_broker
 
 PLACE = {"consumerGroup": "readers", "topic": "orders", "queueId": "0"}
 
@@ -77,6 +77,20 @@ def test_a_new_group_is_told_nothing_where_the_queue_has_lost_its_beginning(
         await broker.create_topic("orders")
         answer = await queried(broker)
         assert (answer.code, answer.ext) == (ResponseCode.QUERY_NOT_FOUND, {})
+
+    with_broker(scenario, tmp_path)
+
+
+def test_a_one_way_commit_that_changes_nothing_makes_no_entry(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        node = broker.broker.context.node
+        for offset, entries in (("7", 1), ("7", 0), ("8", 1)):
+            before = node.applied_index
+            ext = PLACE | {"commitOffset": offset}
+            broker.client.push(ADDRESS, RequestCode.UPDATE_CONSUMER_OFFSET, ext)
+            await asyncio.sleep(0.1)
+            assert node.applied_index - before == entries
+        assert (await queried(broker)).ext == {"offset": "8"}
 
     with_broker(scenario, tmp_path)
 
