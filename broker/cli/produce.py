@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 from collections.abc import Sequence
 
@@ -76,6 +77,7 @@ async def _produce(args: argparse.Namespace) -> int:
         progress.add(len(messages))
         if args.json:
             sys.stdout.buffer.write(b"".join(_json_lines(result)))
+            sys.stdout.buffer.flush()
 
     reader = LineReader(sys.stdin.fileno(), BODY_SIZE_MAX)
     config = ProducerConfig(deadline_seconds=args.timeout)
@@ -89,19 +91,24 @@ async def _produce(args: argparse.Namespace) -> int:
         )
         try:
             await _feed(args, reader, pipeline)
+        except BrokenPipeError as error:
+            # What Python flushes at its end must not fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise _incomplete(progress, reader, "nobody reads what is printed") from error
         except (CallError, ClientError, CommandError) as error:
-            raise CommandError(
-                f"{progress.count} of {reader.count} lines are acknowledged, then: {error}"
-            ) from error
+            raise _incomplete(progress, reader, str(error)) from error
         finally:
             progress.end()
-            sys.stdout.buffer.flush()
     print(
         f"{progress.count} messages acknowledged in {progress.seconds:.2f} s "
         f"({progress.rate:,.0f}/s)",
         file=sys.stderr,
     )
     return 0
+
+
+def _incomplete(progress: Progress, reader: LineReader, why: str) -> CommandError:
+    return CommandError(f"{progress.count} of {reader.count} lines are acknowledged, then: {why}")
 
 
 async def _feed(args: argparse.Namespace, reader: LineReader, pipeline: Pipeline) -> None:

@@ -172,6 +172,22 @@ def test_a_line_that_is_too_long_is_named_and_those_before_it_are_sent(
     assert consume(shared_cluster, topic, "--count", "1") == [b"one"]
 
 
+def test_a_reader_that_leaves_early_makes_produce_fail(
+    shared_cluster: RunningCluster, topic: str
+) -> None:
+    with subprocess.Popen(
+        **command(shared_cluster, "produce", topic, "--json", "--batch", "1"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as producer:
+        assert producer.stdout is not None
+        producer.stdout.close()
+        _, complaint = producer.communicate(b"x\n" * 5000, timeout=COMMAND_SECONDS)
+    assert producer.returncode == 1
+    assert b"of 5000 lines are acknowledged, then: nobody reads what is printed" in complaint
+
+
 def test_a_consumer_waits_for_a_topic_that_is_not_there_yet(
     shared_cluster: RunningCluster, topic: str
 ) -> None:
