@@ -51,7 +51,8 @@ class DurableBeforeVisible(Invariant):
         file = SlotFile.open(disk, path)
         saved = HardState.unpack(file.payload, path)
         file.close()
-        if (saved.term, saved.vote) != (term, candidate):
+        # A later term binds as well: in this one the node will never vote again.
+        if saved.term <= term and (saved.term, saved.vote) != (term, candidate):
             raise Violation(
                 f"{host.name} votes for {candidate} in term {term}, its disk holds {saved}"
             )
