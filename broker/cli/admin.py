@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from broker.cli.failure import CommandError
@@ -24,6 +25,16 @@ MASTER_ID = 0
 
 class UnreachableError(CommandError):
     """No connection could be made, so nothing was asked."""
+
+
+class NoTopicError(CommandError):
+    """No broker has the topic."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"topic {topic} does not exist; `dledger topic list` shows those that do, "
+            "`dledger topic create` makes one"
+        )
 
 
 class RefusedError(CommandError):
@@ -46,6 +57,14 @@ class BrokerName:
     def master(self) -> str | None:
         """The address of the leader, which takes writes."""
         return self.addresses.get(MASTER_ID)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """Where a topic is, by broker name: the leaders' addresses, and how many queues can be read."""
+
+    masters: Mapping[str, str]
+    queues: Mapping[str, int]
 
 
 class Admin:
@@ -118,23 +137,26 @@ class Admin:
         if not chosen:
             known = ", ".join(sorted({name.cluster for name in names})) or "none"
             raise CommandError(f"no broker of cluster {cluster} is registered; known are: {known}")
-        missing = [name.name for name in chosen if name.master is None]
-        if missing:
-            raise CommandError(f"{', '.join(missing)} has no leader now; try again in a second")
-        return {name.name: name.master for name in chosen if name.master is not None}
+        return _with_leaders({name.name: name.master for name in chosen})
 
-    async def route(self, topic: str) -> dict[str, Any]:
-        """The route of a topic; :class:`CommandError` where there is none."""
+    async def route(self, topic: str) -> TopicRoute:
+        """Where a topic is.
+
+        Raises :class:`NoTopicError`, and :class:`CommandError` where a group of it has no leader.
+        """
         try:
             answer = await self.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
         except RefusedError as error:
             if error.code == ResponseCode.TOPIC_NOT_EXIST:
-                raise CommandError(
-                    f"topic {topic} does not exist; `dledger topic list` shows those that do, "
-                    "`dledger topic create` makes one"
-                ) from error
+                raise NoTopicError(topic) from error
             raise
-        return document_of(answer)
+        document = document_of(answer)
+        masters = {
+            data["brokerName"]: data["brokerAddrs"].get(str(MASTER_ID))
+            for data in sorted(document["brokerDatas"], key=itemgetter("brokerName"))
+        }
+        queues = {data["brokerName"]: data["readQueueNums"] for data in document["queueDatas"]}
+        return TopicRoute(_with_leaders(masters), queues)
 
 
 def run_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]]) -> T:
@@ -148,6 +170,14 @@ def run_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]]) -> T:
             await client.close()
 
     return asyncio.run(session())
+
+
+def _with_leaders(masters: Mapping[str, str | None]) -> dict[str, str]:
+    known = {name: master for name, master in masters.items() if master is not None}
+    if len(known) < len(masters):
+        missing = ", ".join(name for name in masters if name not in known)
+        raise CommandError(f"{missing} has no leader now; try again in a second")
+    return known
 
 
 def document_of(answer: Frame) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from broker.cli.admin import Admin, RefusedError, document_of, run_admin
+from broker.cli.admin import Admin, NoTopicError, RefusedError, document_of, run_admin
 from broker.cli.failure import CommandError
 from broker.cli.options import add_json, add_namesrv, print_json, print_table
 from broker.cli.topic import QueueView, view_queues
@@ -128,7 +128,10 @@ async def view_progress(admin: Admin, group: str) -> list[ProgressView]:
             if owner != group:
                 continue
             if topic not in queues:
-                queues[topic] = await view_queues(admin, topic)
+                try:
+                    queues[topic] = await view_queues(admin, topic)
+                except NoTopicError:  # deleted since; the offset waits for a topic of that name
+                    queues[topic] = []
             for queue in queues[topic]:
                 offset = offsets.get(str(queue.queue_id))
                 if queue.broker == broker and offset is not None:
@@ -184,7 +187,7 @@ async def reset_offsets(
             "stop them first, or they overwrite what is set here"
         )
     queues = await view_queues(admin, topic)
-    masters = await admin.masters()
+    masters = (await admin.route(topic)).masters
 
     async def move(queue: QueueView) -> int:
         address = masters[queue.broker]

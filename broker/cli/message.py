@@ -114,9 +114,8 @@ async def find_by_key(admin: Admin, topic: str, key: str, count: int) -> list[Re
 async def _query(
     admin: Admin, topic: str, key: str, options: dict[str, object]
 ) -> list[ReceivedMessage]:
-    await admin.route(topic)  # says so where the topic does not exist
     found: list[ReceivedMessage] = []
-    for name, master in (await admin.masters()).items():
+    for name, master in (await admin.route(topic)).masters.items():
         ext = {
             "topic": topic,
             "key": key,

@@ -171,13 +171,12 @@ def _describe(args: argparse.Namespace) -> int:
 async def view_queues(admin: Admin, topic: str) -> list[QueueView]:
     """Every readable queue of the topic, asked of its leader."""
     route = await admin.route(topic)
-    masters = await admin.masters()
 
     async def view(broker: str, queue_id: int) -> QueueView:
         ext = {"topic": topic, "queueId": queue_id}
         minimum, maximum = await asyncio.gather(
-            admin.ask(masters[broker], RequestCode.GET_MIN_OFFSET, ext),
-            admin.ask(masters[broker], RequestCode.GET_MAX_OFFSET, ext),
+            admin.ask(route.masters[broker], RequestCode.GET_MIN_OFFSET, ext),
+            admin.ask(route.masters[broker], RequestCode.GET_MAX_OFFSET, ext),
         )
         return QueueView(
             broker, queue_id, int(str(minimum.ext["offset"])), int(str(maximum.ext["offset"]))
@@ -186,9 +185,9 @@ async def view_queues(admin: Admin, topic: str) -> list[QueueView]:
     return list(
         await asyncio.gather(
             *(
-                view(data["brokerName"], queue_id)
-                for data in sorted(route["queueDatas"], key=lambda data: str(data["brokerName"]))
-                for queue_id in range(data["readQueueNums"])
+                view(broker, queue_id)
+                for broker in route.masters
+                for queue_id in range(route.queues.get(broker, 0))
             )
         )
     )
@@ -205,9 +204,7 @@ def _delete(args: argparse.Namespace) -> int:
 
 async def delete_topic(admin: Admin, topic: str) -> list[str]:
     """Deletes the topic on every group that has it, then at the NameServer."""
-    route = await admin.route(topic)
-    masters = await admin.masters()
-    addresses = [masters[data["brokerName"]] for data in route["brokerDatas"]]
+    addresses = list((await admin.route(topic)).masters.values())
     for address in addresses:
         await admin.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
     await admin.tell_namesrvs(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": topic})

@@ -97,6 +97,15 @@ class RunningCluster:
         assert done.returncode == code, done.stderr
         return done
 
+    def popen(self, *arguments: str) -> subprocess.Popen[str]:
+        """A command against this cluster that goes on while the test does."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "broker", *arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={"NAMESRV_ADDR": self.namesrv},
+        )
+
     def ask(self, *arguments: str, stdin: str | None = None) -> Any:
         """What a command prints with ``--json``: a document, or a list where it prints a stream."""
         done = self.dledger(*arguments, "--json", stdin=stdin)

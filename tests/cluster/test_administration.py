@@ -182,6 +182,33 @@ def test_a_group_that_consumed_is_listed_with_its_offsets(
     assert (queue["offset"], queue["max_offset"], queue["lag"]) == (3, 3, 0)
 
 
+def test_a_group_is_described_without_a_topic_that_was_deleted(
+    shared_cluster: RunningCluster, stocked: str
+) -> None:
+    consume(shared_cluster, stocked, "orphans")
+    shared_cluster.dledger("topic", "delete", stocked)
+
+    described = shared_cluster.ask("group", "describe", "orphans")
+
+    assert stocked not in {queue["topic"] for queue in described["queues"]}
+
+
+def test_offsets_are_not_reset_under_consumers_that_are_connected(
+    shared_cluster: RunningCluster, stocked: str
+) -> None:
+    with shared_cluster.popen("consume", stocked, "--group", "busy") as consumer:
+        assert consumer.stdout is not None
+        assert consumer.stdout.readline() == "one\n"
+
+        done = shared_cluster.dledger(
+            "group", "reset-offset", "busy", "--topic", stocked, "--to", "latest", code=1
+        )
+
+        consumer.terminate()
+        consumer.communicate()
+    assert "1 consumer(s) of busy are connected" in done.stderr
+
+
 def test_a_reset_group_consumes_again_from_where_it_was_set(
     shared_cluster: RunningCluster, stocked: str
 ) -> None:
