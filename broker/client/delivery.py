@@ -38,7 +38,7 @@ class Delivery:
         self,
         *,
         topic: str,
-        code: RequestCode,
+        code: int,
         header: dict[str, str],
         body: Bytes,
         count: int,
