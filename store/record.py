@@ -30,6 +30,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -51,6 +52,7 @@ _TAIL = struct.Struct(">iqi")
 _TIMESTAMP = struct.Struct(">q")
 _BORN_V6 = 0x10
 _STORE_V6 = 0x20
+V6_HOSTS = _BORN_V6 | _STORE_V6
 
 
 class StagedMessage(NamedTuple):
@@ -69,9 +71,30 @@ class StagedMessage(NamedTuple):
     key_hashes: tuple[int, ...]
 
 
+@lru_cache(maxsize=65536)
+def key_prefix(topic: str) -> int:
+    """The CRC32C of ``topic#``, on which the hash of each of its keys goes on."""
+    return crc32c(b"%b#" % topic.encode())
+
+
 def key_hash(topic: str, key: bytes) -> int:
     """The hash under which the key index knows a key: CRC32C of ``topic#key``."""
-    return crc32c(b"%b#%b" % (topic.encode(), key))
+    return crc32c(key, key_prefix(topic))
+
+
+def derive(prefix: int, properties: bytes) -> tuple[int, tuple[int, ...]]:
+    """Tag code and key hashes of a message: of its unique key, then of each word of its keys.
+
+    ``prefix`` is the :func:`key_prefix` of its topic.
+    """
+    tag = find_property(properties, TAGS)
+    unique = find_property(properties, UNIQUE_KEY)
+    keys = find_property(properties, KEYS)
+    words = [unique] if unique else []
+    if keys:
+        words += keys.split()
+    code = tags_code(tag.decode(errors="replace")) if tag else 0
+    return code, tuple([crc32c(word, prefix) for word in words])
 
 
 def stage_message(
@@ -90,16 +113,7 @@ def stage_message(
 
     ``born_host`` is 4 bytes of IPv4 and the port as i32; limits are the caller's to check.
     """
-    tag = find_property(properties, TAGS)
-    unique = find_property(properties, UNIQUE_KEY)
-    keys = find_property(properties, KEYS)
-    hashes: tuple[int, ...] = ()
-    if unique or keys:
-        words = [unique] if unique else []
-        if keys:
-            words += keys.split()
-        prefix = crc32c(b"%b#" % topic.encode())
-        hashes = tuple([crc32c(word, prefix) for word in words])
+    code, hashes = derive(key_prefix(topic), properties) if properties else (0, ())
     return StagedMessage(
         body,
         properties,
@@ -110,7 +124,7 @@ def stage_message(
         reconsume_times,
         prepared_position,
         zlib.crc32(body) & 0x7FFFFFFF,
-        tags_code(tag.decode(errors="replace")) if tag else 0,
+        code,
         hashes,
     )
 

@@ -1,0 +1,157 @@
+"""Compares replicas of one group over the entries that each knows to be committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from store.filesystem import FileSystem
+from store.layout import segment_name, segment_start
+from store.verify.comparebytes import differing_entries, read_position
+from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind
+from store.verify.replica import ReplicaReport
+
+_Said = TypeVar("_Said", int, bytes)
+NO_MAJORITY = "no majority says which replica is right: stop the group, keep all copies, report it"
+
+
+def compare_replicas(fs: FileSystem, reports: Sequence[ReplicaReport]) -> list[Finding]:
+    """Where committed entries differ: first by chain CRC, and where those agree byte by byte.
+
+    A replica that lags, or does not know yet that an entry is committed, has no say about it.
+    """
+    findings: list[Finding] = []
+    by_chain: list[ReplicaReport] = list(reports)
+    while len(by_chain) > 1:
+        index = _first_difference(by_chain)
+        if index is None:
+            break
+        chains = {report.name: report.chain(index) for report in by_chain}
+        said = [chain for chain in chains.values() if chain is not None]
+        right = _majority(said)
+        wrong = [report for report in by_chain if chains[report.name] not in (None, right)]
+        if right is None:
+            findings.append(_undecided(wrong, index, chains))
+        else:
+            findings += [_divergence(report, index, said=chains, right=right) for report in wrong]
+        by_chain = [report for report in by_chain if report not in wrong]
+    return findings + _compare_bytes(fs, by_chain)
+
+
+def _compare_bytes(fs: FileSystem, reports: Sequence[ReplicaReport]) -> list[Finding]:
+    """Entries with equal chains and different bytes."""
+    differing: dict[int, int] = {}
+    for place, left in enumerate(reports):
+        # All are compared with the first, and with the others only what the first does not have.
+        for right in reports[place + 1 :]:
+            if place == 0 or right.first_index < reports[0].first_index:
+                differing.update(differing_entries(fs, left, right))
+    findings: list[Finding] = []
+    for index, position in sorted(differing.items()):
+        said = {
+            report.name: _bytes_of(fs, report, index)
+            for report in reports
+            if report.chain(index) is not None
+        }
+        wanted = _majority(list(said.values()))
+        if wanted is None:
+            findings.append(_other_bytes(reports[0], UNKNOWN_REPLICA, index, position))
+            continue
+        findings += [
+            _other_bytes(report, report.name, index, position)
+            for report in reports
+            if said.get(report.name, wanted) != wanted
+        ]
+    return findings
+
+
+def _bytes_of(fs: FileSystem, report: ReplicaReport, index: int) -> bytes:
+    place = index - report.first_index
+    position = report.positions[place]
+    return read_position(fs, report, position, report.ends[place] - position)
+
+
+def _other_bytes(report: ReplicaReport, name: str, index: int, position: int) -> Finding:
+    start = segment_start(position, report.segment_size)
+    return Finding(
+        FindingKind.DIVERGENCE,
+        name,
+        index,
+        index,
+        f"{report.directory}/commitlog/{segment_name(start)}",
+        position - start,
+        "the same bytes in all replicas, as their CRCs say",
+        "other bytes",
+        NO_MAJORITY if name == UNKNOWN_REPLICA else RESTORE,
+    )
+
+
+def _first_difference(reports: Sequence[ReplicaReport]) -> int | None:
+    """The first committed entry about which two replicas disagree.
+
+    Chain CRCs cover all that came before, so equal ones at the end settle the whole range.
+    """
+    first = None
+    for place, left in enumerate(reports):
+        for right in reports[place + 1 :]:
+            low = max(left.first_index, right.first_index)
+            high = min(left.known_index, right.known_index)
+            differing = _first_in(left, right, low, high)
+            if differing is not None and (first is None or differing < first):
+                first = differing
+    return first
+
+
+def _first_in(left: ReplicaReport, right: ReplicaReport, low: int, high: int) -> int | None:
+    if low > high:
+        return None
+    left_chains = left.chains[low - left.first_index : high + 1 - left.first_index]
+    right_chains = right.chains[low - right.first_index : high + 1 - right.first_index]
+    if left_chains == right_chains:
+        return None
+    for index, (one, other) in enumerate(zip(left_chains, right_chains, strict=True), low):
+        if one != other and one >= 0 and other >= 0:
+            return index
+    return None
+
+
+def _majority(said: Sequence[_Said]) -> _Said | None:
+    """What more than half of the replicas that know the entry say."""
+    for chain in said:
+        if 2 * said.count(chain) > len(said):
+            return chain
+    return None
+
+
+def _divergence(
+    report: ReplicaReport, index: int, *, said: dict[str, int | None], right: int | None
+) -> Finding:
+    agreeing = [name for name, chain in said.items() if chain == right]
+    return Finding(
+        FindingKind.DIVERGENCE,
+        report.name,
+        index,
+        report.known_index,
+        report.directory,
+        0,
+        f"chain {right:08x} as in {', '.join(agreeing)}",
+        f"chain {said[report.name]:08x}",
+        RESTORE,
+    )
+
+
+def _undecided(
+    reports: Sequence[ReplicaReport], index: int, said: dict[str, int | None]
+) -> Finding:
+    known = {name: chain for name, chain in said.items() if chain is not None}
+    return Finding(
+        FindingKind.DIVERGENCE,
+        UNKNOWN_REPLICA,
+        index,
+        min(report.known_index for report in reports),
+        " ".join(report.directory for report in reports),
+        0,
+        "one chain CRC in all replicas",
+        ", ".join(f"{chain:08x} in {name}" for name, chain in known.items()),
+        NO_MAJORITY,
+    )

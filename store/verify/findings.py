@@ -1,0 +1,116 @@
+"""What a check of stored data finds wrong: where, what was expected, what is there, what to do."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+UNKNOWN_REPLICA = "unknown"
+"""Stands for the replica of a finding where no majority says which of them is wrong."""
+
+RESTORE = (
+    "keep the directory for study, and give the node an empty one: it copies the log from its group"
+)
+REBUILD = "remove the directory of derived files that holds it: it is made again from the log"
+
+
+class FindingKind(StrEnum):
+    """Which of the things that a replica keeps is wrong."""
+
+    FORMAT = "format"
+    """``state/format`` or ``manifest.json``: whose data this is."""
+    VOTE = "vote"
+    """``state/vote``: term and vote."""
+    MARK = "mark"
+    """``state/mark``: what of the log is durable and committed."""
+    CHECKPOINT = "checkpoint"
+    """A checkpoint cannot be read, or contradicts the log."""
+    SEGMENT = "segment"
+    """A file of the commit log is missing, misplaced or of a wrong size."""
+    PADDING = "padding"
+    """What closes a segment is not what it should be."""
+    ENTRY = "entry"
+    """A log entry: header, place, CRC or chain."""
+    BATCH = "batch"
+    """The body of an intact entry contradicts itself: records, their rows, runs."""
+    QUEUE_OFFSET = "queue-offset"
+    """A message does not have the offset that follows in its queue."""
+    ENTRY_INDEX = "entry-index"
+    """The entry index contradicts the log."""
+    CONSUME_QUEUE = "consume-queue"
+    """A ConsumeQueue contradicts the log."""
+    KEY_INDEX = "key-index"
+    """The key index contradicts the log."""
+    DIVERGENCE = "divergence"
+    """Replicas disagree on entries that each of them knows to be committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong.
+
+    ``replica`` is ``group/node``. ``index_first`` to ``index_last`` are the log entries that it
+    concerns, ``None`` where it concerns none in particular. ``position`` is a byte of the file
+    ``path``. ``expected`` and ``found`` are for people to read.
+    """
+
+    kind: FindingKind
+    replica: str
+    index_first: int | None
+    index_last: int | None
+    path: str
+    position: int
+    expected: str
+    found: str
+    advice: str
+
+    def __str__(self) -> str:
+        if self.index_first is None:
+            entries = ""
+        elif self.index_first == self.index_last:
+            entries = f" (entry {self.index_first})"
+        else:
+            entries = f" (entries {self.index_first} to {self.index_last})"
+        return (
+            f"{self.replica}: {self.kind}: {self.path}, byte {self.position}{entries}: "
+            f"expected {self.expected}, found {self.found}; {self.advice}"
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """The fields by name, as JSON can hold them."""
+        return asdict(self)
+
+
+class FindingLog:
+    """Collects the findings of one replica."""
+
+    def __init__(self, replica: str) -> None:
+        self.replica = replica
+        self.findings: list[Finding] = []
+
+    def add(
+        self,
+        kind: FindingKind,
+        path: str,
+        position: int,
+        *,
+        expected: object,
+        found: object,
+        advice: str = RESTORE,
+        first: int | None = None,
+        last: int | None = None,
+    ) -> None:
+        """Notes one finding; ``last`` is ``first`` where it is left out."""
+        self.findings.append(
+            Finding(
+                kind,
+                self.replica,
+                first,
+                first if last is None else last,
+                path,
+                position,
+                str(expected),
+                str(found),
+                advice,
+            )
+        )

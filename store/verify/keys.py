@@ -1,0 +1,203 @@
+"""Checks the key index against the key rows that the log gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from crc32c import crc32c
+from numpy.typing import NDArray
+
+from store.batch import Batch
+from store.entry import Entry
+from store.errors import DamagedError
+from store.filesystem import FileSystem
+from store.keyindex import HEADER, KEY_ROW_SIZE, IndexFile, KeyIndex
+from store.layout import parse_segment_name
+from store.verify.findings import FindingKind, FindingLog
+from store.verify.queues import ADVICE
+
+KEY_FIELDS = np.dtype([("hash", ">u4"), ("position", ">i8"), ("seconds", ">u4")])
+
+
+class KeyCheck:
+    """Takes the batches of the log in order, up to the checkpoint.
+
+    Its files follow each other in the log: each holds the rows of the records between two flushes,
+    so one file's rows are compared at a time. Below ``first_position`` the log has expired, and
+    what lies in ``lost`` (positions, from and to) could not be read: rows of those are unknown.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        log: FindingLog,
+        *,
+        first_position: int,
+        end_position: int,
+        lost: Sequence[tuple[int, int]],
+    ) -> None:
+        self._fs = fs
+        self._directory = f"{directory}/keyindex"
+        self._log = log
+        self._first_position = first_position
+        self._lost = lost
+        self._unreadable: set[str] = set()
+        self._files = self._read_headers(end_position)
+        self._next = 0
+        self._rows: list[bytes] = []
+        self._entries: list[tuple[int, int]] = []
+        self._missing: tuple[int, int, int] | None = None
+        self.expired_position = 0
+        """Files of records below may have been removed."""
+
+    def take(self, entry: Entry, batch: Batch) -> None:
+        if not batch.key_rows:
+            return
+        first_position = int.from_bytes(batch.key_rows[4:12], "big")
+        while self._next < len(self._files) and (
+            self._files[self._next].last_position < first_position
+        ):
+            self._compare(self._files[self._next])
+            self._next += 1
+        self._rows.append(bytes(batch.key_rows))
+        self._entries.append((entry.position, entry.index))
+
+    def finish(self) -> None:
+        """Compares the rest; every row below the checkpoint must be in a file."""
+        while self._next < len(self._files):
+            self._compare(self._files[self._next])
+            self._next += 1
+        self._compare_none()
+        if self._missing is not None:
+            first, last, position = self._missing
+            if position >= self.expired_position:
+                self._log.add(
+                    FindingKind.KEY_INDEX,
+                    self._directory,
+                    0,
+                    expected=f"a file with the keys of the record at position {position}",
+                    found="none",
+                    advice=ADVICE,
+                    first=first,
+                    last=last,
+                )
+
+    def _read_headers(self, end_position: int) -> list[IndexFile]:
+        """The files that the checkpoint covers; those behind go at the next start."""
+        files: list[IndexFile] = []
+        names = self._fs.list_directory(self._directory) if self._fs.exists(self._directory) else []
+        for name in names:
+            start = parse_segment_name(name)
+            path = f"{self._directory}/{name}"
+            if start is None or start >= end_position:
+                continue
+            try:
+                file = KeyIndex.read_header(self._fs, path)
+                if file.first_position != start or file.last_position < start:
+                    raise DamagedError(path, 8, f"positions from {file.first_position}")
+            except DamagedError as error:
+                self._log.add(
+                    FindingKind.KEY_INDEX,
+                    error.path,
+                    error.position,
+                    expected="a key index file",
+                    found=error.what,
+                    advice=ADVICE,
+                )
+                self._unreadable.add(path)
+                file = IndexFile(path, start, start, 0, 0, 0, 0)
+            files.append(file)
+        ends = [*(file.first_position for file in files[1:]), end_position]
+        # What an unreadable file should hold is not missing as well: it reaches to the next file.
+        return [
+            replace(file, last_position=end - 1) if file.path in self._unreadable else file
+            for file, end in zip(files, ends, strict=False)
+        ]
+
+    def _pending(self) -> NDArray[np.void]:
+        return np.frombuffer(b"".join(self._rows), KEY_FIELDS)
+
+    def _compare(self, file: IndexFile) -> None:
+        """Compares a file with the rows from the log that end with its last record."""
+        self._compare_none(file.first_position)
+        found = None if file.path in self._unreadable else self._read_rows(file)
+        if found is not None:
+            rows = self._pending()
+            expected = rows[rows["position"] <= file.last_position]
+            expected = expected[np.lexsort((expected["position"], expected["hash"]))]
+            positions = found["position"]
+            known = positions >= self._first_position
+            for start, end in self._lost:
+                known &= (positions < start) | (positions >= end)
+            if found[known].tobytes() != expected.tobytes():
+                self._tell_different(file, found[known], expected)
+        self._drop_below(file.last_position + 1)
+
+    def _read_rows(self, file: IndexFile) -> NDArray[np.void] | None:
+        handle = self._fs.open(file.path, writable=False)
+        try:
+            data = handle.pread(file.count * KEY_ROW_SIZE, HEADER.size)
+        finally:
+            handle.close()
+        found_crc = crc32c(data)
+        if found_crc != file.crc:
+            self._log.add(
+                FindingKind.KEY_INDEX,
+                file.path,
+                HEADER.size,
+                expected=f"rows with CRC {file.crc:08x}",
+                found=f"{found_crc:08x}",
+                advice=ADVICE,
+                first=self._index_of(file.first_position),
+                last=self._index_of(file.last_position),
+            )
+            return None
+        return np.frombuffer(data, KEY_FIELDS)
+
+    def _tell_different(
+        self, file: IndexFile, found: NDArray[np.void], expected: NDArray[np.void]
+    ) -> None:
+        common = min(len(found), len(expected))
+        differs = np.flatnonzero(found[:common].view("V16") != expected[:common].view("V16"))
+        row = int(differs[0]) if len(differs) else common
+        right = expected[row : row + 1]
+        wrong = found[row : row + 1]
+        nearest = right if len(right) else wrong
+        self._log.add(
+            FindingKind.KEY_INDEX,
+            file.path,
+            HEADER.size + row * KEY_ROW_SIZE,
+            expected=f"the row {right.tobytes().hex()}" if len(right) else "no more rows",
+            found=f"the row {wrong.tobytes().hex()}" if len(wrong) else "no more rows",
+            advice=ADVICE,
+            first=self._index_of(int(nearest["position"][0])),
+        )
+
+    def _compare_none(self, below: int = 1 << 62) -> None:
+        """Rows of the log that no file holds, up to a position."""
+        rows = self._pending()
+        missing = rows[rows["position"] < below]
+        if len(missing):
+            first, last = (int(missing["position"][at]) for at in (0, -1))
+            earliest = self._missing[0] if self._missing else self._index_of(first)
+            self._missing = (earliest, self._index_of(last), last)
+            self._drop_below(below)
+
+    def _drop_below(self, position: int) -> None:
+        rows = self._pending()
+        rest = rows[rows["position"] >= position]
+        self._rows = [rest.tobytes()] if len(rest) else []
+        while len(self._entries) > 1 and self._entries[1][0] <= position:
+            del self._entries[0]
+
+    def _index_of(self, position: int) -> int:
+        """The entry that holds a record, as far as the entries at hand tell."""
+        found = -1
+        for start, index in self._entries:
+            if start > position and found >= 0:
+                break
+            found = index
+        return found

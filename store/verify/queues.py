@@ -1,0 +1,239 @@
+"""Checks the ConsumeQueues against those that the log gives.
+
+A checkpoint says which rows each queue had. Those must be in the files, equal to the rows in the
+log. What a file holds beyond is of a flush whose checkpoint was never saved: the next start cuts
+it, and it may be torn, but it must not be something else either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from store.batch import QUEUE_ROW, Batch
+from store.consumequeue import ROW_SIZE
+from store.entry import Entry
+from store.filesystem import FileSystem
+from store.machinestate import QueueLength
+from store.verify.findings import RESTORE, FindingKind, FindingLog
+from store.verify.queuefiles import QueueFiles, find_extra
+from store.verify.rowfiles import is_torn
+
+ADVICE = (
+    "remove consumequeue, keyindex and the checkpoints: the next start makes them again, if the "
+    "log is kept from entry 0; if it is not, " + RESTORE
+)
+OFFSETS = "a broker gave an offset twice or left one out; report it"
+
+
+@dataclass(slots=True)
+class _Wrong:
+    """A run of rows of one file that differ from the log."""
+
+    path: str
+    byte: int
+    index_first: int
+    index_last: int
+    offset_first: int
+    offset_last: int
+    expected: bytes
+    found: bytes
+
+
+class _Queue:
+    """One queue as the log gives it."""
+
+    __slots__ = ("begin", "covered_end", "end", "end_known", "files", "length", "wrong")
+
+    def __init__(self, files: QueueFiles, length: QueueLength | None, first_offset: int) -> None:
+        self.files = files
+        self.length = length
+        self.end = first_offset
+        self.end_known = True
+        """Not so behind entries that could not be read."""
+        self.begin: int | None = None
+        """The first offset neither deleted nor expired, once the log has come to it."""
+        self.covered_end = first_offset
+        self.wrong: list[_Wrong] = []
+
+
+class QueueCheck:
+    """Takes the batches of the log in order, and then tells what is wrong with the files."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        lengths: Sequence[QueueLength],
+        log: FindingLog,
+        *,
+        checkpoint_path: str,
+        segment_path: Callable[[int], tuple[str, int]],
+        expired_position: int,
+        first_position: int,
+    ) -> None:
+        self._fs = fs
+        self._directory = f"{directory}/consumequeue"
+        self._lengths = {(length.topic, length.queue_id): length for length in lengths}
+        self._log = log
+        self._checkpoint_path = checkpoint_path
+        self._segment_path = segment_path
+        self._expired_position = expired_position
+        self._first_position = first_position
+        self._whole_log = first_position == 0
+        self._uncertain = False
+        self._queues: dict[tuple[str, int], _Queue] = {}
+
+    def take(self, entry: Entry, batch: Batch, *, covered: bool) -> None:
+        """Compares the rows of one entry; ``covered`` says that the checkpoint includes it."""
+        for run in batch.runs:
+            key = (run.topic, run.queue_id)
+            queue = self._queues.get(key)
+            if queue is None:
+                queue = self._begin(key, run.first_offset)
+            if queue.end_known and run.first_offset != queue.end:
+                self._tell_offset(entry, key, expected=queue.end, found=run.first_offset)
+            queue.end_known = True
+            queue.end = run.first_offset + run.count
+            first = run.first_row * ROW_SIZE
+            rows = bytes(batch.rows[first : first + run.count * ROW_SIZE])
+            if covered:
+                queue.covered_end = queue.end
+                if queue.begin is None:
+                    self._set_begin(queue, run.first_offset, rows)
+            self._compare(queue, entry.index, run.first_offset, rows)
+
+    def lose(self) -> None:
+        """Entries could not be read: where a queue goes on is unknown until its next message."""
+        self._uncertain = True
+        for queue in self._queues.values():
+            queue.end_known = False
+
+    def empty(self, topic: str, *, covered: bool) -> None:
+        """A topic was deleted. Its queues stay, empty: an offset is never used again."""
+        for (name, _queue_id), queue in self._queues.items():
+            if name == topic and covered:
+                queue.begin = None
+
+    def finish(self, log_end: int) -> None:
+        """Tells all findings; ``log_end`` is where the log ends."""
+        for key in sorted({*self._queues, *self._lengths}):
+            queue = self._queues.get(key)
+            self._check_length(key, queue)
+            if queue is None:
+                queue = _Queue(self._files(key), self._lengths[key], 0)
+                queue.end = self._lengths[key].end_offset
+            for wrong in queue.wrong:
+                self._tell_wrong(key, wrong)
+            queue.files.check_shape(self._log)
+            if not queue.wrong:
+                queue.files.check_rows_behind(queue.end, log_end, self._log)
+        known = {*self._queues, *self._lengths}
+        find_extra(self._fs, self._directory, known, log_end, self._log)
+
+    # --- one run
+
+    def _files(self, key: tuple[str, int]) -> QueueFiles:
+        return QueueFiles(self._fs, f"{self._directory}/{key[0]}/{key[1]}")
+
+    def _begin(self, key: tuple[str, int], first_offset: int) -> _Queue:
+        """A queue begins at offset 0, unless what came before may have expired or is lost."""
+        known = self._whole_log and not self._uncertain
+        queue = _Queue(self._files(key), self._lengths.get(key), 0 if known else first_offset)
+        self._queues[key] = queue
+        return queue
+
+    def _set_begin(self, queue: _Queue, first_offset: int, rows: bytes) -> None:
+        for offset, row in enumerate(QUEUE_ROW.iter_unpack(rows), first_offset):
+            if row[0] >= self._expired_position:
+                queue.begin = offset
+                break
+
+    def _compare(self, queue: _Queue, index: int, first_offset: int, rows: bytes) -> None:
+        length = queue.length
+        retained = 0 if length is None else length.first_offset
+        covered_end = 0 if length is None else length.end_offset
+        skipped = max(retained - first_offset, 0)
+        first_offset, rows = first_offset + skipped, rows[skipped * ROW_SIZE :]
+        found = queue.files.rows(first_offset, len(rows) // ROW_SIZE)
+        if found == rows:
+            return
+        for at in range(0, len(rows), ROW_SIZE):
+            offset = first_offset + at // ROW_SIZE
+            expected, row = rows[at : at + ROW_SIZE], found[at : at + ROW_SIZE]
+            if row == expected or (offset >= covered_end and is_torn(row, expected)):
+                continue
+            path, byte = queue.files.locate(offset)
+            last = queue.wrong[-1] if queue.wrong else None
+            if last is not None and last.path == path and last.offset_last == offset - 1:
+                last.offset_last, last.index_last = offset, index
+            else:
+                queue.wrong.append(_Wrong(path, byte, index, index, offset, offset, expected, row))
+
+    # --- telling
+
+    def _check_length(self, key: tuple[str, int], queue: _Queue | None) -> None:
+        """The checkpoint must know the queue as the log up to it gives it."""
+        length = self._lengths.get(key)
+        found = "no such queue" if length is None else _offsets(*length[2:])
+        if queue is None:
+            if self._whole_log and not self._uncertain:
+                self._tell_length(key, expected="no such queue", found=found)
+            return
+        if not queue.end_known or self._uncertain:
+            return
+        begin = queue.covered_end if queue.begin is None else queue.begin
+        if length is None:
+            if queue.covered_end > 0 and queue.begin is not None:
+                self._tell_length(key, expected=_offsets(begin, queue.covered_end), found=found)
+            return
+        begins_right = length.first_offset == begin or (
+            # Given up behind the checkpoint, or begun from a snapshot: the log has less of the
+            # queue than the checkpoint.
+            self._first_position > self._expired_position and length.first_offset < begin
+        )
+        if not begins_right or length.end_offset != queue.covered_end:
+            self._tell_length(key, expected=_offsets(begin, queue.covered_end), found=found)
+
+    def _tell_length(self, key: tuple[str, int], *, expected: str, found: str) -> None:
+        self._log.add(
+            FindingKind.CHECKPOINT,
+            self._checkpoint_path,
+            16,
+            expected=f"queue {key[0]}/{key[1]}: {expected}",
+            found=found,
+            advice=ADVICE,
+        )
+
+    def _tell_offset(
+        self, entry: Entry, key: tuple[str, int], *, expected: int, found: int
+    ) -> None:
+        path, byte = self._segment_path(entry.position)
+        self._log.add(
+            FindingKind.QUEUE_OFFSET,
+            path,
+            byte,
+            expected=f"offset {expected} next in queue {key[0]}/{key[1]}",
+            found=f"offset {found}",
+            advice=OFFSETS,
+            first=entry.index,
+        )
+
+    def _tell_wrong(self, key: tuple[str, int], wrong: _Wrong) -> None:
+        offsets = _offsets(wrong.offset_first, wrong.offset_last + 1)
+        self._log.add(
+            FindingKind.CONSUME_QUEUE,
+            wrong.path,
+            wrong.byte,
+            expected=f"{offsets} of queue {key[0]}/{key[1]}, the row {wrong.expected.hex()}",
+            found=f"the row {wrong.found.hex()}" if wrong.found else "no row",
+            advice=ADVICE,
+            first=wrong.index_first,
+            last=wrong.index_last,
+        )
+
+
+def _offsets(first: int, end: int) -> str:
+    if end <= first:
+        return f"no messages, the next at offset {end}"
+    return f"offset {first}" if end == first + 1 else f"offsets {first} to {end - 1}"

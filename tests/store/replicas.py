@@ -1,0 +1,180 @@
+"""A small replica with messages, as a broker leaves it, for the tests of its verification."""
+
+from __future__ import annotations
+
+import msgpack
+
+from simulator.disk import SimulatedFileSystem
+from store.batch import Run, decode_batch, encode_batch
+from store.checkpoint import Checkpoint
+from store.consumequeue import ConsumeQueues
+from store.entry import HEADER_SIZE, Entry, EntryKind, build_entry
+from store.filesystem import Bytes, FileSystem
+from store.keyindex import KeyIndex
+from store.layout import next_position
+from store.machinestate import MachineState, QueueLength, encode_machine_state
+from store.record import StagedMessage, stage_message
+from store.replica import ReplicaStore, StoreConfig
+
+GROUP = "broker-a"
+SEGMENT_SIZE = 8192
+ROWS_PER_FILE = 20
+HOST = bytes((10, 0, 0, 1)) + (10911).to_bytes(4, "big")
+STORED_MS = 1_700_000_000_001
+
+
+def message(number: int, topic: str = "orders", size: int = 20) -> StagedMessage:
+    """A message with a tag and two keys, all from its number."""
+    properties = f"TAGS\x01tag{number % 3}\x02KEYS\x01k{number} all\x02UNIQ_KEY\x01u{number}\x02"
+    return stage_message(
+        topic,
+        bytes([number % 251]) * size,
+        properties.encode(),
+        born_timestamp=STORED_MS - 1,
+        born_host=HOST,
+    )
+
+
+class Replica:
+    """A replica in the making: what is committed is applied at once."""
+
+    def __init__(self, fs: FileSystem, node: str = "n0") -> None:
+        self.fs = fs
+        self.node = node
+        self.directory = f"/data/{GROUP}/{node}"
+        config = StoreConfig(
+            GROUP, node, segment_size=SEGMENT_SIZE, min_free_bytes=0, index_rows_per_file=8
+        )
+        self.store = ReplicaStore.open(fs, self.directory, config)
+        self.queues = ConsumeQueues(
+            fs, f"{self.directory}/consumequeue", rows_per_file=ROWS_PER_FILE
+        )
+        self.keys = KeyIndex(fs, f"{self.directory}/keyindex")
+        self.entries: list[Entry] = []
+        self.expired_position = 0
+        self.term = max(1, self.store.recovered.term)
+        self.store.save_hard_state(self.term, "n0")
+
+    @property
+    def end(self) -> int:
+        return self.entries[-1].end if self.entries else 0
+
+    def new_term(self) -> None:
+        self.term += 1
+        self.store.save_hard_state(self.term, "n0")
+
+    def append(self, kind: EntryKind, parts: list[Bytes], position: int) -> Entry:
+        chain = self.entries[-1].chain_crc if self.entries else 0
+        entry = build_entry(kind, len(self.entries), self.term, position, chain, parts)
+        self.take(entry)
+        return entry
+
+    def take(self, entry: Entry) -> None:
+        """Appends an entry made here or elsewhere."""
+        self.store.append([entry])
+        self.store.sync()
+        self.entries.append(entry)
+
+    def no_op(self) -> Entry:
+        return self.append(EntryKind.NO_OP, [], next_position(self.end, HEADER_SIZE, SEGMENT_SIZE))
+
+    def send(self, runs: list[Run], commands: list[list[object]] | None = None) -> Entry:
+        """Commits messages and commands, and applies them."""
+        packed = msgpack.packb(commands) if commands else b""
+        size = sum(map(len, encode_batch(0, STORED_MS, HOST, runs, packed)))
+        position = next_position(self.end, HEADER_SIZE + size, SEGMENT_SIZE)
+        parts = encode_batch(position, STORED_MS, HOST, runs, packed)
+        entry = self.append(EntryKind.DATA, parts, position)
+        self.apply(entry)
+        return entry
+
+    def put(self, topic: str, queue_id: int, count: int, *, first: int = 0) -> Entry:
+        """Sends ``count`` messages to one queue."""
+        offset = self.queues.get_or_create(topic, queue_id).end_offset
+        messages = [message(first + number, topic) for number in range(count)]
+        return self.send([Run(topic, queue_id, offset, messages)])
+
+    def apply(self, entry: Entry) -> None:
+        if entry.kind is not EntryKind.DATA:
+            return
+        batch = decode_batch(entry.body)
+        for run in batch.runs:
+            rows = batch.rows[run.first_row * 20 : (run.first_row + run.count) * 20]
+            self.queues.get_or_create(run.topic, run.queue_id).append(run.first_offset, rows)
+        self.keys.append(batch.key_rows)
+        for command in msgpack.unpackb(batch.commands) if len(batch.commands) else []:
+            if command[0] == "delete-topic":
+                for topic, _, queue in self.queues.all():
+                    if topic == command[1]:
+                        queue.first_offset = queue.end_offset
+            elif command[0] == "expire":
+                self.expired_position = command[1]
+                for _, _, queue in self.queues.all():
+                    queue.first_offset = queue.offset_at(command[1])
+                self.keys.expire(command[1])
+
+    def flush(self) -> None:
+        """Writes the derived files, as for a checkpoint that is then not saved."""
+        for flush in self.queues.begin_flush():
+            flush.run()
+            flush.finish()
+        keys = self.keys.begin_flush()
+        if keys is not None:
+            keys.run()
+            keys.finish()
+
+    def lengths(self) -> list[QueueLength]:
+        return [QueueLength(*length) for length in self.queues.lengths()]
+
+    def checkpoint(self, queues: list[QueueLength] | None = None) -> None:
+        """Saves a checkpoint of all there is."""
+        self.flush()
+        entry = self.entries[-1]
+        starts: list[tuple[int, int]] = []
+        for earlier in self.entries:
+            if not starts or starts[-1][0] != earlier.term:
+                starts.append((earlier.term, earlier.index))
+        state = MachineState(b"", queues or self.lengths(), {}, self.expired_position, entry.end)
+        self.store.save_checkpoint(
+            Checkpoint(
+                index=entry.index,
+                end_position=entry.end,
+                chain_crc=entry.chain_crc,
+                term=entry.term,
+                term_starts=tuple(starts),
+                commit_index=entry.index,
+                state=encode_machine_state(state),
+            )
+        )
+
+    def mark(self, index: int | None = None) -> None:
+        """Marks the log as durable and committed up to an entry, the last one by default."""
+        entry = self.entries[-1 if index is None else index]
+        assert self.store.save_mark(entry.index, entry.end, entry.chain_crc, entry.index)
+
+    def close(self) -> None:
+        self.store.close()
+
+
+def write_replica(fs: SimulatedFileSystem, node: str = "n0") -> Replica:
+    """A stopped replica with two checkpoints, several files of each kind, and a tail.
+
+    Entry 0 is a no-op; entries 1 to 40 have three messages to two queues each, in two terms;
+    the checkpoint is on entry 30, the mark on entry 37.
+    """
+    replica = Replica(fs, node)
+    replica.no_op()
+    for number in range(1, 41):
+        if number == 21:
+            replica.new_term()
+        runs = [
+            Run("orders", 0, 2 * number - 2, [message(number), message(1000 + number)]),
+            Run("bills", number % 2, (number - 1) // 2, [message(number, "bills", 100)]),
+        ]
+        replica.send(runs)
+        if number in (15, 30):
+            replica.checkpoint()
+        if number == 37:
+            replica.mark()
+    replica.close()
+    return replica

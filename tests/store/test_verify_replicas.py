@@ -1,0 +1,218 @@
+"""Replicas of a group are compared over what each knows to be committed."""
+
+from __future__ import annotations
+
+import pytest
+from crc32c import crc32c
+
+from simulator.disk import SimulatedFileSystem
+from store.batch import Run
+from store.entry import EntryKind, build_entry
+from store.errors import DataLockedError
+from store.verify import Finding, FindingKind, Verification, verify_replicas
+from store.verify.compare import compare_replicas
+from store.verify.replica import ReplicaReport
+from tests.store.replicas import SEGMENT_SIZE, Replica, message
+from tests.store.steps import simulated
+
+ENTRIES = 30
+
+
+def fill(replica: Replica, first: int, end: int, salt: int = 0) -> None:
+    """Entries ``first`` to ``end``; another salt gives other messages of the same size."""
+    for number in range(first, end):
+        messages = [message(number + salt), message(number + salt + 200)]
+        replica.send([Run("orders", 0, 2 * number, messages)])
+
+
+def written(
+    fs: SimulatedFileSystem,
+    node: str,
+    *,
+    end: int = ENTRIES,
+    marked: int = ENTRIES - 1,
+    fork: int | None = None,
+) -> Replica:
+    """A stopped replica whose entries are other ones from index ``fork`` on."""
+    replica = Replica(fs, node)
+    fill(replica, 0, end if fork is None else fork)
+    if fork is not None:
+        fill(replica, fork, end, salt=100)
+    replica.mark(marked)
+    replica.close()
+    return replica
+
+
+def check(fs: SimulatedFileSystem, *replicas: Replica) -> Verification:
+    return verify_replicas(fs, [replica.directory for replica in replicas])
+
+
+def told(findings: list[Finding]) -> list[tuple[str, int | None, int | None]]:
+    assert all(finding.kind is FindingKind.DIVERGENCE for finding in findings)
+    return [(finding.replica, finding.index_first, finding.index_last) for finding in findings]
+
+
+@pytest.fixture
+def fs() -> SimulatedFileSystem:
+    return simulated()
+
+
+def test_equal_replicas_have_no_finding(fs: SimulatedFileSystem) -> None:
+    replicas = [written(fs, node) for node in ("n0", "n1", "n2")]
+    assert check(fs, *replicas).findings == []
+
+
+def test_a_lagging_replica_is_no_finding(fs: SimulatedFileSystem) -> None:
+    replicas = [written(fs, "n0"), written(fs, "n1", end=12, marked=11), written(fs, "n2")]
+    assert check(fs, *replicas).findings == []
+
+
+def test_entries_that_a_replica_does_not_know_to_be_committed_may_differ(
+    fs: SimulatedFileSystem,
+) -> None:
+    replicas = [written(fs, "n0"), written(fs, "n1", fork=20, marked=19), written(fs, "n2")]
+    assert check(fs, *replicas).findings == []
+
+
+def test_the_minority_is_told_where_committed_entries_differ(fs: SimulatedFileSystem) -> None:
+    replicas = [written(fs, "n0"), written(fs, "n1", fork=20), written(fs, "n2")]
+    verification = check(fs, *replicas)
+    assert told(verification.divergences) == [("broker-a/n1", 20, 29)]
+    assert verification.findings == verification.divergences
+
+
+def test_two_replicas_that_differ_leave_the_culprit_unknown(fs: SimulatedFileSystem) -> None:
+    replicas = [written(fs, "n0"), written(fs, "n1", fork=20)]
+    assert told(check(fs, *replicas).findings) == [("unknown", 20, 29)]
+
+
+def test_three_replicas_that_all_differ_leave_the_culprit_unknown(
+    fs: SimulatedFileSystem,
+) -> None:
+    replicas = [written(fs, "n0"), written(fs, "n1", fork=20), Replica(fs, "n2")]
+    fill(replicas[2], 0, 20)
+    fill(replicas[2], 20, ENTRIES, salt=50)
+    replicas[2].mark()
+    replicas[2].close()
+    assert told(check(fs, *replicas).findings) == [("unknown", 20, 29)]
+
+
+def test_each_of_two_culprits_is_told_where_it_begins_to_differ(fs: SimulatedFileSystem) -> None:
+    nodes = ("n0", "n1", "n2", "n3", "n4")
+    forks = (None, 20, None, 7, None)
+    replicas = [written(fs, node, fork=fork) for node, fork in zip(nodes, forks, strict=True)]
+    found = told(check(fs, *replicas).findings)
+    assert found == [("broker-a/n3", 7, 29), ("broker-a/n1", 20, 29)]
+
+
+def test_a_damaged_entry_is_told_once(fs: SimulatedFileSystem) -> None:
+    replicas = [written(fs, node) for node in ("n0", "n1", "n2")]
+    position = replicas[1].entries[5].position
+    fs.flip_bit(f"{replicas[1].directory}/commitlog/{0:020d}", position + 70)
+    verification = check(fs, *replicas)
+    assert [(each.kind, each.replica) for each in verification.findings] == [
+        (FindingKind.ENTRY, "broker-a/n1")
+    ]
+
+
+def test_entries_with_equal_crcs_and_other_bytes_are_told(fs: SimulatedFileSystem) -> None:
+    reports = []
+    for node, body in (("n0", b"sheep"), ("n1", collision(b"sheep")), ("n2", b"sheep")):
+        replica = Replica(fs, node)
+        replica.no_op()
+        entry = build_entry(
+            EntryKind.DATA, 1, 1, replica.end, replica.entries[-1].chain_crc, [body, bytes(20)]
+        )
+        replica.take(entry)
+        replica.no_op()
+        replica.mark()
+        replica.close()
+        reports.append(bare_report(replica))
+    [finding] = compare_replicas(fs, reports)
+    assert told([finding]) == [("broker-a/n1", 1, 1)]
+    assert (finding.path, finding.position) == (
+        f"{reports[1].directory}/commitlog/{0:020d}",
+        96 + 0,
+    )
+
+
+def test_what_follows_a_padding_may_differ(fs: SimulatedFileSystem) -> None:
+    replicas = [written(fs, "n0", end=60, marked=59), written(fs, "n1", end=60, marked=59)]
+    last = [entry for entry in replicas[0].entries if entry.end < SEGMENT_SIZE][-1]
+    assert last.end + 8 < SEGMENT_SIZE
+    fs.overwrite(f"{replicas[0].directory}/commitlog/{0:020d}", b"x", last.end + 8)
+    assert check(fs, *replicas).findings == []
+
+
+def test_replicas_of_different_groups_are_not_compared(fs: SimulatedFileSystem) -> None:
+    one = written(fs, "n0")
+    other_fs = simulated()
+    written(other_fs, "n1", fork=3)
+    for path in other_fs.files():
+        target = path.replace("broker-a", "broker-b")
+        fs.make_directories(target.rpartition("/")[0])
+        fs.open(target, create=True).pwrite(other_fs.visible_bytes(path), 0)
+    other = "/data/broker-b/n1"
+    format_path = f"{other}/state/format"
+    text = fs.visible_bytes(format_path).rpartition(b"crc32c")[0].replace(b"broker-a", b"broker-b")
+    fs.overwrite(format_path, text + b"crc32c %08x\n" % crc32c(text), 0)
+    assert verify_replicas(fs, [one.directory, other]).findings == []
+
+
+def test_all_replicas_stay_locked_until_the_end(fs: SimulatedFileSystem) -> None:
+    replicas = [written(fs, "n0"), written(fs, "n1")]
+    refused: list[bool] = []
+
+    def open_first(_size: int) -> None:
+        with pytest.raises(DataLockedError):
+            Replica(fs, "n0")
+        refused.append(True)
+
+    verify_replicas(fs, [replica.directory for replica in replicas], open_first)
+    assert refused
+    Replica(fs, "n0")
+
+
+def test_the_json_has_every_replica_and_finding(fs: SimulatedFileSystem) -> None:
+    document = check(fs, written(fs, "n0"), written(fs, "n1", fork=20)).to_json()
+    assert document["consistent"] is False
+    assert isinstance(document["replicas"], list)
+    assert [replica["replica"] for replica in document["replicas"]] == [
+        "broker-a/n0",
+        "broker-a/n1",
+    ]
+    assert isinstance(document["findings"], list)
+    assert [finding["kind"] for finding in document["findings"]] == ["divergence"]
+
+
+def collision(body: bytes) -> bytes:
+    """Other bytes of the same length with the same CRC32C as ``body``.
+
+    A CRC is linear: what it makes of a difference does not depend on the bytes that differ. So
+    enough single-bit differences of five bytes have a combination that changes nothing.
+    """
+    zero = crc32c(bytes(len(body)))
+    basis: dict[int, tuple[int, int]] = {}
+    for bit in range(8 * len(body)):
+        chosen = 1 << bit
+        effect = crc32c(chosen.to_bytes(len(body), "big")) ^ zero
+        while effect and (top := effect.bit_length()) in basis:
+            effect ^= basis[top][0]
+            chosen ^= basis[top][1]
+        if not effect:
+            other = (int.from_bytes(body, "big") ^ chosen).to_bytes(len(body), "big")
+            assert other != body
+            return other
+        basis[effect.bit_length()] = (effect, chosen)
+    raise AssertionError("more than 32 bits always have such a combination")
+
+
+def bare_report(replica: Replica) -> ReplicaReport:
+    """The report of a replica whose entries need not hold batches."""
+    report = ReplicaReport(replica.directory, "broker-a", replica.node, SEGMENT_SIZE)
+    report.last_index = report.commit_index = len(replica.entries) - 1
+    for entry in replica.entries:
+        report.chains.append(entry.chain_crc)
+        report.positions.append(entry.position)
+        report.ends.append(entry.end)
+    return report
