@@ -12,8 +12,6 @@ from functools import partial
 from struct import Struct
 from typing import TypeAlias
 
-import msgpack
-
 from broker.commands import Command, DeleteTopic, Expire, PutTopic, decode_commands
 from broker.recent import RecentEntries
 from broker.state import BrokerState
@@ -26,8 +24,12 @@ from store.errors import CorruptBatchError, StoreError
 from store.filesystem import Bytes, FileSystem
 from store.keyindex import KeyFlush, KeyIndex
 from store.layout import segment_start
-
-CHECKPOINT_STATE_VERSION = 1
+from store.machinestate import (
+    MachineState,
+    QueueLength,
+    decode_machine_state,
+    encode_machine_state,
+)
 
 _Firsts: TypeAlias = dict[tuple[str, int], int]
 """First offsets by topic and queue id."""
@@ -127,26 +129,14 @@ class BrokerStateMachine:
             self._queues.restore(())
             self.keys.restore(0)
             return
-        try:
-            (
-                version,
-                broker_state,
-                lengths,
-                segment_times,
-                self.expired_position,
-                self.applied_end,
-            ) = msgpack.unpackb(state)
-            self.segment_times = dict(segment_times)
-        except (ValueError, TypeError, msgpack.UnpackException) as error:
-            raise InvariantError(f"the state of the checkpoint cannot be read: {error}") from error
-        if version != CHECKPOINT_STATE_VERSION:
-            raise InvariantError(
-                f"the state of the checkpoint has version {version}, not {CHECKPOINT_STATE_VERSION}"
-            )
-        self.state = BrokerState.from_bytes(broker_state)
-        self._queues.restore(tuple(length) for length in lengths)
-        self._saved_firsts = {(topic, queue_id): first for topic, queue_id, first, _end in lengths}
-        self.keys.restore(self.applied_end)
+        found = decode_machine_state(state)
+        self.state = BrokerState.from_bytes(found.broker)
+        self.segment_times = found.segment_times
+        self.expired_position = found.expired_position
+        self.applied_end = found.applied_end
+        self._queues.restore(found.queues)
+        self.keys.restore(found.applied_end)
+        self._saved_firsts = _firsts(found.queues)
 
     def apply(self, entry: Entry) -> None:
         """See :class:`~dledger.statemachine.StateMachine`."""
@@ -167,24 +157,22 @@ class BrokerStateMachine:
 
     def begin_checkpoint(self) -> Checkpointing:
         """See :class:`~dledger.statemachine.StateMachine`."""
-        lengths = self._queues.lengths()
-        state: bytes = msgpack.packb(
-            (
-                CHECKPOINT_STATE_VERSION,
+        queues = [QueueLength(*length) for length in self._queues.lengths()]
+        state = encode_machine_state(
+            MachineState(
                 self.state.to_bytes(),
-                lengths,
-                sorted(self.segment_times.items()),
+                queues,
+                self.segment_times,
                 self.expired_position,
                 self.applied_end,
             )
         )
         keys = self.keys.begin_flush()
         flushes: list[QueueFlush | KeyFlush] = [*self._queues.begin_flush()]
-        firsts = {(topic, queue_id): first for topic, queue_id, first, _end in lengths}
         return Checkpointing(
             state,
             flushes if keys is None else [*flushes, keys],
-            partial(self._checkpoint_saved, firsts),
+            partial(self._checkpoint_saved, _firsts(queues)),
         )
 
     def leadership_changed(self, leadership: Leadership) -> None:
@@ -254,3 +242,7 @@ class BrokerStateMachine:
         self._saved_firsts = firsts
         if self.expired_position:
             self.listener.expired(self.expired_position)
+
+
+def _firsts(queues: Sequence[QueueLength]) -> _Firsts:
+    return {(queue.topic, queue.queue_id): queue.first_offset for queue in queues}
