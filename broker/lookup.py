@@ -106,12 +106,21 @@ class MessageLookup:
 
         self._with_store_times(find, {}, done)
 
-    def search_time(self, topic: str, queue_id: int, timestamp_ms: int, done: NumberDone) -> None:
-        """The offset of the message stored at a time (see ``ConsumeQueue.search_time``)."""
+    def search_time(
+        self, topic: str, queue_id: int, timestamp_ms: int, boundary: str, done: NumberDone
+    ) -> None:
+        """The offset for a store time: ``boundary`` is ``lower`` or ``upper`` as in RocketMQ 5,
+        or empty for the nearest message, as RocketMQ 4.9 has it."""
 
         def find(store_time: Callable[[int, int], int]) -> int:
             queue = self._machine.queue(topic, queue_id)
-            return 0 if queue is None else queue.search_time(timestamp_ms, store_time)
+            if queue is None:
+                return 0
+            if boundary == "lower":
+                return queue.first_from(timestamp_ms, store_time)
+            if boundary == "upper":
+                return queue.last_until(timestamp_ms, store_time)
+            return queue.search_time(timestamp_ms, store_time)
 
         self._with_store_times(find, {}, done)
 

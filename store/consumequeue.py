@@ -243,6 +243,17 @@ class ConsumeQueue:
         before = timestamp - self._time_of(later - 1, store_time)
         return later if after < before or after == 0 else later - 1
 
+    def first_from(self, timestamp: int, store_time: Callable[[int, int], int]) -> int:
+        """The first offset stored at ``timestamp`` (ms) or later, the end offset if none was:
+        code 29 of RocketMQ 5 with the boundary ``lower``."""
+        return self._first_at(lambda position, size: store_time(position, size) >= timestamp)
+
+    def last_until(self, timestamp: int, store_time: Callable[[int, int], int]) -> int:
+        """The last offset stored at ``timestamp`` (ms) or before, 0 if none was: code 29 of
+        RocketMQ 5 with the boundary ``upper``."""
+        later = self._first_at(lambda position, size: store_time(position, size) > timestamp)
+        return later - 1 if later > self.first_offset else 0
+
     def _time_of(self, offset: int, store_time: Callable[[int, int], int]) -> int:
         row = self.read(offset, 1)
         return store_time(int.from_bytes(row[:8], "big"), int.from_bytes(row[8:12], "big"))

@@ -117,11 +117,11 @@ class ConsumerRequests:
         return self._number(address, answer, "offset")
 
     async def search_offset(self, address: str, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Code 29."""
+        """Code 29: the first message not older than a time, the end if all are older."""
         answer = await self._invoke(
             address,
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
-            {**self._queue(queue), "timestamp": str(timestamp_ms)},
+            {**self._queue(queue), "timestamp": str(timestamp_ms), "boundaryType": "lower"},
         )
         return self._number(address, answer, "offset")
 

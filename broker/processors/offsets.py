@@ -10,8 +10,8 @@ from broker.processors.sendheader import INT32_MAX
 from broker.refusals import REFUSALS, code_of, refused, remark_of
 from broker.remoting.codes import ResponseCode
 from broker.remoting.connection import Connection
-from broker.remoting.errors import RequestError
-from broker.remoting.fields import ext_int, ext_str
+from broker.remoting.errors import FieldError, RequestError
+from broker.remoting.fields import ext_bool, ext_int, ext_str
 from broker.remoting.frame import Frame
 from broker.topics import check_group_name, check_topic_name
 from dledger.errors import ProposeError
@@ -51,7 +51,8 @@ class OffsetProcessor:
         offset = self._context.machine.state.offset(group, topic, queue_id)
         if offset is None:
             first, _end = self._context.reader.offsets(topic, queue_id)
-            if first > 0:
+            # A client that can begin elsewhere than at 0 says so, and is told that there is none.
+            if first > 0 or not ext_bool(request, "setZeroIfNotFound", True):
                 connection.respond(
                     request,
                     ResponseCode.QUERY_NOT_FOUND,
@@ -109,11 +110,19 @@ class OffsetProcessor:
         )
 
     def search_offset(self, connection: Connection, request: Frame) -> None:
-        """Code 29: the offset of the message stored at a time, by the rules of RocketMQ 4.9."""
+        """Code 29: the offset of the message stored at a time, by the rules of RocketMQ 4.9, or
+        of 5.x where the request names its boundary."""
         topic, queue_id = self._queue(request)
         timestamp_ms = ext_int(request, "timestamp")
+        boundary = ext_str(request, "boundaryType", "").lower()
+        if boundary not in ("", "lower", "upper"):
+            raise FieldError(f"boundaryType {boundary!r} is neither lower nor upper")
         self._context.lookup.search_time(
-            topic, queue_id, timestamp_ms, partial(_answer_number, connection, request, "offset")
+            topic,
+            queue_id,
+            timestamp_ms,
+            boundary,
+            partial(_answer_number, connection, request, "offset"),
         )
 
     def _offsets(self, request: Frame) -> tuple[int, int]:

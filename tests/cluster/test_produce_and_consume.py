@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, TypedDict
@@ -254,3 +255,16 @@ def test_bench_measures_a_running_cluster(shared_cluster: RunningCluster) -> Non
     assert workload["p99_ms"] >= workload["p50_ms"] > 0
     assert workload["server_cpu_seconds_per_100k"] > 0
     assert not any("bench" in name for name in shared_cluster.ask("topic", "list")["topics"])
+
+
+def test_a_group_can_begin_at_a_time(shared_cluster: RunningCluster, topic: str) -> None:
+    run(shared_cluster, "topic", "create", topic, "--queues", "1")
+    run(shared_cluster, "produce", topic, stdin=b"old\n")
+    first = shared_cluster.ask("consume", topic, "--group", "g", "--count", "1")
+    time.sleep(0.01)  # timestamps are milliseconds
+    run(shared_cluster, "produce", topic, stdin=b"new\n")
+
+    moment = str(first["store_timestamp"] + 5)
+    assert consume(shared_cluster, topic, "--from", moment, "--timeout", "3", group="late") == [
+        b"new"
+    ]
