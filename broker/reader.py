@@ -21,11 +21,13 @@ SCAN_ROWS_MIN = 800
 
 
 class Status(Enum):
-    """How a pull ended; the names are those of RocketMQ's ``GetMessageStatus``."""
+    """How a pull ended; the names are those of RocketMQ's ``GetMessageStatus``.
+
+    ``MESSAGE_WAS_REMOVING`` is not among them: queues forget rows before the log forgets records.
+    """
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
-    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
     OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
     OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
@@ -128,7 +130,8 @@ class MessageReader:
     ) -> None:
         """Brings the bytes of ``ranges``; ``done`` is called now if no disk has to be waited for.
 
-        The error is :class:`~store.errors.OutOfRangeError` where the records have just expired.
+        The error is :class:`~store.errors.OutOfRangeError` where the records have just expired, or
+        where this node's own disk is so far behind the group that it does not have them yet.
         """
         parts: list[Bytes] = []
         missing: list[int] = []
@@ -213,8 +216,3 @@ def _scan(queue: ConsumeQueue, offset: int, limits: Limits, codes: frozenset[int
 def rows(data: Bytes) -> Iterator[tuple[int, int, int]]:
     """(position, size, tags code) of each row."""
     return QUEUE_ROW.iter_unpack(data)
-
-
-def removed(found: Found) -> Found:
-    """What a pull has to say where its records expired while they were being read."""
-    return found._replace(status=Status.MESSAGE_WAS_REMOVING, ranges=(), messages=0)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from broker.autocreate import ensure_group
 from broker.context import BrokerContext
 from broker.hold import HeldPull
-from broker.reader import Found, Limits, Status, removed
+from broker.reader import Found, Limits, Status
 from broker.refusals import REFUSALS, refused
 from broker.remoting.codes import ResponseCode
 from broker.remoting.connection import Connection
@@ -21,7 +21,7 @@ from broker.remoting.fields import ext_int, ext_str
 from broker.remoting.frame import Frame
 from broker.subscription import TAG_TYPE, tag_codes
 from broker.topics import TopicConfig
-from store.errors import OutOfRangeError, StoreError
+from store.errors import StoreError
 from store.filesystem import Bytes
 
 FLAG_COMMIT_OFFSET = 1
@@ -42,7 +42,6 @@ SUGGESTED_BROKER = "0"
 _CODES = {
     Status.FOUND: ResponseCode.SUCCESS,
     Status.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
-    Status.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
     Status.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
     Status.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     Status.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
@@ -203,9 +202,10 @@ class _Pull:
         if error is None:
             self.context.stats.get_messages += found.messages
             self._answer(found, parts)
-        elif isinstance(error, OutOfRangeError):
-            self._answer(removed(found))
+        elif self.offset < self.context.reader.offsets(self.topic, self.queue_id)[0]:
+            self.run()  # expired while it was read; the queue begins later now, and says so
         else:
+            # Never an answer that moves the client on: the message is there, on other nodes.
             self.connection.respond(self.request, ResponseCode.SYSTEM_ERROR, str(error))
 
     def _code(self, found: Found) -> ResponseCode:

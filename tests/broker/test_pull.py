@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.commands import Expire
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.frame import Frame
+from store.errors import OutOfRangeError
 from tests.broker.harness import (
     ADDRESS,
     ColdFileSystem,
@@ -315,6 +317,45 @@ def test_the_loop_goes_on_while_a_pull_waits_for_the_disk(tmp_path: Path) -> Non
 
     with_broker(before, tmp_path)
     with_broker(after, tmp_path, fs=ColdFileSystem())
+
+
+def test_a_pull_that_expiry_overtakes_is_sent_to_where_the_queue_begins_now(
+    tmp_path: Path,
+) -> None:
+    async def before(broker: SingleBroker) -> None:
+        await sent(broker, 3)
+
+    async def after(broker: SingleBroker) -> None:
+        broker.read_executor.hold()
+        waiting = held_pull(broker, 0)
+        await settled()
+        context = broker.broker.context
+        context.gatherer.add_command(Expire(context.machine.applied_end))
+        await settled()
+        context.node.store.read = expired_read  # type: ignore[method-assign]
+        broker.read_executor.release()
+        assert told(await waiting) == (21, 3, 3, 3)
+
+    with_broker(before, tmp_path)
+    with_broker(after, tmp_path, fs=ColdFileSystem())
+
+
+def test_what_this_nodes_disk_does_not_have_yet_is_never_skipped(tmp_path: Path) -> None:
+    async def before(broker: SingleBroker) -> None:
+        await sent(broker, 3)
+
+    async def after(broker: SingleBroker) -> None:
+        broker.broker.context.node.store.read = expired_read  # type: ignore[method-assign]
+        answer = await broker.pull("orders", 0, 0)
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "not there")
+        assert answer.ext == {}
+
+    with_broker(before, tmp_path)
+    with_broker(after, tmp_path, fs=ColdFileSystem())
+
+
+def expired_read(position: int, size: int) -> bytes:
+    raise OutOfRangeError("not there")
 
 
 def test_one_way_pulls_are_not_answered(tmp_path: Path) -> None:
