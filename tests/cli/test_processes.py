@@ -17,7 +17,7 @@ IGNORES_SIGTERM = (
     "print('deaf', flush=True)\n"
     "while True: signal.pause()"
 )
-FAILS = "import sys; print('first'); sys.exit('no such luck')"
+FAILS = "import sys; print('first', flush=True); sys.exit('no such luck')"
 
 
 def managed(directory: Path, script: str) -> ManagedProcess:
