@@ -90,7 +90,8 @@ def encode_batch(
     key_rows: list[bytes] = []
     headers: list[bytes] = []
     pack_head = HEAD.pack
-    pack_row = QUEUE_ROW.pack
+    pack_row, add_row = QUEUE_ROW.pack, rows.append
+    pack_key, add_key = KEY_ROW.pack, key_rows.append
     start = here = position + HEADER_SIZE
     count = 0
     store_seconds = store_timestamp // 1000
@@ -138,9 +139,9 @@ def encode_batch(
             )
             add(body)
             add(topic_part + properties_size.to_bytes(2, "big") + properties)
-            rows.append(pack_row(here, size, tags_code))
-            if key_hashes:
-                key_rows += [KEY_ROW.pack(key, here, store_seconds) for key in key_hashes]
+            add_row(pack_row(here, size, tags_code))
+            for key in key_hashes:
+                add_key(pack_key(key, here, store_seconds))
             here += size
             offset += 1
     runs_part = b"".join(headers)

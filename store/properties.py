@@ -36,13 +36,5 @@ def decode_properties(encoded: bytes) -> dict[str, str]:
 
 def find_property(encoded: bytes, name: bytes) -> bytes | None:
     """The value of one property without decoding the others, or None."""
-    mark = name + NAME_END
-    if encoded.startswith(mark):
-        start = len(mark)
-    else:
-        place = encoded.find(PAIR_END + mark)
-        if place < 0:
-            return None
-        start = place + 1 + len(mark)
-    end = encoded.find(PAIR_END, start)
-    return encoded[start:] if end < 0 else encoded[start:end]
+    _, mark, rest = (PAIR_END + encoded).partition(PAIR_END + name + NAME_END)
+    return rest.partition(PAIR_END)[0] if mark else None

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import zlib
 
-import numpy as np
-from numpy.typing import NDArray
-
 from store.batch import KEY_ROW, QUEUE_ROW, Batch
 from store.entry import HEADER_SIZE, Entry
 from store.errors import CorruptRecordError, StoreError
@@ -20,29 +17,6 @@ from store.record import (
     derive,
     key_prefix,
 )
-
-ROW_FIELDS = np.dtype([("position", ">i8"), ("size", ">i4"), ("tags", ">i8")])
-HEAD_FIELDS = np.dtype(
-    [
-        ("size", ">i4"),
-        ("magic", ">i4"),
-        ("body_crc", ">i4"),
-        ("queue_id", ">i4"),
-        ("flag", ">i4"),
-        ("queue_offset", ">i8"),
-        ("position", ">i8"),
-        ("sys_flag", ">i4"),
-        ("born_timestamp", ">i8"),
-        ("born_host", "V8"),
-        ("store_timestamp", ">i8"),
-        ("store_host", "V8"),
-        ("reconsume_times", ">i4"),
-        ("prepared_position", ">i8"),
-        ("body_size", ">i4"),
-    ]
-)
-# Below so many records the fixed cost of NumPy exceeds what it saves.
-VECTOR_MIN = 12
 
 
 class BatchMismatchError(StoreError):
@@ -61,7 +35,7 @@ def check_batch(entry: Entry, batch: Batch) -> None:
 
     Raises :class:`BatchMismatchError` for the first thing that differs.
     """
-    if len(batch.rows) < VECTOR_MIN * QUEUE_ROW.size or not is_consistent(entry, batch):
+    if not is_consistent(entry, batch):
         check_each(entry, batch)
 
 
@@ -117,75 +91,46 @@ def _check_row(batch: Batch, number: int, record: MessageRecord, tags: int) -> N
 
 
 def is_consistent(entry: Entry, batch: Batch) -> bool:
-    """The check of all records at once. False may only mean that a record is an unusual one."""
-    rows = np.frombuffer(batch.rows, ROW_FIELDS)
-    sizes = rows["size"].astype(np.int64)
-    if sizes.min() < RECORD_FIXED_SIZE:
-        return False
-    ends = np.cumsum(sizes)
-    if ends[-1] != len(batch.records):
-        return False
-    starts = ends - sizes
-    positions = starts + (entry.position + HEADER_SIZE)
-    raw = np.frombuffer(batch.records, np.uint8)
-    heads = raw[starts[:, None] + np.arange(HEAD.size)].view(HEAD_FIELDS)[:, 0]
-    counts = [run.count for run in batch.runs]
-    offsets = np.concatenate(
-        [np.arange(run.first_offset, run.first_offset + run.count) for run in batch.runs]
-    )
-    body_sizes = heads["body_size"].astype(np.int64)
-    if not (
-        (heads["size"] == sizes).all()
-        and (heads["magic"] == RECORD_MAGIC).all()
-        and not (heads["sys_flag"] & V6_HOSTS).any()
-        and (heads["position"] == positions).all()
-        and (rows["position"] == positions).all()
-        and (heads["queue_id"] == np.repeat([run.queue_id for run in batch.runs], counts)).all()
-        and (heads["queue_offset"] == offsets).all()
-        and (body_sizes >= 0).all()
-        and (body_sizes <= sizes - RECORD_FIXED_SIZE).all()
-    ):
-        return False
-    body_starts = starts + HEAD.size
-    spans = zip(
-        body_starts.tolist(), (body_starts + body_sizes).tolist(), ends.tolist(), strict=True
-    )
-    return _bodies_match(batch, heads, list(spans), rows["tags"].tolist())
-
-
-def _bodies_match(
-    batch: Batch,
-    heads: NDArray[np.void],
-    spans: list[tuple[int, int, int]],
-    tags_codes: list[int],
-) -> bool:
-    """``spans`` are start and end of each body, and end of the record."""
+    """The same check in one pass without objects; false may only mean an unusual record."""
     records = batch.records
-    crc32 = zlib.crc32
-    crcs, positions = heads["body_crc"].tolist(), heads["position"].tolist()
-    stored = heads["store_timestamp"].tolist()
+    unpack, crc32 = HEAD.unpack_from, zlib.crc32
+    total, base = len(records), entry.position + HEADER_SIZE
     key_rows: list[bytes] = []
-    number = 0
+    rows = QUEUE_ROW.iter_unpack(batch.rows)
+    place = 0
     for run in batch.runs:
         topic = run.topic.encode()
         topic_part = bytes((len(topic),)) + topic
         properties_at = len(topic_part) + 2
         prefix = key_prefix(run.topic)
-        for start, stop, end in spans[number : number + run.count]:
+        end_offset = run.first_offset + run.count
+        for offset, (row_position, size, row_tags) in zip(
+            range(run.first_offset, end_offset), rows, strict=False
+        ):
+            end = place + size
+            if size < RECORD_FIXED_SIZE or end > total:
+                return False
+            head = unpack(records, place)
+            body_start = place + HEAD.size
+            stop = body_start + head[14]
+            if not body_start <= stop <= end:
+                return False
             tail = bytes(records[stop:end])
             properties = tail[properties_at:]
-            stated = int.from_bytes(tail[properties_at - 2 : properties_at], "big")
+            tags, hashes = derive(prefix, properties) if properties else (0, ())
             if (
-                crc32(records[start:stop]) & 0x7FFFFFFF != crcs[number]
+                head[:2] != (size, RECORD_MAGIC)
+                or head[2] != crc32(records[body_start:stop]) & 0x7FFFFFFF
+                or head[3] != run.queue_id
+                or head[5] != offset
+                or not head[6] == row_position == base + place
+                or head[7] & V6_HOSTS
                 or not tail.startswith(topic_part)
-                or stated != len(properties)
+                or int.from_bytes(tail[properties_at - 2 : properties_at], "big") != len(properties)
+                or tags != row_tags
             ):
                 return False
-            tags, hashes = derive(prefix, properties) if properties else (0, ())
-            if hashes:
-                position, seconds = positions[number], stored[number] // 1000
-                key_rows += [KEY_ROW.pack(key, position, seconds) for key in hashes]
-            if tags != tags_codes[number]:
-                return False
-            number += 1
-    return batch.key_rows == b"".join(key_rows)
+            seconds = head[10] // 1000
+            key_rows += [KEY_ROW.pack(key, row_position, seconds) for key in hashes]
+            place = end
+    return place == total and batch.key_rows == b"".join(key_rows)

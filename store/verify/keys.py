@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,6 +19,7 @@ from store.layout import parse_segment_name
 from store.verify.findings import FindingKind, FindingLog
 from store.verify.queues import ADVICE
 
+_NO_INDEX = 1 << 62
 KEY_FIELDS = np.dtype([("hash", ">u4"), ("position", ">i8"), ("seconds", ">u4")])
 
 
@@ -190,14 +192,10 @@ class KeyCheck:
         rows = self._pending()
         rest = rows[rows["position"] >= position]
         self._rows = [rest.tobytes()] if len(rest) else []
-        while len(self._entries) > 1 and self._entries[1][0] <= position:
-            del self._entries[0]
+        # The entry that holds the position stays, and so does the last one.
+        del self._entries[: max(bisect_right(self._entries, (position, _NO_INDEX)) - 1, 0)]
 
     def _index_of(self, position: int) -> int:
         """The entry that holds a record, as far as the entries at hand tell."""
-        found = -1
-        for start, index in self._entries:
-            if start > position and found >= 0:
-                break
-            found = index
-        return found
+        place = max(bisect_right(self._entries, (position, _NO_INDEX)) - 1, 0)
+        return self._entries[place][1] if self._entries else -1
