@@ -9,9 +9,13 @@ UNKNOWN_REPLICA = "unknown"
 """Stands for the replica of a finding where no majority says which of them is wrong."""
 
 RESTORE = (
-    "keep the directory for study, and give the node an empty one: it copies the log from its group"
+    "keep the directory and leave the node stopped: the others go on without it, and started with "
+    "lost entries (or with an empty directory) it could vote as if it still held them"
 )
-REBUILD = "remove the directory of derived files that holds it: it is made again from the log"
+REBUILD = (
+    "remove state/checkpoint-* of the stopped node: at its next start what is derived is made "
+    "again from the log, if that still begins with entry 0"
+)
 
 
 class FindingKind(StrEnum):
