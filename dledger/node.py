@@ -428,12 +428,18 @@ class Node:
             if entry is None:
                 self._read_to_apply()
                 return
-            self._apply_one(entry)
+            if not self._apply_one(entry):
+                return
         core = self.core
         core.log.evict(min(self.applied_index, core.durable_index))
 
-    def _apply_one(self, entry: Entry) -> None:
-        self._machine.apply(entry)
+    def _apply_one(self, entry: Entry) -> bool:
+        try:
+            self._machine.apply(entry)
+        except InvariantError as error:
+            # What is committed cannot be applied: to go on would be to serve another state.
+            self.fail(error)
+            return False
         self.applied_index = entry.index
         self.keeper.applied(entry)
         while self._proposals and self._proposals[0].index <= entry.index:
@@ -444,6 +450,7 @@ class Node:
                 proposal.done(None)
             else:
                 proposal.done(OutcomeUnknownError(proposal.index, proposal.term))
+        return True
 
     def _read_to_apply(self) -> None:
         self._reading_to_apply = True
@@ -461,5 +468,6 @@ class Node:
         if not self._alive:
             return
         for entry in entries or ():
-            self._apply_one(entry)
+            if not self._apply_one(entry):
+                return
         self._after_event()

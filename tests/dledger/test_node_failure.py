@@ -1,0 +1,26 @@
+"""A node that cannot go on rightly stops, and says why."""
+
+from __future__ import annotations
+
+import pytest
+
+from dledger.errors import InvariantError
+from simulator.cluster import simulate
+from simulator.machine import ChainMachine
+from store.entry import Entry
+
+
+def test_a_committed_entry_that_cannot_be_applied_stops_the_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    apply = ChainMachine.apply
+
+    def refuse(machine: ChainMachine, entry: Entry) -> None:
+        if entry.index == 5:
+            raise InvariantError("entry 5 makes no sense")
+        apply(machine, entry)
+
+    monkeypatch.setattr(ChainMachine, "apply", refuse)
+    violation = simulate(2, seconds=5.0).violation
+    assert violation is not None
+    assert "stops by itself: InvariantError('entry 5 makes no sense')" in violation
