@@ -19,6 +19,10 @@ from store.record import (
 )
 
 
+# A damaged time must not stop the check: no key row of a leader has one above.
+_U32 = 0xFFFFFFFF
+
+
 class BatchMismatchError(StoreError):
     """A batch contradicts itself. ``byte`` counts from the start of the entry."""
 
@@ -63,7 +67,7 @@ def check_each(entry: Entry, batch: Batch) -> None:
                 )
             tags, hashes = derive(prefix, record.properties)
             _check_row(batch, run.first_row + number, record, tags)
-            seconds = record.store_timestamp // 1000
+            seconds = record.store_timestamp // 1000 & _U32
             key_rows += [KEY_ROW.pack(key, base + place, seconds) for key in hashes]
             place += record.size
     if place != len(records):
@@ -130,7 +134,7 @@ def is_consistent(entry: Entry, batch: Batch) -> bool:
                 or tags != row_tags
             ):
                 return False
-            seconds = head[10] // 1000
+            seconds = head[10] // 1000 & _U32
             key_rows += [KEY_ROW.pack(key, row_position, seconds) for key in hashes]
             place = end
     return place == total and batch.key_rows == b"".join(key_rows)

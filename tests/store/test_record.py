@@ -205,6 +205,6 @@ def test_arbitrary_bytes_are_refused_or_read_but_raise_nothing_else(data: bytes)
     for bytes_read in (data, VECTOR[:8] + data, VECTOR[:88] + data):
         try:
             record = decode_record(bytes_read)
-            assert record.size <= len(bytes_read)
-        except CorruptRecordError as error:
-            assert "record" in str(error)
+        except CorruptRecordError:
+            continue
+        assert record.size <= len(bytes_read)
