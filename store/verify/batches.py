@@ -18,7 +18,6 @@ from store.record import (
     key_prefix,
 )
 
-
 # A damaged time must not stop the check: no key row of a leader has one above.
 _U32 = 0xFFFFFFFF
 
