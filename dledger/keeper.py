@@ -97,9 +97,9 @@ class Keeper:
         now = self._loop.time()
         if self._node.failure is not None:
             return
-        if not self._node.sync_flush and now >= self._flush_at:
+        if not self._node.writer.sync_flush and now >= self._flush_at:
             self._flush_at = now + FLUSH_SECONDS
-            self._node.flush()
+            self._node.writer.flush()
         self._mark()
         position = 0 if self._applied is None else self._applied.end
         checkpoint_bytes = self._node.core.config.checkpoint_bytes
@@ -111,7 +111,7 @@ class Keeper:
     def _mark(self) -> None:
         """Notes how far the log is both committed and durable: damage below is never cut."""
         core = self._node.core
-        index = min(core.commit_index, self._node.synced_index)
+        index = min(core.commit_index, self._node.writer.synced_index)
         entry = core.log.entry(index)
         if self._marking or entry is None or index <= self._marked_index:
             return
@@ -155,7 +155,7 @@ class Keeper:
             return self._node.store.save_checkpoint(checkpoint)
 
         # The log is made durable first: a checkpoint must never know more than the log below it.
-        self._node.flush(
+        self._node.writer.flush(
             lambda: self._background.submit(
                 save, lambda saved, error: self._saved(work, checkpoint, saved, error)
             )

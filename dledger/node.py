@@ -28,6 +28,7 @@ from dledger.errors import (
 from dledger.executor import Executor
 from dledger.keeper import Keeper
 from dledger.log import RaftLog
+from dledger.logwriter import LogWriter
 from dledger.messages import AppendRequest, Message
 from dledger.raft import Raft, Role
 from dledger.statemachine import Leadership, StateMachine
@@ -84,9 +85,13 @@ class Node:
         self._machine = machine
         self._executors = executors
         self._on_fatal = on_fatal
-        self.sync_flush = sync_flush
-        self._synced_index = store.recovered.last_index
-        self._flushing: deque[int] = deque()  # what each sync under way will have made durable
+        self.writer = LogWriter(
+            store=store,
+            executor=executors.log,
+            sync_flush=sync_flush,
+            written=self._written,
+            failed=self.fail,
+        )
         found = store.recovered
         config = config or RaftConfig()
         self.core = Raft(
@@ -113,8 +118,6 @@ class Node:
         self.keeper = Keeper(node=self, machine=machine, background=executors.background, loop=loop)
         self.applied_index = -1 if found.checkpoint is None else found.checkpoint.index
         self._proposals: deque[_Proposal] = deque()
-        self._waiting_writes: list[Write] = []
-        self._writing: list[Write] = []
         self._reading_to_apply = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -283,10 +286,7 @@ class Node:
         for read in effects.reads:
             self._read_for_peer(read)
         if effects.write is not None:
-            if effects.write.truncate_from is not None:
-                self._cut_synced(effects.write.truncate_from)
-            self._waiting_writes.append(effects.write)
-            self._write_next()
+            self.writer.add(effects.write)
         if self.applied_index < self.core.commit_index:
             self._apply()
         self._announce()
@@ -332,36 +332,7 @@ class Node:
 
     # --- disk
 
-    def _write_next(self) -> None:
-        if self._writing or not self._waiting_writes:
-            return
-        self._writing, self._waiting_writes = self._waiting_writes, []
-        writes = self._writing
-        self._executors.log.submit(lambda: self._write(writes), self._written)
-
-    def _write(self, writes: Sequence[Write]) -> None:
-        """In the log thread. Order within and between writes is kept; one sync for all."""
-        entries: list[Entry] = []
-        appended = False
-        for write in writes:
-            if write.hard_state is not None:
-                # The term under which entries were accepted reaches the disk before them.
-                self.store.save_hard_state(*write.hard_state)
-            if write.truncate_from is not None:
-                self.store.append(entries)
-                entries = []
-                self.store.truncate(write.truncate_from)
-            entries += write.entries
-            appended = appended or bool(write.entries)
-        self.store.append(entries)
-        if appended and self.sync_flush:
-            self.store.sync()
-
-    def _written(self, _result: None, error: BaseException | None) -> None:
-        if error is not None:
-            self.fail(error)
-            return
-        writes, self._writing = self._writing, []
+    def _written(self, writes: Sequence[Write]) -> None:
         if not self._alive:
             return
         for write in writes:
@@ -369,34 +340,7 @@ class Node:
                 self._transport.send(envelope.to, envelope.message)
         self.core.written(writes[-1].id, self._loop.time())
         self._after_event()
-        self._write_next()
         self.keeper.log_grew()
-
-    @property
-    def synced_index(self) -> int:
-        """The last entry that survives power loss, as far as is known here."""
-        if self.sync_flush:
-            return self.core.durable_index
-        return min(self._synced_index, self.core.durable_index)
-
-    def flush(self, then: Callable[[], None] | None = None) -> None:
-        """Syncs what asynchronous flush left in the page cache; ``then`` is called after that."""
-        self._flushing.append(self.core.durable_index)
-
-        def done(_result: None, error: BaseException | None) -> None:
-            if error is not None:
-                self.fail(error)
-                return
-            self._synced_index = max(self._synced_index, self._flushing.popleft())
-            if then is not None:
-                then()
-
-        self._executors.log.submit(self.store.sync, done)
-
-    def _cut_synced(self, first_index: int) -> None:
-        """What is cut was synced for nothing: other entries will stand at those indexes."""
-        self._synced_index = min(self._synced_index, first_index - 1)
-        self._flushing = deque(min(index, first_index - 1) for index in self._flushing)
 
     def expire(self, position: int) -> None:
         """Removes what lies below ``position``, in whole segments."""
