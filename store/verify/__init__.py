@@ -74,6 +74,7 @@ def verify_replicas(
 
     All of them stay locked until the end.
     """
+    directories = list(dict.fromkeys(directory.rstrip("/") for directory in directories))
     with ExitStack() as locks:
         for directory in directories:
             _lock(fs, directory, locks)

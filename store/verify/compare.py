@@ -26,14 +26,15 @@ def compare_replicas(fs: FileSystem, reports: Sequence[ReplicaReport]) -> list[F
         index = _first_difference(by_chain)
         if index is None:
             break
-        chains = {report.name: report.chain(index) for report in by_chain}
-        said = [chain for chain in chains.values() if chain is not None]
-        right = _majority(said)
-        wrong = [report for report in by_chain if chains[report.name] not in (None, right)]
+        said = [
+            (report, chain) for report in by_chain if (chain := report.chain(index)) is not None
+        ]
+        right = _majority([chain for _, chain in said])
+        wrong = [report for report, chain in said if chain != right]
         if right is None:
-            findings.append(_undecided(wrong, index, chains))
+            findings.append(_undecided(index, said))
         else:
-            findings += [_divergence(report, index, said=chains, right=right) for report in wrong]
+            findings += [_divergence(report, index, said=said, right=right) for report in wrong]
         by_chain = [report for report in by_chain if report not in wrong]
     return findings + _compare_bytes(fs, by_chain)
 
@@ -48,19 +49,19 @@ def _compare_bytes(fs: FileSystem, reports: Sequence[ReplicaReport]) -> list[Fin
                 differing.update(differing_entries(fs, left, right))
     findings: list[Finding] = []
     for index, position in sorted(differing.items()):
-        said = {
-            report.name: _bytes_of(fs, report, index)
+        said = [
+            (report, _bytes_of(fs, report, index))
             for report in reports
             if report.chain(index) is not None
-        }
-        wanted = _majority(list(said.values()))
+        ]
+        wanted = _majority([data for _, data in said])
         if wanted is None:
             findings.append(_other_bytes(reports[0], UNKNOWN_REPLICA, index, position))
             continue
         findings += [
             _other_bytes(report, report.name, index, position)
-            for report in reports
-            if said.get(report.name, wanted) != wanted
+            for report, data in said
+            if data != wanted
         ]
     return findings
 
@@ -124,9 +125,9 @@ def _majority(said: Sequence[_Said]) -> _Said | None:
 
 
 def _divergence(
-    report: ReplicaReport, index: int, *, said: dict[str, int | None], right: int | None
+    report: ReplicaReport, index: int, *, said: Sequence[tuple[ReplicaReport, int]], right: int
 ) -> Finding:
-    agreeing = [name for name, chain in said.items() if chain == right]
+    agreeing = ", ".join(other.name for other, chain in said if chain == right)
     return Finding(
         FindingKind.DIVERGENCE,
         report.name,
@@ -134,24 +135,21 @@ def _divergence(
         report.known_index,
         report.directory,
         0,
-        f"chain {right:08x} as in {', '.join(agreeing)}",
-        f"chain {said[report.name]:08x}",
+        f"chain {right:08x} as in {agreeing}",
+        f"chain {report.chain(index):08x}",
         RESTORE,
     )
 
 
-def _undecided(
-    reports: Sequence[ReplicaReport], index: int, said: dict[str, int | None]
-) -> Finding:
-    known = {name: chain for name, chain in said.items() if chain is not None}
+def _undecided(index: int, said: Sequence[tuple[ReplicaReport, int]]) -> Finding:
     return Finding(
         FindingKind.DIVERGENCE,
         UNKNOWN_REPLICA,
         index,
-        min(report.known_index for report in reports),
-        " ".join(report.directory for report in reports),
+        min(report.known_index for report, _ in said),
+        " ".join(report.directory for report, _ in said),
         0,
         "one chain CRC in all replicas",
-        ", ".join(f"{chain:08x} in {name}" for name, chain in known.items()),
+        ", ".join(f"{chain:08x} in {report.name}" for report, chain in said),
         NO_MAJORITY,
     )

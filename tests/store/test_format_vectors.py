@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from random import Random
 
+from simulator.disk import SimulatedFileSystem
+from store.batch import KEY_ROW, QUEUE_ROW, Run, RunHeader, decode_batch, encode_batch
 from store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
-from store.entry import EntryKind, build_entry, check_chain, decode_entry, padding
+from store.entry import HEADER_SIZE, EntryKind, build_entry, check_chain, decode_entry, padding
 from store.entryindex import ROW
 from store.formatfile import Identity, decode_format, encode_format
+from store.keyindex import KeyIndex
+from store.machinestate import (
+    MachineState,
+    QueueLength,
+    decode_machine_state,
+    encode_machine_state,
+)
+from store.record import decode_record, key_hash, stage_message
 from store.slotfile import SLOT_SIZE, decode_slot, encode_slot
 from store.statefiles import HardState, Mark
 
@@ -89,3 +100,55 @@ def test_a_checkpoint_is_as_documented() -> None:
     )
     assert decode_checkpoint(VECTORS["checkpoint"], "checkpoint") == checkpoint
     assert encode_checkpoint(checkpoint) == VECTORS["checkpoint"]
+
+
+def test_the_state_of_a_checkpoint_is_as_documented() -> None:
+    state = MachineState(
+        broker=b"\x01\x02",
+        queues=[QueueLength("TopicTest", 3, 7, 8)],
+        segment_times={0: 1700000000001},
+        expired_position=0,
+        applied_end=HEADER_SIZE + len(VECTORS["batch"]),
+    )
+    assert decode_machine_state(VECTORS["checkpoint-state"]) == state
+    assert encode_machine_state(state) == VECTORS["checkpoint-state"]
+
+
+def test_the_body_of_a_data_entry_is_as_documented() -> None:
+    message = stage_message(
+        "TopicTest",
+        b"Hello RocketMQ",
+        b"TAGS\x01TagA\x02KEYS\x01k1\x02",
+        born_timestamp=1700000000000,
+        born_host=bytes((10, 0, 0, 2)) + (54321).to_bytes(4, "big"),
+    )
+    runs = [Run("TopicTest", 3, 7, [message])]
+    host = bytes((10, 0, 0, 1)) + (10911).to_bytes(4, "big")
+    assert b"".join(encode_batch(0, 1700000000001, host, runs, b"")) == VECTORS["batch"]
+
+
+def test_the_documented_body_is_read() -> None:
+    batch = decode_batch(VECTORS["batch"])
+    assert batch.runs == [RunHeader("TopicTest", 3, 7, 1, 0)]
+    record = decode_record(batch.records)
+    assert (record.topic, record.body) == ("TopicTest", b"Hello RocketMQ")
+    assert record.property_map == {"TAGS": "TagA", "KEYS": "k1"}
+    assert (record.queue_id, record.queue_offset, record.position) == (3, 7, HEADER_SIZE)
+    assert KEY_ROW.unpack(batch.key_rows) == (key_hash("TopicTest", b"k1"), 48, 1700000000)
+
+
+def test_a_row_of_a_queue_is_as_documented() -> None:
+    assert decode_batch(VECTORS["batch"]).rows == VECTORS["queue-row"]
+    assert QUEUE_ROW.unpack(VECTORS["queue-row"]) == (48, 132, 2598919)
+
+
+def test_a_file_of_the_key_index_is_as_documented() -> None:
+    fs = SimulatedFileSystem(Random(1))
+    index = KeyIndex(fs, "/keyindex")
+    index.append(decode_batch(VECTORS["batch"]).key_rows)
+    flush = index.begin_flush()
+    assert flush is not None
+    flush.run()
+    path = f"/keyindex/{HEADER_SIZE:020d}"
+    assert fs.visible_bytes(path) == VECTORS["key-file"]
+    assert KeyIndex.read_header(fs, path).last_position == HEADER_SIZE

@@ -173,6 +173,20 @@ def test_all_replicas_stay_locked_until_the_end(fs: SimulatedFileSystem) -> None
     Replica(fs, "n0")
 
 
+def test_a_directory_that_is_named_twice_is_checked_once(fs: SimulatedFileSystem) -> None:
+    directory = written(fs, "n0").directory
+    assert len(verify_replicas(fs, [directory, directory + "/"]).replicas) == 1
+
+
+def test_two_copies_of_one_replica_are_compared(fs: SimulatedFileSystem) -> None:
+    written(fs, "n0", fork=9)
+    directory = written(fs, "n1").directory
+    forked = "/data/broker-a/n0"
+    fs.overwrite(f"{forked}/state/format", fs.visible_bytes(f"{directory}/state/format"), 0)
+    findings = verify_replicas(fs, [forked, directory]).findings
+    assert told(findings) == [("unknown", 9, 29)]
+
+
 def test_the_json_has_every_replica_and_finding(fs: SimulatedFileSystem) -> None:
     document = check(fs, written(fs, "n0"), written(fs, "n1", fork=20)).to_json()
     assert document["consistent"] is False
