@@ -24,6 +24,9 @@ from store.segments import ZERO_STEP, Segment, SegmentSpan
 
 # Descriptors kept open, most of them for reading old segments.
 OPEN_SEGMENTS_MAX = 128
+# How far the zeros run ahead of the entries: enough for a second of heavy load, and little enough
+# that a node that starts does not fill its disk's queue with zeros.
+ZEROED_AHEAD = 32 << 20
 OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -130,18 +133,19 @@ class CommitLog:
     def needs_preparation(self) -> bool:
         """Whether :meth:`prepare_next` has something to do, room on the disk permitting."""
         return any(
-            start not in self.segments or self.segments[start].zeroed_end < self.segment_size
+            self._zeroed_end(start) < self._zeros_wanted(start, ZEROED_AHEAD // 2)
             for start in self._starts_ahead()
         )
 
     def prepare_next(self) -> None:
-        """Zeroes the rest of the current segment and, once that is half used, the next one.
+        """Zeroes what lies ahead: of the current segment and, once that is half used, the next.
 
         Stops where the disk would be left with less than ``min_free_bytes``; that is no error.
         """
         for start in self._starts_ahead():
-            if self._has_free(self._step_size()):
-                self._prepare(self._segment_of(start))
+            wanted = self._zeros_wanted(start, ZEROED_AHEAD)
+            if self._zeroed_end(start) < wanted and self._has_free(self._step_size()):
+                self._prepare(self._segment_of(start), wanted)
 
     def start_segment(self) -> None:
         """Makes the segment of ``end`` where it does not exist, with a first step of zeros.
@@ -289,10 +293,11 @@ class CommitLog:
                 self._close_oldest()
         return segment
 
-    def _prepare(self, segment: Segment) -> None:
+    def _prepare(self, segment: Segment, wanted: int) -> None:
         file = self._fs.open(segment.path)
         try:
-            while segment.zero_step(file) and not self._closing:
+            while segment.zeroed_end < wanted and not self._closing:
+                segment.zero_step(file)
                 self._refused = False
                 if not self._has_free(self._step_size()):
                     break
@@ -302,6 +307,14 @@ class CommitLog:
             self._refused = True
         finally:
             file.close()
+
+    def _zeroed_end(self, start: int) -> int:
+        segment = self.segments.get(start)
+        return 0 if segment is None else segment.zeroed_end
+
+    def _zeros_wanted(self, start: int, ahead: int) -> int:
+        """The offset in the segment to which zeros should run, ``ahead`` bytes from the end on."""
+        return max(min(self.segment_size, self.end + ahead - start), 0)
 
     def _starts_ahead(self) -> list[int]:
         start = segment_start(self.end, self.segment_size)

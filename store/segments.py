@@ -2,7 +2,8 @@
 
 A segment file is named by the position of its first byte and is filled with real zeros before
 entries are written into it, because a sync that need not grow the file is much cheaper. Zeros
-are written in steps of 4 MiB, each synced, by a background thread. Where that thread lags, writes
+are written in steps of 1 MiB, each synced, by a background thread: a sync of entries in the same
+file waits for no more than one step. Where that thread lags, writes
 of entries grow the file themselves: correct, and slower.
 
 Threads: the storage thread writes entries while the background thread writes zeros into the same
@@ -21,7 +22,7 @@ from typing import NamedTuple
 from store.filesystem import Bytes, File, FileSystem
 from store.layout import segment_name
 
-ZERO_STEP = 4 << 20
+ZERO_STEP = 1 << 20
 
 
 class SegmentSpan(NamedTuple):
