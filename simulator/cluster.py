@@ -1,35 +1,35 @@
-"""One run: a cluster, a client, faults for a while, and then the question whether all is well."""
+"""One run: a cluster, a client, faults for a while, and then the question whether all is well.
+
+In the second part faults end, everybody is started, and within a bound everything must come right:
+every call ends, one leader serves, a new proposal commits, all replicas hold the same, and then
+nothing moves any more. Safety alone would be kept by nodes that do nothing (issue A6, A7, B12 of
+the list that ``docs/safety.md`` is made from).
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 
 from dledger.config import RaftConfig
-from dledger.errors import OutcomeUnknownError, ProposeError
 from dledger.raft import Role
+from simulator.client import Client
 from simulator.faults import FaultInjector, FaultPlan
-from simulator.host import Host
+from simulator.host import GroupConfig, Host, World
 from simulator.invariants import all_invariants
 from simulator.loop import VirtualLoop
 from simulator.network import Network, NetworkFaults
 from simulator.trace import CountingRandom, Trace
 from simulator.violation import Violation
-from store.entry import Entry, EntryKind
+from store.entry import HEADER_SIZE
+from store.layout import entry_size_max
 
-HEALING_SECONDS = 30.0
+HEALING_SECONDS = 20.0
 """Within this time of the last fault all replicas must agree and a proposal must commit."""
 
-CONFIG = RaftConfig(
-    uncommitted_bytes_max=64 << 10,
-    cache_bytes_max=4 << 10,
-    append_bytes_max=2 << 10,
-    window_messages=4,
-    window_bytes=8 << 10,
-    checkpoint_seconds=3.0,
-    checkpoint_bytes=8 << 10,
-)
+QUIET_SECONDS = 2.0
+"""For so long nothing may change after that: several election timeouts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,195 +44,211 @@ class Outcome:
     draws: int
     simulated_seconds: float
     acknowledged: int
+    unknown: int
     last_term: int
+    marks: dict[str, int] = field(default_factory=dict)
 
 
 class Cluster:
-    """Hosts of one group, and one client that proposes numbered payloads."""
+    """Hosts of one group, their network, and one client. The seed decides everything else too."""
 
     def __init__(
-        self, seed: int, *, nodes: int = 3, show: Callable[[str], None] | None = None
+        self,
+        seed: int,
+        *,
+        nodes: int = 3,
+        plan: FaultPlan | None = None,
+        show: Callable[[str], None] | None = None,
     ) -> None:
+        """``plan`` replaces the faults that the seed would choose."""
         self.seed = seed
-        self.rng = CountingRandom(seed)
+        self.rng = rng = CountingRandom(seed)
         self.loop = VirtualLoop()
         self.trace = Trace(self.loop.time, show)
-        self.network = Network(self.loop, self.rng, NetworkFaults())
-        self.plan = FaultPlan.drawn(self.rng)
-        segment_size = self.rng.choice((700, 2_000, 20_000))
-        names = [f"n{place}" for place in range(nodes)]
+        self.network = Network(self.loop, rng, NetworkFaults())
+        drawn = FaultPlan.drawn(rng)
+        self.plan = drawn if plan is None else plan
+        group = GroupConfig(
+            voters=[f"n{place}" for place in range(nodes)],
+            raft=_raft_config(rng),
+            segment_size=rng.choice((700, 2_000, 20_000)),
+        )
+        self.injector = FaultInjector(self, self.plan, rng)
+        world = World(self.loop, rng, self.network, self.trace)
         self.hosts = [
-            Host(
-                name,
-                voters=names,
-                loop=self.loop,
-                rng=self.rng,
-                network=self.network,
-                trace=self.trace,
-                config=CONFIG,
-                segment_size=segment_size,
-            )
-            for name in names
+            Host(name, group=group, world=world, ended=self._process_ended) for name in group.voters
         ]
-        invariants = all_invariants()
+        invariants = all_invariants(self.hosts)
         for host in self.hosts:
             host.invariants = invariants
-        self.acknowledged: dict[int, int] = {}  # number of the payload -> index of its entry
-        self._proposed = 0
-        self._entry_body_max = segment_size - 200
+        self.client = Client(
+            self.loop,
+            rng,
+            self.hosts,
+            payload_max=entry_size_max(group.segment_size) - HEADER_SIZE,
+            burst_max=rng.choice((1, 3, 10)),
+            pause_max=rng.choice((0.05, 0.1, 0.5)),
+        )
+        self._last_proposed: int | None = None
+        self._failure: asyncio.Future[None] = self.loop.create_future()
+        self.loop.set_exception_handler(self._failed)
 
-    # --- what faults do
+    # --- what happens in it
+
+    def _process_ended(self, host: Host) -> None:
+        self.client.process_ended(host)
+        self.injector.process_ended(host)
+
+    def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        error = context.get("exception")
+        if not self._failure.done() and isinstance(error, BaseException):
+            self._failure.set_exception(error)
 
     def cut(self, sender: Host, receiver: Host, *, noticed: bool) -> None:
         """Nothing passes from one to the other any more."""
-        sender.note(f"cut off from {receiver.name}")
+        sender.note(f"cut off from {receiver.name}{', noticed' if noticed else ''}")
         self.network.cut(sender.name, receiver.name, noticed=noticed)
 
     def heal_network(self) -> None:
-        """All links work again."""
+        """Nothing is cut any more."""
         self.trace.note("net", "healed")
         self.network.heal()
 
-    # --- the client
-
-    def propose(self) -> None:
-        """Proposes one payload to whoever serves, if anybody does."""
-        serving = [host for host in self.hosts if host.node is not None and host.node.serving]
-        if not serving:
-            return
-        host = self.rng.choice(serving)
-        node = host.node
-        assert node is not None  # noqa: S101 - chosen above
-        self._proposed += 1
-        number = self._proposed
-        size = self.rng.randint(8, min(400, self._entry_body_max))
-        body = number.to_bytes(8, "big") + bytes(size - 8)
-        proposed_at: list[int] = []
-
-        def done(error: ProposeError | None) -> None:
-            if error is None:
-                self.acknowledged[number] = proposed_at[0]
-            elif not isinstance(error, OutcomeUnknownError):
-                raise Violation(f"payload {number} was accepted and then refused: {error}")
-            host.note(f"payload {number}: {error or 'acknowledged'}")
-
-        def build(_position: int) -> list[bytes]:
-            # The index is the next one; the entry does not exist yet when `done` is made.
-            proposed_at.append(node.core.log.last_index + 1)
-            return [body]
-
-        try:
-            node.propose(size, build, done)
-        except ProposeError as error:
-            host.note(f"payload {number} refused: {error}")
-        host.stepped()
-
-    def _work(self) -> None:
-        for _ in range(self.rng.randint(0, 3)):
-            self.propose()
-        self.loop.call_later(self.rng.uniform(0.005, 0.08), self._work)
+    def leader(self) -> Host | None:
+        """Who serves; None if nobody does, or more than one takes itself for the leader."""
+        leading = [
+            host
+            for host in self.hosts
+            if host.node is not None and host.node.core.role is Role.LEADER
+        ]
+        if len(leading) == 1 and leading[0].node is not None and leading[0].node.serving:
+            return leading[0]
+        return None
 
     # --- the run
 
+    async def pass_time(self, seconds: float) -> None:
+        """Lets it run for so long. Raises what a check or the shipped code raises meanwhile."""
+        await asyncio.wait([self._failure], timeout=seconds)
+        if self._failure.done():
+            self._failure.result()
+
+    async def until(self, reached: Callable[[], bool], what: str) -> None:
+        """Lets it run until that is so. Raises :class:`Violation` if it takes too long."""
+        deadline = self.loop.time() + HEALING_SECONDS
+        while not reached():
+            if self.loop.time() >= deadline:
+                raise Violation(
+                    f"{what}: not within {HEALING_SECONDS:g} s without faults: {self._say()}"
+                )
+            await self.pass_time(0.05)
+
     async def run(self, seconds: float) -> None:
-        """Faults for so long, then healing. Raises :class:`Violation`."""
-        failure: asyncio.Future[None] = self.loop.create_future()
-
-        def failed(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-            error = context.get("exception")
-            if not failure.done() and isinstance(error, BaseException):
-                failure.set_exception(error)
-
-        self.loop.set_exception_handler(failed)
+        """Faults for so long, then healing."""
         for host in self.hosts:
             host.start()
-        injector = FaultInjector(self, self.plan, self.rng)
-        injector.start()
-        self.loop.call_later(0.0, self._work)
-        await asyncio.wait([failure], timeout=seconds)
-        injector.stop()
-        self._heal()
-        deadline = self.loop.time() + HEALING_SECONDS
-        while not failure.done() and not self._converged():
-            if self.loop.time() >= deadline:
-                raise Violation(f"not well {HEALING_SECONDS} s after the last fault: {self._say()}")
-            await asyncio.wait([failure], timeout=0.1)
-        if failure.done():
-            failure.result()
-        self._check_acknowledged()
+        self.client.start()
+        self.injector.start()
+        await self.pass_time(seconds)
+        self.injector.end()
+        self.client.stop()
+        await self.heal()
 
-    def _heal(self) -> None:
+    async def heal(self) -> None:
+        """No fault any more; then everything must come right, and stay so."""
         self.trace.note("all", "faults end")
         self.network.faults = NetworkFaults()
-        for host in self.hosts:
-            host.disk_slowness = 1.0
-            host.fs.disarm()
-            host.start()
         self.heal_network()
+        for host in self.hosts:
+            host.work_again()
+        await self.until(lambda: not self.client.pending, "every call ends")
+        await self.until(self._is_acknowledged, "a new proposal commits")
+        await self.until(self._agrees, "the replicas agree")
+        settled = self._state()
+        await self.pass_time(QUIET_SECONDS)
+        if self._state() != settled:
+            raise Violation(f"without faults and proposals it moves: {settled}, {self._state()}")
+        for host in self.hosts:
+            for invariant in host.invariants:
+                invariant.healed(host)
 
-    def _converged(self) -> bool:
-        nodes = [host.node for host in self.hosts]
-        live = [node for node in nodes if node is not None]
-        leaders = [node for node in live if node.core.role is Role.LEADER and node.serving]
-        if len(live) < len(nodes) or len(leaders) != 1:
+    def _is_acknowledged(self) -> bool:
+        """Proposes until one proposal is acknowledged that was made after the faults."""
+        if self.client.pending:
             return False
-        committed = leaders[0].core.commit_index
-        return committed >= leaders[0].core.term_first_index and all(
-            node.applied_index >= committed - 20 and node.core.durable_index >= committed - 20
-            for node in live
-        )
+        if self._last_proposed in self.client.acknowledged:
+            return True
+        self._last_proposed = self.client.propose()
+        return False
+
+    def _agrees(self) -> bool:
+        leader = self.leader()
+        if leader is None or leader.node is None:
+            return False
+        core = leader.node.core
+        for host in self.hosts:
+            node = host.node
+            if node is None or (node.core.term, node.core.leader) != (core.term, leader.name):
+                return False
+            log = node.core.log
+            if (log.last_index, log.chain_crc) != (core.log.last_index, core.log.chain_crc):
+                return False
+            indexes = {node.applied_index, node.core.commit_index, node.core.durable_index}
+            if indexes != {core.log.last_index}:
+                return False
+        return True
+
+    def _state(self) -> list[tuple[object, ...]]:
+        return [
+            (core.role.value, core.term, core.leader, core.log.last_index, core.commit_index)
+            for core in (host.node.core for host in self.hosts if host.node is not None)
+        ]
 
     def _say(self) -> str:
         said = []
         for host in self.hosts:
-            core = None if host.node is None else host.node.core
-            said.append(
-                f"{host.name} down"
-                if core is None
-                else f"{host.name} {core.role.value} of term {core.term}, "
-                f"log to {core.log.last_index}, commit {core.commit_index}"
-            )
-        return "; ".join(said)
-
-    def _check_acknowledged(self) -> None:
-        for host in self.hosts:
             node = host.node
             if node is None:
+                said.append(f"{host.name} down")
                 continue
-            last = node.applied_index
-            held: dict[int, int] = {}
-            index = node.store.first_index
-            while index <= min(last, node.store.last_index):
-                for entry in node.store.read_entries(
-                    index, min(last, node.store.last_index), 1 << 20
-                ):
-                    _note_payload(held, entry)
-                    index = entry.index + 1
-            for number, at in self.acknowledged.items():
-                if node.store.first_index <= at < index and held.get(at) != number:
-                    raise Violation(
-                        f"payload {number} was acknowledged as entry {at}; "
-                        f"{host.name} holds {held.get(at)} there"
-                    )
+            core = node.core
+            said.append(
+                f"{host.name} {core.role.value} of term {core.term}, log to {core.log.last_index}, "
+                f"durable {core.durable_index}, commit {core.commit_index}, "
+                f"applied {node.applied_index}"
+            )
+        return "; ".join([*said, f"{len(self.client.pending)} calls open"])
 
     def outcome(self, violation: str | None) -> Outcome:
         """The summary of the run so far."""
         return Outcome(
-            self.seed,
-            str(self.plan),
-            violation,
-            self.trace.digest(self.rng.draws),
-            self.trace.events,
-            self.rng.draws,
-            self.loop.time(),
-            len(self.acknowledged),
-            max((host.node.core.term for host in self.hosts if host.node is not None), default=0),
+            seed=self.seed,
+            plan=str(self.plan),
+            violation=violation,
+            digest=self.trace.digest(self.rng.draws),
+            events=self.trace.events,
+            draws=self.rng.draws,
+            simulated_seconds=self.loop.time(),
+            acknowledged=len(self.client.acknowledged),
+            unknown=len(self.client.unknown),
+            last_term=max(
+                (host.node.core.term for host in self.hosts if host.node is not None), default=0
+            ),
+            marks=dict(sorted(self.trace.marks.items())),
         )
 
 
-def _note_payload(held: dict[int, int], entry: Entry) -> None:
-    if entry.kind is EntryKind.DATA:
-        held[entry.index] = int.from_bytes(entry.body[:8], "big")
+def _raft_config(rng: CountingRandom) -> RaftConfig:
+    """Limits small enough to be met within seconds."""
+    return RaftConfig(
+        uncommitted_bytes_max=rng.choice((2 << 10, 64 << 10)),
+        cache_bytes_max=rng.choice((1 << 10, 8 << 10, 256 << 10)),
+        append_bytes_max=rng.choice((512, 4 << 10)),
+        window_messages=rng.choice((1, 4, 16)),
+        window_bytes=8 << 10,
+        checkpoint_seconds=rng.choice((1.0, 5.0)),
+        checkpoint_bytes=8 << 10,
+    )
 
 
 def simulate(
@@ -243,19 +259,22 @@ def simulate(
     show: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Runs one seed to its end."""
-    cluster = Cluster(seed, nodes=nodes, show=show)
+    return play(Cluster(seed, nodes=nodes, show=show), lambda cluster: cluster.run(seconds))
+
+
+def play(cluster: Cluster, script: Callable[[Cluster], Coroutine[object, object, None]]) -> Outcome:
+    """Runs a cluster through a script to its end."""
     violation: str | None = None
-    asyncio.set_event_loop(None)
     try:
-        cluster.loop.run_until_complete(cluster.run(seconds))
+        cluster.loop.run_until_complete(script(cluster))
     except Violation as broken:
         violation = str(broken)
-        cluster.trace.note("!!!", violation)
     except Exception as error:  # noqa: BLE001 - any failure of shipped code is a finding
         violation = f"{type(error).__name__}: {error}"
+    if violation is not None:
         cluster.trace.note("!!!", violation)
     outcome = cluster.outcome(violation)
-    for task in asyncio.all_tasks(cluster.loop):
-        task.cancel()
+    for host in cluster.hosts:
+        host.switch_off()
     cluster.loop.close()
     return outcome

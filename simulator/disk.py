@@ -390,11 +390,17 @@ class SimulatedFileSystem:
 
     # What a test asks.
 
-    def durable_bytes(self, path: str) -> bytes | None:
-        """What the disk itself has under this name; ``None`` where the name is not on disk."""
-        directory, name = self._split(path)
-        inode = directory.disk.get(name)
-        return None if inode is None else bytes(inode.disk)
+    def durable_bytes(self, path: str, position: int = 0, size: int = -1) -> bytes | None:
+        """What the disk itself has under this name, from ``position`` on; all for a ``size`` of -1.
+
+        ``None`` where the name is not on disk.
+        """
+        parent, _, name = path.rpartition("/")
+        directory = self._directories.get(parent or "/")
+        inode = None if directory is None else directory.disk.get(name)
+        if inode is None:
+            return None
+        return bytes(inode.disk[position : position + size] if size >= 0 else inode.disk)
 
     def visible_bytes(self, path: str) -> bytes:
         """What a program reads from the file."""

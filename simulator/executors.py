@@ -1,4 +1,4 @@
-"""Disk work at a virtual time: in order, as slow as the disk is, and gone when the host dies."""
+"""Disk work at a virtual time: in order, as slow as the disk is, and gone when the process dies."""
 
 from __future__ import annotations
 
@@ -6,63 +6,55 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
-from simulator.disk import PowerLossError
+from simulator.loop import VirtualLoop
+from simulator.process import Process
 
 if TYPE_CHECKING:
     from simulator.host import Host
-    from simulator.loop import VirtualLoop
 
 T = TypeVar("T")
 
+JOB_SECONDS = (0.0001, 0.002)
+
 
 class SimulatedExecutor:
-    """One lane of a host's disk work (see :class:`dledger.executor.Executor`).
+    """One lane of a process's disk work (see :class:`dledger.executor.Executor`).
 
-    The work happens at one instant and its completion is delivered at a later one, so that the
-    host may die before, within (a fault armed in its file system) or between.
+    A job takes a while; somewhere within it the work is done, all of it in one instant, and at
+    its end the completion is delivered. So the process may die before the work, after it and
+    before anybody knows, or within it (a fault armed in the host's file system).
     """
 
-    def __init__(self, loop: VirtualLoop, rng: Random, host: Host) -> None:
+    def __init__(self, loop: VirtualLoop, rng: Random, host: Host, process: Process) -> None:
         self._loop = loop
         self._rng = rng
         self._host = host
-        self._boot = host.boot
+        self._process = process
         self._free_at = 0.0
 
     def submit(
         self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
     ) -> None:
         """See :class:`dledger.executor.Executor`."""
-        seconds = self._rng.uniform(0.0001, 0.002) * self._host.disk_slowness
-        self._free_at = max(self._free_at, self._loop.time()) + seconds
-        self._loop.call_at(self._free_at, self._run, work, done)
+        began = max(self._free_at, self._loop.time())
+        seconds = self._rng.uniform(*JOB_SECONDS) * self._host.disk_slowness
+        self._free_at = began + seconds
+        works_at = began + seconds * self._rng.random()
+        self._loop.call_at(works_at, self._process.run, self._work, work, done, self._free_at)
 
-    def _run(
-        self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
+    def _work(
+        self,
+        work: Callable[[], T],
+        done: Callable[[T | None, BaseException | None], None],
+        ends_at: float,
     ) -> None:
-        if self._host.boot != self._boot:
-            return
         result: T | None = None
         error: BaseException | None = None
         try:
             result = work()
-        except PowerLossError:
-            self._host.power_failed()
-            return
         except Exception as raised:  # noqa: BLE001 - handed to `done`, which decides
             error = raised
-        self._free_at = max(self._free_at, self._loop.time() + 0.00001)
-        self._loop.call_at(self._loop.time() + 0.00001, self._deliver, done, result, error)
-
-    def _deliver(
-        self,
-        done: Callable[[T | None, BaseException | None], None],
-        result: T | None,
-        error: BaseException | None,
-    ) -> None:
-        if self._host.boot == self._boot:
-            done(result, error)
-            self._host.stepped()
+        self._loop.call_at(ends_at, self._process.run, done, result, error)
 
     def close(self) -> None:
-        """Nothing to stop."""
+        """Nothing to stop: what was submitted ends with the process."""

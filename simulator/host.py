@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+import errno
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from random import Random
 from typing import TYPE_CHECKING
 
 from dledger.config import RaftConfig
+from dledger.errors import InvariantError
 from dledger.messages import Message
 from dledger.node import Executors, Node
 from dledger.statemachine import Leadership
-from simulator.disk import PowerLossError, SimulatedFileSystem
+from simulator.disk import Fault, SimulatedFileSystem
 from simulator.executors import SimulatedExecutor
 from simulator.loop import ProcessLoop, VirtualLoop
 from simulator.machine import ChainMachine
 from simulator.network import Network, SimulatedTransport
+from simulator.process import Process
 from simulator.violation import Violation
 from store.entry import Entry
-from store.errors import StoreError
+from store.errors import DiskFullError, FatalDiskError, StoreError
 from store.replica import ReplicaStore, StoreConfig
 
 if TYPE_CHECKING:
@@ -26,121 +30,259 @@ if TYPE_CHECKING:
     from simulator.trace import Trace
 
 DIRECTORY = "/data"
-START_SECONDS = 0.01
+MIN_FREE_BYTES = 4 << 10
+
+
+class Ending(Enum):
+    """How a process ends. The kernel still writes what a dead process gave it; a machine without
+    power does not."""
+
+    CRASH = "process dies"
+    POWER_LOSS = "power fails"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """What all hosts of a cluster share."""
+
+    voters: Sequence[str]
+    raft: RaftConfig
+    segment_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the hosts of a cluster stand in."""
+
+    loop: VirtualLoop
+    rng: Random
+    network: Network
+    trace: Trace
 
 
 class Host:
-    """A machine of the cluster, by the name of its node."""
+    """A machine of the cluster, by the name of its node. ``boot`` counts its processes."""
 
     def __init__(
         self,
         name: str,
         *,
-        voters: Collection[str],
-        loop: VirtualLoop,
-        rng: Random,
-        network: Network,
-        trace: Trace,
-        config: RaftConfig,
-        segment_size: int,
+        group: GroupConfig,
+        world: World,
+        ended: Callable[[Host], None],
     ) -> None:
+        """``ended`` is told of every process that ends."""
         self.name = name
-        self.voters = voters
         self.boot = 0
         self.disk_slowness = 1.0
-        self.fs = SimulatedFileSystem(rng)
+        self.fs = SimulatedFileSystem(world.rng)
         self.node: Node | None = None
+        self.process: Process | None = None
         self.machine: ChainMachine | None = None
         self.invariants: Sequence[Invariant] = ()
-        self.fatal: BaseException | None = None
-        self._loop = loop
-        self._rng = rng
-        self._network = network
-        self._trace = trace
-        self._config = config
-        self._segment_size = segment_size
+        self._group = group
+        self._world = world
+        self._ended = ended
+        self._loop: ProcessLoop
         self._transport: SimulatedTransport | None = None
+        self._ending = Ending.POWER_LOSS
+        self._disk_errors: list[Fault] = []
+        self._disk_filled = False
+        self._stepped: tuple[object, ...] = ()
 
     def note(self, what: str) -> None:
         """Adds an event to the trace."""
-        self._trace.note(self.name, what)
+        self._world.trace.note(self.name, what)
 
-    # --- power and processes
+    @property
+    def segment_size(self) -> int:
+        """Bytes of a segment of the log."""
+        return self._group.segment_size
+
+    def mark(self, what: str) -> None:
+        """Counts a situation that runs should get into."""
+        self._world.trace.mark(what)
+
+    # --- what can happen to it
 
     def start(self) -> None:
-        """Boots: opens the store, which recovers, and joins the group."""
-        if self.node is not None:
+        """Starts a process, unless one is there: the store recovers, the node joins the group."""
+        if self.process is not None:
             return
         self.boot += 1
-        boot = self.boot
-        store_config = StoreConfig(
-            "sim", self.name, self._segment_size, min_free_bytes=0, index_rows_per_file=16
+        process = self.process = Process(after=self._step, died=self._died)
+        process.run(self._boot, process)
+
+    def crash(self) -> None:
+        """The process dies at once."""
+        self._end(Ending.CRASH)
+
+    def lose_power(self) -> None:
+        """The machine loses power: unsynced sectors and names survive by chance."""
+        self._end(Ending.POWER_LOSS)
+
+    def end_within_a_call(self, ending: Ending, calls: int) -> None:
+        """It ends so in the middle of the ``calls``-th file call from now that changes anything."""
+        if self.process is not None:
+            self.note(f"{ending.value} in {calls} calls")
+            self._ending = ending
+            self.fs.lose_power_at(calls)
+
+    def fail_a_call(self, calls: int) -> None:
+        """The ``calls``-th file call from now that changes anything fails, as with a bad sector."""
+        if self.process is not None:
+            self.note(f"the disk fails in {calls} calls")
+            self._disk_errors.append(self.fs.fail_at(calls, errno.EIO))
+
+    def fill_disk(self, room: int) -> None:
+        """Something else fills the disk but for ``room`` bytes, until :meth:`free_disk`."""
+        self.note(f"the disk has {room} bytes left")
+        self._disk_filled = True
+        self.fs.capacity = self.fs.used_bytes() + room
+
+    def free_disk(self) -> None:
+        """There is room again."""
+        if self.fs.capacity is not None:
+            self.note("the disk has room again")
+            self.fs.capacity = None
+
+    def pause(self) -> None:
+        """Nothing on it runs until :meth:`resume`."""
+        if self.process is not None:
+            self.note("is paused")
+            self.process.pause()
+
+    def resume(self) -> None:
+        """Runs again, late."""
+        if self.process is not None and self.process.paused:
+            self.note("is resumed")
+            self.mark("paused process resumed")
+            self.process.resume()
+            self._world.network.relink()
+
+    def stop(self) -> None:
+        """Stops in order, as at SIGTERM."""
+        if self.process is not None:
+            self.process.run(self._stop, self.process)
+
+    def switch_off(self) -> None:
+        """The simulation is over: what is left of the process is never run."""
+        if self.process is not None:
+            self.process.end()
+
+    def work_again(self) -> None:
+        """Nothing is wrong with it any more."""
+        self.disk_slowness = 1.0
+        self.free_disk()
+        self.fs.disarm()
+        self.resume()
+        self.start()
+
+    # --- processes
+
+    def _boot(self, process: Process) -> None:
+        group, world = self._group, self._world
+        config = StoreConfig(
+            "sim",
+            self.name,
+            group.segment_size,
+            min_free_bytes=MIN_FREE_BYTES,
+            index_rows_per_file=16,
         )
         try:
-            store = ReplicaStore.open(self.fs, DIRECTORY, store_config)
-        except PowerLossError:
-            self.power_failed()
-            return
+            store = ReplicaStore.open(self.fs, DIRECTORY, config)
         except StoreError as error:
-            raise Violation(f"{self.name} cannot start: {error!r}") from error
+            self._stops(error)
+            return
+        found = store.recovered
         self.note(
-            f"boots: term {store.recovered.term}, log to {store.recovered.last_index}, "
-            f"commit {store.recovered.commit_index}, cut {store.recovered.torn_bytes_cut}"
+            f"boots: term {found.term}, vote {found.vote or 'none'}, log to {found.last_index}, "
+            f"commit {found.commit_index}, cut {found.torn_bytes_cut}"
         )
-        self._transport = SimulatedTransport(self._network, self)
+        self._loop = loop = ProcessLoop(world.loop, process)
+        self._transport = SimulatedTransport(world.network, self, process)
         self.machine = ChainMachine(self._applied, self._leadership, self._restored)
+        lanes = [SimulatedExecutor(world.loop, world.rng, self, process) for _ in range(3)]
         self.node = Node(
             node=self.name,
-            voters=self.voters,
+            voters=group.voters,
             store=store,
             transport=self._transport,
             machine=self.machine,
-            executors=Executors(
-                log=SimulatedExecutor(self._loop, self._rng, self),
-                reads=SimulatedExecutor(self._loop, self._rng, self),
-                background=SimulatedExecutor(self._loop, self._rng, self),
-            ),
-            loop=ProcessLoop(self._loop, lambda: self.boot == boot),
-            rng=self._rng,
-            on_fatal=self._fatal,
-            config=self._config,
+            executors=Executors(log=lanes[0], reads=lanes[1], background=lanes[2]),
+            loop=loop,
+            rng=world.rng,
+            on_fatal=self._stops,
+            config=group.raft,
         )
         for invariant in self.invariants:
             invariant.booted(self)
-        with suppress(StopIteration):
-            self.node.start().send(None)  # never waits: the simulated transport starts at once
-        self.stepped()
+        loop.create_task(self.node.start()).add_done_callback(lambda task: task.result())
 
-    def crash(self) -> None:
-        """The process dies; the kernel still writes what it was given."""
-        if self.node is not None:
-            self.note("process dies")
-            self._die()
-            self.fs.crash()
+    def _stop(self, process: Process) -> None:
+        if self.node is None:
+            return
+        self.note("is asked to stop")
+        task = self._loop.create_task(self.node.stop())
+        task.add_done_callback(lambda ended: self._stopped(process, ended.result()))
 
-    def power_failed(self) -> None:
-        """The machine loses power: unsynced sectors and names survive by chance."""
-        self.note("power fails")
-        self._die()
-        self.fs.power_loss()
+    def _stopped(self, process: Process, _result: None) -> None:
+        if self.process is process:
+            self.mark("stopped in order")
+            self._end(Ending.CRASH)
 
-    def _die(self) -> None:
-        self.boot += 1
-        self.node = None
-        if self._transport is not None:
-            self._network.detach(self.name, self._transport)
-            self._transport = None
-
-    def _fatal(self, error: BaseException) -> None:
-        self.fatal = error
+    def _stops(self, error: BaseException) -> None:
+        """The node gives up by itself. Right after a disk error, and never otherwise."""
         self.note(f"stops: {error}")
-        raise Violation(f"{self.name} stops by itself: {error!r}")
+        full = self._disk_filled and isinstance(error, DiskFullError | FatalDiskError)
+        broken = any(fault.hit for fault in self._disk_errors)
+        if isinstance(error, InvariantError) or not (full or broken):
+            raise Violation(f"{self.name} stops by itself: {error!r}") from error
+        self.mark("disk full stopped a node" if full else "disk error stopped a node")
+        self._end(Ending.CRASH)
+
+    def _died(self) -> None:
+        self.mark(f"{self._ending.value} within a file call")
+        self._end(self._ending)
+
+    def _end(self, ending: Ending) -> None:
+        if self.process is None:
+            if ending is Ending.POWER_LOSS:
+                self.fs.power_loss()
+            return
+        self.note(ending.value)
+        self.process.end()
+        self.process = self.node = None
+        self._disk_errors.clear()
+        self._disk_filled = self.fs.capacity is not None
+        if self._transport is not None:
+            self._world.network.detach(self.name, self._transport)
+            self._transport = None
+        if ending is Ending.POWER_LOSS:
+            self.fs.power_loss()
+        else:
+            self.fs.crash()
+        self._ended(self)
 
     # --- what invariants are told
 
-    def stepped(self) -> None:
-        """Something has happened on this host: all that must hold is checked."""
-        if self.node is not None:
+    def _step(self) -> None:
+        """An event was handled: all that must hold is checked, if anything of it changed."""
+        if self.node is None:
+            return
+        core = self.node.core
+        state = (
+            self.boot,
+            core.term,
+            core.vote,
+            core.role,
+            core.commit_index,
+            core.durable_index,
+            core.log.last_index,
+            core.log.chain_crc,
+        )
+        if state != self._stepped:
+            self._stepped = state
             for invariant in self.invariants:
                 invariant.stepped(self)
 
@@ -164,4 +306,7 @@ class Host:
             invariant.restored(self, index, digest)
 
     def _leadership(self, leadership: Leadership) -> None:
-        self.note(f"is {leadership.role.value} of term {leadership.term}")
+        self.note(
+            f"is {leadership.role.value} of term {leadership.term}"
+            f"{', serving' if leadership.serving else ''}"
+        )

@@ -7,10 +7,16 @@ instant run in the order in which they were scheduled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import heapq
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
-from typing import Any, TypeVarTuple, Unpack
+from itertools import count
+from typing import Any, TypeVar, TypeVarTuple, Unpack
 
+from simulator.process import Process
+
+T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
@@ -19,49 +25,24 @@ class StalledError(Exception):
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """A loop under virtual time, in seconds from 0."""
+    """A loop under virtual time, in seconds from 0.
+
+    It has a heap of its own, because that of the base class leaves open which of two timers of
+    one instant is first.
+    """
+
+    _ready: deque[asyncio.Handle]  # of the base class, which adds to it in ``call_soon``
+    _stopping: bool  # likewise
 
     def __init__(self) -> None:
         super().__init__()
         self._now = 0.0
-        self._selector = self  # asked by the base class to wait for events
-        self._clock_resolution = 1e-9
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._order = count()
 
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
         return self._now
-
-    def select(self, timeout: float | None) -> list[Any]:
-        """Instead of waiting, lets the time pass."""
-        if timeout is None:
-            raise StalledError(f"nothing is left to happen after {self._now:.6f} s")
-        if timeout > 0:
-            self._now += timeout
-        return []
-
-    def _process_events(self, event_list: list[Any]) -> None:
-        """There are none: nothing outside the loop exists."""
-
-    def _write_to_self(self) -> None:
-        """Nobody waits in a system call to be woken."""
-
-
-class ProcessLoop(VirtualLoop):
-    """The loop as one process of a simulated host sees it: its callbacks die with it."""
-
-    def __init__(self, loop: VirtualLoop, alive: Callable[[], bool]) -> None:
-        super().__init__()
-        self.close()  # nothing ever runs on this one: it only hands callbacks on
-        self._loop = loop
-        self._alive = alive
-
-    def time(self) -> float:
-        """See :class:`VirtualLoop`."""
-        return self._loop.time()
-
-    def _run_if_alive(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
-        if self._alive():
-            callback(*args)
 
     def call_at(
         self,
@@ -71,7 +52,60 @@ class ProcessLoop(VirtualLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """See :class:`asyncio.AbstractEventLoop`."""
-        return self._loop.call_at(when, self._run_if_alive, callback, *args, context=context)
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._order), timer))
+        return timer
+
+    def _run_once(self) -> None:
+        """One turn: what is ready by now, else what the nearest timers of one instant start."""
+        ready = self._ready
+        if not ready and not self._stopping:
+            self._let_time_pass()
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
+
+    def _let_time_pass(self) -> None:
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+        if not timers:
+            raise StalledError(f"nothing is left to happen after {self._now:.6f} s")
+        self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now:
+            self._ready.append(heapq.heappop(timers)[2])
+
+    def _write_to_self(self) -> None:
+        """Nobody waits in a system call to be woken."""
+
+
+class ProcessLoop(VirtualLoop):
+    """The loop as one process sees it: its callbacks are events of that process.
+
+    It has what the shipped code uses: timers, callbacks, futures and tasks. Nothing runs on it:
+    it hands on to the loop of the whole cluster.
+    """
+
+    def __init__(self, loop: VirtualLoop, process: Process) -> None:
+        super().__init__()
+        self.close()
+        self._loop = loop
+        self._process = process
+
+    def time(self) -> float:
+        """See :class:`VirtualLoop`."""
+        return self._loop.time()
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """See :class:`asyncio.AbstractEventLoop`."""
+        return self._loop.call_at(when, self._process.run, callback, *args, context=context)
 
     def call_later(
         self,
@@ -90,4 +124,30 @@ class ProcessLoop(VirtualLoop):
         context: Context | None = None,
     ) -> asyncio.Handle:
         """See :class:`asyncio.AbstractEventLoop`."""
-        return self._loop.call_soon(self._run_if_alive, callback, *args, context=context)
+        return self._loop.call_soon(self._process.run, callback, *args, context=context)
+
+    def call_soon_threadsafe(
+        self,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        """See :class:`asyncio.AbstractEventLoop`; there is one thread."""
+        return self.call_soon(callback, *args, context=context)
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        """See :class:`asyncio.AbstractEventLoop`."""
+        return asyncio.Task(
+            coro, loop=self, name=None if name is None else str(name), context=context
+        )
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """See :class:`asyncio.AbstractEventLoop`; nobody hears what remains of a dead process."""
+        if self._process.alive:
+            self._loop.call_exception_handler(context)

@@ -1,7 +1,7 @@
 """The peers' network of a simulated cluster: delay, loss, duplication, reordering, partitions.
 
 Messages pass through the shipped codec. A link that is cut is either noticed, as a closed socket
-is, or silently swallows what is sent, as a dead cable does.
+is, or silently swallows what is sent, as a dead cable does. A process that dies breaks its links.
 """
 
 from __future__ import annotations
@@ -17,8 +17,13 @@ from dledger.transport import TransportHandler
 if TYPE_CHECKING:
     from simulator.host import Host
     from simulator.loop import VirtualLoop
+    from simulator.process import Process
 
-NOTICE_SECONDS = 0.001
+NOTICE_SECONDS = (0.0001, 0.001)
+DIAL_SECONDS = 0.002
+REDIAL_SECONDS = 0.02
+DELAY_SECONDS_MIN = 0.0001
+IN_ORDER_SECONDS = 1e-6
 
 
 @dataclass(slots=True)
@@ -32,56 +37,60 @@ class NetworkFaults:
 
 
 class SimulatedTransport:
-    """One host's end (see :class:`dledger.transport.Transport`), good for one boot of it."""
+    """One process's end of all its links (see :class:`dledger.transport.Transport`)."""
 
-    def __init__(self, network: Network, host: Host) -> None:
+    def __init__(self, network: Network, host: Host, process: Process) -> None:
+        self.process = process
         self._network = network
         self._host = host
         self._encoder = MessageEncoder()
-        self.boot = host.boot
-        self.handler: TransportHandler | None = None
-        self.up: dict[str, bool] = {}
+        self._handler: TransportHandler | None = None
+        self._up: dict[str, bool] = {}
 
     async def start(self, handler: TransportHandler) -> None:
         """See :class:`dledger.transport.Transport`."""
-        self.handler = handler
+        self._handler = handler
         self._network.attach(self._host.name, self)
 
     async def stop(self) -> None:
         """See :class:`dledger.transport.Transport`."""
+        self._handler = None
         self._network.detach(self._host.name, self)
 
     def send(self, peer: str, message: Message) -> None:
         """See :class:`dledger.transport.Transport`."""
-        if self._host.boot != self.boot:
-            return
+        if not self.process.alive:
+            return  # the event in which it died goes on to its end
         self._host.sends(peer, message)
-        if self.up.get(peer):
+        if self._up.get(peer):
             self._network.carry(self._host.name, peer, self._encoder.encode(message))
 
     def reset(self, peer: str) -> None:
         """See :class:`dledger.transport.Transport`."""
+        self._host.note(f"breaks the link to {peer}")
         self._network.break_link(self._host.name, peer)
+
+    def linked(self) -> list[str]:
+        """The peers to which this end takes its links for whole."""
+        return [peer for peer, up in self._up.items() if up]
 
     def receive(self, sender: str, frame: bytes) -> None:
         """A frame arrives."""
-        if self._host.boot == self.boot and self.handler is not None and self.up.get(sender):
+        if self._handler is not None and self._up.get(sender):
             message = decode_message(frame)
             self._host.receives(sender, message)
-            self.handler.on_message(sender, message)
-            self._host.stepped()
+            self._handler.on_message(sender, message)
 
     def link(self, peer: str, up: bool) -> None:
         """A link came up or broke, and this end notices."""
-        if self._host.boot != self.boot or self.handler is None or self.up.get(peer, False) == up:
+        if self._handler is None or self._up.get(peer, False) == up:
             return
-        self.up[peer] = up
+        self._up[peer] = up
         self._host.note(f"link {peer} {'up' if up else 'lost'}")
         if up:
-            self.handler.on_peer_connected(peer)
+            self._handler.on_peer_connected(peer)
         else:
-            self.handler.on_peer_lost(peer)
-        self._host.stepped()
+            self._handler.on_peer_lost(peer)
 
 
 class Network:
@@ -95,19 +104,31 @@ class Network:
         self._cut: dict[tuple[str, str], None] = {}
         self._last_arrival: dict[tuple[str, str], float] = {}
 
+    # --- processes
+
     def attach(self, name: str, end: SimulatedTransport) -> None:
-        """A host is there; links to all that can be reached come up soon."""
+        """A process listens; links to all that can be reached come up soon."""
         self._ends[name] = end
-        self._relink()
+        self.relink()
 
     def detach(self, name: str, end: SimulatedTransport) -> None:
-        """A host is gone; its peers see their sockets close."""
+        """A process is gone; its peers see their sockets close."""
         if self._ends.get(name) is not end:
             return
         del self._ends[name]
-        for peer, other in self._ends.items():
+        for peer in self._ends:
             if not self._is_cut(name, peer):
-                self._loop.call_later(self._soon(), other.link, name, False)
+                self._notice(peer, name, up=False)
+
+    def relink(self) -> None:
+        """Links come up where both ends are there and do not have them."""
+        names = list(self._ends)
+        for place, one in enumerate(names):
+            for other in names[place + 1 :]:
+                if not self._is_cut(one, other):
+                    self._loop.call_later(DIAL_SECONDS + self._soon(), self._connect, one, other)
+
+    # --- faults
 
     def cut(self, sender: str, receiver: str, *, noticed: bool) -> None:
         """Nothing from ``sender`` reaches ``receiver`` any more."""
@@ -116,58 +137,62 @@ class Network:
             self.break_link(sender, receiver)
 
     def heal(self) -> None:
-        """All links work again, without faults where the caller cleared them."""
+        """Nothing is cut any more."""
         self._cut.clear()
         for name, end in self._ends.items():
-            for peer in [peer for peer, up in end.up.items() if up and peer not in self._ends]:
-                self._loop.call_later(self._soon(), self._ends[name].link, peer, False)
-        self._relink()
+            for peer in end.linked():
+                if peer not in self._ends:
+                    self._notice(name, peer, up=False)
+        self.relink()
 
     def break_link(self, one: str, other: str) -> None:
         """Both ends see their sockets close, and find each other again if nothing is cut."""
-        for here, there in ((one, other), (other, one)):
-            end = self._ends.get(here)
-            if end is not None:
-                self._loop.call_later(self._soon(), end.link, there, False)
-        self._loop.call_later(0.02 + self._soon(), self._relink)
+        self._notice(one, other, up=False)
+        self._notice(other, one, up=False)
+        self._loop.call_later(REDIAL_SECONDS, self.relink)
+
+    # --- frames
 
     def carry(self, sender: str, receiver: str, frame: bytes) -> None:
         """Takes one frame along, or not."""
         faults, rng = self.faults, self._rng
-        if (sender, receiver) in self._cut or rng.random() < faults.loss:
+        if (sender, receiver) in self._cut or (faults.loss and rng.random() < faults.loss):
             return
-        for _ in range(2 if rng.random() < faults.duplication else 1):
-            at = self._loop.time() + rng.uniform(0.0001, faults.delay_max)
-            if rng.random() >= faults.reordering:
-                at = max(at, self._last_arrival.get((sender, receiver), 0.0) + 1e-6)
-                self._last_arrival[sender, receiver] = at
+        twice = faults.duplication and rng.random() < faults.duplication
+        for _ in range(2 if twice else 1):
+            at = self._loop.time() + rng.uniform(DELAY_SECONDS_MIN, faults.delay_max)
+            if not faults.reordering or rng.random() >= faults.reordering:
+                last = self._last_arrival.get((sender, receiver), 0.0)
+                at = self._last_arrival[sender, receiver] = max(at, last + IN_ORDER_SECONDS)
             self._loop.call_at(at, self._arrive, sender, receiver, frame)
 
     def _arrive(self, sender: str, receiver: str, frame: bytes) -> None:
         end = self._ends.get(receiver)
         if end is not None and (sender, receiver) not in self._cut:
-            end.receive(sender, frame)
+            end.process.run(end.receive, sender, frame)
+
+    # --- links
 
     def _is_cut(self, one: str, other: str) -> bool:
         return (one, other) in self._cut or (other, one) in self._cut
 
     def _soon(self) -> float:
-        return self._rng.uniform(0.1, 1.0) * NOTICE_SECONDS
+        return self._rng.uniform(*NOTICE_SECONDS)
 
-    def _relink(self) -> None:
-        names = list(self._ends)
-        for place, one in enumerate(names):
-            for other in names[place + 1 :]:
-                if not self._is_cut(one, other):
-                    self._loop.call_later(0.002 + self._soon(), self._connect, one, other)
+    def _notice(self, name: str, peer: str, *, up: bool) -> None:
+        end = self._ends.get(name)
+        if end is not None:
+            self._loop.call_later(self._soon(), end.process.run, end.link, peer, up)
 
     def _connect(self, one: str, other: str) -> None:
         here, there = self._ends.get(one), self._ends.get(other)
         if here is None or there is None or self._is_cut(one, other):
             return
-        if here.up.get(other) and there.up.get(one):
+        if here.process.paused or there.process.paused:
+            return  # who does not run accepts nobody; dialled anew when it is resumed
+        if other in here.linked() and one in there.linked():
             return
-        here.link(other, False)
-        there.link(one, False)
-        here.link(other, True)
-        there.link(one, True)
+        for end, peer in ((here, other), (there, one)):
+            end.process.run(end.link, peer, False)
+        for end, peer in ((here, other), (there, one)):
+            end.process.run(end.link, peer, True)

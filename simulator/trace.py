@@ -30,13 +30,18 @@ class CountingRandom(random.Random):
 
 
 class Trace:
-    """Takes events; prints them if it has somebody to print for."""
+    """Takes events; prints them if it has somebody to print for.
+
+    It also counts *marks*: situations that a run got into. A defence that no run ever needed has
+    not been tested, however many seeds passed.
+    """
 
     def __init__(self, clock: Callable[[], float], show: Callable[[str], None] | None) -> None:
         self._clock = clock
         self._show = show
         self._hash = blake2b(digest_size=16)
         self.events = 0
+        self.marks: dict[str, int] = {}
 
     def note(self, who: str, what: str) -> None:
         """One event at the present time."""
@@ -45,6 +50,10 @@ class Trace:
         self._hash.update(line.encode())
         if self._show is not None:
             self._show(line)
+
+    def mark(self, what: str) -> None:
+        """A situation was reached (once more)."""
+        self.marks[what] = self.marks.get(what, 0) + 1
 
     def digest(self, draws: int) -> str:
         """The hash of everything so far."""

@@ -1,33 +1,46 @@
-"""What must hold after every step of every run, one file each, with its source.
+"""The promises of ``docs/safety.md``, one file each, checked after every event of every node.
 
-An invariant hears of what happens on each host and raises :class:`~simulator.host.Violation`.
+Each is an :class:`Invariant` that is told what happens on each host and raises
+:class:`~simulator.violation.Violation`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from simulator.invariants.acknowledged import AcknowledgedKept
+from simulator.invariants.appendonly import LeaderAppendOnly
 from simulator.invariants.base import Invariant
 from simulator.invariants.commit import CommitIndex
+from simulator.invariants.committed import CommittedForEver
 from simulator.invariants.completeness import LeaderCompleteness
+from simulator.invariants.coverage import Coverage
 from simulator.invariants.durability import DurableBeforeVisible
 from simulator.invariants.election import OneLeaderPerTerm
 from simulator.invariants.matching import LogMatching
 from simulator.invariants.safety import StateMachineSafety
 from simulator.invariants.terms import TermsAndVotes
 
+if TYPE_CHECKING:
+    from simulator.host import Host
+
 __all__ = ["Invariant", "all_invariants"]
 
 
-def all_invariants() -> Sequence[Invariant]:
-    """A fresh set for one run."""
-    safety = StateMachineSafety()
+def all_invariants(hosts: Sequence[Host]) -> Sequence[Invariant]:
+    """A fresh set for one run of a cluster."""
+    committed = CommittedForEver()
     return (
         OneLeaderPerTerm(),
         TermsAndVotes(),
+        LeaderAppendOnly(),
         LogMatching(),
         CommitIndex(),
-        safety,
-        LeaderCompleteness(safety),
         DurableBeforeVisible(),
+        committed,
+        LeaderCompleteness(committed),
+        StateMachineSafety(),
+        AcknowledgedKept(hosts),
+        Coverage(),
     )

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class Invariant:
-    """Watches all hosts of a cluster."""
+    """Watches all hosts of a cluster. Raises :class:`~simulator.violation.Violation`."""
 
     def booted(self, host: Host) -> None:
         """A process begins, its store recovered."""
 
     def stepped(self, host: Host) -> None:
-        """An event was handled."""
+        """An event was handled, and something of the node's log, term, vote or role changed."""
 
     def sends(self, host: Host, peer: str, message: Message) -> None:
         """A message is about to leave."""
@@ -28,3 +28,9 @@ class Invariant:
 
     def applies(self, host: Host, entry: Entry, digest: bytes) -> None:
         """The state machine applied an entry; ``digest`` covers all it ever applied."""
+
+    def acknowledged(self, host: Host, number: int) -> None:
+        """The client was told that its payload of that number is committed."""
+
+    def healed(self, host: Host) -> None:
+        """The run is over, its faults too, and the replicas agree with each other."""

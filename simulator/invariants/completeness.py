@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dledger.raft import Role
 from simulator.invariants.base import Invariant
-from simulator.invariants.safety import StateMachineSafety
+from simulator.invariants.committed import CommittedForEver
 from simulator.violation import Violation
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class LeaderCompleteness(Invariant):
     """Looks at each leader once, when it begins."""
 
-    def __init__(self, safety: StateMachineSafety) -> None:
-        self._safety = safety
+    def __init__(self, committed: CommittedForEver) -> None:
+        self._committed = committed
         self._looked: dict[int, None] = {}
 
     def stepped(self, host: Host) -> None:
@@ -26,7 +26,7 @@ class LeaderCompleteness(Invariant):
         if core is None or core.role is not Role.LEADER or core.term in self._looked:
             return
         self._looked[core.term] = None
-        for index, (_, term) in enumerate(self._safety.applied):
+        for index, (term, _) in self._committed.entries.items():
             if index < core.log.first_index or term >= core.term:
                 continue
             if core.log.term_at(index) != term:

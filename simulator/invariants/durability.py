@@ -7,25 +7,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dledger.messages import AppendAccepted, Message, VoteRequest, VoteResponse
+from dledger.messages import (
+    AppendAccepted,
+    HeartbeatResponse,
+    Message,
+    VoteRequest,
+    VoteResponse,
+)
 from simulator.invariants.base import Invariant
+from simulator.invariants.ondisk import hard_state, holds_entry
 from simulator.violation import Violation
-from store.layout import segment_name, segment_start
-from store.slotfile import SlotFile
-from store.statefiles import VOTE_NAME, HardState
+from store.statefiles import HardState
 
 if TYPE_CHECKING:
     from simulator.host import Host
-    from store.entry import Entry
-
-DIRECTORY = "/data"
 
 
 class DurableBeforeVisible(Invariant):
-    """Checks votes, confirmations, and what a leader counts of its own."""
+    """Checks terms, votes, confirmations, and what a node counts as its own durable entries."""
 
     def __init__(self) -> None:
-        self._checked: dict[tuple[str, int], tuple[int, int]] = {}
+        self._checked: dict[tuple[str, int], tuple[int, int]] = {}  # last index, its chain CRC
+
+    def booted(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        self.stepped(host)
+
+    def stepped(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        if host.node is not None:
+            self._check_log(host, host.node.core.durable_index)
 
     def sends(self, host: Host, peer: str, message: Message) -> None:
         """See :class:`Invariant`."""
@@ -34,54 +45,46 @@ class DurableBeforeVisible(Invariant):
                 self._check_vote(host, term, peer)
             case VoteRequest(term=term, pre_vote=False):
                 self._check_vote(host, term, host.name)
-            case AppendAccepted(match_index=index):
-                self._check_log(host, index)
+            case AppendAccepted(term=term, match_index=index):
+                self._check_confirmation(host, term, index)
+            case HeartbeatResponse(term=term, match_index=index) if index >= 0:
+                self._check_confirmation(host, term, index)
             case _:
                 pass
 
-    def stepped(self, host: Host) -> None:
-        """See :class:`Invariant`."""
-        if host.node is not None:
-            self._check_log(host, host.node.core.durable_index)
-
     def _check_vote(self, host: Host, term: int, candidate: str) -> None:
-        disk = host.fs.copy()
-        disk.power_loss(keep=0.0)
-        path = f"{DIRECTORY}/state/{VOTE_NAME}"
-        file = SlotFile.open(disk, path)
-        saved = HardState.unpack(file.payload, path)
-        file.close()
-        # A later term binds as well: in this one the node will never vote again.
-        if saved.term <= term and (saved.term, saved.vote) != (term, candidate):
+        saved = hard_state(host)
+        # A later term on the disk keeps it from voting again in this one just as well.
+        if saved is None or (saved.term <= term and saved != HardState(term, candidate)):
             raise Violation(
                 f"{host.name} votes for {candidate} in term {term}, its disk holds {saved}"
             )
 
-    def _check_log(self, host: Host, index: int) -> None:
-        node = host.node
-        if node is None:
-            return
-        entry = node.core.log.entry(index)
-        if entry is None:
-            return
-        claimed = (index, entry.chain_crc)
-        before = self._checked.get((host.name, host.boot))
-        if before == claimed:
-            return
-        self._checked[host.name, host.boot] = claimed
-        first = index if before is None or index <= before[0] else before[0] + 1
-        for place in range(first, index + 1):
-            since = node.core.log.entry(place)
-            if since is not None:
-                self._check_entry(host, since)
-
-    def _check_entry(self, host: Host, entry: Entry) -> None:
-        assert host.node is not None  # noqa: S101 - only processes speak
-        start = segment_start(entry.position, host.node.store.segment_size)
-        on_disk = host.fs.durable_bytes(f"{DIRECTORY}/commitlog/{segment_name(start)}") or b""
-        at = entry.position - start
-        if on_disk[at : at + entry.size] != entry.data:
+    def _check_confirmation(self, host: Host, term: int, index: int) -> None:
+        saved = hard_state(host)
+        if saved is None or saved.term < term:
             raise Violation(
-                f"{host.name} claims entry {entry.index} of term {entry.term} to be durable, "
-                "and its disk does not hold it"
+                f"{host.name} confirms entry {index} in term {term}, its disk holds {saved}"
             )
+        self._check_log(host, index)
+
+    def _check_log(self, host: Host, index: int) -> None:
+        """Each entry is looked at once, unless another took its place."""
+        assert host.node is not None  # noqa: S101 - only processes speak
+        log = host.node.core.log
+        checked, chain_crc = self._checked.get((host.name, host.boot), (-1, 0))
+        held = log.entry(checked)
+        if checked > log.last_index or (held is not None and held.chain_crc != chain_crc):
+            checked = -1
+        if index <= checked:
+            return
+        for place in range(max(checked + 1, log.cached_from), index + 1):
+            entry = log.entry(place)
+            if entry is None:
+                continue
+            self._checked[host.name, host.boot] = (place, entry.chain_crc)
+            if not holds_entry(host, entry, host.segment_size):
+                raise Violation(
+                    f"{host.name} claims entry {place} of term {entry.term} to be durable, "
+                    "and its disk does not hold it"
+                )

@@ -18,6 +18,11 @@ class TermsAndVotes(Invariant):
     def __init__(self) -> None:
         self._promised: dict[str, int] = {}
         self._votes: dict[tuple[str, int], str] = {}
+        self._terms: dict[tuple[str, int], int] = {}
+
+    def booted(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        self.stepped(host)
 
     def sends(self, host: Host, peer: str, message: Message) -> None:
         """See :class:`Invariant`."""
@@ -33,10 +38,21 @@ class TermsAndVotes(Invariant):
 
     def stepped(self, host: Host) -> None:
         """See :class:`Invariant`."""
-        if host.node is not None and host.node.core.term < self._promised.get(host.name, 0):
+        if host.node is None:
+            return
+        core, name = host.node.core, host.name
+        if core.term < self._promised.get(name, 0):
             raise Violation(
-                f"{host.name} is in term {host.node.core.term} but has spoken in term "
-                f"{self._promised[host.name]}"
+                f"{name} is in term {core.term} but has spoken in term {self._promised[name]}"
+            )
+        if core.term < self._terms.get((name, host.boot), 0):
+            raise Violation(f"the term of {name} falls to {core.term}")
+        self._terms[name, host.boot] = core.term
+        vote = self._votes.get((name, core.term))
+        if vote is not None and core.vote != vote:
+            raise Violation(
+                f"{name} voted for {vote} in term {core.term} and takes its vote "
+                f"for {core.vote or 'not given'}"
             )
 
     def _vote(self, voter: str, term: int, candidate: str) -> None:

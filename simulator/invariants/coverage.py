@@ -1,0 +1,57 @@
+"""No promise, but the situations in which promises are put to the test: counted as marks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dledger.messages import AppendRejected, Message
+from dledger.raft import Role
+from simulator.invariants.base import Invariant
+from store.layout import segment_start
+
+if TYPE_CHECKING:
+    from simulator.host import Host
+
+
+class Coverage(Invariant):
+    """Compares what a node is after each event with what it was before."""
+
+    def __init__(self) -> None:
+        self._before: dict[tuple[str, int], tuple[Role, int, int]] = {}
+
+    def booted(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        assert host.node is not None  # noqa: S101 - it is just made
+        found = host.node.store.recovered
+        if found.torn_bytes_cut:
+            host.mark("torn tail cut")
+        if found.checkpoint is not None:
+            host.mark("started from a checkpoint")
+        if found.last_index > found.commit_index:
+            host.mark("started with entries that may be dropped")
+
+    def sends(self, host: Host, _peer: str, message: Message) -> None:
+        """See :class:`Invariant`."""
+        if isinstance(message, AppendRejected) and message.hint_index >= 0:
+            host.mark("logs did not meet")
+
+    def stepped(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        if host.node is None:
+            return
+        core = host.node.core
+        log, size = core.log, host.segment_size
+        role, last_index, end_position = self._before.get(
+            (host.name, host.boot), (core.role, log.last_index, log.end_position)
+        )
+        self._before[host.name, host.boot] = (core.role, log.last_index, log.end_position)
+        if role is Role.LEADER and core.role is not Role.LEADER:
+            host.mark("leader stepped down")
+        if role is Role.CANDIDATE and core.role is Role.FOLLOWER:
+            host.mark("candidate gave up")
+        if log.last_index < last_index or log.end_position < end_position:
+            host.mark("entries dropped")
+            if segment_start(log.end_position, size) < segment_start(end_position, size):
+                host.mark("entries dropped over a segment's start")
+        elif segment_start(log.end_position, size) > segment_start(end_position, size):
+            host.mark("segment rolled")

@@ -1,0 +1,59 @@
+"""One life of a node's process, from its start to its end: it runs, it is stopped, it dies.
+
+Everything that happens to a node passes through :meth:`Process.run`: its timers, its completed
+disk work, the frames and link changes of its transport, and what its clients ask. So what belongs
+to a dead process is dropped, and what happens to a stopped one waits, in order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVarTuple, Unpack
+
+from simulator.disk import PowerLossError
+
+Ts = TypeVarTuple("Ts")
+
+
+class Process:
+    """See the module. ``after`` is called after each event; ``died`` if one ends the process."""
+
+    __slots__ = ("_after", "_died", "_waiting", "alive", "paused")
+
+    def __init__(self, *, after: Callable[[], None], died: Callable[[], None]) -> None:
+        self.alive = True
+        self.paused = False
+        self._after = after
+        self._died = died
+        self._waiting: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+
+    def run(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
+        """One event of this process: now, once it is resumed, or never."""
+        if not self.alive:
+            return
+        if self.paused:
+            self._waiting.append((callback, args))
+            return
+        try:
+            callback(*args)
+        except PowerLossError:
+            self._died()
+        else:
+            self._after()
+
+    def pause(self) -> None:
+        """As SIGSTOP, or a long garbage collection: time passes, and nothing happens."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """What happened meanwhile happens to it now, in one instant."""
+        self.paused = False
+        waiting, self._waiting = self._waiting, deque()
+        for callback, args in waiting:
+            self.run(callback, *args)
+
+    def end(self) -> None:
+        """Nothing runs from now on."""
+        self.alive = False
+        self._waiting.clear()
