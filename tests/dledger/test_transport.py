@@ -130,3 +130,21 @@ async def test_a_stranger_is_refused_and_told_so(greeting: object) -> None:
             assert answer.data == aiohttp.WSCloseCode.POLICY_VIOLATION
     finally:
         await a.stop()
+
+
+async def test_a_peer_that_dials_again_before_its_old_link_is_known_dead_is_lost_and_found(
+    pair: tuple[WebSocketTransport, Recorder, WebSocketTransport, Recorder],
+) -> None:
+    """What was under way on the old link is gone, so the core must begin with that peer anew."""
+    a, heard_a, _, _ = pair
+    link = a._links["b"]
+    assert link.socket is not None
+    link.socket = None  # the old socket neither closes nor answers: nobody there any more
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"http://127.0.0.1:{a._port}{PATH}") as connection,
+    ):
+        await connection.send_bytes(msgpack.packb([PROTOCOL_VERSION, "g", "b"]))
+        async with asyncio.timeout(2):
+            assert await heard_a.next() == ("lost", "b", None)
+            assert await heard_a.next() == ("connected", "b", None)

@@ -1,0 +1,113 @@
+"""What a node tells about proposals when its leadership ends within a single event."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import TypeVar
+
+from dledger.errors import OutcomeUnknownError, ProposeError
+from dledger.messages import AppendAccepted, AppendRequest, Message, VoteRequest, VoteResponse
+from dledger.node import Executors, Node
+from dledger.transport import TransportHandler
+from simulator.disk import SimulatedFileSystem
+from simulator.loop import VirtualLoop
+from simulator.machine import ChainMachine
+from store.entry import Entry, EntryKind, build_entry
+from store.replica import ReplicaStore, StoreConfig
+
+T = TypeVar("T")
+
+
+class PromptExecutor:
+    """Works in the next turn of the loop."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def submit(
+        self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        self._loop.call_soon(lambda: done(work(), None))
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
+class Recorder:
+    """A transport whose peers are the test."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, Message]] = []
+
+    async def start(self, handler: TransportHandler) -> None:
+        for peer in ("n1", "n2"):
+            handler.on_peer_connected(peer)
+
+    async def stop(self) -> None:
+        """Nothing to close."""
+
+    def send(self, peer: str, message: Message) -> None:
+        self.sent.append((peer, message))
+
+    def reset(self, peer: str) -> None:
+        raise AssertionError(f"the link to {peer} is broken")
+
+
+async def _elect(node: Node, transport: Recorder) -> None:
+    """Both peers grant whatever is asked until the node leads, and confirm its first entry."""
+    while not node.core.term_first_index or not node.serving:
+        await asyncio.sleep(0.05)
+        sent, transport.sent = transport.sent, []
+        for peer, message in sent:
+            match message:
+                case VoteRequest(term=term, pre_vote=pre_vote):
+                    node.on_message(peer, VoteResponse(term, True, pre_vote))
+                case AppendRequest(term=term, prev_index=previous, entries=entries):
+                    node.on_message(peer, AppendAccepted(term, previous + len(entries)))
+                case _:
+                    pass
+        if node.serving:
+            return
+
+
+def test_another_leaders_entry_at_the_same_index_acknowledges_nothing() -> None:
+    """One append deposes the leader, replaces its entry and commits the replacement: the client
+    of the entry that was replaced must not be told that it is stored."""
+    loop = VirtualLoop()
+    applied: list[Entry] = []
+    outcomes: list[ProposeError | None] = []
+
+    async def script() -> None:
+        fs = SimulatedFileSystem(Random(1))
+        store = ReplicaStore.open(fs, "/data", StoreConfig("g", "n0", 1 << 16, min_free_bytes=0))
+        transport, lane = Recorder(), PromptExecutor(loop)
+        node = Node(
+            node="n0",
+            voters=("n0", "n1", "n2"),
+            store=store,
+            transport=transport,
+            machine=ChainMachine(
+                lambda entry, _digest: applied.append(entry),
+                lambda _leadership: None,
+                lambda _index, _digest: None,
+            ),
+            executors=Executors(lane, lane, lane),
+            loop=loop,
+            rng=Random(1),
+            on_fatal=lambda error: outcomes.append(None),
+        )
+        await node.start()
+        await _elect(node, transport)
+        term, log = node.core.term, node.core.log
+        before, position, chain = log.last_index, log.end_position, log.chain_crc
+        index = node.propose(3, lambda _position: [b"our"], outcomes.append)
+        theirs = build_entry(EntryKind.DATA, index, term + 1, position, chain, [b"their own"])
+        node.on_message("n2", AppendRequest(term + 1, before, term, index, (theirs,)))
+        assert applied[-1] == theirs
+        await node.stop()
+
+    loop.run_until_complete(script())
+    loop.close()
+    assert [type(outcome) for outcome in outcomes] == [OutcomeUnknownError]
