@@ -9,7 +9,7 @@ the list that ``docs/safety.md`` is made from).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 
 from dledger.config import RaftConfig
@@ -20,7 +20,9 @@ from simulator.host import GroupConfig, Host, World
 from simulator.invariants import all_invariants
 from simulator.loop import VirtualLoop
 from simulator.network import Network, NetworkFaults
-from simulator.trace import CountingRandom, Trace
+from simulator.randomness import CountingRandom, Streams
+from simulator.schedule import Action, Schedule
+from simulator.trace import Trace
 from simulator.violation import Violation
 from store.entry import HEADER_SIZE
 from store.layout import entry_size_max
@@ -47,6 +49,7 @@ class Outcome:
     unknown: int
     last_term: int
     marks: dict[str, int] = field(default_factory=dict)
+    schedule: tuple[Action, ...] = ()
 
 
 class Cluster:
@@ -58,32 +61,38 @@ class Cluster:
         *,
         nodes: int = 3,
         plan: FaultPlan | None = None,
+        schedule: Sequence[Action] | None = None,
         show: Callable[[str], None] | None = None,
     ) -> None:
-        """``plan`` replaces the faults that the seed would choose."""
+        """``plan`` replaces the kinds of fault that the seed would choose, ``schedule`` all that
+        it would do."""
         self.seed = seed
-        self.rng = rng = CountingRandom(seed)
+        self.streams = Streams(seed)
+        rng = self.streams.stream("cluster")
         self.loop = VirtualLoop()
         self.trace = Trace(self.loop.time, show)
-        self.network = Network(self.loop, rng, NetworkFaults())
-        drawn = FaultPlan.drawn(rng)
+        self.network = Network(self.loop, self.streams, NetworkFaults())
+        faults_rng = self.streams.stream("faults")
+        drawn = FaultPlan.drawn(faults_rng)
         self.plan = drawn if plan is None else plan
+        self.schedule = Schedule(self, schedule)
         group = GroupConfig(
             voters=[f"n{place}" for place in range(nodes)],
             raft=_raft_config(rng),
             segment_size=rng.choice((700, 2_000, 20_000)),
         )
-        self.injector = FaultInjector(self, self.plan, rng)
-        world = World(self.loop, rng, self.network, self.trace)
+        self.injector = FaultInjector(self, self.plan, faults_rng)
+        world = World(self.loop, self.streams, self.network, self.trace)
         self.hosts = [
             Host(name, group=group, world=world, ended=self._process_ended) for name in group.voters
         ]
+        self._by_name = {host.name: host for host in self.hosts}
         invariants = all_invariants(self.hosts)
         for host in self.hosts:
             host.invariants = invariants
         self.client = Client(
             self.loop,
-            rng,
+            self.streams.stream("client"),
             self.hosts,
             payload_max=entry_size_max(group.segment_size) - HEADER_SIZE,
             burst_max=rng.choice((1, 3, 10)),
@@ -94,6 +103,10 @@ class Cluster:
         self.loop.set_exception_handler(self._failed)
 
     # --- what happens in it
+
+    def host(self, name: str) -> Host:
+        """The host of that name. Raises :class:`KeyError`."""
+        return self._by_name[name]
 
     def _process_ended(self, host: Host) -> None:
         self.client.process_ended(host)
@@ -148,7 +161,10 @@ class Cluster:
         for host in self.hosts:
             host.start()
         self.client.start()
-        self.injector.start()
+        if self.schedule.played:
+            self.schedule.start()
+        else:
+            self.injector.start()
         await self.pass_time(seconds)
         self.injector.end()
         self.client.stop()
@@ -225,9 +241,9 @@ class Cluster:
             seed=self.seed,
             plan=str(self.plan),
             violation=violation,
-            digest=self.trace.digest(self.rng.draws),
+            digest=self.trace.digest(self.streams.draws),
             events=self.trace.events,
-            draws=self.rng.draws,
+            draws=self.streams.draws,
             simulated_seconds=self.loop.time(),
             acknowledged=len(self.client.acknowledged),
             unknown=len(self.client.unknown),
@@ -235,6 +251,7 @@ class Cluster:
                 (host.node.core.term for host in self.hosts if host.node is not None), default=0
             ),
             marks=dict(sorted(self.trace.marks.items())),
+            schedule=tuple(self.schedule.done),
         )
 
 
@@ -256,10 +273,12 @@ def simulate(
     *,
     nodes: int = 3,
     seconds: float = 20.0,
+    schedule: Sequence[Action] | None = None,
     show: Callable[[str], None] | None = None,
 ) -> Outcome:
-    """Runs one seed to its end."""
-    return play(Cluster(seed, nodes=nodes, show=show), lambda cluster: cluster.run(seconds))
+    """Runs one seed to its end; with ``schedule``, all that the seed does but its faults."""
+    cluster = Cluster(seed, nodes=nodes, schedule=schedule, show=show)
+    return play(cluster, lambda cluster: cluster.run(seconds))
 
 
 def play(cluster: Cluster, script: Callable[[Cluster], Coroutine[object, object, None]]) -> Outcome:

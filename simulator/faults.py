@@ -2,6 +2,9 @@
 
 Swarm testing: a run with every fault switched on hides the bugs that need a quiet spell, so the
 seed first chooses which kinds exist at all, and how often they strike.
+
+A fault only chooses: what happens to the cluster is proposed to its schedule as an action
+(``actions.py``), which notes it. So the faults of a run can be played again, and fewer of them.
 """
 
 from __future__ import annotations
@@ -9,13 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVarTuple, Unpack
 
-from simulator.host import Ending
+from simulator.actions import NOTICED, SILENT, Argument
+from simulator.schedule import TIME_DIGITS
 
 if TYPE_CHECKING:
     from simulator.cluster import Cluster
     from simulator.host import Host
+
+Ts = TypeVarTuple("Ts")
 
 FULL_DISK_ROOM_MAX = 12 << 10
 
@@ -58,22 +64,30 @@ class FaultInjector:
     def process_ended(self, host: Host) -> None:
         """Somebody starts it again, at once or later."""
         seconds = self._rng.choice((0.02, 0.3, 3.0)) * self._rng.random()
-        self._cluster.loop.call_later(seconds, host.start)
+        self._after(seconds, self._do, "start", host.name)
+
+    def _do(self, name: str, *arguments: Argument) -> None:
+        self._cluster.schedule.propose(name, *arguments)
+
+    def _after(self, seconds: float, act: Callable[[Unpack[Ts]], None], *arguments: *Ts) -> None:
+        """At a time that a schedule can say in a few digits."""
+        loop = self._cluster.loop
+        loop.call_at(round(loop.time() + seconds, TIME_DIGITS), act, *arguments)
 
     def _next(self) -> None:
-        self._cluster.loop.call_later(self._rng.uniform(0.05, self._plan.pause_max), self._strike)
+        self._after(self._rng.uniform(0.05, self._plan.pause_max), self._strike)
 
     def _strike(self) -> None:
         if not self._stopped:
             KINDS[self._rng.choice(self._plan.kinds)](self)
             self._next()
 
-    def _later(self, action: Callable[[], None], seconds_max: float) -> None:
-        def act() -> None:
-            if not self._stopped:
-                action()
+    def _later(self, seconds_max: float, name: str, *arguments: Argument) -> None:
+        self._after(self._rng.uniform(0.01, seconds_max), self._do_unless_stopped, name, *arguments)
 
-        self._cluster.loop.call_later(self._rng.uniform(0.01, seconds_max), act)
+    def _do_unless_stopped(self, name: str, *arguments: Argument) -> None:
+        if not self._stopped:
+            self._do(name, *arguments)
 
     def _host(self) -> Host:
         """Any host, but the leader more often: there most is at stake."""
@@ -93,44 +107,42 @@ class FaultInjector:
     # --- processes and machines
 
     def crash(self) -> None:
-        self._host().crash()
+        self._do("crash", self._host().name)
 
     def crash_within_a_call(self) -> None:
-        self._host().end_within_a_call(Ending.CRASH, self._rng.randint(1, 40))
+        self._do("crash-within", self._host().name, self._rng.randint(1, 40))
 
     def power_loss(self) -> None:
         for host in self._minority():
-            host.lose_power()
+            self._do("lose-power", host.name)
 
     def power_loss_of_all(self) -> None:
         for host in self._cluster.hosts:
-            host.lose_power()
+            self._do("lose-power", host.name)
 
     def power_loss_within_a_call(self) -> None:
-        self._host().end_within_a_call(Ending.POWER_LOSS, self._rng.randint(1, 40))
+        self._do("lose-power-within", self._host().name, self._rng.randint(1, 40))
 
     def stop(self) -> None:
-        self._host().stop()
+        self._do("stop", self._host().name)
 
     def pause(self) -> None:
         host = self._host()
-        host.pause()
-        self._later(host.resume, 3.0)
+        self._do("pause", host.name)
+        self._later(3.0, "resume", host.name)
 
     # --- disks
 
     def disk_error(self) -> None:
-        self._host().fail_a_call(self._rng.randint(1, 40))
+        self._do("fail-call", self._host().name, self._rng.randint(1, 40))
 
     def full_disk(self) -> None:
         host = self._host()
-        host.fill_disk(self._rng.randint(0, FULL_DISK_ROOM_MAX))
-        self._later(host.free_disk, 3.0)
+        self._do("fill-disk", host.name, self._rng.randint(0, FULL_DISK_ROOM_MAX))
+        self._later(3.0, "free-disk", host.name)
 
     def slow_disk(self) -> None:
-        host = self._host()
-        host.disk_slowness = self._rng.choice((1.0, 10.0, 300.0))
-        host.note(f"disk is {host.disk_slowness:g} times as slow")
+        self._do("slow-disk", self._host().name, self._rng.choice((1.0, 10.0, 300.0)))
 
     # --- the network
 
@@ -138,42 +150,41 @@ class FaultInjector:
         """Two sides that do not hear each other."""
         first = self._host()
         side = [host for host in self._cluster.hosts if host is first or self._rng.random() < 0.3]
-        noticed = self._rng.random() < 0.5
+        how = self._rng.choice((NOTICED, SILENT))
         for one in side:
             for other in self._cluster.hosts:
                 if other not in side:
-                    self._cluster.cut(one, other, noticed=noticed)
-                    self._cluster.cut(other, one, noticed=noticed)
-        self._later(self._cluster.heal_network, 2.0)
+                    self._do("cut", one.name, other.name, how)
+                    self._do("cut", other.name, one.name, how)
+        self._later(2.0, "heal")
 
     def partial_partition(self) -> None:
         """Two hosts do not hear each other, and everybody else hears both."""
         one, other = self._two()
-        noticed = self._rng.random() < 0.5
-        self._cluster.cut(one, other, noticed=noticed)
-        self._cluster.cut(other, one, noticed=noticed)
-        self._later(self._cluster.heal_network, 5.0)
+        how = self._rng.choice((NOTICED, SILENT))
+        self._do("cut", one.name, other.name, how)
+        self._do("cut", other.name, one.name, how)
+        self._later(5.0, "heal")
 
     def one_way(self) -> None:
         """One host still hears another that does not hear it."""
         one, other = self._two()
         if self._rng.random() < 0.5:
             one, other = other, one
-        self._cluster.cut(one, other, noticed=False)
-        self._later(self._cluster.heal_network, 5.0)
+        self._do("cut", one.name, other.name, SILENT)
+        self._later(5.0, "heal")
 
     def lossy(self) -> None:
-        faults = self._cluster.network.faults
-        faults.loss = self._rng.choice((0.0, 0.01, 0.1, 0.3))
+        self._do("loss", self._rng.choice((0.0, 0.01, 0.1, 0.3)))
 
     def duplicating(self) -> None:
-        self._cluster.network.faults.duplication = self._rng.choice((0.0, 0.02, 0.3))
+        self._do("duplication", self._rng.choice((0.0, 0.02, 0.3)))
 
     def reordering(self) -> None:
-        self._cluster.network.faults.reordering = self._rng.choice((0.0, 0.05, 0.5))
+        self._do("reordering", self._rng.choice((0.0, 0.05, 0.5)))
 
     def far(self) -> None:
-        self._cluster.network.faults.delay_max = self._rng.choice((0.002, 0.02, 0.2))
+        self._do("delay", self._rng.choice((0.002, 0.02, 0.2)))
 
 
 KINDS: dict[str, Callable[[FaultInjector], None]] = {

@@ -6,7 +6,6 @@ import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from random import Random
 from typing import TYPE_CHECKING
 
 from dledger.config import RaftConfig
@@ -20,6 +19,7 @@ from simulator.loop import ProcessLoop, VirtualLoop
 from simulator.machine import ChainMachine
 from simulator.network import Network, SimulatedTransport
 from simulator.process import Process
+from simulator.randomness import Streams
 from simulator.violation import Violation
 from store.entry import Entry
 from store.errors import DiskFullError, FatalDiskError, StoreError
@@ -55,7 +55,7 @@ class World:
     """What the hosts of a cluster stand in."""
 
     loop: VirtualLoop
-    rng: Random
+    streams: Streams
     network: Network
     trace: Trace
 
@@ -75,7 +75,7 @@ class Host:
         self.name = name
         self.boot = 0
         self.disk_slowness = 1.0
-        self.fs = SimulatedFileSystem(world.rng)
+        self.fs = SimulatedFileSystem(world.streams.stream(f"disk of {name}"))
         self.node: Node | None = None
         self.process: Process | None = None
         self.machine: ChainMachine | None = None
@@ -146,6 +146,11 @@ class Host:
             self.note("the disk has room again")
             self.fs.capacity = None
 
+    def slow_disk(self, times: float) -> None:
+        """Disk work takes so many times as long as that of a good disk."""
+        self.disk_slowness = times
+        self.note(f"disk is {times:g} times as slow")
+
     def pause(self) -> None:
         """Nothing on it runs until :meth:`resume`."""
         if self.process is not None:
@@ -202,7 +207,8 @@ class Host:
         self._loop = loop = ProcessLoop(world.loop, process)
         self._transport = SimulatedTransport(world.network, self, process)
         self.machine = ChainMachine(self._applied, self._leadership, self._restored)
-        lanes = [SimulatedExecutor(world.loop, world.rng, self, process) for _ in range(3)]
+        disk_times = world.streams.stream(f"disk times of {self.name}")
+        lanes = [SimulatedExecutor(world.loop, disk_times, self, process) for _ in range(3)]
         self.node = Node(
             node=self.name,
             voters=group.voters,
@@ -211,7 +217,7 @@ class Host:
             machine=self.machine,
             executors=Executors(log=lanes[0], reads=lanes[1], background=lanes[2]),
             loop=loop,
-            rng=world.rng,
+            rng=world.streams.stream(f"node {self.name}"),
             on_fatal=self._stops,
             config=group.raft,
         )
@@ -286,15 +292,15 @@ class Host:
             for invariant in self.invariants:
                 invariant.stepped(self)
 
-    def sends(self, peer: str, message: Message) -> None:
-        """Called before a message leaves."""
-        self.note(f"-> {peer} {message}")
+    def sends(self, peer: str, number: int, message: Message) -> None:
+        """Called before a message leaves; its number is one of its own in the whole run."""
+        self.note(f"-> {peer} #{number} {message}")
         for invariant in self.invariants:
             invariant.sends(self, peer, message)
 
-    def receives(self, sender: str, message: Message) -> None:
-        """Called before a message is handled."""
-        self.note(f"<- {sender} {type(message).__name__}")
+    def receives(self, sender: str, number: int, message: Message) -> None:
+        """Called before a message is handled; a repeated one has the number of the first."""
+        self.note(f"<- {sender} #{number} {type(message).__name__}")
 
     def _applied(self, entry: Entry, digest: bytes) -> None:
         self.note(f"applies {entry.index} of term {entry.term}, {digest.hex()}")

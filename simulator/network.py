@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from simulator.host import Host
     from simulator.loop import VirtualLoop
     from simulator.process import Process
+    from simulator.randomness import Streams
 
 NOTICE_SECONDS = (0.0001, 0.001)
 DIAL_SECONDS = 0.002
@@ -61,9 +62,10 @@ class SimulatedTransport:
         """See :class:`dledger.transport.Transport`."""
         if not self.process.alive:
             return  # the event in which it died goes on to its end
-        self._host.sends(peer, message)
+        number = self._network.next_number()
+        self._host.sends(peer, number, message)
         if self._up.get(peer):
-            self._network.carry(self._host.name, peer, self._encoder.encode(message))
+            self._network.carry(self._host.name, peer, number, self._encoder.encode(message))
 
     def reset(self, peer: str) -> None:
         """See :class:`dledger.transport.Transport`."""
@@ -74,11 +76,11 @@ class SimulatedTransport:
         """The peers to which this end takes its links for whole."""
         return [peer for peer, up in self._up.items() if up]
 
-    def receive(self, sender: str, frame: bytes) -> None:
+    def receive(self, sender: str, number: int, frame: bytes) -> None:
         """A frame arrives."""
         if self._handler is not None and self._up.get(sender):
             message = decode_message(frame)
-            self._host.receives(sender, message)
+            self._host.receives(sender, number, message)
             self._handler.on_message(sender, message)
 
     def link(self, peer: str, up: bool) -> None:
@@ -96,13 +98,16 @@ class SimulatedTransport:
 class Network:
     """All links of a cluster."""
 
-    def __init__(self, loop: VirtualLoop, rng: Random, faults: NetworkFaults) -> None:
+    def __init__(self, loop: VirtualLoop, streams: Streams, faults: NetworkFaults) -> None:
         self._loop = loop
-        self._rng = rng
+        self._streams = streams
+        self._link_times = streams.stream("links")
         self.faults = faults
         self._ends: dict[str, SimulatedTransport] = {}
         self._cut: dict[tuple[str, str], None] = {}
         self._last_arrival: dict[tuple[str, str], float] = {}
+        self._rngs: dict[tuple[str, str], Random] = {}
+        self._sent = 0
 
     # --- processes
 
@@ -153,9 +158,14 @@ class Network:
 
     # --- frames
 
-    def carry(self, sender: str, receiver: str, frame: bytes) -> None:
+    def next_number(self) -> int:
+        """Numbers the messages of a run, so that a trace tells which one arrives."""
+        self._sent += 1
+        return self._sent
+
+    def carry(self, sender: str, receiver: str, number: int, frame: bytes) -> None:
         """Takes one frame along, or not."""
-        faults, rng = self.faults, self._rng
+        faults, rng = self.faults, self._rng_of(sender, receiver)
         if (sender, receiver) in self._cut or (faults.loss and rng.random() < faults.loss):
             return
         twice = faults.duplication and rng.random() < faults.duplication
@@ -164,12 +174,19 @@ class Network:
             if not faults.reordering or rng.random() >= faults.reordering:
                 last = self._last_arrival.get((sender, receiver), 0.0)
                 at = self._last_arrival[sender, receiver] = max(at, last + IN_ORDER_SECONDS)
-            self._loop.call_at(at, self._arrive, sender, receiver, frame)
+            self._loop.call_at(at, self._arrive, sender, receiver, number, frame)
 
-    def _arrive(self, sender: str, receiver: str, frame: bytes) -> None:
+    def _rng_of(self, sender: str, receiver: str) -> Random:
+        rng = self._rngs.get((sender, receiver))
+        if rng is None:
+            rng = self._streams.stream(f"{sender} to {receiver}")
+            self._rngs[sender, receiver] = rng
+        return rng
+
+    def _arrive(self, sender: str, receiver: str, number: int, frame: bytes) -> None:
         end = self._ends.get(receiver)
         if end is not None and (sender, receiver) not in self._cut:
-            end.process.run(end.receive, sender, frame)
+            end.process.run(end.receive, sender, number, frame)
 
     # --- links
 
@@ -177,7 +194,7 @@ class Network:
         return (one, other) in self._cut or (other, one) in self._cut
 
     def _soon(self) -> float:
-        return self._rng.uniform(*NOTICE_SECONDS)
+        return self._link_times.uniform(*NOTICE_SECONDS)
 
     def _notice(self, name: str, peer: str, *, up: bool) -> None:
         end = self._ends.get(name)

@@ -6,27 +6,8 @@ anywhere, even in a draw without visible effect, have different hashes.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from hashlib import blake2b
-
-
-class CountingRandom(random.Random):
-    """A seeded generator that counts its draws."""
-
-    def __init__(self, seed: int) -> None:
-        self.draws = 0
-        super().__init__(seed)
-
-    def random(self) -> float:
-        """See :class:`random.Random`."""
-        self.draws += 1
-        return super().random()
-
-    def getrandbits(self, k: int, /) -> int:
-        """See :class:`random.Random`."""
-        self.draws += 1
-        return super().getrandbits(k)
 
 
 class Trace:
