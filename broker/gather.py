@@ -32,12 +32,12 @@ from broker.state import BrokerState
 from broker.topics import GroupConfig, TopicConfig
 from dledger.errors import BusyError, NotLeaderError, ProposeError
 from dledger.statemachine import Leadership
-from store.batch import Run, batch_size, encode_batch
+from store.batch import Run, batch_size, encode_batch, staged_bytes
 from store.entry import HEADER_SIZE
 from store.errors import EntryTooLargeError
 from store.filesystem import Bytes
 from store.layout import entry_size_max
-from store.record import StagedMessage, record_size
+from store.record import StagedMessage
 
 PIPELINE_ENTRIES = 2
 ENTRY_BYTES = 4 << 20
@@ -153,13 +153,7 @@ class Gatherer:
         self, topic: str, queue_id: int, message: StagedMessage, waiter: Waiter
     ) -> None:
         """Stages one message. Raises as :meth:`add_messages`."""
-        size = (
-            len(message.body)
-            + len(message.properties)
-            + record_size(topic, 0, 0)
-            + _ROW_BYTES
-            + _KEY_ROW_BYTES * len(message.key_hashes)
-        )
+        size = message.size + _ROW_BYTES + _KEY_ROW_BYTES * len(message.key_hashes)
         queue = self._queue(topic, queue_id, size)
         queue.messages.append(message)
         queue.waiters.append((waiter, 1))
@@ -172,11 +166,7 @@ class Gatherer:
         Raises :class:`~dledger.errors.NotLeaderError`, :class:`~dledger.errors.BusyError`, and
         :class:`~store.errors.EntryTooLargeError` where no entry could hold them.
         """
-        size = sum(
-            len(message.body) + len(message.properties) + _KEY_ROW_BYTES * len(message.key_hashes)
-            for message in messages
-        ) + len(messages) * (record_size(topic, 0, 0) + _ROW_BYTES)
-        queue = self._queue(topic, queue_id, size)
+        queue = self._queue(topic, queue_id, staged_bytes(messages))
         queue.messages.extend(messages)
         queue.waiters.append((waiter, len(messages)))
 

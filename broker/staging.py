@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
+from operator import attrgetter
 from typing import Protocol, TypeAlias
 
 from broker.commands import Command
 from dledger.errors import ProposeError
 from store.batch import Run
 from store.entry import HEADER_SIZE
-from store.record import StagedMessage, record_size
+from store.record import StagedMessage
+
+_SIZE = attrgetter("size")
 
 Completion: TypeAlias = Callable[[ProposeError | None], None]
 """Told once: None when committed and applied, else why not, or that nobody knows."""
@@ -56,9 +59,7 @@ class StagedBatch:
         """Tells everybody that the entry is applied."""
         position = self.position + HEADER_SIZE
         for run, queue in zip(self.runs, self.queues.values(), strict=True):
-            fixed = record_size(run.topic, 0, 0)
-            sizes = [fixed + len(each.body) + len(each.properties) for each in run.messages]
-            positions = list(accumulate(sizes, initial=position))
+            positions = list(accumulate(map(_SIZE, run.messages), initial=position))
             position = positions.pop()
             taken = 0
             for waiter, count in queue.waiters:

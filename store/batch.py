@@ -20,18 +20,23 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 from store.entry import HEADER_SIZE
 from store.errors import CorruptBatchError
 from store.filesystem import Bytes
-from store.record import HEAD, RECORD_FIXED_SIZE, RECORD_MAGIC, StagedMessage
+from store.record import HEAD, RECORD_MAGIC, StagedMessage
 
 BATCH_VERSION = 1
 QUEUE_ROW = struct.Struct(">qiq")
 KEY_ROW = struct.Struct(">IqI")
 RUN_HEADER = struct.Struct(">qiiB")
 FOOTER = struct.Struct(">IIIIII")
+
+# Fields of a staged message by their place: sums over them then run without a loop of ours.
+_SIZE = itemgetter(StagedMessage._fields.index("size"))
+_KEY_HASHES = itemgetter(StagedMessage._fields.index("key_hashes"))
 
 
 class Run(NamedTuple):
@@ -68,12 +73,15 @@ def batch_size(runs: Sequence[Run], commands: Bytes) -> int:
     """The exact size of the body, known before its position is."""
     size = FOOTER.size + len(commands)
     for run in runs:
-        topic_bytes = len(run.topic.encode())
-        size += RUN_HEADER.size + topic_bytes
-        size += len(run.messages) * (RECORD_FIXED_SIZE + topic_bytes + QUEUE_ROW.size)
-        for message in run.messages:
-            size += len(message[0]) + len(message[1]) + KEY_ROW.size * len(message[10])
+        size += RUN_HEADER.size + len(run.topic.encode()) + staged_bytes(run.messages)
     return size
+
+
+def staged_bytes(messages: Sequence[StagedMessage]) -> int:
+    """What the records of ``messages`` and their rows take in a body."""
+    records: int = sum(map(_SIZE, messages))
+    keys: int = sum(map(len, map(_KEY_HASHES, messages)))
+    return records + QUEUE_ROW.size * len(messages) + KEY_ROW.size * keys
 
 
 def encode_batch(
@@ -102,8 +110,8 @@ def encode_batch(
         headers.append(topic_bytes)
         count += len(messages)
         topic_part = bytes((len(topic_bytes),)) + topic_bytes
-        fixed = RECORD_FIXED_SIZE + len(topic_bytes)
         for (
+            size,
             body,
             properties,
             flag,
@@ -116,8 +124,6 @@ def encode_batch(
             tags_code,
             key_hashes,
         ) in messages:
-            properties_size = len(properties)
-            size = fixed + len(body) + properties_size
             add(
                 pack_head(
                     size,
@@ -138,7 +144,7 @@ def encode_batch(
                 )
             )
             add(body)
-            add(topic_part + properties_size.to_bytes(2, "big") + properties)
+            add(topic_part + len(properties).to_bytes(2, "big") + properties)
             add_row(pack_row(here, size, tags_code))
             for key in key_hashes:
                 add_key(pack_key(key, here, store_seconds))

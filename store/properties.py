@@ -36,5 +36,7 @@ def decode_properties(encoded: bytes) -> dict[str, str]:
 
 def find_property(encoded: bytes, name: bytes) -> bytes | None:
     """The value of one property without decoding the others, or None."""
+    if name not in encoded:
+        return None
     _, mark, rest = (PAIR_END + encoded).partition(PAIR_END + name + NAME_END)
     return rest.partition(PAIR_END)[0] if mark else None

@@ -38,7 +38,7 @@ from crc32c import crc32c
 from store.errors import CorruptRecordError
 from store.filesystem import Bytes
 from store.javahash import tags_code
-from store.properties import KEYS, NAME_END, PAIR_END, TAGS, UNIQUE_KEY, decode_properties
+from store.properties import KEYS, TAGS, UNIQUE_KEY, decode_properties, find_property
 
 RECORD_MAGIC = 0xDAA320A7 - (1 << 32)
 RECORD_FIXED_SIZE = 91
@@ -52,15 +52,16 @@ _TAIL = struct.Struct(">iqi")
 _TIMESTAMP = struct.Struct(">q")
 _BORN_V6 = 0x10
 _STORE_V6 = 0x20
-_TAGS_MARK, _UNIQUE_KEY_MARK, _KEYS_MARK = (
-    PAIR_END + name + NAME_END for name in (TAGS, UNIQUE_KEY, KEYS)
-)
 V6_HOSTS = _BORN_V6 | _STORE_V6
 
 
 class StagedMessage(NamedTuple):
-    """A message with all that can be computed before its place in the log is known."""
+    """A message with all that can be computed before its place in the log is known.
 
+    ``size`` is that of its record, in bytes.
+    """
+
+    size: int
     body: Bytes
     properties: bytes
     flag: int
@@ -90,24 +91,21 @@ def derive(prefix: int, properties: bytes) -> tuple[int, tuple[int, ...]]:
 
     ``prefix`` is the :func:`key_prefix` of its topic.
     """
-    marked = PAIR_END + properties
-    tag = _value(marked, _TAGS_MARK)
-    unique = _value(marked, _UNIQUE_KEY_MARK)
-    words = _value(marked, _KEYS_MARK).split()
+    unique = find_property(properties, UNIQUE_KEY)
+    code, words = tag_and_keys(properties)
     if unique:
-        words.insert(0, unique)
-    return _code_of(tag) if tag else 0, tuple([crc32c(word, prefix) for word in words])
+        words = (unique, *words)
+    return code, tuple([crc32c(word, prefix) for word in words])
 
 
-def _value(marked: bytes, mark: bytes) -> bytes:
-    """What :func:`~store.properties.find_property` finds, without its work for each call."""
-    _, found, rest = marked.partition(mark)
-    return rest.partition(PAIR_END)[0] if found else b""
-
-
-@lru_cache(maxsize=65536)
-def _code_of(tag: bytes) -> int:
-    return tags_code(tag.decode(errors="replace"))
+def tag_and_keys(properties: bytes) -> tuple[int, tuple[bytes, ...]]:
+    """The code of the tag, 0 where there is none, and the words of the keys."""
+    tag = find_property(properties, TAGS)
+    keys = find_property(properties, KEYS)
+    return (
+        tags_code(tag.decode(errors="replace")) if tag else 0,
+        tuple(keys.split()) if keys else (),
+    )
 
 
 def stage_message(
@@ -128,6 +126,7 @@ def stage_message(
     """
     code, hashes = derive(key_prefix(topic), properties) if properties else (0, ())
     return StagedMessage(
+        record_size(topic, len(body), len(properties)),
         body,
         properties,
         flag,

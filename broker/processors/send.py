@@ -20,8 +20,8 @@ from broker.processors.sendheader import (
     HeaderNames,
     SendHeader,
     read_header,
-    storable_properties,
 )
+from broker.processors.shapes import Origin, Stager, topic_constants
 from broker.refusals import REFUSALS, code_of, refused, remark_of
 from broker.remoting.codes import ResponseCode
 from broker.remoting.connection import Connection
@@ -30,7 +30,8 @@ from broker.remoting.fields import ext_bool, ext_int, ext_str
 from broker.remoting.frame import Frame
 from broker.topics import DLQ_PREFIX, RETRY_PREFIX, TopicConfig
 from dledger.errors import ProposeError
-from store.record import StagedMessage, stage_message
+from store.properties import PAIR_END
+from store.record import StagedMessage
 
 
 class SendProcessor:
@@ -39,6 +40,7 @@ class SendProcessor:
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._gatherer = context.gatherer
+        self._stager = Stager()
         self._body_size_max = context.config.max_message_size
         self.stats = context.stats
         self.store_host_hex = context.store_host.hex().upper()
@@ -63,15 +65,11 @@ class SendProcessor:
         header = read_header(request, names)
         try:
             queue_id = self._queue_id(request, names, header)
-            message = stage_message(
-                header.topic,
+            message = self._stager.stage(
+                _origin(connection, header),
+                header.flag,
                 self._checked_body(request),
                 header.properties,
-                flag=header.flag,
-                sys_flag=header.sys_flag,
-                born_timestamp=header.born_timestamp,
-                born_host=connection.remote_host_bytes,
-                reconsume_times=header.reconsume_times,
             )
             answer = _Answer(self, connection, request, queue_id)
             self._gatherer.add_message(header.topic, queue_id, message, answer)
@@ -115,32 +113,42 @@ class SendProcessor:
             )
         return queue_for_send(topic, header.queue_id, self._context.rng)
 
-    @staticmethod
     def _staged_batch(
-        connection: Connection, body: bytes, header: SendHeader
+        self, connection: Connection, body: bytes, header: SendHeader
     ) -> list[StagedMessage]:
-        topic, of_all = header.topic, header.properties
-        messages = []
-        for flag, message_body, properties in batch_messages(body):
-            kept = storable_properties(properties)
-            if of_all:
-                between = b"" if not kept or kept.endswith(b"\x02") else b"\x02"
-                kept = storable_properties(kept + between + of_all)
-            messages.append(
-                stage_message(
-                    topic,
-                    message_body,
-                    kept,
-                    flag=flag,
-                    sys_flag=header.sys_flag,
-                    born_timestamp=header.born_timestamp,
-                    born_host=connection.remote_host_bytes,
-                    reconsume_times=header.reconsume_times,
-                )
-            )
+        of_all = header.properties
+        stage = self._stager.stage
+        origin = _origin(connection, header)
+        if of_all:
+            messages = [
+                stage(origin, flag, message_body, _joined(properties, of_all))
+                for flag, message_body, properties in batch_messages(body)
+            ]
+        else:
+            messages = [
+                stage(origin, flag, message_body, properties)
+                for flag, message_body, properties in batch_messages(body)
+            ]
         if not messages:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
         return messages
+
+
+def _origin(connection: Connection, header: SendHeader) -> Origin:
+    topic, _, sys_flag, born_timestamp, _, reconsume_times, _ = header
+    return Origin(
+        topic,
+        sys_flag,
+        born_timestamp,
+        connection.remote_host_bytes,
+        reconsume_times,
+        *topic_constants(topic),
+    )
+
+
+def _joined(properties: bytes, of_all: bytes) -> bytes:
+    between = b"" if not properties or properties.endswith(PAIR_END) else PAIR_END
+    return properties + between + of_all
 
 
 def queue_for_send(topic: TopicConfig, queue_id: int, rng: Random) -> int:

@@ -58,7 +58,10 @@ SHORT_NAMES = HeaderNames(*_SHORT, "i", "j", "m", itemgetter(*_SHORT))
 
 
 class SendHeader(NamedTuple):
-    """The fields that matter, checked. ``queue_id`` is below 0 where any queue will do."""
+    """The fields that matter, checked, the properties as sent.
+
+    ``queue_id`` is below 0 where any queue will do.
+    """
 
     topic: str
     queue_id: int
@@ -84,26 +87,24 @@ def read_header(request: Frame, names: HeaderNames) -> SendHeader:
     except (KeyError, TypeError, ValueError, OverflowError):
         return _read_unusual(request, names)
     if not (
-        type(topic) is str
+        # One comparison for four numbers: the largest bit of any of them is in their union, and a
+        # negative one makes it negative.
+        0 <= queue_id | sys_flag | flag | reconsume_times <= INT32_MAX
+        and 0 <= born_timestamp <= INT64_MAX
+        and type(topic) is str
         and type(properties) is str
-        and -INT32_MAX <= queue_id <= INT32_MAX
-        and -INT32_MAX <= sys_flag <= INT32_MAX
-        and -INT64_MAX <= born_timestamp <= INT64_MAX
-        and -INT32_MAX <= flag <= INT32_MAX
-        and -INT32_MAX <= reconsume_times <= INT32_MAX
     ):
         return _read_unusual(request, names)
     if sys_flag & (SYS_FLAG_TRANSACTION | SYS_FLAG_HOSTS_V6):
         sys_flag = _storable_sys_flag(sys_flag)
-    return SendHeader(
-        topic,
-        queue_id,
-        sys_flag,
-        born_timestamp,
-        flag,
-        reconsume_times,
-        storable_properties(properties.encode()),
+    return _new(
+        SendHeader,
+        (topic, queue_id, sys_flag, born_timestamp, flag, reconsume_times, properties.encode()),
     )
+
+
+# The constructor that ``NamedTuple`` makes is a function of Python around this one.
+_new = tuple.__new__
 
 
 def _read_unusual(request: Frame, names: HeaderNames) -> SendHeader:
@@ -123,7 +124,7 @@ def _read_unusual(request: Frame, names: HeaderNames) -> SendHeader:
         number(names.born_timestamp, INT64_MAX),
         number(names.flag),
         reconsume_times,
-        storable_properties(ext_str(request, names.properties, "").encode()),
+        ext_str(request, names.properties, "").encode(),
     )
 
 

@@ -1,0 +1,135 @@
+"""Staging what producers send, with the least work for each message.
+
+The properties of a producer's messages differ in their unique key and are else the same over and
+over: ``UNIQ_KEY`` with 32 characters between pairs such as ``WAIT true`` and ``TAGS a``. What they
+say but for that key, their *shape*, is therefore read once and remembered: what of it is stored,
+the code of the tag, the words of the keys.
+"""
+
+from __future__ import annotations
+
+import zlib
+from functools import lru_cache
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from broker.processors.sendheader import PROPERTIES_SIZE_MAX, storable_properties
+from store.filesystem import Bytes
+from store.properties import NAME_END, PAIR_END, UNIQUE_KEY
+from store.record import StagedMessage, key_prefix, record_size, stage_message, tag_and_keys
+
+SHAPES_MAX = 4096
+"""How many shapes are remembered; then it begins anew."""
+
+_UNIQUE_KEY_MARK = UNIQUE_KEY + NAME_END
+
+
+class Shape(NamedTuple):
+    """What properties say apart from their unique key."""
+
+    before: bytes
+    after: bytes
+    """What is stored before and after the pair of the unique key."""
+
+    changed: bool
+    """Whether that is less than was sent."""
+
+    tags_code: int
+    words: tuple[bytes, ...]
+    """Of the keys."""
+
+
+class Origin(NamedTuple):
+    """What the messages of one request have in common."""
+
+    topic: str
+    sys_flag: int
+    born_timestamp: int
+    born_host: bytes
+    reconsume_times: int
+    key_prefix: int
+    fixed_size: int
+    """Of a record without body and properties."""
+
+
+@lru_cache(maxsize=65536)
+def topic_constants(topic: str) -> tuple[int, int]:
+    """The key prefix of a topic, and the size of its records without body and properties."""
+    return key_prefix(topic), record_size(topic, 0, 0)
+
+
+class Stager:
+    """Makes staged messages of what was sent."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[tuple[bytes, bytes, bytes], Shape] = {}
+
+    def stage(self, of: Origin, flag: int, body: Bytes, properties: bytes) -> StagedMessage:
+        """The staged message, the same that :func:`~store.record.stage_message` makes of the
+        properties that are stored.
+
+        Raises :class:`~broker.remoting.errors.RequestError` for properties that may not be.
+        """
+        topic, sys_flag, born_timestamp, born_host, reconsume_times, prefix, fixed_size = of
+        before, mark, rest = properties.partition(_UNIQUE_KEY_MARK)
+        unique, _, after = rest.partition(PAIR_END)
+        shape = self._shapes.get((before, mark, after))
+        if shape is None or len(properties) > PROPERTIES_SIZE_MAX:
+            if mark and before and not before.endswith(PAIR_END):
+                # Another property, whose name ends like that of the unique key.
+                return stage_message(
+                    topic,
+                    body,
+                    storable_properties(properties),
+                    flag=flag,
+                    sys_flag=sys_flag,
+                    born_timestamp=born_timestamp,
+                    born_host=born_host,
+                    reconsume_times=reconsume_times,
+                )
+            shape = self._learn(properties, before, mark, after)
+        stored_before, stored_after, changed, code, words = shape
+        if changed:
+            pair = mark + unique + PAIR_END if mark else b""
+            properties = stored_before + pair + stored_after
+        if words:
+            hashes = tuple([crc32c(word, prefix) for word in words])
+            if unique:
+                hashes = (crc32c(unique, prefix), *hashes)
+        else:
+            hashes = (crc32c(unique, prefix),) if unique else ()
+        return _new(
+            StagedMessage,
+            (
+                fixed_size + len(body) + len(properties),
+                body,
+                properties,
+                flag,
+                sys_flag,
+                born_timestamp,
+                born_host,
+                reconsume_times,
+                0,
+                zlib.crc32(body) & 0x7FFFFFFF,
+                code,
+                hashes,
+            ),
+        )
+
+    def _learn(self, properties: bytes, before: bytes, mark: bytes, after: bytes) -> Shape:
+        if len(properties) > PROPERTIES_SIZE_MAX:
+            storable_properties(properties)  # says what is wrong
+        stored_before, stored_after = storable_properties(before), storable_properties(after)
+        changed = (stored_before, stored_after) != (before, after)
+        code, words = tag_and_keys(before + after)
+        shape = Shape(stored_before, stored_after, changed, code, words)
+        if not words:  # each message has keys of its own: to remember them would be for nothing
+            if len(self._shapes) >= SHAPES_MAX:
+                self._shapes.clear()
+            self._shapes[before, mark, after] = shape
+        return shape
+
+
+# The constructor that ``NamedTuple`` makes is a function of Python around this one.
+_new = tuple.__new__
