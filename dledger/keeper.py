@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from dledger.executor import Executor
+from dledger.raft import Role
 from dledger.statemachine import CheckpointWork, StateMachine
 from store.checkpoint import Checkpoint
 from store.entry import Entry
@@ -80,7 +81,15 @@ class Keeper:
         """Called after each write of the log."""
         if self._node.store.needs_preparation and not self._preparing:
             self._preparing = True
-            self._background.submit(self._node.store.prepare_next, self._prepared)
+            follows = self._node.core.role is Role.FOLLOWER
+            self._background.submit(lambda: self._prepare(drop_cached=follows), self._prepared)
+
+    def _prepare(self, *, drop_cached: bool) -> None:
+        """In the background thread. Consumers read from the leader, and what they will read stays
+        in memory there; a follower only writes."""
+        self._node.store.prepare_next()
+        if drop_cached:
+            self._node.store.drop_cached()
 
     def _prepared(self, _result: None, error: BaseException | None) -> None:
         self._preparing = False

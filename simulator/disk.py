@@ -121,6 +121,9 @@ class SimulatedFile:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
         self._put(data, position)
 
+    def drop_cached(self, size: int, position: int) -> None:
+        """There is no cache to drop from: reads always see what was written."""
+
     def datasync(self) -> None:
         inode, fs = self._inode, self._fs
         self._check_open(writes=True)

@@ -6,8 +6,8 @@ entry: what follows in the last segment is zeros, and the padding that closes a 
 together with the entry that opens the next one.
 
 Threads: :meth:`append`, :meth:`sync` and :meth:`truncate` belong to the storage thread,
-:meth:`prepare_next` and :meth:`expire` to one background thread, reads to any. The table of
-segments is changed under a lock and read without one.
+:meth:`prepare_next`, :meth:`drop_cached` and :meth:`expire` to one background thread, reads to any.
+The table of segments is changed under a lock and read without one.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ OPEN_SEGMENTS_MAX = 128
 # How far the zeros run ahead of the entries: enough for a second of heavy load, and little enough
 # that a node that starts does not fill its disk's queue with zeros.
 ZEROED_AHEAD = 32 << 20
+# What stays in the page cache where nobody reads the log, and how much is dropped at a time.
+CACHE_KEPT = 64 << 20
+CACHE_STEP = 1 << 20
 OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -49,6 +52,7 @@ class CommitLog:
         self.first_position = 0
         self.end = 0
         self.synced_end = 0
+        self._cached_from = -1
 
     # The storage thread.
 
@@ -146,6 +150,27 @@ class CommitLog:
             wanted = self._zeros_wanted(start, ZEROED_AHEAD)
             if self._zeroed_end(start) < wanted and self._has_free(self._step_size()):
                 self._prepare(self._segment_of(start), wanted)
+
+    def drop_cached(self) -> None:
+        """Gives the page cache of all but the newest durable bytes back to the system.
+
+        A log that is only written would else fill the memory of the machine with pages that nobody
+        reads, each of them new: where that memory has to be found first, because other pages must
+        be given up or a hypervisor has to provide it, finding it costs many times what writing
+        into it does. What is dropped is taken again for what is written next.
+        """
+        if self._cached_from < 0:
+            self._cached_from = self.synced_end  # what recovery read is left to the system
+        position = max(self._cached_from, self.first_position)
+        kept_from = self.synced_end - CACHE_KEPT
+        while position + CACHE_STEP <= kept_from:
+            start = segment_start(position, self.segment_size)
+            size = min(kept_from, start + self.segment_size) - position
+            segment = self.segments.get(start)
+            if segment is not None:
+                self._open_for_reading(segment).drop_cached(size, position - start)
+            position += size
+        self._cached_from = position
 
     def start_segment(self) -> None:
         """Makes the segment of ``end`` where it does not exist, with a first step of zeros.

@@ -32,6 +32,9 @@ class File(Protocol):
     def datasync(self) -> None:
         """``fdatasync``: returns only when all bytes written so far survive power loss."""
 
+    def drop_cached(self, size: int, position: int) -> None:
+        """Advises that these bytes, once durable, need not stay in the page cache."""
+
     def size(self) -> int: ...
 
     def truncate(self, size: int) -> None: ...

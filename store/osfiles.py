@@ -13,6 +13,7 @@ from store.filesystem import Bytes
 # Errors by which a kernel or a file system says that it knows no RWF_NOWAIT.
 _NOWAIT_UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+_FADVISE = getattr(os, "posix_fadvise", None)  # macOS has none, and so keeps what it likes
 
 
 class OsFile:
@@ -80,6 +81,10 @@ class OsFile:
 
     def datasync(self) -> None:
         os.fdatasync(self._fd)
+
+    def drop_cached(self, size: int, position: int) -> None:
+        if _FADVISE is not None:
+            _FADVISE(self._fd, position, size, os.POSIX_FADV_DONTNEED)
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size

@@ -11,12 +11,12 @@
     <directory>/index/<byte>                files of the entry index
 
 Threads. One *storage thread* calls ``save_hard_state``, ``append``, ``truncate`` and ``sync``, one
-after the other. One *background thread* calls ``prepare_next``, ``save_mark``, ``save_checkpoint``
-and ``expire`` at the same time. Any thread reads. This is safe because the two writers own
-different bytes: the storage thread the log from its end on, the background thread zeros ahead of
-every entry (:mod:`store.segments`) and files for what is committed, which is never truncated
-(:mod:`store.entryindex`). Only a truncation meets the mark, so both hold one lock. A reader that
-a truncation overtakes sees that the log was cut meanwhile, and reads again.
+after the other. One *background thread* calls ``prepare_next``, ``drop_cached``, ``save_mark``,
+``save_checkpoint`` and ``expire`` at the same time. Any thread reads. This is safe because the two
+writers own different bytes: the storage thread the log from its end on, the background thread
+zeros ahead of every entry (:mod:`store.segments`) and files for what is committed, which is never
+truncated (:mod:`store.entryindex`). Only a truncation meets the mark, so both hold one lock. A
+reader that a truncation overtakes sees that the log was cut meanwhile, and reads again.
 
 Failures. A full disk is a :class:`~store.errors.DiskFullError` and leaves the store as it was. Any
 other failed write or sync is a :class:`~store.errors.FatalDiskError`: what the disk holds is then
@@ -275,6 +275,14 @@ class ReplicaStore:
             self._log.prepare_next()
         except OSError as error:
             raise self._fail("preparing a segment", error) from error
+
+    def drop_cached(self) -> None:
+        """Gives up the page cache of the log's older part, where nobody reads it."""
+        self._check_usable()
+        try:
+            self._log.drop_cached()
+        except OSError as error:
+            raise self._fail("opening a segment", error) from error
 
     # Any thread.
 
