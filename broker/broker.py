@@ -31,6 +31,7 @@ from dledger.transport import Transport
 from store.filesystem import Bytes, FileSystem
 from store.replica import ReplicaStore
 from store.retention import RetentionPolicy
+from store.watermarks import DiskLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,9 @@ class Broker(MachineListener):
             config=RaftConfig(
                 heartbeat_seconds=config.heartbeat_ms / 1000,
                 election_seconds=config.election_timeout_ms / 1000,
+                disk_stall_seconds=config.disk_stall_ms / 1000,
             ),
+            watermarks=(retention or config.retention).watermarks,
             sync_flush=config.flush == "sync",
         )
         gatherer = Gatherer(
@@ -102,7 +105,8 @@ class Broker(MachineListener):
         self.dispatch: Handler = dispatch_by_code(broker_handlers(self.context))
         self.on_announcement_changed: Callable[[], None] = lambda: None
         """Called when what :meth:`announcement` says has changed."""
-        self._retention = Retention(self.context, retention or RetentionPolicy())
+        node.fitness.on_level = self._disk_level_changed
+        self._retention = Retention(self.context, retention or config.retention)
 
     # --- life
 
@@ -151,6 +155,11 @@ class Broker(MachineListener):
     def leadership_changed(self, leadership: Leadership) -> None:
         self.context.gatherer.leadership_changed(leadership)
         self.on_announcement_changed()
+
+    def _disk_level_changed(self, level: DiskLevel) -> None:
+        self.context.gatherer.refuse_messages(full=level is DiskLevel.FULL)
+        if level > DiskLevel.ROOM:
+            self._retention.check_soon()
 
     def _notifies(self, group: str) -> bool:
         settings = self.context.machine.state.groups.get(group)

@@ -15,6 +15,13 @@ because a misspelt setting that is silently ignored is found the day it was need
     auto_create_topics = true
     election_timeout_ms = 600       # the shortest; each one is drawn between it and its double
     heartbeat_ms = 100
+    file_reserved_hours = 72        # messages are kept for so long; 0: for ever
+    log_size_max = 0                # bytes of log above which the oldest segments go; 0: any size
+    disk_clean_percent = 75         # of the disk: the oldest segments go that all members have
+    disk_force_percent = 85         # they go in any case
+    disk_full_percent = 90          # messages are refused, and another member shall lead
+    disk_enough_bytes = 4294967296  # with so much free a disk is not full, whatever the share
+    disk_stall_ms = 10000           # a leader whose disk ends no write for so long gives way
 
     [members.n0]                    # every voter of the group, this one too
     peer = "127.0.0.1:10915"        # Raft
@@ -35,12 +42,18 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from store.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
+from store.retention import HOUR_MS, RetentionPolicy
+from store.watermarks import Watermarks
 
 FLUSH_MODES = ("sync", "async")
 NODE_NAME = re.compile(r"n(0|[1-9][0-9]{0,3})")
 GROUP_NAME = re.compile(r"[A-Za-z0-9_-]{1,127}")
 MESSAGE_SIZE_MAX = 15 << 20
 """A frame of the remoting protocol holds 16 MiB, header and properties included."""
+
+
+HOURS_MAX = 1_000_000
+BYTES_MAX = 1 << 60
 
 
 class ConfigError(ValueError):
@@ -92,6 +105,13 @@ class NodeConfig:
     auto_create_topics: bool = True
     election_timeout_ms: int = 600
     heartbeat_ms: int = 100
+    file_reserved_hours: int = 72
+    log_size_max: int = 0
+    disk_clean_percent: int = 75
+    disk_force_percent: int = 85
+    disk_full_percent: int = 90
+    disk_enough_bytes: int = 4 << 30
+    disk_stall_ms: int = 10_000
 
     def __post_init__(self) -> None:
         for key, name in (("group", self.group), ("cluster", self.cluster)):
@@ -109,6 +129,15 @@ class NodeConfig:
         _require_between("max_message_size", self.max_message_size, 1, largest)
         _require_between("election_timeout_ms", self.election_timeout_ms, 10, 600_000)
         _require_between("heartbeat_ms", self.heartbeat_ms, 1, (self.election_timeout_ms - 1) // 2)
+        _require_between("file_reserved_hours", self.file_reserved_hours, 0, HOURS_MAX)
+        for key in ("log_size_max", "disk_enough_bytes"):
+            _require_between(key, getattr(self, key), 0, BYTES_MAX)
+        _require_between("disk_clean_percent", self.disk_clean_percent, 1, 100)
+        _require_between(
+            "disk_force_percent", self.disk_force_percent, self.disk_clean_percent, 100
+        )
+        _require_between("disk_full_percent", self.disk_full_percent, self.disk_force_percent, 100)
+        _require_between("disk_stall_ms", self.disk_stall_ms, 100, 3_600_000)
 
     @property
     def name(self) -> str:
@@ -119,6 +148,20 @@ class NodeConfig:
     def own(self) -> Member:
         """This process's own addresses."""
         return self.members[self.node]
+
+    @property
+    def retention(self) -> RetentionPolicy:
+        """How long messages are kept, and how full the disk may be."""
+        return RetentionPolicy(
+            age_ms_max=self.file_reserved_hours * HOUR_MS or None,
+            log_bytes_max=self.log_size_max or None,
+            watermarks=Watermarks(
+                self.disk_clean_percent,
+                self.disk_force_percent,
+                self.disk_full_percent,
+                self.disk_enough_bytes,
+            ),
+        )
 
     @property
     def peers(self) -> dict[str, str]:

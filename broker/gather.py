@@ -30,7 +30,7 @@ from broker.commands import (
 from broker.staging import Completion, StagedBatch, StagedQueue, Waiter
 from broker.state import BrokerState
 from broker.topics import GroupConfig, TopicConfig
-from dledger.errors import BusyError, NotLeaderError, ProposeError
+from dledger.errors import BusyError, NoRoomError, NotLeaderError, ProposeError
 from dledger.statemachine import Leadership
 from store.batch import Run, batch_size, encode_batch, staged_bytes
 from store.entry import HEADER_SIZE
@@ -108,6 +108,7 @@ class Gatherer:
         self._open = StagedBatch()
         self._closed: deque[StagedBatch] = deque()
         self._staged_bytes = 0
+        self._room_for_messages = self._room
         self._in_flight = 0
         self._due = False
         self._next_offsets: dict[tuple[str, int], int] = {}
@@ -207,6 +208,11 @@ class Gatherer:
         if self._lazy_timer is None:
             self._lazy_timer = self._loop.call_later(LAZY_SECONDS, self._lazy_due)
 
+    def refuse_messages(self, *, full: bool) -> None:
+        """While the disk is full, messages are refused and commands are not: one of them may be
+        what makes room."""
+        self._room_for_messages = self._no_room if full else self._room
+
     # --- leadership
 
     def leadership_changed(self, leadership: Leadership) -> None:
@@ -248,7 +254,7 @@ class Gatherer:
 
     def _queue(self, topic: str, queue_id: int, size: int) -> StagedQueue:
         key = (topic, queue_id)
-        batch = self._room(size)
+        batch = self._room_for_messages(size)
         queue = batch.queues.get(key)
         if queue is None:
             queue = batch.queues[key] = StagedQueue()
@@ -273,6 +279,10 @@ class Gatherer:
         if not self._due:
             self._schedule()
         return batch
+
+    def _no_room(self, size: int) -> StagedBatch:
+        self.check_serving()
+        raise NoRoomError(size)
 
     def _schedule(self) -> None:
         self._due = True

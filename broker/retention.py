@@ -1,8 +1,8 @@
 """Retention: the leader decides what of the log is given up, and every replica does the same.
 
 The decision is a command in the log, so the minimum offset of a queue is the same everywhere, and
-the same again after a restart. What a member does not hold yet is never given up: there would be
-nothing to bring it up to date from.
+the same again after a restart. What a member does not hold yet is given up only where the disk of
+the leader would run full (:class:`~store.watermarks.DiskLevel`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from broker.commands import Expire
 from broker.context import BrokerContext
 from dledger.errors import ProposeError
 from store.errors import OutOfRangeError
-from store.retention import RetentionPolicy, SegmentStats, expiry_position
+from store.retention import RetentionPolicy, SegmentStats, expiry_position, relief_position
+from store.watermarks import DiskLevel
 
 CHECK_SECONDS = 10.0
 """RocketMQ's ``cleanResourceInterval``."""
@@ -28,7 +29,7 @@ class Retention:
     def __init__(self, context: BrokerContext, policy: RetentionPolicy) -> None:
         self._context = context
         self._policy = policy
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
 
     def start(self) -> None:
         self._timer = self._context.loop.call_later(CHECK_SECONDS, self._check)
@@ -37,6 +38,12 @@ class Retention:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def check_soon(self) -> None:
+        """Looks at once: the disk fills up."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = self._context.loop.call_soon(self._check)
 
     def _check(self) -> None:
         self.start()
@@ -57,13 +64,17 @@ class Retention:
         spans = context.node.store.segments()
         times = context.machine.segment_times
         stats = [SegmentStats(span.start, span.end, times.get(span.start)) for span in spans]
-        position = expiry_position(
-            stats,
-            self._policy,
-            now_ms=context.wall_clock(),
-            free_bytes=context.node.store.free_bytes(),
+        marks, space = self._policy.watermarks, context.node.store.disk_space()
+        position = max(
+            min(
+                max(
+                    expiry_position(stats, self._policy, now_ms=context.wall_clock()),
+                    relief_position(stats, marks, DiskLevel.CLEAN, space),
+                ),
+                self._held_position(),
+            ),
+            relief_position(stats, marks, DiskLevel.FORCE, space),
         )
-        position = min(position, self._held_position())
         return position if spans and position > spans[0].start else 0
 
     def _held_position(self) -> int:

@@ -8,6 +8,7 @@ import os
 from broker.context import BrokerContext
 from broker.remoting.codes import PROTOCOL_VERSION
 from dledger.raft import Role
+from store.watermarks import DiskSpace
 
 _ROLES = {
     Role.LEADER: "leader",
@@ -20,6 +21,11 @@ _ROLES = {
 def role_name(role: Role) -> str:
     """leader, follower or candidate: who only asks for votes is a candidate to an operator."""
     return _ROLES[role]
+
+
+def _capacity(space: DiskSpace) -> str:
+    """RocketMQ's words for it."""
+    return f"Total : {space.total} bytes, Free : {space.free} bytes."
 
 
 def runtime_info(context: BrokerContext) -> dict[str, str]:
@@ -47,7 +53,9 @@ def runtime_info(context: BrokerContext) -> dict[str, str]:
         "brokerVersion": str(PROTOCOL_VERSION),
         "brokerVersionDesc": "V4_9_8",
         "commitLogMaxOffset": str(context.machine.applied_end),
-        "commitLogDirCapacity": f"Free : {node.store.free_bytes()} bytes.",
+        "commitLogDirCapacity": _capacity(node.store.disk_space()),
+        "commitLogDiskRatio": f"{node.store.disk_space().used_percent / 100:.4f}",
+        "diskLevel": node.fitness.level.name.lower(),
         "dispatchBehindBytes": "0",
         "heldPulls": str(len(context.holds)),
         "putMessages": str(stats.put_messages),

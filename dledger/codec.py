@@ -7,8 +7,6 @@ the body CRC of every entry.
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import msgpack
 
 from dledger.errors import PeerError
@@ -22,15 +20,20 @@ from dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
+from dledger.servicecodec import (
+    FIRST_SERVICE_KIND,
+    SERVICE_FIELDS,
+    Scalar,
+    service_fields,
+    service_message,
+)
 from store.entry import Entry, decode_entries
 from store.errors import CorruptEntryError
 
 MESSAGE_BYTES_MAX = 64 << 20
 NUMBER_MAX = 1 << 62  # indexes and terms are i64 on disk, and are counted up from what peers say
 
-_Scalar: TypeAlias = type[int] | type[bool] | type[bytes]
-
-_FIELDS: dict[int, tuple[_Scalar, ...]] = {
+_FIELDS: dict[int, tuple[Scalar, ...]] = {
     1: (int, int, int, bool),
     2: (int, bool, bool),
     3: (int, int, int, int, bytes),
@@ -73,6 +76,8 @@ class MessageEncoder:
                 return _pack((6, term, commit_index))
             case HeartbeatResponse(term, match_index, last_index):
                 return _pack((7, term, match_index, last_index))
+            case _:
+                return _pack(service_fields(message))
         return _pack(fields)
 
     def _join(self, entries: tuple[Entry, ...]) -> bytes:
@@ -98,7 +103,7 @@ def decode_message(frame: bytes) -> Message:
     if not isinstance(fields, list) or not fields or type(fields[0]) is not int:
         raise PeerError("a peer frame is no array that begins with a message kind")
     kind, *values = fields
-    expected = _FIELDS.get(kind)
+    expected = _FIELDS.get(kind) or SERVICE_FIELDS.get(kind)
     if expected is None:
         raise PeerError(f"unknown kind of peer message: {kind}")
     if tuple(map(type, values)) != expected:
@@ -106,6 +111,11 @@ def decode_message(frame: bytes) -> Message:
         raise PeerError(f"peer message {kind} has the wrong fields: {found}")
     if not all(-1 <= value <= NUMBER_MAX for value in values if type(value) is int):
         raise PeerError(f"peer message {kind} has a number out of range: {values[:4]}")
+    if kind >= FIRST_SERVICE_KIND:
+        try:
+            return service_message(kind, values)
+        except (CorruptEntryError, ValueError) as error:
+            raise PeerError(f"peer message {kind} cannot be right: {error}") from error
     match kind:
         case 1:
             return VoteRequest(*values)

@@ -11,7 +11,8 @@ class RaftConfig:
 
     ``election_seconds`` is the shortest election timeout; each one is drawn between it and its
     double. ``lost_leader_seconds`` is drawn from instead when the link to the leader breaks: a
-    process that dies closes its sockets, and pre-vote makes a false alarm harmless.
+    process that dies closes its sockets, and pre-vote makes a false alarm harmless. A leader whose
+    disk ends no write for ``disk_stall_seconds`` gives way.
     """
 
     heartbeat_seconds: float = 0.1
@@ -26,6 +27,7 @@ class RaftConfig:
     cache_bytes_max: int = 32 << 20
     checkpoint_seconds: float = 30.0
     checkpoint_bytes: int = 128 << 20
+    disk_stall_seconds: float = 10.0
 
     def __post_init__(self) -> None:
         if not 0 < self.heartbeat_seconds < self.election_seconds / 2:
@@ -44,6 +46,7 @@ class RaftConfig:
             "cache_bytes_max",
             "checkpoint_seconds",
             "checkpoint_bytes",
+            "disk_stall_seconds",
         ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")

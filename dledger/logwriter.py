@@ -34,10 +34,16 @@ class LogWriter:
         self._executor = executor
         self._tell_written = written
         self._tell_failed = failed
+        self.jobs_done = 0
         self._waiting: list[Write] = []
         self._under_way: list[Write] = []
         self._written_index = self._synced_index = store.recovered.last_index
         self._flushing: deque[int] = deque()  # what each sync under way will have made durable
+
+    @property
+    def busy(self) -> bool:
+        """Whether a write is under way; :attr:`jobs_done` counts those that ended."""
+        return bool(self._under_way)
 
     @property
     def synced_index(self) -> int:
@@ -100,6 +106,7 @@ class LogWriter:
         if error is not None:
             self._tell_failed(error)
             return
+        self.jobs_done += 1
         writes, self._under_way = self._under_way, []
         for write in writes:
             if write.entries:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from dledger.service import ServiceMessage
 from store.entry import Entry
 
 
@@ -94,7 +95,7 @@ class HeartbeatResponse:
     last_index: int
 
 
-Message: TypeAlias = (
+RaftMessage: TypeAlias = (
     VoteRequest
     | VoteResponse
     | AppendRequest
@@ -103,6 +104,8 @@ Message: TypeAlias = (
     | Heartbeat
     | HeartbeatResponse
 )
+
+Message: TypeAlias = RaftMessage | ServiceMessage
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,17 +26,20 @@ from dledger.errors import (
     ProposeError,
 )
 from dledger.executor import Executor
+from dledger.fitness import Fitness
 from dledger.keeper import Keeper
 from dledger.log import RaftLog
 from dledger.logwriter import LogWriter
 from dledger.messages import AppendRequest, Message
 from dledger.raft import Raft, Role
+from dledger.service import Report, ServiceMessage
 from dledger.statemachine import Leadership, StateMachine
 from dledger.transport import Transport
 from store.entry import HEADER_SIZE, Entry, EntryKind, build_entry
 from store.errors import StoreError
 from store.filesystem import Bytes
 from store.replica import ReplicaStore
+from store.watermarks import Watermarks
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +79,7 @@ class Node:
         on_fatal: Callable[[BaseException], None],
         config: RaftConfig | None = None,
         sync_flush: bool = True,
+        watermarks: Watermarks | None = None,
     ) -> None:
         """``on_fatal`` is told once why the node stopped by itself; the process must then end."""
         self.store = store
@@ -116,6 +120,13 @@ class Node:
             commit_index=found.commit_index,
         )
         self.keeper = Keeper(node=self, machine=machine, background=executors.background, loop=loop)
+        self.fitness = Fitness(
+            node=self,
+            reads=executors.reads,
+            loop=loop,
+            watermarks=watermarks or Watermarks(),
+            stall_seconds=config.disk_stall_seconds,
+        )
         self.applied_index = -1 if found.checkpoint is None else found.checkpoint.index
         self._proposals: deque[_Proposal] = deque()
         self._reading_to_apply = False
@@ -133,6 +144,7 @@ class Node:
         self._running = True
         self.keeper.start()
         await self._transport.start(self)
+        self.fitness.start()
         self._after_event()
 
     async def stop(self) -> None:
@@ -140,6 +152,7 @@ class Node:
         if not self._running:
             return
         self._running = False
+        self.fitness.stop()
         if self._timer is not None:
             self._timer.cancel()
         await self._transport.stop()
@@ -247,6 +260,9 @@ class Node:
         """See :class:`~dledger.transport.TransportHandler`."""
         if not self._alive:
             return
+        if isinstance(message, ServiceMessage):
+            self._serve(sender, message)
+            return
         if isinstance(message, AppendRequest) and not self._has_room(message.size):
             # As if lost: the leader asks again, and has its majority elsewhere.
             log.warning("%s has no room for entries of %s", self.core.node, sender)
@@ -272,6 +288,21 @@ class Node:
         if self._alive:
             self.core.peer_lost(peer, self._loop.time())
             self._after_event()
+
+    # --- what nodes do for one another beside the protocol
+
+    def tell(self, peer: str, message: ServiceMessage) -> None:
+        """Sends a message that promises nothing; it may be lost."""
+        self._transport.send(peer, message)
+
+    def _serve(self, sender: str, message: ServiceMessage) -> None:
+        if isinstance(message, Report):
+            self.fitness.received(sender, message)
+
+    def yield_leadership(self) -> None:
+        """Stops leading, so that another member takes over."""
+        self.core.step_down(self._loop.time())
+        self._after_event()
 
     # --- after every event
 

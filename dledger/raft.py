@@ -35,6 +35,7 @@ from dledger.messages import (
     Heartbeat,
     HeartbeatResponse,
     Message,
+    RaftMessage,
     VoteRequest,
     VoteResponse,
 )
@@ -87,6 +88,8 @@ class Raft:
         self.leader: str | None = None
         self.replicator: Replicator | None = None
         self.term_first_index = -1  # the leader's no-op of this term
+        self.campaigns = True  # whether this node ever asks for votes
+        self.patience = 1.0  # how many times as long as usual it waits before it does
         self._rng = rng
         self._outbox = Outbox()
         self._local = LocalLog(
@@ -139,7 +142,10 @@ class Raft:
         """Acts on what is due: heartbeats and check-quorum of a leader, elections of the others."""
         if self.replicator is None:
             if now >= self._election_at:
-                self._campaign(now, pre_vote=True)
+                if self.campaigns:
+                    self._campaign(now, pre_vote=True)
+                else:
+                    self._election_at = now + self._draw(self.config.election_seconds)
             return
         if now >= self._quorum_check_at:
             self._quorum_check_at = now + self.config.election_seconds
@@ -208,7 +214,7 @@ class Raft:
 
     # --- events: messages
 
-    def receive(self, sender: str, message: Message, now: float) -> None:
+    def receive(self, sender: str, message: RaftMessage, now: float) -> None:
         """One message of a peer. Raises :class:`PeerError` if it cannot be right."""
         if sender not in self.voters or sender == self.node:
             raise PeerError(f"{sender} is not a peer of {self.node}")
@@ -263,7 +269,7 @@ class Raft:
     # --- elections
 
     def _draw(self, seconds: float) -> float:
-        return seconds * (1 + self._rng.random())
+        return seconds * self.patience * (1 + self._rng.random())
 
     def _hurry_election(self, now: float) -> None:
         self._election_at = min(
@@ -344,6 +350,11 @@ class Raft:
             self._count_vote(sender, now, granted=answer.granted)
 
     # --- roles
+
+    def step_down(self, now: float) -> None:
+        """Gives up the leadership; somebody else will be elected when nobody was heard for long."""
+        if self.role is Role.LEADER:
+            self._become_follower(self.term, None, now)
 
     def _set_hard_state(self, term: int, vote: str) -> None:
         if term < self.term:

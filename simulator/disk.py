@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from store.filesystem import Bytes
 
 SECTOR_SIZE = 512
-READS = frozenset({"pread", "list_directory", "size", "exists", "free_bytes"})
+READS = frozenset({"pread", "list_directory", "size", "exists", "free_bytes", "total_bytes"})
 
 
 class PowerLossError(BaseException):
@@ -292,6 +292,10 @@ class SimulatedFileSystem:
         if self.capacity is None:
             return 1 << 60
         return max(0, self.capacity - self.used_bytes())
+
+    def total_bytes(self, path: str) -> int:
+        self.begin("total_bytes", path)
+        return 1 << 60 if self.capacity is None else self.capacity
 
     def lock(self, path: str) -> SimulatedLock:
         path = _clean(path)

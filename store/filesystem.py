@@ -74,7 +74,11 @@ class FileSystem(Protocol):
 
     def sync_directory(self, path: str) -> None: ...
 
-    def free_bytes(self, path: str) -> int: ...
+    def free_bytes(self, path: str) -> int:
+        """What this process may still take of the file system that holds ``path``."""
+
+    def total_bytes(self, path: str) -> int:
+        """What the file system holds: taken by anybody, or free for this process."""
 
     def lock(self, path: str) -> Lock:
         """Takes the lock or raises ``BlockingIOError`` where another process holds it."""

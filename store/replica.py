@@ -46,6 +46,7 @@ from store.reading import read_chain_crc, read_entries
 from store.recovery import Recovered
 from store.segments import SegmentSpan
 from store.statefiles import HardState, Mark
+from store.watermarks import DiskSpace
 
 __all__ = ["Recovered", "ReplicaStore", "StoreConfig"]
 
@@ -327,9 +328,10 @@ class ReplicaStore:
         """First and end position of each segment that holds entries, oldest first."""
         return self._log.spans()
 
-    def free_bytes(self) -> int:
-        """What the file system of the replica has free."""
-        return self._fs.free_bytes(self._directory)
+    def disk_space(self) -> DiskSpace:
+        """What the file system of the replica has free, and in all."""
+        fs, directory = self._fs, self._directory
+        return DiskSpace(fs.free_bytes(directory), fs.total_bytes(directory))
 
     def close(self) -> None:
         """Closes all files, then gives up the lock. No other call may be under way or follow.

@@ -13,8 +13,8 @@ from tests.broker.harness import NOW_MS, SingleBroker, messages, with_broker
 
 SEGMENT = 64 << 10
 HOUR_MS = 3_600_000
-BY_SIZE = RetentionPolicy(age_ms_max=None, log_bytes_max=2 * SEGMENT, disk_share_max=None)
-BY_AGE = RetentionPolicy(age_ms_max=HOUR_MS, log_bytes_max=None, disk_share_max=None)
+BY_SIZE = RetentionPolicy(age_ms_max=None, log_bytes_max=2 * SEGMENT)
+BY_AGE = RetentionPolicy(age_ms_max=HOUR_MS, log_bytes_max=None)
 SETTINGS: dict[str, Any] = {"segment_size": SEGMENT, "max_message_size": 16 << 10}
 
 

@@ -19,6 +19,7 @@ from dledger.errors import InvariantError, PeerError
 from dledger.log import RaftLog
 from dledger.messages import Message
 from dledger.raft import Raft
+from dledger.service import ServiceMessage
 from store.entry import Entry, EntryKind, build_entry
 
 DELIVERIES_MAX = 20_000
@@ -224,10 +225,10 @@ class Cluster:
             self.flight.remove(packet)
         for observer in self.observers:
             observer.delivered(packet)
+        message = packet.message
+        assert not isinstance(message, ServiceMessage)  # cores say nothing beside the protocol
         if packet.to in self.cores:
-            self._event(
-                packet.to, lambda core: core.receive(packet.sender, packet.message, self.now)
-            )
+            self._event(packet.to, lambda core: core.receive(packet.sender, message, self.now))
 
     def deliver_all(self, wanted: Callable[[Packet], bool] = lambda packet: True) -> int:
         """Delivers what is in flight, oldest first, and what comes of it, until it is quiet."""

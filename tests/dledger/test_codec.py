@@ -22,6 +22,15 @@ from dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
+from dledger.service import (
+    CheckpointAnswer,
+    CheckpointRequest,
+    FetchAnswer,
+    FetchRequest,
+    FetchStatus,
+    RefillNotice,
+    Report,
+)
 from tests.dledger.cluster import written_log
 
 numbers = st.integers(-1, NUMBER_MAX)
@@ -35,6 +44,12 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(AppendRejected, numbers, numbers, numbers, numbers),
     st.builds(Heartbeat, numbers, numbers),
     st.builds(HeartbeatResponse, numbers, numbers, numbers),
+    st.builds(Report, flags, flags, flags),
+    st.builds(FetchRequest, numbers, numbers, numbers, numbers),
+    st.builds(FetchAnswer, numbers, st.sampled_from(FetchStatus), numbers, logs.map(tuple)),
+    st.builds(RefillNotice, numbers),
+    st.builds(CheckpointRequest, numbers, numbers, numbers),
+    st.builds(CheckpointAnswer, *[numbers] * 6, st.binary(max_size=9)),
 )
 
 

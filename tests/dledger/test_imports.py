@@ -22,6 +22,7 @@ CORE = (
     "quorum",
     "raft",
     "replication",
+    "service",
 )
 WORLD = ("aiohttp", "asyncio", "msgpack", "os", "socket", "ssl", "threading", "time", "uvloop")
 

@@ -95,6 +95,8 @@ def describe(message: Message) -> str:
             return f"heartbeat, term {term}, commit {commit_index}"
         case HeartbeatResponse(term, match_index, last_index):
             return f"alive, term {term}, durable {match_index}, received {last_index}"
+        case _:
+            return str(message)
 
 
 def _vote(pre_vote: bool) -> str:

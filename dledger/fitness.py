@@ -1,0 +1,201 @@
+"""Whether this node should lead: has its disk room, does it answer, is what it holds whole.
+
+A node that should not lead is no less a member: it follows, votes and serves reads. But it waits
+longer before it campaigns, or does not campaign at all, and a leader that becomes unfit gives way
+once a peer that keeps up reported that it is fit. Where nobody is, the leader stays: its heartbeats
+do not wait for the disk, and a group without a leader would be worth less.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dledger.executor import Executor
+from dledger.raft import Role
+from dledger.service import Report
+from store.watermarks import DiskLevel, DiskSpace, Watermarks
+
+if TYPE_CHECKING:
+    from dledger.node import Node
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.5
+REPORT_SECONDS = 1.0
+REPORT_VALID_SECONDS = 3.0
+LASTING_SECONDS = 1.0
+"""How long a leader must be unfit before it gives way: what passes is cheaper than an election."""
+
+YIELD_SECONDS = 10.0
+"""Between two tries to give the leadership away."""
+
+PATIENCE = 4.0
+"""How many times as long as others a node without room waits before it campaigns."""
+
+ROOM_BYTES = 1 << 20
+"""Less room than this for the log, and the disk is full whatever its share."""
+
+
+class Fitness:
+    """Looks at the disk, tells the peers, and gives leadership away. On the event loop."""
+
+    def __init__(
+        self,
+        *,
+        node: Node,
+        reads: Executor,
+        loop: asyncio.AbstractEventLoop,
+        watermarks: Watermarks,
+        stall_seconds: float,
+    ) -> None:
+        """A write that takes ``stall_seconds`` says that the disk does not answer."""
+        self.level = DiskLevel.ROOM
+        self.space: DiskSpace | None = None
+        self.stalled = False
+        self.damaged = False
+        self.on_level: Callable[[DiskLevel], None] = lambda _level: None
+        """Called with the level of the disk when it changes."""
+        self._node = node
+        self._reads = reads
+        self._loop = loop
+        self._watermarks = watermarks
+        self._stall_seconds = stall_seconds
+        self._reports: dict[str, tuple[Report, float]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._looking = False
+        self._report_at = 0.0
+        self._reported: Report | None = None
+        self._yield_at = 0.0
+        self._jobs_done = -1
+        self._busy_since: float | None = None
+
+    def start(self) -> None:
+        """Begins to look now and then."""
+        self._tick()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    @property
+    def report(self) -> Report:
+        """What the peers are told."""
+        return Report(
+            room=self.level is not DiskLevel.FULL,
+            prompt=not self.stalled,
+            whole=not self.damaged,
+        )
+
+    def peer_report(self, peer: str) -> Report | None:
+        """What a peer said lately."""
+        told = self._reports.get(peer)
+        if told is None or self._loop.time() - told[1] > REPORT_VALID_SECONDS:
+            return None
+        return told[0]
+
+    def received(self, peer: str, report: Report) -> None:
+        """A peer says how it is."""
+        self._reports[peer] = (report, self._loop.time())
+
+    def set_damaged(self, *, damaged: bool) -> None:
+        """Whether something below the commit index cannot be read at present."""
+        self.damaged = damaged
+        self._changed()
+
+    def _tick(self) -> None:
+        if self._node.failure is not None:
+            return
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._tick)
+        self._look_for_stall()
+        if self.stalled:
+            self._give_way()
+        if not self._looking:
+            self._looking = True
+            self._reads.submit(self._look, self._looked)
+        self._changed()
+
+    def _look(self) -> tuple[DiskSpace, bool]:
+        store = self._node.store
+        return store.disk_space(), store.has_room(min(ROOM_BYTES, store.segment_size))
+
+    def _looked(self, found: tuple[DiskSpace, bool] | None, error: BaseException | None) -> None:
+        self._looking = False
+        if isinstance(error, OSError):
+            log.warning("%s cannot see how full its disk is: %s", self._node.core.node, error)
+            return
+        if error is not None:
+            self._node.fail(error)
+            return
+        if found is None or self._timer is None:
+            return
+        self.space, has_room = found
+        level = self._watermarks.level(self.space) if has_room else DiskLevel.FULL
+        if level is not self.level:
+            self._set_level(level, self.space)
+        self._give_way()
+
+    def _set_level(self, level: DiskLevel, space: DiskSpace) -> None:
+        before, self.level = self.level, level
+        log.log(
+            logging.WARNING if level > before else logging.INFO,
+            "%s: the disk is %s: %d of %d bytes are free",
+            self._node.core.node,
+            "full, messages are refused" if level is DiskLevel.FULL else level.name.lower(),
+            space.free,
+            space.total,
+        )
+        self.on_level(level)
+        self._changed()
+
+    def _look_for_stall(self) -> None:
+        writer, now = self._node.writer, self._loop.time()
+        if not writer.busy:
+            self._busy_since = None
+        elif self._busy_since is None or writer.jobs_done != self._jobs_done:
+            self._busy_since, self._jobs_done = now, writer.jobs_done
+        stalled = self._busy_since is not None and now - self._busy_since >= self._stall_seconds
+        if stalled != self.stalled:
+            self.stalled = stalled
+            log.warning(
+                "%s: a write %s",
+                self._node.core.node,
+                f"takes more than {self._stall_seconds:g} s" if stalled else "ended at last",
+            )
+
+    def _changed(self) -> None:
+        """Draws the consequences of what is known."""
+        core, now, report = self._node.core, self._loop.time(), self.report
+        core.campaigns = report.prompt and report.whole
+        core.patience = 1.0 if report.room else PATIENCE
+        if report != self._reported or now >= self._report_at:
+            self._reported = report
+            self._report_at = now + REPORT_SECONDS
+            for peer in core.peers:
+                self._node.tell(peer, report)
+
+    def _give_way(self) -> None:
+        """A leader that has been unfit for a while stops leading, if somebody else could."""
+        core, now, report = self._node.core, self._loop.time(), self.report
+        if report.fit:
+            self._yield_at = now + LASTING_SECONDS
+        if report.fit or core.role is not Role.LEADER or now < self._yield_at:
+            return
+        if any(self._could_lead(peer) for peer in core.peers):
+            self._yield_at = now + YIELD_SECONDS
+            log.warning("%s gives up the leadership: %s", core.node, report)
+            self._node.yield_leadership()
+
+    def _could_lead(self, peer: str) -> bool:
+        core, report = self._node.core, self.peer_report(peer)
+        if report is None or not report.fit or core.replicator is None:
+            return False
+        progress = core.replicator.peers.get(peer)
+        return (
+            progress is not None
+            and progress.connected
+            and progress.match_index >= core.commit_index
+        )

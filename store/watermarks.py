@@ -1,0 +1,63 @@
+"""How full a disk is, by RocketMQ's three watermarks.
+
+RocketMQ (``diskMaxUsedSpaceRatio`` 75, ``DiskSpaceCleanForciblyRatio`` 85 and
+``DiskSpaceWarningLevelRatio`` 90, in per cent) removes old segments from the first mark on, removes
+them whatever else speaks against it from the second on, and refuses messages from the third on. Its
+shares are of the whole disk; on a large one nine tenths leave room for days, so a disk that has
+``enough_bytes`` free is never taken for full.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class DiskSpace(NamedTuple):
+    """What a file system has free for this process, and has in all; bytes."""
+
+    free: int
+    total: int
+
+    @property
+    def used_percent(self) -> float:
+        """Between 0 and 100, as ``df`` tells it."""
+        return 100.0 * (self.total - self.free) / self.total if self.total > 0 else 100.0
+
+
+class DiskLevel(IntEnum):
+    """What a disk asks for."""
+
+    ROOM = 0
+    CLEAN = 1
+    FORCE = 2
+    FULL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Watermarks:
+    """Shares of the disk in per cent, rising. Raises :class:`ValueError` where they are not."""
+
+    clean_percent: int = 75
+    force_percent: int = 85
+    full_percent: int = 90
+    enough_bytes: int = 4 << 30
+
+    def __post_init__(self) -> None:
+        if not 0 < self.clean_percent <= self.force_percent <= self.full_percent <= 100:
+            raise ValueError(
+                "the watermarks of a disk must rise from 1 to 100: "
+                f"{self.clean_percent}, {self.force_percent}, {self.full_percent}"
+            )
+
+    def level(self, space: DiskSpace) -> DiskLevel:
+        """Which watermark the disk has reached."""
+        if space.free >= self.enough_bytes:
+            return DiskLevel.ROOM
+        used = space.used_percent
+        if used >= self.full_percent:
+            return DiskLevel.FULL
+        if used >= self.force_percent:
+            return DiskLevel.FORCE
+        return DiskLevel.CLEAN if used >= self.clean_percent else DiskLevel.ROOM

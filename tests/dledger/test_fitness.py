@@ -1,0 +1,247 @@
+"""A node whose disk is full or does not answer gives the leadership to one whose disk does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, TypeVar
+
+from dledger.config import RaftConfig
+from dledger.messages import (
+    AppendAccepted,
+    AppendRequest,
+    Heartbeat,
+    HeartbeatResponse,
+    Message,
+    VoteRequest,
+    VoteResponse,
+)
+from dledger.node import Executors, Node
+from dledger.raft import Role
+from dledger.service import Report
+from dledger.transport import TransportHandler
+from simulator.disk import SimulatedFileSystem
+from simulator.loop import VirtualLoop
+from simulator.machine import ChainMachine
+from store.replica import ReplicaStore, StoreConfig
+from store.watermarks import DiskLevel, Watermarks
+
+T = TypeVar("T")
+
+FIT = Report(room=True, prompt=True, whole=True)
+STALL_SECONDS = 3.0
+
+
+class HeldExecutor:
+    """Works in the next turn of the loop, unless it hangs."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self.hangs = False
+        self._held: list[Callable[[], None]] = []
+
+    def submit(
+        self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        def job() -> None:
+            done(work(), None)
+
+        if self.hangs:
+            self._held.append(job)
+        else:
+            self._loop.call_soon(job)
+
+    def answer(self) -> None:
+        """The disk works again."""
+        self.hangs = False
+        held, self._held = self._held, []
+        for job in held:
+            self._loop.call_soon(job)
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
+class Peers:
+    """Two peers that grant and confirm everything, and report what they are told to."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self._handler: TransportHandler | None = None
+        self.reports: dict[str, Report] = {}
+        self.vote_requests = 0
+        self.heard: list[Report] = []
+        self.heartbeats = 0
+
+    async def start(self, handler: TransportHandler) -> None:
+        self._handler = handler
+        for peer in ("n1", "n2"):
+            handler.on_peer_connected(peer)
+
+    async def stop(self) -> None:
+        self._handler = None
+
+    def send(self, peer: str, message: Message) -> None:
+        self._loop.call_soon(self._answer, peer, message)
+
+    def reset(self, peer: str) -> None:
+        raise AssertionError(f"the link to {peer} is broken")
+
+    def _answer(self, peer: str, message: Message) -> None:
+        if self._handler is None:
+            return
+        answer: Message
+        match message:
+            case VoteRequest(term=term, pre_vote=pre_vote):
+                self.vote_requests += 1
+                answer = VoteResponse(term, True, pre_vote)
+            case AppendRequest(term=term, prev_index=previous, entries=entries):
+                answer = AppendAccepted(term, previous + len(entries))
+            case Heartbeat(term=term, commit_index=commit):
+                self.heartbeats += 1
+                answer = HeartbeatResponse(term, commit, commit)
+            case Report():
+                self.heard.append(message)
+                if peer not in self.reports:
+                    return
+                answer = self.reports[peer]
+            case _:
+                return
+        self._handler.on_message(peer, answer)
+
+
+class Member:
+    """A node of a group of three whose peers are the test."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self.fs = SimulatedFileSystem(Random(1))
+        self.log = HeldExecutor(loop)
+        self.peers = Peers(loop)
+        other = HeldExecutor(loop)
+        store = ReplicaStore.open(
+            self.fs, "/data", StoreConfig("g", "n0", 1 << 16, min_free_bytes=0)
+        )
+        self.node = Node(
+            node="n0",
+            voters=("n0", "n1", "n2"),
+            store=store,
+            transport=self.peers,
+            machine=ChainMachine(
+                lambda _entry, _digest: None,
+                lambda _leadership: None,
+                lambda _index, _digest: None,
+            ),
+            executors=Executors(self.log, other, other),
+            loop=loop,
+            rng=Random(1),
+            on_fatal=lambda error: None,
+            config=RaftConfig(disk_stall_seconds=STALL_SECONDS),
+            watermarks=Watermarks(),
+        )
+
+    def propose(self) -> None:
+        self.node.propose(3, lambda _position: [b"abc"], lambda _error: None)
+
+    @property
+    def leads(self) -> bool:
+        return self.node.core.role is Role.LEADER
+
+
+def with_leader(scenario: Callable[[Member], Coroutine[Any, Any, None]]) -> None:
+    """Runs ``scenario`` with a node that leads."""
+    loop = VirtualLoop()
+
+    async def run() -> None:
+        member = Member(loop)
+        await member.node.start()
+        await asyncio.sleep(2)
+        assert member.node.serving
+        await scenario(member)
+        member.log.answer()
+        await member.node.stop()
+        assert member.node.failure is None
+
+    loop.run_until_complete(run())
+    loop.close()
+
+
+def test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit() -> None:
+    async def scenario(member: Member) -> None:
+        member.peers.reports["n1"] = FIT
+        await asyncio.sleep(2)
+        member.log.hangs = True
+        member.propose()
+        await asyncio.sleep(STALL_SECONDS - 0.6)
+        assert member.leads
+        await asyncio.sleep(1.7)
+        assert not member.leads
+        asked = member.peers.vote_requests
+        await asyncio.sleep(20)
+        assert member.peers.vote_requests == asked, "a node that cannot write asks for no votes"
+        assert not member.peers.heard[-1].prompt
+        member.log.answer()
+        await asyncio.sleep(5)
+        assert member.peers.heard[-1].fit
+        assert member.leads
+
+    with_leader(scenario)
+
+
+def test_without_a_fit_peer_a_leader_whose_disk_hangs_keeps_its_heartbeats() -> None:
+    async def scenario(member: Member) -> None:
+        member.peers.reports["n1"] = Report(room=False, prompt=True, whole=True)
+        member.log.hangs = True
+        member.propose()
+        await asyncio.sleep(10 * STALL_SECONDS)
+        assert member.leads
+        before = member.peers.heartbeats
+        await asyncio.sleep(1)
+        assert member.peers.heartbeats - before >= 18
+
+    with_leader(scenario)
+
+
+def test_writes_that_take_long_but_end_cost_nobody_the_leadership() -> None:
+    async def scenario(member: Member) -> None:
+        member.peers.reports["n1"] = FIT
+        for _ in range(8):
+            member.log.hangs = True
+            member.propose()
+            await asyncio.sleep(STALL_SECONDS / 2)
+            member.log.answer()
+            await asyncio.sleep(0.1)
+        assert member.leads
+
+    with_leader(scenario)
+
+
+def test_a_leader_without_room_gives_way_and_waits_longer_than_others_to_campaign() -> None:
+    async def scenario(member: Member) -> None:
+        member.peers.reports["n2"] = FIT
+        member.fs.capacity = member.fs.used_bytes() + 10
+        await asyncio.sleep(1.1)
+        assert member.node.fitness.level is DiskLevel.FULL
+        assert not member.leads
+        assert not member.peers.heard[-1].room
+        asked = member.peers.vote_requests
+        await asyncio.sleep(2.3)
+        assert member.peers.vote_requests == asked
+        await asyncio.sleep(4)
+        assert member.peers.vote_requests > asked, "where nobody else is elected, it is"
+
+    with_leader(scenario)
+
+
+def test_a_disk_with_room_again_is_seen_without_a_restart() -> None:
+    async def scenario(member: Member) -> None:
+        levels: list[DiskLevel] = []
+        member.node.fitness.on_level = levels.append
+        member.fs.capacity = member.fs.used_bytes() + 10
+        await asyncio.sleep(2)
+        member.fs.capacity = None
+        await asyncio.sleep(2)
+        assert levels == [DiskLevel.FULL, DiskLevel.ROOM]
+        assert member.peers.heard[-1].fit
+
+    with_leader(scenario)
