@@ -23,6 +23,7 @@ from broker.client.routes import Routes
 from broker.remoting.client import RemotingClient
 from broker.remoting.errors import CallError
 from broker.remoting.frame import Frame
+from broker.remoting.pending import Done, settle
 
 
 class Deliverer:
@@ -62,8 +63,7 @@ class Deliverer:
         if target is None:
             self._try_on(delivery, None)
         else:
-            answer = self._send(delivery, target, self._config.request_seconds)
-            answer.add_done_callback(partial(self._answered, delivery, target.queue))
+            self._send(delivery, target, partial(self._answered, delivery, target.queue))
 
     async def close(self) -> None:
         """Ends what tries on with :class:`ClosedError`."""
@@ -73,26 +73,36 @@ class Deliverer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _send(self, delivery: Delivery, target: Target, seconds: float) -> asyncio.Future[Frame]:
+    def _send(self, delivery: Delivery, target: Target, done: Done) -> None:
         queue, address = target
         delivery.queue, delivery.address = queue, address
         delivery.tries += 1
         delivery.header["e"] = str(queue.queue_id)
-        answer = self._remoting.invoke_nowait(
-            address, delivery.code, delivery.header, (delivery.body,), timeout=seconds
-        )
         if self._faults is not None:
-            sent = self._loop.time()
-            answer.add_done_callback(partial(self._watch, self._faults, queue.broker, sent))
-        return answer
+            done = partial(self._watch, queue.broker, self._loop.time(), done)
+        self._remoting.call(
+            address,
+            delivery.code,
+            delivery.header,
+            (delivery.body,),
+            timeout=self._config.request_seconds,
+            done=done,
+        )
 
     def _answered(
-        self, delivery: Delivery, queue: MessageQueue, answer: asyncio.Future[Frame]
+        self,
+        delivery: Delivery,
+        queue: MessageQueue,
+        answer: Frame | None,
+        failure: Failure | None,
     ) -> None:
-        try:
-            delivery.succeed(delivery.acknowledgement(answer.result(), queue))
-        except (CallError, ClientError) as failure:
-            self._try_on(delivery, failure)
+        if answer is not None:
+            try:
+                delivery.succeed(delivery.acknowledgement(answer, queue))
+                return
+            except ClientError as error:
+                failure = error
+        self._try_on(delivery, failure)
 
     def _try_on(self, delivery: Delivery, failure: Failure | None) -> None:
         if self._closed:
@@ -152,8 +162,9 @@ class Deliverer:
                     ",".join(found.message_ids),
                     delivery.first_key,
                 )
-        answer = await self._send(delivery, target, self._config.request_seconds)
-        result = delivery.acknowledgement(answer, target.queue)
+        answered: asyncio.Future[Frame] = self._loop.create_future()
+        self._send(delivery, target, partial(settle, answered))
+        result = delivery.acknowledgement(await answered, target.queue)
         if self._routes.cached(delivery.topic) is None:
             self._choice.forget_promise(delivery.topic)
         return result
@@ -173,9 +184,15 @@ class Deliverer:
         return not failure.retriable
 
     def _watch(
-        self, faults: LatencyFaults, broker: str, sent: float, answer: asyncio.Future[Frame]
+        self,
+        broker: str,
+        sent: float,
+        done: Done,
+        answer: Frame | None,
+        failure: CallError | None,
     ) -> None:
         now = self._loop.time()
-        failed = answer.cancelled() or answer.exception() is not None
-        latency_ms = FAILED_LATENCY_MS if failed else int((now - sent) * 1000)
-        faults.record(broker, latency_ms, int(now * 1000))
+        latency_ms = FAILED_LATENCY_MS if failure is not None else int((now - sent) * 1000)
+        if self._faults is not None:
+            self._faults.record(broker, latency_ms, int(now * 1000))
+        done(answer, failure)

@@ -27,11 +27,21 @@ from broker.remoting.codes import ResponseCode
 from broker.remoting.connection import Connection
 from broker.remoting.errors import RequestError
 from broker.remoting.fields import ext_bool, ext_int, ext_str
-from broker.remoting.frame import Frame
+from broker.remoting.frame import Frame, SuccessAnswer
 from broker.topics import DLQ_PREFIX, RETRY_PREFIX, TopicConfig
 from dledger.errors import ProposeError
 from store.properties import PAIR_END
 from store.record import StagedMessage
+
+STORED = SuccessAnswer(
+    {
+        "msgId": "%s",
+        "queueId": "%d",
+        "queueOffset": "%d",
+        "MSG_REGION": "DefaultRegion",
+        "TRACE_ON": "true",
+    }
+)
 
 
 class SendProcessor:
@@ -136,14 +146,23 @@ class SendProcessor:
 
 def _origin(connection: Connection, header: SendHeader) -> Origin:
     topic, _, sys_flag, born_timestamp, _, reconsume_times, _ = header
-    return Origin(
-        topic,
-        sys_flag,
-        born_timestamp,
-        connection.remote_host_bytes,
-        reconsume_times,
-        *topic_constants(topic),
+    prefix, fixed_size = topic_constants(topic)
+    return _new(
+        Origin,
+        (
+            topic,
+            sys_flag,
+            born_timestamp,
+            connection.remote_host_bytes,
+            reconsume_times,
+            prefix,
+            fixed_size,
+        ),
     )
+
+
+# The constructor that ``NamedTuple`` makes is a function of Python around this one.
+_new = tuple.__new__
 
 
 def _joined(properties: bytes, of_all: bytes) -> bytes:
@@ -186,21 +205,16 @@ class _Answer:
         self.queue_id = queue_id
 
     def stored(self, first_offset: int, positions: Sequence[int]) -> None:
-        host = self.processor.store_host_hex
-        self.processor.stats.put_messages += len(positions)
-        self.connection.respond(
-            self.request,
-            ResponseCode.SUCCESS,
-            None,
-            {
-                "msgId": ",".join([f"{host}{position:016X}" for position in positions])
-                if len(positions) > 1
-                else f"{host}{positions[0]:016X}",
-                "queueId": str(self.queue_id),
-                "queueOffset": str(first_offset),
-                "MSG_REGION": "DefaultRegion",
-                "TRACE_ON": "true",
-            },
+        processor = self.processor
+        host = processor.store_host_hex
+        count = len(positions)
+        processor.stats.put_messages += count
+        message_ids = f"{host}{positions[0]:016X}"
+        if count > 1:
+            message_ids = ",".join([f"{host}{position:016X}" for position in positions])
+        request = self.request
+        self.connection.respond_encoded(
+            request, STORED.encode(request, message_ids, self.queue_id, first_offset)
         )
 
     def failed(self, error: ProposeError) -> None:

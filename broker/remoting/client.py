@@ -10,6 +10,7 @@ from broker.remoting.dispatch import Handler, dispatch_by_code
 from broker.remoting.errors import ClientClosedError, ConnectFailedError
 from broker.remoting.frame import Frame
 from broker.remoting.limits import RemotingLimits
+from broker.remoting.pending import Done
 
 
 class RemotingClient:
@@ -70,6 +71,23 @@ class RemotingClient:
             return future
         connection = self._connections.get(address) or self._connect(address)
         return connection.invoke(code, ext, body, timeout=timeout)
+
+    def call(
+        self,
+        address: str,
+        code: int,
+        ext: Mapping[str, str] | None,
+        body: Sequence[Bytes],
+        *,
+        timeout: float,
+        done: Done,
+    ) -> None:
+        """As :meth:`invoke_nowait`, without a future: ``done`` is called with what comes."""
+        if self._closed:
+            self._loop.call_soon(done, None, ClientClosedError(address, "this client is closed"))
+            return
+        connection = self._connections.get(address) or self._connect(address)
+        connection.call(code, ext, body, timeout=timeout, done=done)
 
     def push(
         self,

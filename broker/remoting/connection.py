@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from struct import Struct
 from typing import TypeAlias, cast
 
@@ -20,7 +21,7 @@ from broker.remoting.errors import (
 )
 from broker.remoting.frame import Frame, encode_request, encode_response
 from broker.remoting.limits import RemotingLimits
-from broker.remoting.pending import PendingRequests
+from broker.remoting.pending import Done, PendingRequests, settle
 from broker.remoting.stream import FrameReader
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
@@ -125,6 +126,16 @@ class Connection(asyncio.Protocol):
         body_size = sum(map(len, body)) if body else 0
         self._send(encode_response(request, code, remark, ext, body_size), body, body_size)
 
+    def respond_encoded(self, request: Frame, head: bytes) -> None:
+        """As :meth:`respond`, with an answer encoded already, without a body."""
+        if self._closed or request.flag & FLAG_ONE_WAY:
+            return
+        self._out.append(head)
+        self._out_size += len(head)
+        if not self._flush_due and self._transport is not None:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
     def push(
         self, code: int, ext: Mapping[str, str] | None = None, body: Sequence[Bytes] = ()
     ) -> None:
@@ -142,18 +153,35 @@ class Connection(asyncio.Protocol):
         timeout: float,
     ) -> asyncio.Future[Frame]:
         """Sends a request; its future answer may also fail with a :class:`CallError`."""
+        future: asyncio.Future[Frame] = self._loop.create_future()
+        self.call(code, ext, body, timeout=timeout, done=partial(settle, future))
+        return future
+
+    def call(
+        self,
+        code: int,
+        ext: Mapping[str, str] | None = None,
+        body: Sequence[Bytes] = (),
+        *,
+        timeout: float,
+        done: Done,
+    ) -> None:
+        """As :meth:`invoke`, without a future: ``done`` is called when the answer arrives, in the
+        turn of the loop in which it does, and never before this returns."""
+        pending = self._pending
         if self._closed:
-            return self._failed(ConnectionLostError(self.remote_address, "connection closed"))
-        if (
-            len(self._pending) >= self._limits.pending_max
+            error: CallError = ConnectionLostError(self.remote_address, "connection closed")
+            self._loop.call_soon(done, None, error)
+        elif (
+            len(pending) >= self._limits.pending_max
             or self.buffered > self._limits.write_buffer_max
         ):
-            return self._failed(
-                TooManyRequestsError(self.remote_address, f"{len(self._pending)} requests wait")
-            )
-        opaque = self._pending.next_opaque()
-        self._request(code, opaque, ext, body, 0)
-        return self._pending.add(opaque, timeout)
+            error = TooManyRequestsError(self.remote_address, f"{len(pending)} requests wait")
+            self._loop.call_soon(done, None, error)
+        else:
+            opaque = pending.next_opaque()
+            self._request(code, opaque, ext, body, 0)
+            pending.add(opaque, timeout, done)
 
     def close(self) -> None:
         """Closes after what is already written has left."""
@@ -250,11 +278,6 @@ class Connection(asyncio.Protocol):
         self._out = []
         self._out_size = 0
         self.last_active = self._loop.time()
-
-    def _failed(self, error: CallError) -> asyncio.Future[Frame]:
-        future: asyncio.Future[Frame] = self._loop.create_future()
-        future.set_exception(error)
-        return future
 
 
 def _host_bytes(host: str, port: int) -> bytes:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import TypeAlias
 
 from broker.remoting.errors import CallError, RequestTimeoutError
 from broker.remoting.frame import Frame
 
 OPAQUE_MAX = 2**31 - 1
+
+Done: TypeAlias = Callable[[Frame | None, CallError | None], None]
+"""Told once, with the answer or with why none came."""
 
 
 class PendingRequests:
@@ -22,7 +27,7 @@ class PendingRequests:
     def __init__(self, loop: asyncio.AbstractEventLoop, address: str) -> None:
         self._loop = loop
         self._address = address
-        self._waiting: dict[int, tuple[asyncio.Future[Frame], float]] = {}
+        self._waiting: dict[int, tuple[Done, float]] = {}
         self._next_opaque = 0
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = 0.0
@@ -36,23 +41,19 @@ class PendingRequests:
         self._next_opaque = opaque + 1 if opaque < OPAQUE_MAX else 0
         return opaque
 
-    def add(self, opaque: int, timeout: float) -> asyncio.Future[Frame]:
-        """The future answer to ``opaque``; it fails after ``timeout`` seconds without one."""
-        future: asyncio.Future[Frame] = self._loop.create_future()
+    def add(self, opaque: int, timeout: float, done: Done) -> None:
+        """Waits for the answer to ``opaque``, for ``timeout`` seconds."""
         deadline = self._loop.time() + timeout
-        self._waiting[opaque] = (future, deadline)
+        self._waiting[opaque] = (done, deadline)
         if self._timer is None or deadline < self._armed_for:
             self._arm(deadline)
-        return future
 
     def resolve(self, frame: Frame) -> bool:
         """Hands an answer to who waits for it; false when nobody does (any more)."""
         waiting = self._waiting.pop(frame.opaque, None)
         if waiting is None:
             return False
-        future = waiting[0]
-        if not future.done():  # its caller may have given up on it
-            future.set_result(frame)
+        waiting[0](frame, None)
         return True
 
     def fail_all(self, failure: type[CallError], what: str) -> None:
@@ -61,9 +62,8 @@ class PendingRequests:
             self._timer.cancel()
             self._timer = None
         waiting, self._waiting = self._waiting, {}
-        for future, _ in waiting.values():
-            if not future.done():
-                future.set_exception(failure(self._address, what))
+        for done, _ in waiting.values():
+            done(None, failure(self._address, what))
 
     def _arm(self, deadline: float) -> None:
         if self._timer is not None:
@@ -76,10 +76,17 @@ class PendingRequests:
         now = max(self._loop.time(), self._armed_for)
         due = [opaque for opaque, (_, deadline) in self._waiting.items() if deadline <= now]
         for opaque in due:
-            future, _ = self._waiting.pop(opaque)
-            if not future.done():
-                future.set_exception(
-                    RequestTimeoutError(self._address, f"no answer to request {opaque} in time")
-                )
-        if self._waiting:
+            done, _ = self._waiting.pop(opaque)
+            done(None, RequestTimeoutError(self._address, f"no answer to request {opaque} in time"))
+        if self._waiting and self._timer is None:
             self._arm(min(deadline for _, deadline in self._waiting.values()))
+
+
+def settle(future: asyncio.Future[Frame], answer: Frame | None, failure: CallError | None) -> None:
+    """A :data:`Done` of a future, once it is bound to it."""
+    if future.done():  # its caller has given up on it
+        return
+    if failure is not None:
+        future.set_exception(failure)
+    elif answer is not None:
+        future.set_result(answer)
