@@ -342,12 +342,13 @@ class Node:
             self._after_event()
 
     def _announce(self) -> None:
-        core = self.core
+        core, before = self.core, self._leadership
         serving = core.role is Role.LEADER and self.applied_index >= core.term_first_index
-        now = Leadership(core.role, core.term, core.leader, serving)
-        if now == self._leadership:
+        if (core.role is before.role and core.term == before.term) and (
+            core.leader == before.leader and serving == before.serving
+        ):
             return
-        before, self._leadership = self._leadership, now
+        now = self._leadership = Leadership(core.role, core.term, core.leader, serving)
         if before.role is Role.LEADER and (now.role is not Role.LEADER or now.term != before.term):
             self._drop_proposals()
         if (before.role, before.leader) != (now.role, now.leader):

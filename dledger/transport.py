@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections import deque
 from collections.abc import Mapping
 from typing import Protocol
@@ -30,7 +31,14 @@ QUEUE_BYTES_MAX = 64 << 20
 DIAL_SECONDS_FIRST = 0.02
 DIAL_SECONDS_MAX = 0.5
 HELLO_SECONDS = 5.0
-PING_SECONDS = 5.0  # a connection that only listens would never notice that it is half open
+# A connection that only listens would never notice that it is half open. The kernel asks for us:
+# pings of the WebSocket would arm a timer anew for every message.
+KEEPALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPIDLE", 0), 5),
+    (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPINTVL", 0), 1),
+    (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPCNT", 0), 3),
+)
 
 
 class TransportHandler(Protocol):
@@ -139,8 +147,9 @@ class WebSocketTransport:
             link.dial_now.clear()
             try:
                 async with self._session.ws_connect(
-                    link.url, max_msg_size=MESSAGE_BYTES_MAX, heartbeat=PING_SECONDS, compress=0
+                    link.url, max_msg_size=MESSAGE_BYTES_MAX, compress=0
                 ) as connection:
+                    _keep_alive(connection.get_extra_info("socket"))
                     await connection.send_bytes(
                         msgpack.packb([PROTOCOL_VERSION, self._group, self._node])
                     )
@@ -246,3 +255,9 @@ class WebSocketTransport:
             link.queue.clear()
             link.queued_bytes = 0
             self._handler.on_peer_lost(link.peer)
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    for level, option, value in KEEPALIVE:
+        if option:  # not every system has them all
+            connection.setsockopt(level, option, value)
