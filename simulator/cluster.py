@@ -61,11 +61,12 @@ class Cluster:
         *,
         nodes: int = 3,
         plan: FaultPlan | None = None,
+        kinds: Sequence[str] = (),
         schedule: Sequence[Action] | None = None,
         show: Callable[[str], None] | None = None,
     ) -> None:
-        """``plan`` replaces the kinds of fault that the seed would choose, ``schedule`` all that
-        it would do."""
+        """``kinds`` are the faults that the seed may choose, none for every kind; ``plan`` replaces
+        what it would choose, and ``schedule`` all that it would do."""
         self.seed = seed
         self.streams = Streams(seed)
         rng = self.streams.stream("cluster")
@@ -73,7 +74,7 @@ class Cluster:
         self.trace = Trace(self.loop.time, show)
         self.network = Network(self.loop, self.streams, NetworkFaults())
         faults_rng = self.streams.stream("faults")
-        drawn = FaultPlan.drawn(faults_rng)
+        drawn = FaultPlan.drawn(faults_rng, kinds)
         self.plan = drawn if plan is None else plan
         self.schedule = Schedule(self, schedule)
         group = GroupConfig(
@@ -87,9 +88,9 @@ class Cluster:
             Host(name, group=group, world=world, ended=self._process_ended) for name in group.voters
         ]
         self._by_name = {host.name: host for host in self.hosts}
-        invariants = all_invariants(self.hosts)
+        self.invariants = all_invariants(self.hosts)
         for host in self.hosts:
-            host.invariants = invariants
+            host.invariants = self.invariants
         self.client = Client(
             self.loop,
             self.streams.stream("client"),
@@ -273,11 +274,13 @@ def simulate(
     *,
     nodes: int = 3,
     seconds: float = 20.0,
+    plan: FaultPlan | None = None,
+    kinds: Sequence[str] = (),
     schedule: Sequence[Action] | None = None,
     show: Callable[[str], None] | None = None,
 ) -> Outcome:
-    """Runs one seed to its end; with ``schedule``, all that the seed does but its faults."""
-    cluster = Cluster(seed, nodes=nodes, schedule=schedule, show=show)
+    """Runs one seed to its end. For ``plan``, ``kinds`` and ``schedule`` see :class:`Cluster`."""
+    cluster = Cluster(seed, nodes=nodes, plan=plan, kinds=kinds, schedule=schedule, show=show)
     return play(cluster, lambda cluster: cluster.run(seconds))
 
 

@@ -34,10 +34,15 @@ class FaultPlan:
     pause_max: float
 
     @classmethod
-    def drawn(cls, rng: Random) -> FaultPlan:
-        """Each kind exists with even odds."""
-        kinds = tuple(kind for kind in KINDS if rng.random() < 0.5)
+    def drawn(cls, rng: Random, among: Sequence[str] = ()) -> FaultPlan:
+        """Each kind exists with even odds, of those ``among`` which it is drawn (none for all)."""
+        kinds = tuple(kind for kind in among or KINDS if rng.random() < 0.5)
         return cls(kinds, rng.choice((0.4, 1.5, 4.0)))
+
+    @classmethod
+    def of(cls, kinds: Sequence[str]) -> FaultPlan | None:
+        """A plan of just these kinds; None where there are none."""
+        return cls(tuple(kinds), 1.0) if kinds else None
 
     def __str__(self) -> str:
         return ", ".join(self.kinds) or "no faults"

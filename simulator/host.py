@@ -95,6 +95,11 @@ class Host:
         self._world.trace.note(self.name, what)
 
     @property
+    def now(self) -> float:
+        """Virtual seconds since the beginning of the run."""
+        return self._world.loop.time()
+
+    @property
     def segment_size(self) -> int:
         """Bytes of a segment of the log."""
         return self._group.segment_size
@@ -301,6 +306,8 @@ class Host:
     def receives(self, sender: str, number: int, message: Message) -> None:
         """Called before a message is handled; a repeated one has the number of the first."""
         self.note(f"<- {sender} #{number} {type(message).__name__}")
+        for invariant in self.invariants:
+            invariant.receives(self, sender, message)
 
     def _applied(self, entry: Entry, digest: bytes) -> None:
         self.note(f"applies {entry.index} of term {entry.term}, {digest.hex()}")

@@ -86,4 +86,6 @@ class Schedule:
 
     def _perform(self, action: Action) -> None:
         self.done.append(action)
+        for invariant in self._cluster.invariants:
+            invariant.acted(action)
         ACTIONS[action.name].run(self._cluster, *action.arguments)

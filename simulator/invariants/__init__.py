@@ -19,7 +19,11 @@ from simulator.invariants.coverage import Coverage
 from simulator.invariants.durability import DurableBeforeVisible
 from simulator.invariants.election import OneLeaderPerTerm
 from simulator.invariants.matching import LogMatching
+from simulator.invariants.prevote import PreVoteFirst
+from simulator.invariants.probes import FewProbes
 from simulator.invariants.safety import StateMachineSafety
+from simulator.invariants.steady import SteadyLeader
+from simulator.invariants.stickiness import StickToTheLeader
 from simulator.invariants.terms import TermsAndVotes
 
 if TYPE_CHECKING:
@@ -42,5 +46,9 @@ def all_invariants(hosts: Sequence[Host]) -> Sequence[Invariant]:
         LeaderCompleteness(committed),
         StateMachineSafety(),
         AcknowledgedKept(hosts),
+        PreVoteFirst(hosts),
+        StickToTheLeader(),
+        SteadyLeader(),
+        FewProbes(),
         Coverage(),
     )

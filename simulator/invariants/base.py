@@ -9,6 +9,7 @@ from store.entry import Entry
 
 if TYPE_CHECKING:
     from simulator.host import Host
+    from simulator.schedule import Action
 
 
 class Invariant:
@@ -22,6 +23,12 @@ class Invariant:
 
     def sends(self, host: Host, peer: str, message: Message) -> None:
         """A message is about to leave."""
+
+    def receives(self, host: Host, sender: str, message: Message) -> None:
+        """A message has arrived, and the node is about to handle it."""
+
+    def acted(self, action: Action) -> None:
+        """Something was done to the cluster from outside."""
 
     def restored(self, host: Host, index: int, digest: bytes) -> None:
         """The state machine begins with the state after ``index``."""

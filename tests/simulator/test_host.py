@@ -176,10 +176,10 @@ def test_a_slow_disk_changes_no_leader() -> None:
 def test_a_full_disk_stops_nobody_and_passes() -> None:
     async def script(cluster: Cluster) -> None:
         leader = await serving(cluster)
-        leader.fill_disk(8_000)
+        cluster.schedule.propose("fill-disk", leader.name, 8_000)
         await cluster.pass_time(10.0)
         assert leader.boot == 1
-        leader.free_disk()
+        cluster.schedule.propose("free-disk", leader.name)
         await settle(cluster)
 
     outcome = run(script, seed=4)

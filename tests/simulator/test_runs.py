@@ -14,10 +14,10 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 from simulator.__main__ import main, repeat_command
+from simulator.bugs import bug_by_id, planted
 from simulator.cluster import Outcome, simulate
 from simulator.faults import KINDS
 from simulator.trace import Trace
-from tests.simulator.planted import vote_not_saved
 
 SEEDS_OF_THREE = range(1, 221)
 SEEDS_OF_FIVE = range(1000, 1040)
@@ -135,15 +135,17 @@ def test_several_jobs_give_what_one_gives(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_violation_ends_a_run_with_the_command_that_repeats_it(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    vote_not_saved(monkeypatch)
-    assert main(["run", "--seeds", "4-90", "--minutes", "0.05"]) == 1
-    told = capsys.readouterr()
-    assert "its disk holds" in told.out
-    repeat = "python -m simulator replay 4 --nodes 3 --minutes 0.05 --trace"
-    assert f"repeat it with: {repeat}" in told.err
-    assert main(repeat.split()[3:]) == 1
+    bug = bug_by_id("A3")
+    assert bug is not None
+    with planted(bug):
+        assert main(["run", "--seeds", "4-90", "--minutes", "0.05"]) == 1
+        told = capsys.readouterr()
+        assert "its disk holds" in told.out
+        repeat = "python -m simulator replay 4 --nodes 3 --minutes 0.05 --trace"
+        assert f"repeat it with: {repeat}" in told.err
+        assert main(repeat.split()[3:]) == 1
     assert "its disk holds" in capsys.readouterr().out.splitlines()[-1]
 
 

@@ -1,0 +1,22 @@
+"""Planted bugs: each takes one defence out of the shipped code, for the length of a run.
+
+The simulator is tested by them: a check that never fires proves nothing. The ids name bugs that
+real systems had; an id that ends in a small letter is one more way to the same bug, and an ``X``
+is a bug of our own. The shipped code knows nothing of this: a bug replaces a function of it in
+memory, and puts it back.
+"""
+
+from __future__ import annotations
+
+from simulator.bugs import disk, log, told, votes
+from simulator.bugs.plant import Bug, Finding, look_for, planted
+
+__all__ = ["BUGS", "Bug", "Finding", "bug_by_id", "look_for", "planted"]
+
+BUGS: tuple[Bug, ...] = (*votes.BUGS, *log.BUGS, *disk.BUGS, *told.BUGS)
+"""All of them, in the order of their ids' letters."""
+
+
+def bug_by_id(id_: str) -> Bug | None:
+    """The bug of that id, or None."""
+    return next((bug for bug in BUGS if bug.id == id_), None)

@@ -1,0 +1,99 @@
+"""What a planted bug is, how it is planted and taken out again, and how it is looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from simulator.cluster import Outcome, simulate
+from simulator.faults import FaultPlan
+
+SECONDS = 6.0
+
+
+class Patch:
+    """Attributes replaced, to be put back in the reverse order."""
+
+    def __init__(self) -> None:
+        self._replaced: list[tuple[object, str, object]] = []
+
+    def set(self, owner: object, name: str, value: object) -> None:
+        """Replaces an attribute of a class or module, which must have it."""
+        self._replaced.append((owner, name, vars(owner)[name]))
+        setattr(owner, name, value)
+
+    def undo(self) -> None:
+        """Puts everything back."""
+        while self._replaced:
+            setattr(*self._replaced.pop())
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A bug, what the check that must find it says, and within how many seeds.
+
+    ``kinds`` are the faults of the runs in which it is looked for, none for what each seed draws.
+    """
+
+    id: str
+    plant: Callable[[Patch], None]
+    says: str
+    seeds: int
+    nodes: int = 3
+    seconds: float = SECONDS
+    kinds: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What it is, in words."""
+        return self.plant.__name__.replace("_", " ")
+
+    @property
+    def told(self) -> str:
+        """What is taken out, in a sentence."""
+        return " ".join((self.plant.__doc__ or "").split())
+
+    def run(self, seed: int, **arguments: Any) -> Outcome:
+        """One seed, as this bug wants it; the bug itself must be planted."""
+        plan = FaultPlan.of(self.kinds)
+        return simulate(seed, nodes=self.nodes, seconds=self.seconds, plan=plan, **arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How a bug was found: by which seed, after how many, and what else was said before.
+
+    ``seed`` is None if no check said what it must within the budget.
+    """
+
+    bug: Bug
+    seed: int | None
+    tried: int
+    violation: str
+    others: Sequence[str]
+
+
+@contextmanager
+def planted(bug: Bug) -> Iterator[None]:
+    """The bug is in the code meanwhile."""
+    patch = Patch()
+    try:
+        bug.plant(patch)
+        yield
+    finally:
+        patch.undo()
+
+
+def look_for(bug: Bug) -> Finding:
+    """Runs seeds from 1 on until the right check fires, or the budget is spent."""
+    others: list[str] = []
+    with planted(bug):
+        for seed in range(1, bug.seeds + 1):
+            violation = bug.run(seed).violation
+            if violation is not None and bug.says in violation:
+                return Finding(bug, seed, seed, violation, others)
+            if violation is not None:
+                others.append(f"seed {seed}: {violation}")
+    return Finding(bug, None, bug.seeds, "", others)

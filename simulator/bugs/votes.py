@@ -1,0 +1,196 @@
+"""Planted bugs A: votes, terms, elections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from dledger.effects import Outbox
+from dledger.messages import Heartbeat, VoteRequest, VoteResponse
+from dledger.raft import NOBODY, Raft, Role
+from simulator.bugs.plant import Bug, Patch
+from store.errors import DamagedError
+from store.slotfile import SLOT_COUNT, SLOT_SIZE, SlotFile, encode_slot
+from store.statefiles import VOTE_NAME, HardState
+
+
+def vote_before_it_is_durable(patch: Patch) -> None:
+    """An answer that needs the disk leaves at once."""
+    patch.set(Outbox, "send_after_write", Outbox.send)
+
+
+def vote_forgotten_at_restart(patch: Patch) -> None:
+    """A node comes back in its term, its vote forgotten."""
+    begin = Raft.__init__
+
+    def forgetful(core: Raft, **arguments: Any) -> None:
+        begin(core, **{**arguments, "vote": NOBODY})
+
+    patch.set(Raft, "__init__", forgetful)
+
+
+def voting_twice_in_a_term(patch: Patch) -> None:
+    """Whoever asks gets the vote, though another has it."""
+    asked = Raft._vote_request
+
+    def generous(core: Raft, sender: str, request: VoteRequest, now: float) -> None:
+        if request.term == core.term and core.role is Role.FOLLOWER:
+            core.vote = NOBODY
+        asked(core, sender, request, now)
+
+    patch.set(Raft, "_vote_request", generous)
+
+
+def term_forgotten_at_restart(patch: Patch) -> None:
+    """A node comes back in the term of its last entry."""
+    begin = Raft.__init__
+
+    def forgetful(core: Raft, **arguments: Any) -> None:
+        last_term = arguments["log"].last_term
+        if arguments.get("term", 0) > last_term:
+            arguments = {**arguments, "term": last_term, "vote": NOBODY}
+        begin(core, **arguments)
+
+    patch.set(Raft, "__init__", forgetful)
+
+
+def vote_not_saved(patch: Patch) -> None:
+    """Saving the vote does nothing, and nobody notices."""
+    patch.set(SlotFile, "save", lambda _file, _payload: None)
+
+
+def vote_file_overwritten_at_once(patch: Patch) -> None:
+    """The file is cut and written anew, both slots with one sync; what a power loss leaves of it
+    is taken for a new node's."""
+    begin, save_safely = SlotFile.open, SlotFile.save
+
+    def save(slots: SlotFile, payload: bytes) -> None:
+        if not slots.path.endswith(VOTE_NAME):
+            save_safely(slots, payload)
+            return
+        slots._sequence += 1
+        slots.payload = payload
+        slots._file.truncate(0)
+        slots._file.pwrite(encode_slot(slots._sequence, payload) * SLOT_COUNT, 0)
+        slots._file.datasync()
+
+    def trusting(fs: Any, path: str) -> SlotFile:
+        try:
+            return begin(fs, path)
+        except DamagedError:
+            if not path.endswith(VOTE_NAME):
+                raise
+            return SlotFile(fs.open(path), 1, HardState().pack())
+
+    patch.set(SlotFile, "save", save)
+    patch.set(SlotFile, "open", staticmethod(trusting))
+
+
+def rotten_slot_brings_the_old_vote_back(patch: Patch) -> None:
+    """The two slots are written in turn, one with each save, and the second is never synced."""
+
+    def save(slots: SlotFile, payload: bytes) -> None:
+        slots._sequence += 1
+        slots.payload = payload
+        place = slots._sequence % SLOT_COUNT
+        slots._file.pwrite(encode_slot(slots._sequence, payload), place * SLOT_SIZE)
+        if place == 0:
+            slots._file.datasync()
+
+    patch.set(SlotFile, "save", save)
+
+
+def last_term_taken_from_the_current_term(patch: Patch) -> None:
+    """A candidate states its current term for the term of its last entry."""
+    _boasting(patch, lambda request: replace(request, last_term=request.term))
+
+
+def votes_by_length_alone(patch: Patch) -> None:
+    """A voter looks at the index of the last entry and not at its term."""
+    asked = Raft._vote_request
+
+    def short_sighted(core: Raft, sender: str, request: VoteRequest, now: float) -> None:
+        asked(core, sender, replace(request, last_term=core.log.last_term), now)
+
+    patch.set(Raft, "_vote_request", short_sighted)
+
+
+def _boasting(patch: Patch, change: Callable[[VoteRequest], VoteRequest]) -> None:
+    for name in ("send", "send_after_write"):
+        send = getattr(Outbox, name)
+
+        def altered(outbox: Outbox, to: str, message: Any, send: Any = send) -> None:
+            if isinstance(message, VoteRequest):
+                message = change(message)
+            send(outbox, to, message)
+
+        patch.set(Outbox, name, altered)
+
+
+def no_pre_vote(patch: Patch) -> None:
+    """A node that was cut off raises its term, and deposes a healthy leader when it is back."""
+    campaign = Raft._campaign
+
+    def at_once(core: Raft, now: float, **_asked: bool) -> None:
+        campaign(core, now, pre_vote=False)
+
+    patch.set(Raft, "_campaign", at_once)
+
+
+def votes_while_a_leader_is_heard(patch: Patch) -> None:
+    """No stickiness: one who does not hear the leader can depose it with the votes of those who
+    do."""
+    asked = Raft._vote_request
+
+    def fickle(core: Raft, sender: str, request: VoteRequest, now: float) -> None:
+        heard, core._leader_heard_at = core._leader_heard_at, float("-inf")
+        asked(core, sender, request, now)
+        if core.leader is not None:
+            core._leader_heard_at = heard
+
+    patch.set(Raft, "_vote_request", fickle)
+
+
+def pre_votes_counted_as_votes(patch: Patch) -> None:
+    """What was answered to the question before the election counts as a vote in it."""
+    answered = Raft._vote_response
+
+    def careless(core: Raft, sender: str, answer: VoteResponse, now: float) -> None:
+        if answer.granted and answer.pre_vote and core.role is Role.CANDIDATE:
+            answer = replace(answer, term=core.term, pre_vote=False)
+        answered(core, sender, answer, now)
+
+    patch.set(Raft, "_vote_response", careless)
+
+
+def heartbeats_wait_for_the_disk(patch: Patch) -> None:
+    """A leader with a slow disk is taken for dead."""
+    send = Outbox.send
+
+    def patient(outbox: Outbox, to: str, message: Any) -> None:
+        if isinstance(message, Heartbeat):
+            outbox.send_after_write(to, message)
+        else:
+            send(outbox, to, message)
+
+    patch.set(Outbox, "send", patient)
+
+
+POWER = ("power loss within a call", "partition")
+
+BUGS = (
+    Bug("A1", vote_before_it_is_durable, "its disk holds", 5),
+    Bug("A1b", vote_forgotten_at_restart, "takes its vote for", 40),
+    Bug("A1c", voting_twice_in_a_term, "votes for", 40),
+    Bug("A2", term_forgotten_at_restart, "has spoken in term", 20),
+    Bug("A3", vote_not_saved, "its disk holds", 5),
+    Bug("A4", vote_file_overwritten_at_once, "below the log's last", 200, kinds=POWER),
+    Bug("A4b", rotten_slot_brings_the_old_vote_back, "its disk holds", 20),
+    Bug("A5", last_term_taken_from_the_current_term, "lacks the committed entry", 100),
+    Bug("A5b", votes_by_length_alone, "lacks the committed entry", 300),
+    Bug("A6", no_pre_vote, "without having been asked for", 5),
+    Bug("A7", votes_while_a_leader_is_heard, "though it hears", 40),
+    Bug("A7b", pre_votes_counted_as_votes, "both lead", 300),
+    Bug("A9", heartbeats_wait_for_the_disk, "though only disks", 40, kinds=("slow disk",)),
+)

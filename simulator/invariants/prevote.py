@@ -1,0 +1,41 @@
+"""No election without the consent of a majority beforehand (pre-vote, thesis 9.6).
+
+Otherwise a node that was cut off for a while, or that hears nobody, deposes a healthy leader with
+the term that it raised meanwhile, again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dledger.messages import Message, VoteRequest, VoteResponse
+from dledger.quorum import majority
+from simulator.invariants.base import Invariant
+from simulator.violation import Violation
+
+if TYPE_CHECKING:
+    from simulator.host import Host
+
+
+class PreVoteFirst(Invariant):
+    """Remembers who agreed to whose election in which term."""
+
+    def __init__(self, hosts: Sequence[Host]) -> None:
+        self._needed = majority(len(hosts))
+        self._agreed: dict[tuple[str, int], dict[str, None]] = {}
+
+    def sends(self, host: Host, peer: str, message: Message) -> None:
+        """See :class:`Invariant`."""
+        match message:
+            case VoteResponse(term=term, granted=True, pre_vote=True):
+                self._agreed.setdefault((peer, term), {})[host.name] = None
+            case VoteRequest(term=term, pre_vote=False):
+                agreed = [host.name, *self._agreed.get((host.name, term), ())]
+                if len(agreed) < self._needed:
+                    raise Violation(
+                        f"{host.name} campaigns in term {term} without having been asked for it "
+                        f"by a majority, only by {agreed}"
+                    )
+            case _:
+                pass

@@ -1,0 +1,54 @@
+"""A slow disk is no reason to depose a leader: heartbeats do not wait for it.
+
+Looked at as long as nothing else has happened to a cluster. A leader may give up by itself, to
+make room for one with a better disk.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dledger.raft import Role
+from simulator.invariants.base import Invariant
+from simulator.violation import Violation
+
+if TYPE_CHECKING:
+    from simulator.host import Host
+    from simulator.schedule import Action
+
+SETTLED_TIMEOUTS = 4
+"""A leadership is settled when it has lasted so many election timeouts."""
+
+
+class SteadyLeader(Invariant):
+    """Remembers the present leader and since when it leads."""
+
+    def __init__(self) -> None:
+        self._quiet = True
+        self._leader: tuple[str, int, float] | None = None  # name, term, since
+
+    def acted(self, action: Action) -> None:
+        """See :class:`Invariant`."""
+        self._quiet = self._quiet and action.name == "slow-disk"
+
+    def stepped(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        core = host.node.core if self._quiet and host.node is not None else None
+        if core is None:
+            return
+        if core.role is not Role.LEADER:
+            if self._leader is not None and (host.name, core.term) == self._leader[:2]:
+                self._leader = None
+            return
+        if self._leader is None:
+            self._leader = (host.name, core.term, host.now)
+            return
+        name, term, since = self._leader
+        if term == core.term:
+            return
+        if host.now - since > SETTLED_TIMEOUTS * core.config.election_seconds:
+            raise Violation(
+                f"{host.name} leads term {core.term} instead of {name}, which led since {since:.3f}"
+                ", though only disks were slow"
+            )
+        self._leader = (host.name, core.term, host.now)

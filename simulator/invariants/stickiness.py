@@ -1,0 +1,55 @@
+"""Who hears a leader gives nobody else its vote (thesis 4.2.3).
+
+Otherwise one node with a bad link keeps deposing a leader that all others hear.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dledger.messages import AppendRequest, Heartbeat, Message, VoteRequest, VoteResponse
+from simulator.invariants.base import Invariant
+from simulator.violation import Violation
+
+if TYPE_CHECKING:
+    from simulator.host import Host
+
+
+class StickToTheLeader(Invariant):
+    """Remembers when each process heard its leader, and who asked it for a vote meanwhile."""
+
+    def __init__(self) -> None:
+        self._heard: dict[tuple[str, int], tuple[int, float]] = {}  # term of the leader, time
+        self._refuse: dict[tuple[str, int, str, int, bool], str] = {}
+
+    def receives(self, host: Host, sender: str, message: Message) -> None:
+        """See :class:`Invariant`. The node has not seen the message yet."""
+        core = host.node.core if host.node is not None else None
+        if core is None:
+            return
+        process = (host.name, host.boot)
+        match message:
+            case Heartbeat(term=term) | AppendRequest(term=term):
+                if term >= core.term:
+                    self._heard[process] = (term, host.now)
+            case VoteRequest(term=term, pre_vote=pre_vote):
+                leader_term, at = self._heard.get(process, (-1, 0.0))
+                asked = (*process, sender, term, pre_vote)
+                if (
+                    core.leader is not None
+                    and leader_term == core.term
+                    and host.now - at < core.config.election_seconds
+                ):
+                    self._refuse[asked] = core.leader
+                else:
+                    self._refuse.pop(asked, None)
+
+    def sends(self, host: Host, peer: str, message: Message) -> None:
+        """See :class:`Invariant`."""
+        if isinstance(message, VoteResponse) and message.granted:
+            asked = (host.name, host.boot, peer, message.term, message.pre_vote)
+            if asked in self._refuse:
+                raise Violation(
+                    f"{host.name} votes for {peer} in term {message.term} "
+                    f"though it hears {self._refuse[asked]}"
+                )
