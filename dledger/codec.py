@@ -17,6 +17,9 @@ from dledger.messages import (
     Heartbeat,
     HeartbeatResponse,
     Message,
+    ReadRequest,
+    ReadResponse,
+    TimeoutNow,
     VoteRequest,
     VoteResponse,
 )
@@ -34,13 +37,16 @@ MESSAGE_BYTES_MAX = 64 << 20
 NUMBER_MAX = 1 << 62  # indexes and terms are i64 on disk, and are counted up from what peers say
 
 _FIELDS: dict[int, tuple[Scalar, ...]] = {
-    1: (int, int, int, bool),
-    2: (int, bool, bool),
+    1: (int, int, int, bool, bool, int),
+    2: (int, bool, bool, int),
     3: (int, int, int, int, bytes),
-    4: (int, int),
+    4: (int, int, int),
     5: (int, int, int, int),
-    6: (int, int),
-    7: (int, int, int),
+    6: (int, int, int),
+    7: (int, int, int, int, int),
+    8: (int,),
+    9: (int, int),
+    10: (int, int, int),
 }
 
 
@@ -64,18 +70,24 @@ class MessageEncoder:
                     message.commit_index,
                     self._join(message.entries),
                 )
-            case VoteRequest(term, last_index, last_term, pre_vote):
-                return _pack((1, term, last_index, last_term, pre_vote))
-            case VoteResponse(term, granted, pre_vote):
-                return _pack((2, term, granted, pre_vote))
-            case AppendAccepted(term, match_index):
-                return _pack((4, term, match_index))
+            case VoteRequest(term, last_index, last_term, pre_vote, ordered, incarnation):
+                return _pack((1, term, last_index, last_term, pre_vote, ordered, incarnation))
+            case VoteResponse(term, granted, pre_vote, incarnation):
+                return _pack((2, term, granted, pre_vote, incarnation))
+            case AppendAccepted(term, match_index, incarnation):
+                return _pack((4, term, match_index, incarnation))
             case AppendRejected(term, rejected_index, hint_index, hint_term):
                 return _pack((5, term, rejected_index, hint_index, hint_term))
-            case Heartbeat(term, commit_index):
-                return _pack((6, term, commit_index))
-            case HeartbeatResponse(term, match_index, last_index):
-                return _pack((7, term, match_index, last_index))
+            case Heartbeat(term, commit_index, number):
+                return _pack((6, term, commit_index, number))
+            case HeartbeatResponse(term, match_index, last_index, number, incarnation):
+                return _pack((7, term, match_index, last_index, number, incarnation))
+            case TimeoutNow(term):
+                return _pack((8, term))
+            case ReadRequest(term, number):
+                return _pack((9, term, number))
+            case ReadResponse(term, number, index):
+                return _pack((10, term, number, index))
             case _:
                 return _pack(service_fields(message))
         return _pack(fields)
@@ -134,5 +146,11 @@ def decode_message(frame: bytes) -> Message:
             return AppendRejected(*values)
         case 6:
             return Heartbeat(*values)
-        case _:
+        case 7:
             return HeartbeatResponse(*values)
+        case 8:
+            return TimeoutNow(*values)
+        case 9:
+            return ReadRequest(*values)
+        case _:
+            return ReadResponse(*values)

@@ -12,7 +12,14 @@ class RaftConfig:
     ``election_seconds`` is the shortest election timeout; each one is drawn between it and its
     double. ``lost_leader_seconds`` is drawn from instead when the link to the leader breaks: a
     process that dies closes its sockets, and pre-vote makes a false alarm harmless. A leader whose
-    disk ends no write for ``disk_stall_seconds`` gives way.
+    disk ends no write for ``disk_stall_seconds`` gives way. A change of the voters that is not
+    committed within ``change_seconds`` is cancelled; who is to become a voter may lack
+    ``promote_lag_entries`` at most. ``preferred_leader`` is handed the leadership when it keeps up.
+
+    ``lease_reads`` answers reads without asking a majority, as long as one was heard within the
+    shortest election timeout less ``lease_drift`` of it. That is right only where no clock runs
+    faster than another's by more than that share, and is paid for: followers then hold no election
+    before the timeout, whatever became of the link to their leader.
     """
 
     heartbeat_seconds: float = 0.1
@@ -28,6 +35,11 @@ class RaftConfig:
     checkpoint_seconds: float = 30.0
     checkpoint_bytes: int = 128 << 20
     disk_stall_seconds: float = 10.0
+    change_seconds: float = 10.0
+    promote_lag_entries: int = 64
+    preferred_leader: str = ""
+    lease_reads: bool = False
+    lease_drift: float = 0.2
 
     def __post_init__(self) -> None:
         if not 0 < self.heartbeat_seconds < self.election_seconds / 2:
@@ -35,6 +47,8 @@ class RaftConfig:
                 f"heartbeat_seconds {self.heartbeat_seconds} must be above 0 and below half of "
                 f"election_seconds {self.election_seconds}"
             )
+        if not 0 <= self.lease_drift < 1:
+            raise ValueError(f"lease_drift must be from 0 to below 1, not {self.lease_drift}")
         for name in (
             "lost_leader_seconds",
             "resend_seconds",
@@ -47,6 +61,8 @@ class RaftConfig:
             "checkpoint_seconds",
             "checkpoint_bytes",
             "disk_stall_seconds",
+            "change_seconds",
+            "promote_lag_entries",
         ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")

@@ -38,13 +38,22 @@ class Read:
     bytes_max: int
 
 
+@dataclass(frozen=True, slots=True)
+class ReadIndex:
+    """The answer to a request for a read index: None if nobody could confirm one."""
+
+    id: int
+    index: int | None
+
+
 @dataclass(slots=True)
 class Effects:
-    """One bundle: send, write, read."""
+    """One bundle: send, write, read; and the read indexes that became known."""
 
     messages: list[Envelope] = field(default_factory=list)
     write: Write | None = None
     reads: list[Read] = field(default_factory=list)
+    read_indexes: list[ReadIndex] = field(default_factory=list)
 
 
 class Outbox:
@@ -72,6 +81,10 @@ class Outbox:
     def read(self, peer: str, first_index: int, last_index: int, bytes_max: int) -> None:
         """Asks for entries from the disk."""
         self._effects.reads.append(Read(peer, first_index, last_index, bytes_max))
+
+    def read_index(self, number: int, index: int | None) -> None:
+        """Answers a request of this node for a read index."""
+        self._effects.read_indexes.append(ReadIndex(number, index))
 
     def take(self) -> Effects:
         """All effects since the last call."""

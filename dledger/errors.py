@@ -46,6 +46,26 @@ class BusyError(ProposeError):
         )
 
 
+class TransferringError(ProposeError):
+    """The leadership is being handed over; nothing was written."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__(f"the leadership is being handed over to {target}")
+
+
+class ChangeRefusedError(ProposeError):
+    """A change of the members, or of the leader, cannot be made now; nothing was written."""
+
+    retriable = False
+
+
+class ReadUnconfirmedError(ProposeError):
+    """No leader confirmed in time that what is here is the newest; nothing was read."""
+
+    def __init__(self) -> None:
+        super().__init__("no leader confirmed in time that the answer would be the newest")
+
+
 class NoRoomError(ProposeError):
     """The disk has no room for the entry; nothing was written."""
 

@@ -157,6 +157,7 @@ class Keeper:
             term_starts=self._node.core.log.term_starts(entry.index),
             commit_index=entry.index,
             state=work.state,
+            configuration=self._node.core.configurations.packed_at(entry.index),
         )
 
         def save() -> bool:

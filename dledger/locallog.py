@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections import deque
 
+from dledger.configuration import Configuration, ConfigurationError, Configurations
 from dledger.effects import Outbox, Write
 from dledger.errors import InvariantError, PeerError
 from dledger.log import RaftLog
 from dledger.messages import AppendAccepted, AppendRejected, AppendRequest
-from store.entry import Entry, check_chain
+from store.entry import Entry, EntryKind, check_chain
 from store.errors import CorruptEntryError, EntryTooLargeError
 from store.layout import next_position
 
@@ -28,7 +29,15 @@ class LocalLog:
     """Every change of the log goes through here, the leader's own entries included."""
 
     def __init__(
-        self, *, node: str, log: RaftLog, commit_index: int, segment_size: int, outbox: Outbox
+        self,
+        *,
+        node: str,
+        log: RaftLog,
+        commit_index: int,
+        configurations: Configurations,
+        segment_size: int,
+        outbox: Outbox,
+        incarnation: int,
     ) -> None:
         """``commit_index`` is what is known to be committed; all of ``log`` must be durable."""
         if commit_index > log.last_index:
@@ -36,10 +45,12 @@ class LocalLog:
                 f"{node}: entry {commit_index} is committed, but the log ends at {log.last_index}"
             )
         self.log = log
+        self.configurations = configurations
         self.commit_index = commit_index
         self.durable_index = log.last_index
         self.verified_index = commit_index
         self._node = node
+        self._incarnation = incarnation
         self._segment_size = segment_size
         self._outbox = outbox
         self._writes: deque[list[int]] = deque()  # [write id, last index it makes durable]
@@ -98,6 +109,8 @@ class LocalLog:
     def add(self, entry: Entry) -> None:
         """The next entry: kept in memory, and on its way to the disk."""
         self.log.append(entry)
+        if entry.kind is EntryKind.CONFIGURATION:
+            self.configurations.append(entry.index, Configuration.unpack(entry.body))
         self._outbox.write().entries.append(entry)
 
     def accept(self, sender: str, request: AppendRequest) -> AppendAccepted | AppendRejected | None:
@@ -131,7 +144,7 @@ class LocalLog:
         self.commit_to(min(request.commit_index, last))
         if added or self._term_write is not None:
             return None
-        return AppendAccepted(request.term, self.match_index)
+        return AppendAccepted(request.term, self.match_index, self._incarnation)
 
     def _holds(self, entry: Entry, sender: str) -> bool:
         term = self.log.term_at(entry.index)
@@ -155,7 +168,9 @@ class LocalLog:
         try:
             check_chain(entry, self.log.chain_crc)
             position = self.next_position(entry.size)
-        except (CorruptEntryError, EntryTooLargeError) as error:
+            if entry.kind is EntryKind.CONFIGURATION:
+                Configuration.unpack(entry.body)
+        except (CorruptEntryError, EntryTooLargeError, ConfigurationError) as error:
             raise PeerError(
                 f"entry {entry.index} of {sender} does not continue our log: {error}"
             ) from error
@@ -175,6 +190,7 @@ class LocalLog:
             raise InvariantError(f"{self._node}: entries added and dropped in one bundle")
         write.truncate_from = first_index
         self.log.truncate(first_index)
+        self.configurations.truncate(first_index)
         self.durable_index = min(self.durable_index, first_index - 1)
         self.verified_index = min(self.verified_index, first_index - 1)
         # What is on its way to the disk will be overwritten there: its completion must not be

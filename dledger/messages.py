@@ -17,13 +17,17 @@ from store.entry import Entry
 class VoteRequest:
     """A candidate asks for a vote in ``term``; with ``pre_vote`` only whether it would get one.
 
-    For a pre-vote, ``term`` is the term that the sender would campaign in (thesis 9.6).
+    For a pre-vote, ``term`` is the term that the sender would campaign in (thesis 9.6). With
+    ``ordered`` the leader itself asked the sender to campaign. ``incarnation`` says on which disk
+    the sender stands, 0 for unknown; so it does in every message that a majority is counted from.
     """
 
     term: int
     last_index: int
     last_term: int
     pre_vote: bool
+    ordered: bool = False
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,7 @@ class VoteResponse:
     term: int
     granted: bool
     pre_vote: bool
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,7 @@ class AppendAccepted:
 
     term: int
     match_index: int
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +85,14 @@ class AppendRejected:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The leader lives. ``commit_index`` is never above what the receiver has confirmed."""
+    """The leader lives. ``commit_index`` is never above what the receiver has confirmed.
+
+    ``round`` counts up; its echo proves that the receiver still followed when it was sent.
+    """
 
     term: int
     commit_index: int
+    round: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +103,32 @@ class HeartbeatResponse:
     term: int
     match_index: int
     last_index: int
+    round: int = 0
+    incarnation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutNow:
+    """The leader of ``term`` hands over: the receiver is to campaign at once (thesis 3.10)."""
+
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """A follower asks how far it must have applied to serve reads; ``id`` is its own number."""
+
+    term: int
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResponse:
+    """Reads are the newest once all up to ``index`` is applied; -1: the asked one leads no more."""
+
+    term: int
+    id: int
+    index: int
 
 
 RaftMessage: TypeAlias = (
@@ -103,6 +139,9 @@ RaftMessage: TypeAlias = (
     | AppendRejected
     | Heartbeat
     | HeartbeatResponse
+    | TimeoutNow
+    | ReadRequest
+    | ReadResponse
 )
 
 Message: TypeAlias = RaftMessage | ServiceMessage

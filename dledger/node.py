@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from random import Random
 
 from dledger.config import RaftConfig
+from dledger.configuration import Configurations
 from dledger.effects import Read, Write
 from dledger.errors import (
     InvariantError,
@@ -30,8 +31,10 @@ from dledger.fitness import Fitness
 from dledger.keeper import Keeper
 from dledger.log import RaftLog
 from dledger.logwriter import LogWriter
+from dledger.membership import Membership
 from dledger.messages import AppendRequest, Message
 from dledger.raft import Raft, Role
+from dledger.reading import LinearizableReads
 from dledger.service import Report, ServiceMessage
 from dledger.statemachine import Leadership, StateMachine
 from dledger.transport import Transport
@@ -81,7 +84,9 @@ class Node:
         sync_flush: bool = True,
         watermarks: Watermarks | None = None,
     ) -> None:
-        """``on_fatal`` is told once why the node stopped by itself; the process must then end."""
+        """``voters`` are the members of a group that begins; none for a node that is to be added to
+        one. What the log says overrules them. ``on_fatal`` is told once why the node stopped by
+        itself; the process must then end."""
         self.store = store
         self.failure: BaseException | None = None
         self._loop = loop
@@ -100,7 +105,13 @@ class Node:
         config = config or RaftConfig()
         self.core = Raft(
             node=node,
-            voters=voters,
+            configurations=Configurations.recovered(
+                voters,
+                -1 if found.checkpoint is None else found.checkpoint.index,
+                b"" if found.checkpoint is None else found.checkpoint.configuration,
+                found.configurations,
+            ),
+            incarnation=found.incarnation,
             log=RaftLog(
                 first_index=found.first_index,
                 last_index=found.last_index,
@@ -127,6 +138,9 @@ class Node:
             watermarks=watermarks or Watermarks(),
             stall_seconds=config.disk_stall_seconds,
         )
+        self.reads = LinearizableReads(node=self, loop=loop)
+        self.membership = Membership(node=self, loop=loop)
+        self._members_from = -1  # the entry from which the transport knows the members
         self.applied_index = -1 if found.checkpoint is None else found.checkpoint.index
         self._proposals: deque[_Proposal] = deque()
         self._reading_to_apply = False
@@ -157,6 +171,8 @@ class Node:
             self._timer.cancel()
         await self._transport.stop()
         self._drop_proposals()
+        self.reads.close()
+        self.membership.close()
         if self.failure is None:
             await self.drained()
         if self.failure is None:
@@ -254,6 +270,15 @@ class Node:
         """Commit-log bytes if no disk access is needed for them, else None."""
         return self.store.read_cached(position, size)
 
+    def ask_read_index(self, number: int) -> None:
+        """For :class:`~dledger.reading.LinearizableReads`."""
+        self.core.read_index(number, self._loop.time())
+        self._after_event()
+
+    def after_request(self) -> None:
+        """The core was asked for something directly: what comes of it is done."""
+        self._after_event()
+
     # --- events from the transport (TransportHandler)
 
     def on_message(self, sender: str, message: Message) -> None:
@@ -318,10 +343,20 @@ class Node:
             self._read_for_peer(read)
         if effects.write is not None:
             self.writer.add(effects.write)
+        if self.core.configurations.index != self._members_from:
+            self._members_changed()
         if self.applied_index < self.core.commit_index:
             self._apply()
         self._announce()
+        for answer in effects.read_indexes:
+            self.reads.answered(answer)
         self._arm_timer()
+
+    def _members_changed(self) -> None:
+        self._members_from = self.core.configurations.index
+        found = self.core.configuration
+        addresses = {node: address.peer for node, address in found.addresses.items()}
+        self._transport.set_peers(found.members, addresses)
 
     def _arm_timer(self) -> None:
         deadline = self.core.deadline()
@@ -344,6 +379,8 @@ class Node:
     def _announce(self) -> None:
         core, before = self.core, self._leadership
         serving = core.role is Role.LEADER and self.applied_index >= core.term_first_index
+        if self.membership.busy:
+            self.membership.looked()
         if (core.role is before.role and core.term == before.term) and (
             core.leader == before.leader and serving == before.serving
         ):
@@ -406,6 +443,7 @@ class Node:
                 return
             if not self._apply_one(entry):
                 return
+        self.reads.applied()
         core = self.core
         core.log.evict(min(self.applied_index, core.durable_index))
 
@@ -418,6 +456,8 @@ class Node:
             return False
         self.applied_index = entry.index
         self.keeper.applied(entry)
+        if entry.kind is EntryKind.CONFIGURATION:
+            self.membership.applied(entry.index)
         while self._proposals and self._proposals[0].index <= entry.index:
             proposal = self._proposals.popleft()
             # One append of a new leader can depose this one, replace its entries and commit, all
@@ -446,4 +486,5 @@ class Node:
         for entry in entries or ():
             if not self._apply_one(entry):
                 return
+        self.reads.applied()
         self._after_event()

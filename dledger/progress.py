@@ -19,13 +19,18 @@ class Progress:
     __slots__ = (
         "_window_bytes",
         "_window_messages",
+        "confirmed_index",
         "connected",
         "heard_at",
+        "incarnation",
         "inflight",
         "inflight_bytes",
         "loading",
+        "lost",
         "match_index",
+        "needed_index",
         "next_index",
+        "round",
         "sent_at",
         "sent_commit",
         "state",
@@ -44,6 +49,11 @@ class Progress:
         self.heard_at = now
         self.connected = True
         self.loading = False  # entries for it are being read from the disk
+        self.incarnation: int | None = None  # what it said of its disk; None: nothing yet
+        self.confirmed_index = -1  # what it ever confirmed to this leader
+        self.lost = False  # it holds less than that
+        self.needed_index = -1  # what a disk that is new here must hold before it counts
+        self.round = 0  # the last heartbeat round that it echoed
         self._window_messages = window_messages
         self._window_bytes = window_bytes
 
@@ -70,6 +80,7 @@ class Progress:
         """The follower holds all up to ``match_index``; true if that is news."""
         moved = match_index > self.match_index
         self.match_index = max(self.match_index, match_index)
+        self.confirmed_index = max(self.confirmed_index, self.match_index)
         self.next_index = max(self.next_index, self.match_index + 1)
         while self.inflight and self.inflight[0][0] <= self.match_index:
             self.inflight_bytes -= self.inflight.popleft()[1]

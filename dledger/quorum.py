@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 
 
@@ -38,3 +38,19 @@ def vote_result(voters: Collection[str], votes: Mapping[str, bool]) -> VoteResul
     if len(voters) - refused < needed:
         return VoteResult.LOST
     return VoteResult.PENDING
+
+
+def joint_quorum_index(quorums: Sequence[Collection[str]], held: Mapping[str, int]) -> int:
+    """The highest index that a majority of each of the sets of voters holds (thesis 4.3).
+
+    A voter of whom nothing is known holds nothing.
+    """
+    return min(quorum_index([held.get(voter, -1) for voter in voters]) for voters in quorums)
+
+
+def joint_vote_result(quorums: Sequence[Collection[str]], votes: Mapping[str, bool]) -> VoteResult:
+    """An election is won in all sets of voters, and lost in any."""
+    results = [vote_result(voters, votes) for voters in quorums]
+    if VoteResult.LOST in results:
+        return VoteResult.LOST
+    return VoteResult.PENDING if VoteResult.PENDING in results else VoteResult.WON

@@ -1,4 +1,4 @@
-"""The leader's side of log replication: what to send to whom, and what a majority holds."""
+"""The leader's side of log replication: what to send to whom, and what each one holds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dledger.effects import Outbox
 from dledger.log import RaftLog
 from dledger.messages import AppendRejected, AppendRequest, Heartbeat, HeartbeatResponse
 from dledger.progress import Progress, ProgressState
-from dledger.quorum import majority, quorum_index
 from store.entry import Entry
 
 
@@ -24,7 +23,6 @@ class Replicator:
         peers: Iterable[str],
         connected: Iterable[str],
         log: RaftLog,
-        durable_index: int,
         outbox: Outbox,
         config: RaftConfig,
         now: float,
@@ -34,9 +32,9 @@ class Replicator:
         self._log = log
         self._outbox = outbox
         self._config = config
-        self._durable_index = durable_index
-        self._heartbeat_at = now
+        self.heartbeat_at = now
         self._commit_notice_at: float | None = None
+        self.round = 0
         self.peers: dict[str, Progress] = {
             peer: self._progress(log.last_index + 1, now) for peer in sorted(peers)
         }
@@ -52,21 +50,17 @@ class Replicator:
             window_bytes=self._config.window_bytes,
         )
 
-    # --- what a majority holds
-
-    def durable(self, index: int) -> None:
-        """The leader's own log is durable up to ``index``; it counts itself only so far."""
-        self._durable_index = index
-
-    def quorum_index(self) -> int:
-        """The highest index that a majority holds durably."""
-        held = [progress.match_index for progress in self.peers.values()]
-        return quorum_index([self._durable_index, *held])
-
-    def heard_by_majority(self, since: float) -> bool:
-        """Check-quorum: whether a majority, the leader included, was heard since then."""
-        heard = sum(1 for progress in self.peers.values() if progress.heard_at >= since)
-        return heard + 1 >= majority(len(self.peers) + 1)
+    def set_peers(self, peers: Iterable[str], connected: Iterable[str], now: float) -> None:
+        """From now on these get the log; what is known of those that stay is kept."""
+        up = set(connected)
+        kept: dict[str, Progress] = {}
+        for peer in sorted(peers):
+            progress = self.peers.get(peer)
+            if progress is None:
+                progress = self._progress(self._end, now)
+                progress.connected = peer in up
+            kept[peer] = progress
+        self.peers = kept
 
     # --- what the followers say
 
@@ -84,6 +78,8 @@ class Replicator:
         progress.heard_at = now
         if answer.rejected_index <= progress.match_index:
             return
+        if answer.rejected_index <= progress.confirmed_index and progress.incarnation:
+            progress.lost = True
         if (
             progress.state is ProgressState.PROBE
             and answer.rejected_index != progress.next_index - 1
@@ -120,6 +116,10 @@ class Replicator:
         progress = self._progress(before.match_index + 1 or self._end, now)
         progress.heard_at = before.heard_at  # a link that flaps is no sign of life
         progress.connected = before.connected
+        progress.incarnation = before.incarnation
+        progress.confirmed_index = before.confirmed_index
+        progress.needed_index = before.needed_index
+        progress.lost = before.lost
         self.peers[peer] = progress
         return progress
 
@@ -191,7 +191,13 @@ class Replicator:
         # etcd bounds its heartbeats in the same way).
         commit = min(commit_index, progress.match_index)
         progress.sent_commit = max(progress.sent_commit, commit)
-        self._outbox.send(peer, Heartbeat(self._term, commit))
+        self._outbox.send(peer, Heartbeat(self._term, commit, self.round))
+
+    def ask_all(self, commit_index: int) -> None:
+        """A round of heartbeats out of turn: whoever answers still follows."""
+        for peer, progress in self.peers.items():
+            if progress.connected:
+                self._heartbeat(peer, progress, commit_index)
 
     # --- time
 
@@ -203,8 +209,8 @@ class Replicator:
     def deadline(self) -> float:
         """When :meth:`tick` has something to do."""
         if self._commit_notice_at is None:
-            return self._heartbeat_at
-        return min(self._heartbeat_at, self._commit_notice_at)
+            return self.heartbeat_at
+        return min(self.heartbeat_at, self._commit_notice_at)
 
     def tick(self, commit_index: int, now: float) -> None:
         """Sends due commit notices and heartbeats, and what a follower seems not to have got."""
@@ -213,8 +219,8 @@ class Replicator:
             for peer, progress in self.peers.items():
                 if progress.connected and progress.sent_commit < commit_index:
                     self._heartbeat(peer, progress, commit_index)
-        if now >= self._heartbeat_at:
-            self._heartbeat_at = now + self._config.heartbeat_seconds
+        if now >= self.heartbeat_at:
+            self.heartbeat_at = now + self._config.heartbeat_seconds
             for peer, progress in self.peers.items():
                 if not progress.connected:
                     continue

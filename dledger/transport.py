@@ -12,7 +12,7 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 import aiohttp
@@ -25,7 +25,7 @@ from dledger.messages import Message
 
 log = logging.getLogger(__name__)
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 PATH = "/dledger"
 QUEUE_BYTES_MAX = 64 << 20
 DIAL_SECONDS_FIRST = 0.02
@@ -63,13 +63,19 @@ class Transport(Protocol):
     def reset(self, peer: str) -> None:
         """Breaks the link to a peer that misbehaved; it is dialled anew."""
 
+    def set_peers(self, members: Collection[str], addresses: Mapping[str, str]) -> None:
+        """Links are wanted to these members, and to nobody else once a link breaks; ``addresses``
+        are those that were not known from the start."""
+
 
 class _Link:
     """Both connections to one peer, and what waits to be sent."""
 
     def __init__(self, peer: str, address: str) -> None:
         self.peer = peer
-        self.url = f"http://{address}{PATH}"
+        self.address = address
+        self.wanted = True
+        self.task: asyncio.Task[None] | None = None
         self.listening: aiohttp.ClientWebSocketResponse | None = None
         self.speaking: web.WebSocketResponse | None = None
         self.socket: asyncio.Transport | None = None  # under `speaking`
@@ -78,6 +84,11 @@ class _Link:
         self.queued_bytes = 0
         self.wake = asyncio.Event()
         self.dial_now = asyncio.Event()
+
+    @property
+    def url(self) -> str:
+        """Where to dial."""
+        return f"http://{self.address}{PATH}"
 
 
 class WebSocketTransport:
@@ -90,9 +101,9 @@ class WebSocketTransport:
         self._node = node
         self._host = host
         self._port = port
+        self._address = f"{host}:{port}"
         self._links = {peer: _Link(peer, address) for peer, address in peers.items()}
         self._encoder = MessageEncoder()
-        self._tasks: list[asyncio.Task[None]] = []
         self._handler: TransportHandler
         self._session: aiohttp.ClientSession
         self._runner: web.AppRunner
@@ -109,13 +120,14 @@ class WebSocketTransport:
             connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None)
         )
         for link in self._links.values():
-            self._tasks.append(asyncio.create_task(self._listen(link)))
+            link.task = asyncio.create_task(self._listen(link))
 
     async def stop(self) -> None:
         """Closes every connection; no callback comes after."""
-        for task in self._tasks:
+        tasks = [link.task for link in self._links.values() if link.task is not None]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for link in self._links.values():
             link.up = False
             if link.speaking is not None:
@@ -125,8 +137,8 @@ class WebSocketTransport:
 
     def send(self, peer: str, message: Message) -> None:
         """Queues a message; dropped if the link is down or its queue is full."""
-        link = self._links[peer]
-        if not link.up or link.queued_bytes > QUEUE_BYTES_MAX:
+        link = self._links.get(peer)
+        if link is None or not link.up or link.queued_bytes > QUEUE_BYTES_MAX:
             return
         frame = self._encoder.encode(message)
         link.queue.append(frame)
@@ -135,15 +147,29 @@ class WebSocketTransport:
 
     def reset(self, peer: str) -> None:
         """Breaks the link; the peer dials again."""
-        link = self._links[peer]
-        if link.socket is not None:
+        link = self._links.get(peer)
+        if link is not None and link.socket is not None:
             link.socket.abort()
+
+    def set_peers(self, members: Collection[str], addresses: Mapping[str, str]) -> None:
+        """See :class:`Transport`."""
+        for peer in members:
+            link = self._links.get(peer)
+            if link is not None:
+                link.wanted = True
+            elif peer in addresses and peer != self._node:
+                self._links[peer] = link = _Link(peer, addresses[peer])
+            if link is not None and (link.task is None or link.task.done()):
+                link.task = asyncio.create_task(self._listen(link))
+        for peer, link in self._links.items():
+            if peer not in members:
+                link.wanted = False
 
     # --- the connection that we dialled
 
     async def _listen(self, link: _Link) -> None:
         pause = DIAL_SECONDS_FIRST
-        while True:
+        while link.wanted:
             link.dial_now.clear()
             try:
                 async with self._session.ws_connect(
@@ -151,7 +177,7 @@ class WebSocketTransport:
                 ) as connection:
                     _keep_alive(connection.get_extra_info("socket"))
                     await connection.send_bytes(
-                        msgpack.packb([PROTOCOL_VERSION, self._group, self._node])
+                        msgpack.packb([PROTOCOL_VERSION, self._group, self._node, self._address])
                     )
                     link.listening = connection
                     pause = DIAL_SECONDS_FIRST
@@ -220,16 +246,24 @@ class WebSocketTransport:
     async def _hello(self, connection: web.WebSocketResponse) -> _Link:
         try:
             frame = await connection.receive_bytes(timeout=HELLO_SECONDS)
-            version, group, node = msgpack.unpackb(frame)
+            version, group, node, address = msgpack.unpackb(frame)
         except (TypeError, ValueError, TimeoutError, msgpack.UnpackException) as error:
             raise PeerError(f"no greeting: {error}") from error
         if version != PROTOCOL_VERSION:
             raise PeerError(f"it speaks version {version}, we speak {PROTOCOL_VERSION}")
         if group != self._group:
             raise PeerError(f"it is of group {group}, we are of {self._group}")
-        link = self._links.get(node) if isinstance(node, str) else None
+        if not isinstance(node, str) or not isinstance(address, str) or node == self._node:
+            raise PeerError(f"{node} at {address} is no peer of {self._node}")
+        link = self._links.get(node)
         if link is None:
-            raise PeerError(f"node {node} is not a member of group {group}")
+            # It may be about to be added, or lead by an entry that has not arrived here yet.
+            link = self._links[node] = _Link(node, address)
+        # Who dials knows best where it can be dialled: a node may have moved to another port.
+        link.address = address
+        if link.task is None or link.task.done():
+            link.wanted = True
+            link.task = asyncio.create_task(self._listen(link))
         return link
 
     async def _speak(self, link: _Link, connection: web.WebSocketResponse) -> None:

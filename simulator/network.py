@@ -6,6 +6,7 @@ is, or silently swallows what is sent, as a dead cable does. A process that dies
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
@@ -71,6 +72,9 @@ class SimulatedTransport:
         """See :class:`dledger.transport.Transport`."""
         self._host.note(f"breaks the link to {peer}")
         self._network.break_link(self._host.name, peer)
+
+    def set_peers(self, members: Collection[str], addresses: Mapping[str, str]) -> None:
+        """See :class:`dledger.transport.Transport`. Here everybody finds everybody by name."""
 
     def linked(self) -> list[str]:
         """The peers to which this end takes its links for whole."""

@@ -8,7 +8,8 @@
        8  u32   CRC32C of the bytes from 12
       12  u32   length of the payload
       16        payload: a MessagePack array [index, end position, chain CRC, term,
-                [[term, first index], ...], commit index, state as binary]
+                [[term, first index], ...], commit index, state as binary];
+                then, where the log says who the members are, their configuration as binary
 
 A checkpoint is written beside its elders and renamed into place. The newest two are kept: should
 the newest be damaged at rest, recovery starts from the one before and reads more of the log.
@@ -48,20 +49,22 @@ class Checkpoint:
     term_starts: tuple[tuple[int, int], ...]
     commit_index: int
     state: bytes = field(repr=False)
+    configuration: bytes = b""
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
-    payload: bytes = msgpack.packb(
-        (
-            checkpoint.index,
-            checkpoint.end_position,
-            checkpoint.chain_crc,
-            checkpoint.term,
-            checkpoint.term_starts,
-            checkpoint.commit_index,
-            checkpoint.state,
-        )
-    )
+    fields: list[object] = [
+        checkpoint.index,
+        checkpoint.end_position,
+        checkpoint.chain_crc,
+        checkpoint.term,
+        checkpoint.term_starts,
+        checkpoint.commit_index,
+        checkpoint.state,
+    ]
+    if checkpoint.configuration:
+        fields.append(checkpoint.configuration)
+    payload: bytes = msgpack.packb(fields)
     length = struct.pack(">I", len(payload))
     crc = crc32c(payload, crc32c(length))
     header = CHECKPOINT_HEADER.pack(CHECKPOINT_MAGIC, CHECKPOINT_VERSION, crc, len(payload))
@@ -80,11 +83,15 @@ def decode_checkpoint(data: bytes, path: str) -> Checkpoint:
     if crc32c(data[12:]) != crc:
         raise DamagedError(path, 8, "CRC of the checkpoint")
     try:
-        index, end_position, chain, term, starts, commit_index, state = msgpack.unpackb(data[16:])
+        fields = msgpack.unpackb(data[16:])
+        index, end_position, chain, term, starts, commit_index, state, *more = fields
+        (configuration,) = more or (b"",)
         term_starts = tuple((first_term, first_index) for first_term, first_index in starts)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise DamagedError(path, 16, f"payload of the checkpoint: {error}") from error
-    return Checkpoint(index, end_position, chain, term, term_starts, commit_index, state)
+    return Checkpoint(
+        index, end_position, chain, term, term_starts, commit_index, state, configuration
+    )
 
 
 class Checkpoints:

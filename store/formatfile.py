@@ -6,9 +6,12 @@ Lines of text, so that ``cat`` answers the question too::
     group broker-a
     node n0
     segment_size 268435456
+    incarnation 4f1d09a3c75be216
     crc32c 5b7ae1f2
 
-The CRC32C covers all lines above its own.
+The CRC32C covers all lines above its own. The incarnation, a random number in hexadecimal, is drawn
+when the directory is made: it tells this data from whatever the node had before. Directories made
+before there were incarnations have no such line.
 """
 
 from __future__ import annotations
@@ -30,15 +33,23 @@ class Identity(NamedTuple):
     group: str
     node: str
     segment_size: int
+    incarnation: int = 0
+    """Whoever opens the directory learns it; 0 where there is none."""
+
+
+CHECKED = ("group", "node", "segment_size")
 
 
 def encode_format(identity: Identity) -> bytes:
     """The bytes of the format file. Raises :class:`ValueError` for a name that is not one line."""
     lines = [f"{TITLE}{FORMAT_VERSION}"]
-    for name, value in zip(Identity._fields, identity, strict=True):
-        if len(str(value).splitlines()) != 1:
+    for name in CHECKED:
+        value = str(getattr(identity, name))
+        if len(value.splitlines()) != 1:
             raise ValueError(f"{name} must be one line of text: {value!r}")
         lines.append(f"{name} {value}")
+    if identity.incarnation:
+        lines.append(f"incarnation {identity.incarnation:016x}")
     covered = "".join(f"{line}\n" for line in lines).encode()
     return covered + b"crc32c %08x\n" % crc32c(covered)
 
@@ -62,19 +73,21 @@ def decode_format(data: bytes, path: str) -> Identity:
     covered, _, crc = data.rpartition(b"crc32c ")
     if crc != b"%08x\n" % crc32c(covered):
         raise DamagedError(path, len(covered), "CRC of the format file")
-    names = ("group ", "node ", "segment_size ")
-    values = [
-        line.decode().removeprefix(name) for line, name in zip(lines[1:4], names, strict=True)
-    ]
-    return Identity(values[0], values[1], int(values[2]))
+    values = dict(line.decode().split(" ", 1) for line in lines[1:-2])
+    return Identity(
+        values["group"],
+        values["node"],
+        int(values["segment_size"]),
+        int(values.get("incarnation", "0"), 16),
+    )
 
 
 def check_identity(found: Identity, expected: Identity, path: str) -> None:
     """Raises :class:`~store.errors.DataFormatError` naming each field that differs."""
     differences = [
-        f"{name} is {value}, this node has {own}"
-        for name, value, own in zip(Identity._fields, found, expected, strict=True)
-        if value != own
+        f"{name} is {getattr(found, name)}, this node has {getattr(expected, name)}"
+        for name in CHECKED
+        if getattr(found, name) != getattr(expected, name)
     ]
     if differences:
         raise DataFormatError(f"{path}: data of another node: {'; '.join(differences)}")

@@ -29,7 +29,8 @@ class StoreConfig:
     """Who the replica is, and the sizes of its files. ``segment_size`` is one for a whole group.
 
     ``min_free_bytes`` is what the log leaves free on the disk for all that must still be written
-    when no more entries are accepted.
+    when no more entries are accepted. ``incarnation`` is the number that the directory gets if it
+    is made now; 0 for none.
     """
 
     group: str
@@ -37,6 +38,7 @@ class StoreConfig:
     segment_size: int = 256 << 20
     min_free_bytes: int = 64 << 20
     index_rows_per_file: int = ROWS_PER_FILE
+    incarnation: int = 0
 
     def __post_init__(self) -> None:
         if not SEGMENT_SIZE_MIN <= self.segment_size <= SEGMENT_SIZE_MAX:
@@ -75,24 +77,28 @@ def open_parts(fs: FileSystem, directory: str, config: StoreConfig) -> Parts:
     try:
         for name in ("state", "commitlog", "index"):
             fs.make_directories(f"{directory}/{name}")
-        _claim(fs, directory, config)
-        return _recover(fs, directory, config, lock)
+        incarnation = _claim(fs, directory, config)
+        return _recover(fs, directory, config, lock, incarnation)
     except (StoreError, OSError):
         lock.release()
         raise
 
 
-def _claim(fs: FileSystem, directory: str, config: StoreConfig) -> None:
-    """Checks whose data this is; makes the state files of a directory that is nobody's yet."""
+def _claim(fs: FileSystem, directory: str, config: StoreConfig) -> int:
+    """Checks whose data this is; makes the state files of a directory that is nobody's yet.
+
+    Returns the incarnation of the directory.
+    """
     state = f"{directory}/state"
     path = f"{state}/{FORMAT_NAME}"
-    identity = Identity(config.group, config.node, config.segment_size)
+    identity = Identity(config.group, config.node, config.segment_size, config.incarnation)
     if fs.exists(path):
         # A process killed before it synced a name leaves one that is seen and not yet on disk.
         fs.sync_directory(directory)
         fs.sync_directory(state)
-        check_identity(decode_format(read_file(fs, path), path), identity, path)
-        return
+        found = decode_format(read_file(fs, path), path)
+        check_identity(found, identity, path)
+        return found.incarnation
     if fs.list_directory(f"{directory}/commitlog"):
         raise DamagedError(path, 0, "the file is missing, though there is a log")
     fs.sync_directory(directory.rpartition("/")[0] or ("/" if directory[0] == "/" else "."))
@@ -100,9 +106,12 @@ def _claim(fs: FileSystem, directory: str, config: StoreConfig) -> None:
     SlotFile.create(fs, state, VOTE_NAME, HardState().pack()).close()
     SlotFile.create(fs, state, MARK_NAME, Mark().pack()).close()
     replace_file(fs, state, FORMAT_NAME, encode_format(identity))
+    return identity.incarnation
 
 
-def _recover(fs: FileSystem, directory: str, config: StoreConfig, lock: Lock) -> Parts:
+def _recover(
+    fs: FileSystem, directory: str, config: StoreConfig, lock: Lock, incarnation: int
+) -> Parts:
     state = f"{directory}/state"
     vote_file = _open_slots(fs, f"{state}/{VOTE_NAME}")
     hard_state = HardState.unpack(vote_file.payload, vote_file.path)
@@ -157,6 +166,7 @@ def _recover(fs: FileSystem, directory: str, config: StoreConfig, lock: Lock) ->
         mark=new_mark,
         torn=torn,
         damage=checkpoints.damage,
+        incarnation=incarnation,
     )
     return Parts(
         lock=lock,
@@ -219,6 +229,7 @@ def _tell(
     mark: Mark,
     torn: int,
     damage: list[DamagedError],
+    incarnation: int,
 ) -> Recovered:
     applied = -1 if checkpoint is None else checkpoint.index
     while found.tail and found.tail[0].index <= applied:
@@ -239,4 +250,6 @@ def _tell(
         tail=list(found.tail),
         tail_base=found.tail_base,
         damaged_checkpoints=damage,
+        incarnation=incarnation,
+        configurations=[entry for entry in found.configurations if entry.index > applied],
     )

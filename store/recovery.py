@@ -23,7 +23,15 @@ from dataclasses import dataclass, field
 
 from store.checkpoint import Checkpoint
 from store.commitlog import CommitLog
-from store.entry import HEADER_SIZE, PADDING, PADDING_MAGIC, PADDING_SIZE, Entry, decode_entry
+from store.entry import (
+    HEADER_SIZE,
+    PADDING,
+    PADDING_MAGIC,
+    PADDING_SIZE,
+    Entry,
+    EntryKind,
+    decode_entry,
+)
 from store.entryindex import ROW
 from store.errors import CorruptEntryError, DamagedError
 from store.layout import next_position, parse_segment_name, segment_start
@@ -46,7 +54,8 @@ class Recovered:
     lists (term, first index) in order. ``tail`` holds the newest entries after the checkpoint:
     all that ``commit_index`` does not cover, and about 16 MiB of those that it does; ``tail_base``
     is the end position and chain CRC of the entry before the first of them. Where
-    ``damaged_checkpoints`` names some, an older one was used.
+    ``damaged_checkpoints`` names some, an older one was used. ``configurations`` are the entries of
+    that kind after the checkpoint, and ``incarnation`` is the number of the directory.
     """
 
     term: int
@@ -62,6 +71,8 @@ class Recovered:
     tail: list[Entry]
     tail_base: tuple[int, int]
     damaged_checkpoints: list[DamagedError]
+    incarnation: int = 0
+    configurations: list[Entry] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -78,6 +89,7 @@ class LogScan:
     tail: deque[Entry] = field(default_factory=deque)
     tail_base: tuple[int, int] = (0, 0)
     tail_bytes: int = 0
+    configurations: list[Entry] = field(default_factory=list)
     stop_position: int = 0
     stop_reason: str = ""
 
@@ -90,6 +102,8 @@ class LogScan:
         self.last_index = entry.index
         self.end = entry.position + size
         self.chain_crc = entry.chain_crc
+        if entry.kind is EntryKind.CONFIGURATION:
+            self.configurations.append(entry)
         self.tail.append(entry)
         self.tail_bytes += size
         # What may still be truncated stays whole: Raft cuts it without reading the disk.

@@ -12,10 +12,10 @@ import store.opening
 import store.recovery
 from dledger.effects import Write
 from dledger.keeper import Keeper
+from dledger.leading import Leading
 from dledger.locallog import LocalLog
 from dledger.logwriter import LogWriter
 from dledger.node import Node
-from dledger.replication import Replicator
 from simulator.bugs.plant import Bug, Patch
 from simulator.disk import SimulatedFileSystem
 from store.commitlog import CommitLog
@@ -69,13 +69,13 @@ def confirm_before_the_term_is_durable(patch: Patch) -> None:
 
 def leader_counts_itself_before_its_sync(patch: Patch) -> None:
     """What was proposed counts as durable on the leader."""
-    count = Replicator.quorum_index
+    count = Leading.quorum_index
 
-    def hasty(replicator: Replicator) -> int:
-        replicator.durable(replicator._log.last_index)
-        return count(replicator)
+    def hasty(leading: Leading) -> int:
+        leading._local.durable_index = leading._local.log.last_index
+        return count(leading)
 
-    patch.set(Replicator, "quorum_index", hasty)
+    patch.set(Leading, "quorum_index", hasty)
 
 
 def acknowledgement_before_the_commit(patch: Patch) -> None:

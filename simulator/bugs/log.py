@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from dledger.effects import Outbox
+from dledger.leading import Leading
 from dledger.locallog import LocalLog
 from dledger.log import RaftLog
 from dledger.messages import AppendAccepted, AppendRequest, Heartbeat
@@ -20,14 +21,13 @@ from store.entry import Entry
 def commit_of_an_older_term_by_counting(patch: Patch) -> None:
     """Figure 8 of the Raft paper: copies of an entry of an earlier term are counted."""
 
-    def advance(core: Raft, now: float) -> None:
-        if core.replicator is not None:
-            index = core.replicator.quorum_index()
-            if index > core.commit_index:
-                core._local.commit_to(index)
-                core.replicator.committed(now)
+    def advance(leading: Leading, now: float) -> None:
+        index = leading.quorum_index()
+        if index > leading._local.commit_index:
+            leading._local.commit_to(index)
+            leading.replicator.committed(now)
 
-    patch.set(Raft, "_advance_commit", advance)
+    patch.set(Leading, "advance_commit", advance)
 
 
 def matching_entries_cut(patch: Patch) -> None:
@@ -107,23 +107,23 @@ def what_matched_an_earlier_leader_is_confirmed(patch: Patch) -> None:
 def minority_counted_as_quorum(patch: Patch) -> None:
     """The quorum is one too small."""
 
-    def one(replicator: Replicator) -> int:
+    def one(leading: Leading) -> int:
         return max(
-            replicator._durable_index,
-            *(progress.match_index for progress in replicator.peers.values()),
+            leading._local.durable_index,
+            *(progress.match_index for progress in leading.replicator.peers.values()),
         )
 
-    patch.set(Replicator, "quorum_index", one)
+    patch.set(Leading, "quorum_index", one)
 
 
 def quorum_of_three_used_for_five(patch: Patch) -> None:
     """A short cut that is right for three voters, the second highest, and wrong for five."""
 
-    def second(replicator: Replicator) -> int:
-        held = [progress.match_index for progress in replicator.peers.values()]
-        return sorted([replicator._durable_index, *held])[-2]
+    def second(leading: Leading) -> int:
+        held = [progress.match_index for progress in leading.replicator.peers.values()]
+        return sorted([leading._local.durable_index, *held])[-2]
 
-    patch.set(Replicator, "quorum_index", second)
+    patch.set(Leading, "quorum_index", second)
 
 
 def answers_to_an_earlier_leadership_counted(patch: Patch) -> None:
@@ -177,8 +177,8 @@ def idle_leader_never_looks_back(patch: Patch) -> None:
     """A leader sends what is new, and nothing again."""
 
     def tick(replicator: Replicator, commit_index: int, now: float) -> None:
-        if now >= replicator._heartbeat_at:
-            replicator._heartbeat_at = now + replicator._config.heartbeat_seconds
+        if now >= replicator.heartbeat_at:
+            replicator.heartbeat_at = now + replicator._config.heartbeat_seconds
             for peer, progress in replicator.peers.items():
                 if progress.connected:
                     replicator._heartbeat(peer, progress, commit_index)

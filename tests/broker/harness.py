@@ -7,7 +7,7 @@ in a later turn of the loop, as from a thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from pathlib import Path
 from random import Random
 from struct import Struct
@@ -86,6 +86,9 @@ class NoPeers:
         raise AssertionError(f"a message to {peer}, whom nobody knows: {message}")
 
     def reset(self, peer: str) -> None: ...
+
+    def set_peers(self, members: Collection[str], addresses: Mapping[str, str]) -> None:
+        """All peers are there already."""
 
 
 class _ColdFile:

@@ -14,8 +14,9 @@ from random import Random
 from typing import NamedTuple
 
 from dledger.config import RaftConfig
-from dledger.effects import Read, Write
-from dledger.errors import InvariantError, PeerError
+from dledger.configuration import Configurations
+from dledger.effects import Read, ReadIndex, Write
+from dledger.errors import InvariantError, PeerError, ProposeError
 from dledger.log import RaftLog
 from dledger.messages import Message
 from dledger.raft import Raft
@@ -48,6 +49,7 @@ class Disk:
     term: int = 0
     vote: str = ""
     entries: list[Entry] = field(default_factory=list)
+    incarnation: int = 0
     mark: int = -1  # the commit index that a restarted node knows of
     held: bool = False
     readable: bool = True
@@ -87,6 +89,8 @@ class Observer:
 
     def reads(self, node: str, read: Read) -> None: ...
 
+    def read_index(self, node: str, answer: ReadIndex) -> None: ...
+
 
 class Cluster:
     """Cores, disks, links and a clock."""
@@ -101,6 +105,8 @@ class Cluster:
         seed: int = 0,
     ) -> None:
         self.names = tuple(names)
+        self.joining: tuple[str, ...] = ()
+        self.begun = tuple(names)  # the voters that the group began with
         self.observers = list(observers)
         self.config = config or RaftConfig()
         self.now = 0.0
@@ -146,7 +152,13 @@ class Cluster:
         self._starts += 1
         self.cores[name] = Raft(
             node=name,
-            voters=self.names,
+            configurations=Configurations.recovered(
+                () if name in self.joining else self.begun,
+                -1,
+                b"",
+                (e for e in entries if e.kind is EntryKind.CONFIGURATION),
+            ),
+            incarnation=disk.incarnation,
             log=log,
             segment_size=self._segment_size,
             rng=Random(f"{self._seed} {name} {self._starts}"),
@@ -158,6 +170,28 @@ class Cluster:
         )
         self._standing[name] = self._stand(name)
         self._committed[name] = disk.mark
+
+    def add(self, name: str) -> None:
+        """Starts a node that waits to be added to the group."""
+        self.disks[name] = Disk()
+        self.links.update({(min(a, name), max(a, name)): True for a in self.names})
+        self.names += (name,)
+        self.joining += (name,)
+        self.restart(name)
+
+    def ask(self, name: str, request: Callable[[Raft], object]) -> None:
+        """Asks a node for something. Raises :class:`~dledger.errors.ProposeError`."""
+        refusal: list[ProposeError] = []
+
+        def ask(core: Raft) -> None:
+            try:
+                request(core)
+            except ProposeError as error:
+                refusal.append(error)
+
+        self._event(name, ask)
+        for error in refusal:
+            raise error
 
     def _connect_running_peers(self, name: str) -> None:
         for peer in self.names:
@@ -323,6 +357,9 @@ class Cluster:
             for observer in self.observers:
                 observer.writes(name, effects.write, disk.held)
         self._tell_changes(name)
+        for answer in effects.read_indexes:
+            for observer in self.observers:
+                observer.read_index(name, answer)
         for read in effects.reads:
             self._read(name, read)
         if effects.write is not None and not disk.held:

@@ -32,6 +32,14 @@ printed then.
 ``restart n0``                        starts a crashed node on what its disk kept
 ``forget n0 4``                       the disk loses entries from 4 on; seen at the next start
 ``reboot n0``                         n0 starts anew on its disk, and no peer notices
+``learner n0 n3``, ``promote n0 n3``  the leader n0 adds n3 as a learner, makes a voter of it,
+``remove n0 n3``                      takes it out
+``start n3``                          starts a node that waits to be added
+``transfer n0 n1``                    the leader n0 hands over to n1
+``read n1``                           n1 asks for a read index
+``wipe n0 7``                         n0, which is down, gets an empty disk of incarnation 7
+``identity n0 7``                     the disk of n0 is of incarnation 7 from its next start on
+``members n0``                        who is a member, as the log of n0 says
 ``show [n0...]``                      what a node is, knows and holds
 ====================================  ==========================================================
 """
@@ -40,11 +48,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dledger.config import RaftConfig
+from dledger.configuration import MemberAddress
 from dledger.errors import ProposeError
+from dledger.raft import Raft
 from tests.dledger.cluster import Cluster, Disk, Observer, Packet, written_log
 from tests.dledger.transcript import Transcript, describe
 
@@ -63,6 +74,7 @@ class Scenario:
         self._observers = [self._transcript, *observers]
         self._config = RaftConfig()
         self._segment_size = 1 << 20
+        self._reads = 0
         self.cluster: Cluster
 
     def run(self, line: str) -> list[str]:
@@ -144,6 +156,57 @@ class Scenario:
                 f" log {log.first_index}..{log.last_index} (terms from {terms or 'nowhere'}),"
                 f" durable {core.durable_index}, commit {core.commit_index}"
             )
+
+    # --- members
+
+    def do_start(self, words: list[str]) -> None:
+        for name in words:
+            self.cluster.add(name)
+
+    def _ask(self, leader: str, event: Callable[[Raft], object]) -> None:
+        try:
+            self.cluster.ask(leader, event)
+        except ProposeError as error:
+            self._say(f"  {leader} refuses: {error}")
+
+    def do_learner(self, words: list[str]) -> None:
+        leader, node = words
+        now = self.cluster.now
+        address = MemberAddress(node, "", "")
+        self._ask(leader, lambda core: core.add_learner(node, address, now))
+
+    def do_promote(self, words: list[str]) -> None:
+        leader, node = words
+        self._ask(leader, lambda core: core.promote(node, self.cluster.now))
+
+    def do_remove(self, words: list[str]) -> None:
+        leader, node = words
+        self._ask(leader, lambda core: core.remove(node, self.cluster.now))
+
+    def do_transfer(self, words: list[str]) -> None:
+        leader, target = words
+        self._ask(leader, lambda core: core.transfer(target, self.cluster.now))
+
+    def do_read(self, words: list[str]) -> None:
+        for name in words:
+            self._reads += 1
+            number = self._reads
+            self._ask(name, partial(_ask_read, number, self.cluster.now))
+
+    def do_wipe(self, words: list[str]) -> None:
+        self.cluster.disks[words[0]] = Disk(incarnation=int(words[1]))
+
+    def do_identity(self, words: list[str]) -> None:
+        self.cluster.disks[words[0]].incarnation = int(words[1])
+
+    def do_members(self, words: list[str]) -> None:
+        for name in words:
+            found = self.cluster.cores[name].configuration
+            old = f" with old voters {' '.join(found.old_voters)}" if found.is_joint else ""
+            learners = f", learners {' '.join(found.learners)}" if found.learners else ""
+            disks = " ".join(f"{node}={of}" for node, of in sorted(found.incarnations.items()))
+            noted = f", disks {disks}" if disks else ""
+            self._say(f"  {name} knows voters {' '.join(found.voters)}{old}{learners}{noted}")
 
     # --- time
 
@@ -258,6 +321,10 @@ class Scenario:
 
     def do_mark(self, words: list[str]) -> None:
         self.cluster.save_mark(words[0])
+
+
+def _ask_read(number: int, now: float, core: Raft) -> None:
+    core.read_index(number, now)
 
 
 def play(text: str, observers: Iterable[Observer] = ()) -> str:

@@ -19,6 +19,9 @@ from dledger.messages import (
     Heartbeat,
     HeartbeatResponse,
     Message,
+    ReadRequest,
+    ReadResponse,
+    TimeoutNow,
     VoteRequest,
     VoteResponse,
 )
@@ -37,13 +40,16 @@ numbers = st.integers(-1, NUMBER_MAX)
 flags = st.booleans()
 logs = st.lists(st.integers(0, 2), max_size=5).map(sorted).map(written_log)
 messages: st.SearchStrategy[Message] = st.one_of(
-    st.builds(VoteRequest, numbers, numbers, numbers, flags),
-    st.builds(VoteResponse, numbers, flags, flags),
+    st.builds(VoteRequest, numbers, numbers, numbers, flags, flags, numbers),
+    st.builds(VoteResponse, numbers, flags, flags, numbers),
     st.builds(AppendRequest, numbers, numbers, numbers, numbers, logs.map(tuple)),
-    st.builds(AppendAccepted, numbers, numbers),
+    st.builds(AppendAccepted, numbers, numbers, numbers),
     st.builds(AppendRejected, numbers, numbers, numbers, numbers),
     st.builds(Heartbeat, numbers, numbers),
-    st.builds(HeartbeatResponse, numbers, numbers, numbers),
+    st.builds(HeartbeatResponse, numbers, numbers, numbers, numbers, numbers),
+    st.builds(TimeoutNow, numbers),
+    st.builds(ReadRequest, numbers, numbers),
+    st.builds(ReadResponse, numbers, numbers, numbers),
     st.builds(Report, flags, flags, flags),
     st.builds(FetchRequest, numbers, numbers, numbers, numbers),
     st.builds(FetchAnswer, numbers, st.sampled_from(FetchStatus), numbers, logs.map(tuple)),
@@ -113,9 +119,9 @@ def test_a_flipped_bit_in_an_entry_is_found() -> None:
     [
         ([0, 1], "unknown kind of peer message: 0"),
         ([6, 1], "peer message 6 has the wrong fields: int"),
-        ([6, 1, True], "peer message 6 has the wrong fields: int, bool"),
-        ([6, -2, 0], r"peer message 6 has a number out of range: \[-2, 0\]"),
-        ([6, NUMBER_MAX + 1, 0], "out of range"),
+        ([6, 1, True, 0], "peer message 6 has the wrong fields: int, bool, int"),
+        ([6, -2, 0, 0], r"peer message 6 has a number out of range: \[-2, 0, 0\]"),
+        ([6, NUMBER_MAX + 1, 0, 0], "out of range"),
         ("text", "no array that begins with a message kind"),
         ([], "no array that begins with a message kind"),
     ],

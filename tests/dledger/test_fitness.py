@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from random import Random
 from typing import Any, TypeVar
 
@@ -87,6 +87,9 @@ class Peers:
 
     def reset(self, peer: str) -> None:
         raise AssertionError(f"the link to {peer} is broken")
+
+    def set_peers(self, members: Collection[str], addresses: Mapping[str, str]) -> None:
+        """All peers are there already."""
 
     def _answer(self, peer: str, message: Message) -> None:
         if self._handler is None:

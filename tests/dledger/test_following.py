@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from dledger.config import RaftConfig
+from dledger.configuration import Configuration, Configurations
 from dledger.log import RaftLog
 from dledger.messages import AppendRequest, Heartbeat
 from dledger.raft import Raft
@@ -18,7 +19,7 @@ def follower(*terms: int) -> Raft:
         log.append(entry)
     return Raft(
         node="n0",
-        voters=("n0", "n1", "n2"),
+        configurations=Configurations(Configuration(("n0", "n1", "n2"))),
         log=log,
         segment_size=1 << 20,
         rng=Random(1),

@@ -13,14 +13,17 @@ import dledger
 
 CORE = (
     "config",
+    "configuration",
     "effects",
     "errors",
+    "leading",
     "locallog",
     "log",
     "messages",
     "progress",
     "quorum",
     "raft",
+    "readrounds",
     "replication",
     "service",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from random import Random
 from typing import TypeVar
 
@@ -53,6 +53,9 @@ class Recorder:
 
     def reset(self, peer: str) -> None:
         raise AssertionError(f"the link to {peer} is broken")
+
+    def set_peers(self, members: Collection[str], addresses: Mapping[str, str]) -> None:
+        """All peers are there already."""
 
 
 async def _elect(node: Node, transport: Recorder) -> None:

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from dledger.config import RaftConfig
+from dledger.configuration import Configuration, Configurations
 from dledger.errors import InvariantError, NotLeaderError, PeerError
 from dledger.log import RaftLog
 from dledger.messages import (
@@ -30,7 +31,7 @@ def core(*terms: int, term: int = 9, commit_index: int = -1) -> Raft:
         log.append(entry)
     return Raft(
         node="n0",
-        voters=("n0", "n1", "n2"),
+        configurations=Configurations(Configuration(("n0", "n1", "n2"))),
         log=log,
         segment_size=200,
         rng=Random(1),
@@ -55,23 +56,9 @@ def test_a_commit_index_behind_the_end_of_the_log_stops_the_node_at_its_start() 
         core(1, 1, commit_index=2)
 
 
-def test_a_node_must_be_one_of_the_voters() -> None:
-    with pytest.raises(ValueError, match="node n3 is not among the voters"):
-        Raft(
-            node="n3",
-            voters=("n0", "n1"),
-            log=RaftLog(),
-            segment_size=200,
-            rng=Random(1),
-            now=0.0,
-            config=RaftConfig(),
-        )
-
-
-@pytest.mark.parametrize("sender", ["n0", "n7"])
-def test_only_peers_are_heard(sender: str) -> None:
-    with pytest.raises(PeerError, match=f"{sender} is not a peer of n0"):
-        core().receive(sender, Heartbeat(9, -1), 0.0)
+def test_a_node_does_not_hear_itself() -> None:
+    with pytest.raises(PeerError, match="n0 is this node itself"):
+        core().receive("n0", Heartbeat(9, -1), 0.0)
 
 
 def test_entries_out_of_place_are_refused() -> None:

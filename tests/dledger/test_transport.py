@@ -107,10 +107,11 @@ async def test_a_reset_link_comes_back(
 @pytest.mark.parametrize(
     "greeting",
     [
-        [PROTOCOL_VERSION + 1, "g", "b"],
-        [PROTOCOL_VERSION, "other", "b"],
-        [PROTOCOL_VERSION, "g", "stranger"],
-        [PROTOCOL_VERSION, "g", 5],
+        [PROTOCOL_VERSION + 1, "g", "b", "127.0.0.1:1"],
+        [PROTOCOL_VERSION, "other", "b", "127.0.0.1:1"],
+        [PROTOCOL_VERSION, "g", "a", "127.0.0.1:1"],
+        [PROTOCOL_VERSION, "g", 5, "127.0.0.1:1"],
+        [PROTOCOL_VERSION, "g", "b", 1],
         ["too", "short"],
         17,
     ],
@@ -144,7 +145,7 @@ async def test_a_peer_that_dials_again_before_its_old_link_is_known_dead_is_lost
         aiohttp.ClientSession() as session,
         session.ws_connect(f"http://127.0.0.1:{a._port}{PATH}") as connection,
     ):
-        await connection.send_bytes(msgpack.packb([PROTOCOL_VERSION, "g", "b"]))
+        await connection.send_bytes(msgpack.packb([PROTOCOL_VERSION, "g", "b", link.address]))
         async with asyncio.timeout(2):
             assert await heard_a.next() == ("lost", "b", None)
             assert await heard_a.next() == ("connected", "b", None)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dledger.effects import Read, Write
+from dledger.configuration import Configuration
+from dledger.effects import Read, ReadIndex, Write
 from dledger.errors import InvariantError, PeerError
 from dledger.messages import (
     AppendAccepted,
@@ -13,6 +14,9 @@ from dledger.messages import (
     Heartbeat,
     HeartbeatResponse,
     Message,
+    ReadRequest,
+    ReadResponse,
+    TimeoutNow,
     VoteRequest,
     VoteResponse,
 )
@@ -74,6 +78,10 @@ class Transcript(Observer):
         span = _span(read.first_index, read.last_index)
         self._detail(f"  {node} reads {span} from its disk for {read.peer}")
 
+    def read_index(self, node: str, answer: ReadIndex) -> None:
+        served = "is not confirmed" if answer.index is None else f"from {answer.index} on"
+        self.lines.append(f"  {node} read {answer.id} {served}")
+
 
 def describe(message: Message) -> str:
     """One message in one line. An entry is written ``index/term``."""
@@ -95,6 +103,12 @@ def describe(message: Message) -> str:
             return f"heartbeat, term {term}, commit {commit_index}"
         case HeartbeatResponse(term, match_index, last_index):
             return f"alive, term {term}, durable {match_index}, received {last_index}"
+        case TimeoutNow(term):
+            return f"campaign now, term {term}"
+        case ReadRequest(term, number):
+            return f"read {number}? term {term}"
+        case ReadResponse(term, number, index):
+            return f"read {number} from {index} on, term {term}"
         case _:
             return str(message)
 
@@ -127,6 +141,11 @@ def describe_entries(entries: Sequence[Entry]) -> str:
 
 def _describe_entry(entry: Entry) -> str:
     place = f"{entry.index}/{entry.term}"
+    if entry.kind is EntryKind.CONFIGURATION:
+        found = Configuration.unpack(entry.body)
+        joint = f" from {','.join(found.old_voters)}" if found.is_joint else ""
+        learners = f" learners {','.join(found.learners)}" if found.learners else ""
+        return f"{place}:voters {','.join(found.voters)}{joint}{learners}"
     if entry.kind is not EntryKind.DATA:
         return f"{place}:{entry.kind.name.lower()}"
     body = bytes(entry.body).decode()
