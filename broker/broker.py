@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
+from typing import ClassVar
 
 from broker.clients import Clients
 from broker.config import NodeConfig
@@ -49,6 +50,9 @@ class World:
 class Broker(MachineListener):
     """Serves clients from a replicated log. ``dispatch`` takes their requests."""
 
+    machine_class: ClassVar[type[BrokerStateMachine]] = BrokerStateMachine
+    """What applies the log; the simulator has one that can be watched."""
+
     def __init__(
         self,
         config: NodeConfig,
@@ -56,10 +60,15 @@ class Broker(MachineListener):
         world: World,
         on_fatal: Callable[[BaseException], None],
         retention: RetentionPolicy | None = None,
+        *,
+        raft: RaftConfig | None = None,
     ) -> None:
-        """``on_fatal`` is told why the node stopped by itself; the process must then end."""
+        """``on_fatal`` is told why the node stopped by itself; the process must then end.
+
+        ``raft`` replaces the limits of the protocol; its times are those of ``config``.
+        """
         loop = world.loop
-        machine = BrokerStateMachine.open(world.fs, config.data, config.segment_size)
+        machine = self.machine_class.open(world.fs, config.data, config.segment_size)
         machine.listener = self
         node = Node(
             node=config.node,
@@ -71,7 +80,8 @@ class Broker(MachineListener):
             loop=loop,
             rng=Random(world.rng.random()),
             on_fatal=on_fatal,
-            config=RaftConfig(
+            config=replace(
+                raft or RaftConfig(),
                 heartbeat_seconds=config.heartbeat_ms / 1000,
                 election_seconds=config.election_timeout_ms / 1000,
                 disk_stall_seconds=config.disk_stall_ms / 1000,

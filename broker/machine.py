@@ -18,9 +18,10 @@ from broker.state import BrokerState
 from dledger.errors import InvariantError
 from dledger.statemachine import Leadership
 from store.batch import QUEUE_ROW, Batch, decode_batch
+from store.commitlog import OUT_OF_SPACE
 from store.consumequeue import ConsumeQueue, ConsumeQueues, QueueFlush
 from store.entry import Entry, EntryKind
-from store.errors import CorruptBatchError, StoreError
+from store.errors import CorruptBatchError, DiskFullError, StoreError
 from store.filesystem import Bytes, FileSystem
 from store.keyindex import KeyFlush, KeyIndex
 from store.layout import segment_start
@@ -74,8 +75,15 @@ class Checkpointing:
         return self._state
 
     def flush(self) -> None:
-        for flush in self._flushes:
-            flush.run()
+        """Writes the derived files. :class:`~store.errors.DiskFullError` where there is no room:
+        the rows stay in memory, and the next checkpoint writes them again."""
+        try:
+            for flush in self._flushes:
+                flush.run()
+        except OSError as error:
+            if error.errno in OUT_OF_SPACE:
+                raise DiskFullError(f"no room for derived files: {error.filename}") from error
+            raise
 
     def finish(self) -> None:
         for flush in self._flushes:

@@ -149,9 +149,11 @@ class Registrar:
             answer.add_done_callback(partial(self._answered, nameserver))
 
     def _answered(self, nameserver: str, answer: asyncio.Future[Frame]) -> None:
-        if self._stopped or answer.cancelled():
+        if answer.cancelled():
             return
-        error = answer.exception()
+        error = answer.exception()  # asked for always, or asyncio complains that nobody did
+        if self._stopped:
+            return
         if isinstance(error, CallError):
             self._note(nameserver, f"unreachable: {error}")
             self._retry_soon(nameserver)

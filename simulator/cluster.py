@@ -11,17 +11,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from dledger.config import RaftConfig
 from dledger.raft import Role
 from simulator.client import Client
 from simulator.faults import FaultInjector, FaultPlan
 from simulator.host import GroupConfig, Host, World
-from simulator.invariants import all_invariants
+from simulator.invariants import Invariant, raft_invariants
+from simulator.invariants.acknowledged import AcknowledgedKept
 from simulator.loop import VirtualLoop
 from simulator.network import Network, NetworkFaults
 from simulator.randomness import CountingRandom, Streams
 from simulator.schedule import Action, Schedule
+from simulator.sockets import Sockets
 from simulator.trace import Trace
 from simulator.violation import Violation
 from store.entry import HEADER_SIZE
@@ -55,6 +58,8 @@ class Outcome:
 class Cluster:
     """Hosts of one group, their network, and one client. The seed decides everything else too."""
 
+    segment_sizes: ClassVar[Sequence[int]] = (700, 2_000, 20_000)
+
     def __init__(
         self,
         seed: int,
@@ -77,31 +82,63 @@ class Cluster:
         drawn = FaultPlan.drawn(faults_rng, kinds)
         self.plan = drawn if plan is None else plan
         self.schedule = Schedule(self, schedule)
-        group = GroupConfig(
+        self.group = GroupConfig(
             voters=[f"n{place}" for place in range(nodes)],
             raft=_raft_config(rng),
-            segment_size=rng.choice((700, 2_000, 20_000)),
+            segment_size=rng.choice(self.segment_sizes),
         )
         self.injector = FaultInjector(self, self.plan, faults_rng)
-        world = World(self.loop, self.streams, self.network, self.trace)
-        self.hosts = [
-            Host(name, group=group, world=world, ended=self._process_ended) for name in group.voters
-        ]
-        self._by_name = {host.name: host for host in self.hosts}
-        self.invariants = all_invariants(self.hosts)
+        self.sockets = Sockets(self.loop, self.network, self.streams.stream("sockets"))
+        self.world = World(self.loop, self.streams, self.network, self.sockets, self.trace)
+        self.hosts = self._make_hosts()
+        self._by_name: dict[str, Host] = {host.name: host for host in self.hosts}
+        self._make_clients(rng)
+        self.invariants = self._make_invariants()
         for host in self.hosts:
             host.invariants = self.invariants
+        self._last_proposed: int | None = None
+        self._failure: asyncio.Future[None] = self.loop.create_future()
+        self.loop.set_exception_handler(self._failed)
+
+    # --- what it is made of
+
+    def _make_hosts(self) -> Sequence[Host]:
+        return [
+            Host(name, group=self.group, world=self.world, ended=self._process_ended)
+            for name in self.group.voters
+        ]
+
+    def _make_clients(self, rng: CountingRandom) -> None:
         self.client = Client(
             self.loop,
             self.streams.stream("client"),
             self.hosts,
-            payload_max=entry_size_max(group.segment_size) - HEADER_SIZE,
+            payload_max=entry_size_max(self.group.segment_size) - HEADER_SIZE,
             burst_max=rng.choice((1, 3, 10)),
             pause_max=rng.choice((0.05, 0.1, 0.5)),
         )
-        self._last_proposed: int | None = None
-        self._failure: asyncio.Future[None] = self.loop.create_future()
-        self.loop.set_exception_handler(self._failed)
+
+    def _make_invariants(self) -> Sequence[Invariant]:
+        return [*raft_invariants(self.hosts), AcknowledgedKept(self.hosts)]
+
+    # --- its clients
+
+    def _start_clients(self) -> None:
+        self.client.start()
+
+    def _stop_clients(self) -> None:
+        self.client.stop()
+
+    def _clients_hear_of(self, host: Host) -> None:
+        """A process of the group has ended."""
+        self.client.process_ended(host)
+
+    def _open_calls(self) -> int:
+        return len(self.client.pending)
+
+    def _told(self) -> tuple[int, int]:
+        """How much was acknowledged, and how much has an unknown outcome."""
+        return len(self.client.acknowledged), len(self.client.unknown)
 
     # --- what happens in it
 
@@ -110,7 +147,7 @@ class Cluster:
         return self._by_name[name]
 
     def _process_ended(self, host: Host) -> None:
-        self.client.process_ended(host)
+        self._clients_hear_of(host)
         self.injector.process_ended(host)
 
     def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
@@ -161,14 +198,14 @@ class Cluster:
         """Faults for so long, then healing."""
         for host in self.hosts:
             host.start()
-        self.client.start()
+        self._start_clients()
         if self.schedule.played:
             self.schedule.start()
         else:
             self.injector.start()
         await self.pass_time(seconds)
         self.injector.end()
-        self.client.stop()
+        self._stop_clients()
         await self.heal()
 
     async def heal(self) -> None:
@@ -178,8 +215,7 @@ class Cluster:
         self.heal_network()
         for host in self.hosts:
             host.work_again()
-        await self.until(lambda: not self.client.pending, "every call ends")
-        await self.until(self._is_acknowledged, "a new proposal commits")
+        await self._heal_clients()
         await self.until(self._agrees, "the replicas agree")
         settled = self._state()
         await self.pass_time(QUIET_SECONDS)
@@ -188,6 +224,11 @@ class Cluster:
         for host in self.hosts:
             for invariant in host.invariants:
                 invariant.healed(host)
+
+    async def _heal_clients(self) -> None:
+        """Every call ends, and a new one is answered."""
+        await self.until(lambda: not self._open_calls(), "every call ends")
+        await self.until(self._is_acknowledged, "a new proposal commits")
 
     def _is_acknowledged(self) -> bool:
         """Proposes until one proposal is acknowledged that was made after the faults."""
@@ -234,10 +275,17 @@ class Cluster:
                 f"durable {core.durable_index}, commit {core.commit_index}, "
                 f"applied {node.applied_index}"
             )
-        return "; ".join([*said, f"{len(self.client.pending)} calls open"])
+        return "; ".join([*said, f"{self._open_calls()} calls open"])
+
+    def switch_off(self) -> None:
+        """The simulation is over: what is left of it is never run."""
+        for host in self.hosts:
+            host.switch_off()
+        self.loop.close()
 
     def outcome(self, violation: str | None) -> Outcome:
         """The summary of the run so far."""
+        acknowledged, unknown = self._told()
         return Outcome(
             seed=self.seed,
             plan=str(self.plan),
@@ -246,8 +294,8 @@ class Cluster:
             events=self.trace.events,
             draws=self.streams.draws,
             simulated_seconds=self.loop.time(),
-            acknowledged=len(self.client.acknowledged),
-            unknown=len(self.client.unknown),
+            acknowledged=acknowledged,
+            unknown=unknown,
             last_term=max(
                 (host.node.core.term for host in self.hosts if host.node is not None), default=0
             ),
@@ -296,7 +344,5 @@ def play(cluster: Cluster, script: Callable[[Cluster], Coroutine[object, object,
     if violation is not None:
         cluster.trace.note("!!!", violation)
     outcome = cluster.outcome(violation)
-    for host in cluster.hosts:
-        host.switch_off()
-    cluster.loop.close()
+    cluster.switch_off()
     return outcome

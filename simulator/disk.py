@@ -20,166 +20,16 @@ import errno
 import os
 import posixpath
 import random
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
+from simulator.diskfaults import READS, Fault, PowerLossError
+from simulator.diskfile import SimulatedFile, SimulatedLock
+from simulator.inode import Directory, Inode, resize
 from store.filesystem import Bytes
 
+__all__ = ["SECTOR_SIZE", "Fault", "PowerLossError", "SimulatedFile", "SimulatedFileSystem"]
+
 SECTOR_SIZE = 512
-READS = frozenset({"pread", "list_directory", "size", "exists", "free_bytes", "total_bytes"})
-
-
-class PowerLossError(BaseException):
-    """Raised out of the call at which the power goes.
-
-    Not an ``Exception``: like a killed process, it is nothing that code may handle.
-    """
-
-
-@dataclass(slots=True)
-class Fault:
-    """The ``countdown``-th call from now that matches fails, and all that follow if ``lasting``.
-
-    ``operations`` are method names, none for all that change something; ``path`` is a part of the
-    path. ``error`` is an errno, or ``None`` for a power loss (the caller then calls
-    :meth:`SimulatedFileSystem.power_loss` or :meth:`~SimulatedFileSystem.crash`).
-    """
-
-    countdown: int
-    error: int | None = errno.EIO
-    operations: Collection[str] = ()
-    path: str = ""
-    lasting: bool = False
-    hit: bool = False
-
-    def matches(self, operation: str, path: str) -> bool:
-        if self.operations:
-            if operation not in self.operations:
-                return False
-        elif operation in READS:
-            return False
-        return self.path in path
-
-
-@dataclass(slots=True, eq=False)
-class _Inode:
-    """A file's bytes as programs see them, and as the disk has them."""
-
-    seen: bytearray = field(default_factory=bytearray)
-    disk: bytearray = field(default_factory=bytearray)
-    unsynced: set[int] = field(default_factory=set)
-
-
-class _Directory:
-    """Names as programs see them, and as the disk has them."""
-
-    __slots__ = ("disk", "seen")
-
-    def __init__(self) -> None:
-        self.seen: dict[str, _Inode] = {}
-        self.disk: dict[str, _Inode] = {}
-
-
-class SimulatedFile:
-    """An open file; useless after a crash, as a descriptor is without its process."""
-
-    __slots__ = ("_boot", "_fs", "_inode", "_path", "_writable")
-
-    def __init__(
-        self, fs: SimulatedFileSystem, path: str, inode: _Inode, *, writable: bool
-    ) -> None:
-        self._fs = fs
-        self._path = path
-        self._inode = inode
-        self._writable = writable
-        self._boot = fs.boot
-
-    @property
-    def path(self) -> str:
-        return self._path
-
-    def pread(self, size: int, position: int) -> bytes:
-        self._check_open()
-        self._fs.begin("pread", self._path)
-        return bytes(self._inode.seen[position : position + size])
-
-    def pread_cached(self, size: int, position: int) -> bytes | None:
-        return self.pread(size, position)
-
-    def pwrite(self, data: Bytes, position: int) -> None:
-        fs = self._fs
-        self._check_open(writes=True)
-        try:
-            fs.begin("pwrite", self._path)
-        except (OSError, PowerLossError):
-            # As a write that was interrupted: some of it is there.
-            self._put(data[: fs.rng.randrange(len(data) + 1)], position)
-            raise
-        room = fs.room_for(len(self._inode.seen), position + len(data))
-        if room < 0:
-            self._put(data[: max(0, len(data) + room)], position)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
-        self._put(data, position)
-
-    def drop_cached(self, size: int, position: int) -> None:
-        """There is no cache to drop from: reads always see what was written."""
-
-    def datasync(self) -> None:
-        inode, fs = self._inode, self._fs
-        self._check_open(writes=True)
-        try:
-            fs.begin("datasync", self._path)
-        except OSError:
-            fs.write_back(inode)
-            raise
-        _resize(inode.disk, len(inode.seen))
-        for sector in inode.unsynced:
-            fs.put_on_disk(inode, sector)
-        inode.unsynced.clear()
-
-    def size(self) -> int:
-        self._check_open()
-        self._fs.begin("size", self._path)
-        return len(self._inode.seen)
-
-    def truncate(self, size: int) -> None:
-        self._check_open(writes=True)
-        self._fs.begin("truncate", self._path)
-        inode = self._inode
-        first = min(size, len(inode.seen)) // self._fs.sector_size
-        last = max(size, len(inode.seen)) // self._fs.sector_size
-        _resize(inode.seen, size)
-        inode.unsynced.update(range(first, last + 1))
-
-    def close(self) -> None:
-        self._boot = -1
-
-    def _check_open(self, *, writes: bool = False) -> None:
-        if self._boot != self._fs.boot or (writes and not self._writable):
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
-
-    def _put(self, data: Bytes, position: int) -> None:
-        seen = self._inode.seen
-        if len(seen) < position:
-            _resize(seen, position)
-        seen[position : position + len(data)] = data
-        if len(data):
-            sector_size = self._fs.sector_size
-            last = (position + len(data) - 1) // sector_size
-            self._inode.unsynced.update(range(position // sector_size, last + 1))
-
-
-class SimulatedLock:
-    """A lock that goes with its process."""
-
-    __slots__ = ("_fs", "_path")
-
-    def __init__(self, fs: SimulatedFileSystem, path: str) -> None:
-        self._fs = fs
-        self._path = path
-
-    def release(self) -> None:
-        self._fs.locks.pop(self._path, None)
 
 
 class SimulatedFileSystem:
@@ -206,7 +56,7 @@ class SimulatedFileSystem:
         self.locks: dict[str, SimulatedLock] = {}
         self._dark = False
         self._faults: list[Fault] = []
-        self._directories: dict[str, _Directory] = {"/": _Directory()}
+        self._directories: dict[str, Directory] = {"/": Directory()}
 
     # What a program does.
 
@@ -217,7 +67,7 @@ class SimulatedFileSystem:
             if not create:
                 raise _no_such_file(path)
             self.begin("create", path)
-            inode = directory.seen[name] = _Inode()
+            inode = directory.seen[name] = Inode()
         return SimulatedFile(self, _clean(path), inode, writable=writable)
 
     def exists(self, path: str) -> bool:
@@ -247,7 +97,7 @@ class SimulatedFileSystem:
             path = posixpath.dirname(path)
         for directory in reversed(missing):
             self.begin("make_directory", directory)
-            self._directories[directory] = _Directory()
+            self._directories[directory] = Directory()
 
     def rename(self, source: str, target: str) -> None:
         from_directory, from_name = self._split(source)
@@ -304,7 +154,7 @@ class SimulatedFileSystem:
         directory, name = self._split(path)
         if name not in directory.seen:
             self.begin("create", path)
-            directory.seen[name] = _Inode()
+            directory.seen[name] = Inode()
         self.locks[path] = SimulatedLock(self, path)
         return self.locks[path]
 
@@ -380,17 +230,17 @@ class SimulatedFileSystem:
     def copy(self) -> SimulatedFileSystem:
         """The disk as it is, durable parts and all, in another machine."""
         other = SimulatedFileSystem(self.rng, capacity=self.capacity, sector_size=self.sector_size)
-        copies: dict[int, _Inode] = {}
+        copies: dict[int, Inode] = {}
 
-        def copied(inode: _Inode) -> _Inode:
+        def copied(inode: Inode) -> Inode:
             if id(inode) not in copies:
-                copies[id(inode)] = _Inode(
+                copies[id(inode)] = Inode(
                     bytearray(inode.seen), bytearray(inode.disk), set(inode.unsynced)
                 )
             return copies[id(inode)]
 
         for path, directory in self._directories.items():
-            other._directories[path] = twin = _Directory()
+            other._directories[path] = twin = Directory()
             twin.seen = {name: copied(inode) for name, inode in directory.seen.items()}
             twin.disk = {name: copied(inode) for name, inode in directory.disk.items()}
         return other
@@ -457,25 +307,25 @@ class SimulatedFileSystem:
             return 0
         return self.capacity - self.used_bytes() - (end - size)
 
-    def write_back(self, inode: _Inode, keep: float = 0.5) -> None:
+    def write_back(self, inode: Inode, keep: float = 0.5) -> None:
         """Each unsynced sector reaches the disk or not; none is written by a later sync."""
         if len(inode.seen) < len(inode.disk) and self.rng.random() < keep:
-            _resize(inode.disk, len(inode.seen))
+            resize(inode.disk, len(inode.seen))
         for sector in sorted(inode.unsynced):
             if self.rng.random() < keep:
                 self.put_on_disk(inode, sector)
         inode.unsynced.clear()
 
-    def put_on_disk(self, inode: _Inode, sector: int) -> None:
+    def put_on_disk(self, inode: Inode, sector: int) -> None:
         begin = sector * self.sector_size
         data = inode.seen[begin : begin + self.sector_size]
         if not data:
             return  # the file has been cut below this sector
         if len(inode.disk) < begin:
-            _resize(inode.disk, begin)
+            resize(inode.disk, begin)
         inode.disk[begin : begin + len(data)] = data
 
-    def _settle_names(self, directory: _Directory, keep: float) -> None:
+    def _settle_names(self, directory: Directory, keep: float) -> None:
         for name in sorted({*directory.seen, *directory.disk}):
             seen = directory.seen.get(name)
             if seen is directory.disk.get(name) or self.rng.random() >= keep:
@@ -485,18 +335,18 @@ class SimulatedFileSystem:
             else:
                 directory.disk[name] = seen
 
-    def _inode(self, path: str) -> _Inode:
+    def _inode(self, path: str) -> Inode:
         directory, name = self._split(path)
         try:
             return directory.seen[name]
         except KeyError:
             raise _no_such_file(path) from None
 
-    def _split(self, path: str) -> tuple[_Directory, str]:
+    def _split(self, path: str) -> tuple[Directory, str]:
         path = _clean(path)
         return self._directory(posixpath.dirname(path)), posixpath.basename(path)
 
-    def _directory(self, path: str) -> _Directory:
+    def _directory(self, path: str) -> Directory:
         try:
             return self._directories[_clean(path)]
         except KeyError:
@@ -505,13 +355,6 @@ class SimulatedFileSystem:
 
 def _clean(path: str) -> str:
     return posixpath.normpath("/" + path.lstrip("/"))
-
-
-def _resize(data: bytearray, size: int) -> None:
-    if len(data) > size:
-        del data[size:]
-    else:
-        data += bytes(size - len(data))
 
 
 def _no_such_file(path: str) -> FileNotFoundError:

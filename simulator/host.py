@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from dledger.errors import InvariantError
 from dledger.messages import Message
 from dledger.node import Executors, Node
 from dledger.statemachine import Leadership
+from simulator.clock import MachineClock
 from simulator.disk import Fault, SimulatedFileSystem
 from simulator.executors import SimulatedExecutor
 from simulator.loop import ProcessLoop, VirtualLoop
@@ -20,6 +22,7 @@ from simulator.machine import ChainMachine
 from simulator.network import Network, SimulatedTransport
 from simulator.process import Process
 from simulator.randomness import Streams
+from simulator.sockets import Interface, Sockets
 from simulator.violation import Violation
 from store.entry import Entry
 from store.errors import DiskFullError, FatalDiskError, StoreError
@@ -49,6 +52,10 @@ class GroupConfig:
     raft: RaftConfig
     segment_size: int
 
+    def ip(self, name: str) -> str:
+        """The address of a member's machine."""
+        return f"10.0.0.{self.voters.index(name) + 1}"
+
 
 @dataclass(frozen=True, slots=True)
 class World:
@@ -57,6 +64,7 @@ class World:
     loop: VirtualLoop
     streams: Streams
     network: Network
+    sockets: Sockets
     trace: Trace
 
 
@@ -73,17 +81,19 @@ class Host:
     ) -> None:
         """``ended`` is told of every process that ends."""
         self.name = name
+        self.ip = group.ip(name)
+        self.clock = MachineClock(world.loop)
         self.boot = 0
         self.disk_slowness = 1.0
         self.fs = SimulatedFileSystem(world.streams.stream(f"disk of {name}"))
         self.node: Node | None = None
         self.process: Process | None = None
-        self.machine: ChainMachine | None = None
         self.invariants: Sequence[Invariant] = ()
         self._group = group
         self._world = world
         self._ended = ended
         self._loop: ProcessLoop
+        self._interface: Interface | None = None
         self._transport: SimulatedTransport | None = None
         self._ending = Ending.POWER_LOSS
         self._disk_errors: list[Fault] = []
@@ -209,32 +219,54 @@ class Host:
             f"boots: term {found.term}, vote {found.vote or 'none'}, log to {found.last_index}, "
             f"commit {found.commit_index}, cut {found.torn_bytes_cut}"
         )
-        self._loop = loop = ProcessLoop(world.loop, process)
+        self._interface = Interface(world.sockets, process, self.name, self.ip)
+        self._loop = loop = ProcessLoop(
+            world.loop, process, interface=self._interface, rate=self.clock.rate
+        )
+        self.node = self._make_node(store, process)
+        for invariant in self.invariants:
+            invariant.booted(self)
+        loop.create_task(self._start_node()).add_done_callback(self._started)
+
+    def _make_node(self, store: ReplicaStore, process: Process) -> Node:
+        """What runs on the machine; here a bare node, whose state is a hash of what it applied."""
+        group, world = self._group, self._world
         self._transport = SimulatedTransport(world.network, self, process)
-        self.machine = ChainMachine(self._applied, self._leadership, self._restored)
         disk_times = world.streams.stream(f"disk times of {self.name}")
         lanes = [SimulatedExecutor(world.loop, disk_times, self, process) for _ in range(3)]
-        self.node = Node(
+        return Node(
             node=self.name,
             voters=group.voters,
             store=store,
             transport=self._transport,
-            machine=self.machine,
+            machine=ChainMachine(self._applied, self._leadership, self._restored),
             executors=Executors(log=lanes[0], reads=lanes[1], background=lanes[2]),
-            loop=loop,
+            loop=self._loop,
             rng=world.streams.stream(f"node {self.name}"),
             on_fatal=self._stops,
             config=group.raft,
         )
-        for invariant in self.invariants:
-            invariant.booted(self)
-        loop.create_task(self.node.start()).add_done_callback(lambda task: task.result())
+
+    async def _start_node(self) -> None:
+        assert self.node is not None  # noqa: S101 - it is just made
+        await self.node.start()
+
+    async def _stop_node(self) -> None:
+        assert self.node is not None  # noqa: S101 - the caller has looked
+        await self.node.stop()
+
+    def _started(self, task: asyncio.Task[None]) -> None:
+        error = task.exception()
+        if isinstance(error, StoreError):
+            self._stops(error)
+        elif error is not None:
+            raise error
 
     def _stop(self, process: Process) -> None:
         if self.node is None:
             return
         self.note("is asked to stop")
-        task = self._loop.create_task(self.node.stop())
+        task = self._loop.create_task(self._stop_node())
         task.add_done_callback(lambda ended: self._stopped(process, ended.result()))
 
     def _stopped(self, process: Process, _result: None) -> None:
@@ -269,6 +301,10 @@ class Host:
         if self._transport is not None:
             self._world.network.detach(self.name, self._transport)
             self._transport = None
+        if self._interface is not None:
+            power_lost = ending is Ending.POWER_LOSS
+            self._world.sockets.process_ended(self._interface, power_lost=power_lost)
+            self._interface = None
         if ending is Ending.POWER_LOSS:
             self.fs.power_loss()
         else:

@@ -12,9 +12,13 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from itertools import count
-from typing import Any, TypeVar, TypeVarTuple, Unpack
+from math import inf, nextafter
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 
 from simulator.process import Process
+
+if TYPE_CHECKING:
+    from simulator.sockets import Factory, Interface, Listener
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -22,6 +26,14 @@ Ts = TypeVarTuple("Ts")
 
 class StalledError(Exception):
     """Nothing is scheduled any more, and what was waited for has not happened."""
+
+
+class SpinningError(Exception):
+    """Code goes on and on without any time passing: on a real clock it would burn a processor."""
+
+
+TURNS_MAX = 20_000
+"""Of the loop within one instant."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -37,6 +49,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self._now = 0.0
+        self._turns = 0
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._order = count()
 
@@ -61,6 +74,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         ready = self._ready
         if not ready and not self._stopping:
             self._let_time_pass()
+        self._turns += 1
+        if self._turns > TURNS_MAX:
+            raise SpinningError(f"{TURNS_MAX} turns at {self._now:.6f} s: {ready[0]}")
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle.cancelled():
@@ -72,7 +88,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
             heapq.heappop(timers)
         if not timers:
             raise StalledError(f"nothing is left to happen after {self._now:.6f} s")
-        self._now = max(self._now, timers[0][0])
+        if timers[0][0] > self._now:
+            self._now = timers[0][0]
+            self._turns = 0
         while timers and timers[0][0] <= self._now:
             self._ready.append(heapq.heappop(timers)[2])
 
@@ -83,19 +101,30 @@ class VirtualLoop(asyncio.BaseEventLoop):
 class ProcessLoop(VirtualLoop):
     """The loop as one process sees it: its callbacks are events of that process.
 
-    It has what the shipped code uses: timers, callbacks, futures and tasks. Nothing runs on it:
-    it hands on to the loop of the whole cluster.
+    It has what the shipped code uses: timers, callbacks, futures, tasks and, with an
+    ``interface``, connections. Nothing runs on it: it hands on to the loop of the whole cluster.
+    Its clock runs at ``rate`` seconds a second.
     """
 
-    def __init__(self, loop: VirtualLoop, process: Process) -> None:
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        process: Process,
+        *,
+        interface: Interface | None = None,
+        rate: float = 1.0,
+    ) -> None:
         super().__init__()
         self.close()
         self._loop = loop
         self._process = process
+        self._interface = interface
+        self._rate = rate
+        process.loop = self
 
     def time(self) -> float:
         """See :class:`VirtualLoop`."""
-        return self._loop.time()
+        return self._loop._now * self._rate
 
     def call_at(
         self,
@@ -105,6 +134,10 @@ class ProcessLoop(VirtualLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """See :class:`asyncio.AbstractEventLoop`."""
+        if self._rate != 1.0:
+            asked, when = when, when / self._rate
+            while when * self._rate < asked:  # else it would ring a hair early, again and again
+                when = nextafter(when, inf)
         return self._loop.call_at(when, self._process.run, callback, *args, context=context)
 
     def call_later(
@@ -146,6 +179,20 @@ class ProcessLoop(VirtualLoop):
         return asyncio.Task(
             coro, loop=self, name=None if name is None else str(name), context=context
         )
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Factory, host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """See :class:`asyncio.AbstractEventLoop`."""
+        assert self._interface is not None  # noqa: S101 - a process without a network dials nobody
+        return await self._interface.connect(protocol_factory, host, port)
+
+    async def create_server(  # type: ignore[override]
+        self, protocol_factory: Factory, host: str, port: int
+    ) -> Listener:
+        """See :class:`asyncio.AbstractEventLoop`."""
+        assert self._interface is not None  # noqa: S101 - as above
+        return self._interface.listen(protocol_factory, host, port)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """See :class:`asyncio.AbstractEventLoop`; nobody hears what remains of a dead process."""

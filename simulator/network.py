@@ -6,7 +6,7 @@ is, or silently swallows what is sent, as a dead cable does. A process that dies
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ DIAL_SECONDS = 0.002
 REDIAL_SECONDS = 0.02
 DELAY_SECONDS_MIN = 0.0001
 IN_ORDER_SECONDS = 1e-6
+RESEND_SECONDS = 0.2
 
 
 @dataclass(slots=True)
@@ -112,6 +113,7 @@ class Network:
         self._last_arrival: dict[tuple[str, str], float] = {}
         self._rngs: dict[tuple[str, str], Random] = {}
         self._sent = 0
+        self._told_of_healing: list[Callable[[], None]] = []
 
     # --- processes
 
@@ -153,6 +155,24 @@ class Network:
                 if peer not in self._ends:
                     self._notice(name, peer, up=False)
         self.relink()
+        for tell in self._told_of_healing:
+            tell()
+
+    def on_heal(self, tell: Callable[[], None]) -> None:
+        """Calls back whenever nothing is cut any more."""
+        self._told_of_healing.append(tell)
+
+    def cuts(self, sender: str, receiver: str) -> bool:
+        """Whether nothing passes from one to the other."""
+        return (sender, receiver) in self._cut
+
+    def stream_delay(self, rng: Random) -> float:
+        """Seconds that a chunk of a stream takes: what is lost on the way is sent again."""
+        faults = self.faults
+        delay = rng.uniform(DELAY_SECONDS_MIN, faults.delay_max)
+        while faults.loss and rng.random() < faults.loss:
+            delay += RESEND_SECONDS
+        return delay
 
     def break_link(self, one: str, other: str) -> None:
         """Both ends see their sockets close, and find each other again if nothing is cut."""

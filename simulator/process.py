@@ -7,6 +7,7 @@ to a dead process is dropped, and what happens to a stopped one waits, in order.
 
 from __future__ import annotations
 
+from asyncio.events import AbstractEventLoop, _get_running_loop, _set_running_loop
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVarTuple, Unpack
@@ -17,13 +18,18 @@ Ts = TypeVarTuple("Ts")
 
 
 class Process:
-    """See the module. ``after`` is called after each event; ``died`` if one ends the process."""
+    """See the module. ``after`` is called after each event; ``died`` if one ends the process.
 
-    __slots__ = ("_after", "_died", "_waiting", "alive", "paused")
+    ``loop`` is the loop that the code of the process finds running, so that whatever it makes
+    there (a sleep, a future, a task) is an event of this process too.
+    """
+
+    __slots__ = ("_after", "_died", "_waiting", "alive", "loop", "paused")
 
     def __init__(self, *, after: Callable[[], None], died: Callable[[], None]) -> None:
         self.alive = True
         self.paused = False
+        self.loop: AbstractEventLoop | None = None
         self._after = after
         self._died = died
         self._waiting: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
@@ -35,9 +41,16 @@ class Process:
         if self.paused:
             self._waiting.append((callback, args))
             return
+        outside = _get_running_loop()
+        _set_running_loop(self.loop or outside)
+        dies = False
         try:
             callback(*args)
         except PowerLossError:
+            dies = True
+        finally:
+            _set_running_loop(outside)
+        if dies:
             self._died()
         else:
             self._after()

@@ -150,7 +150,9 @@ class Membership:
         for address in leaders:
             last = self._greeted.get(address)
             now = self._loop.time()
-            if last is not None and now - last < self._config.heartbeat_seconds:
+            # The very sum that the timer was set to: a difference may round to a hair less, and
+            # then it would ring at once, again and again.
+            if last is not None and now < last + self._config.heartbeat_seconds:
                 continue
             try:
                 await self._requests.heartbeat(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -164,5 +165,25 @@ def test_a_group_that_makes_no_sense_is_refused(tmp_path: Path, body: bytes, rem
         answer = await broker.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert remark in (answer.remark or "")
+
+    with_broker(scenario, tmp_path)
+
+
+def test_the_settings_of_a_topic_are_told_only_once_it_is_sure_who_leads(tmp_path: Path) -> None:
+    """A leader that was deposed without noticing cannot commit anything, and so stays silent."""
+
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders", queues=3)
+        broker.log_executor.hold()
+        asking = asyncio.create_task(
+            broker.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "orders"}, seconds=5.0)
+        )
+        await asyncio.sleep(1.0)
+        assert not asking.done()
+        broker.log_executor.release()
+        answer = await asking
+        assert orjson.loads(answer.body)["writeQueueNums"] == 3
+        missing = await broker.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "bills"})
+        assert missing.code == ResponseCode.TOPIC_NOT_EXIST
 
     with_broker(scenario, tmp_path)

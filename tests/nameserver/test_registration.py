@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from dataclasses import replace
 
 import pytest
@@ -177,3 +178,20 @@ async def test_a_stopped_broker_is_gone_at_once_and_stays_gone(loop: VirtualLoop
     member.registrar.register_now()
     await asyncio.sleep(60)
     assert server.routes.topics() == []
+
+
+@in_virtual_time
+async def test_stopping_while_a_nameserver_is_silent_leaves_no_error_unseen(
+    loop: VirtualLoop,
+) -> None:
+    complaints: list[dict[str, object]] = []
+    loop.set_exception_handler(lambda _loop, context: complaints.append(context))
+    await nameserver(loop)
+    loop.unreachable.add(9876)
+    member = Member(loop)
+    member.registrar.start()
+    await turns(10)
+    await member.registrar.stop()
+    await turns(10)
+    gc.collect()
+    assert complaints == []

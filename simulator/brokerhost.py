@@ -1,0 +1,161 @@
+"""A machine with the shipped broker on it, as ``broker/process.py`` assembles it.
+
+Of the process only what touches the world is replaced: clock, files, peers' transport, executors,
+random source, and the sockets below the remoting port. There is no HTTP port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+
+import msgpack
+
+from broker.broker import Broker
+from broker.broker import World as BrokerWorld
+from broker.config import Endpoint, Member, NodeConfig
+from broker.machine import BrokerStateMachine
+from broker.registration import Registrar
+from broker.remoting.server import RemotingServer
+from dledger.node import Executors, Node
+from dledger.statemachine import Leadership
+from simulator.executors import SimulatedExecutor
+from simulator.host import DIRECTORY, GroupConfig, Host
+from simulator.network import SimulatedTransport
+from simulator.process import Process
+from store.entry import Entry
+from store.replica import ReplicaStore
+from store.retention import RetentionPolicy
+
+GROUP = "broker-a"
+REMOTING_PORT = 10911
+DIGEST_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """What all brokers of a simulated group share beside the Raft settings."""
+
+    name_servers: Sequence[str]
+    flush: str = "sync"
+    retention: RetentionPolicy | None = None
+
+
+class WatchedMachine(BrokerStateMachine):
+    """Tells what is applied, with a digest of the whole state after it."""
+
+    tell_applied: Callable[[Entry, bytes], None]
+    tell_leadership: Callable[[Leadership], None]
+    tell_restored: Callable[[bytes], None]
+
+    def restore(self, state: bytes | None) -> None:
+        """See :class:`BrokerStateMachine`."""
+        super().restore(state)
+        self.tell_restored(self.digest())
+
+    def apply(self, entry: Entry) -> None:
+        """See :class:`BrokerStateMachine`."""
+        super().apply(entry)
+        self.tell_applied(entry, self.digest())
+
+    def leadership_changed(self, leadership: Leadership) -> None:
+        """See :class:`BrokerStateMachine`."""
+        self.tell_leadership(leadership)
+        super().leadership_changed(leadership)
+
+    def queue_lengths(self) -> list[tuple[str, int, int, int]]:
+        """Topic, queue id, first and end offset of every queue, sorted."""
+        return sorted(self._queues.lengths())
+
+    def digest(self) -> bytes:
+        """A function of the state alone, however it came about."""
+        lengths = self.queue_lengths()
+        packed: bytes = msgpack.packb((lengths, self.expired_position, self.applied_end))
+        return blake2b(self.state.to_bytes() + packed, digest_size=DIGEST_BYTES).digest()
+
+
+class WatchedBroker(Broker):
+    """The shipped broker on a machine that is watched."""
+
+    machine_class = WatchedMachine
+
+
+def members_of(group: GroupConfig) -> dict[str, Member]:
+    """Where each broker of a simulated group listens."""
+    return {
+        name: Member(
+            peer=Endpoint(group.ip(name), 10915),
+            address=Endpoint(group.ip(name), REMOTING_PORT),
+            http=Endpoint(group.ip(name), 8080),
+        )
+        for name in group.voters
+    }
+
+
+class BrokerHost(Host):
+    """See the module."""
+
+    settings: BrokerSettings
+    broker: WatchedBroker
+    watched: WatchedMachine
+    _server: RemotingServer
+    _registrar: Registrar
+
+    def _make_node(self, store: ReplicaStore, process: Process) -> Node:
+        group, world, loop = self._group, self._world, self._loop
+        name_servers = tuple(self.settings.name_servers)
+        config = NodeConfig(
+            group=GROUP,
+            node=self.name,
+            data=DIRECTORY,
+            members=members_of(group),
+            namesrv=name_servers,
+            flush=self.settings.flush,
+            segment_size=group.segment_size,
+            max_message_size=group.segment_size // 4,
+        )
+        rng = world.streams.stream(f"broker {self.name}")
+        disk_times = world.streams.stream(f"disk times of {self.name}")
+        self._transport = SimulatedTransport(world.network, self, process)
+        lanes = [SimulatedExecutor(world.loop, disk_times, self, process) for _ in range(3)]
+        broker = self.broker = WatchedBroker(
+            config,
+            store,
+            BrokerWorld(
+                fs=self.fs,
+                transport=self._transport,
+                executors=Executors(log=lanes[0], reads=lanes[1], background=lanes[2]),
+                loop=loop,
+                rng=rng,
+                wall_clock=self.clock.wall_ms,
+            ),
+            self._stops,
+            retention=self.settings.retention,
+            raft=group.raft,
+        )
+        machine = broker.context.machine
+        assert isinstance(machine, WatchedMachine)  # noqa: S101 - as the class says
+        self.watched = machine
+        machine.tell_applied = self._applied
+        machine.tell_leadership = self._leadership
+        checkpoint = store.recovered.checkpoint
+        index = -1 if checkpoint is None else checkpoint.index
+        machine.tell_restored = partial(self._restored, index)
+        address = config.own.address
+        self._server = RemotingServer(loop, address.host, address.port, broker.dispatch)
+        self._registrar = Registrar(loop, name_servers, broker.announcement)
+        return broker.context.node
+
+    async def _start_node(self) -> None:
+        await self.broker.start()
+        await self._server.start()
+        self.broker.on_announcement_changed = self._registrar.register_now
+        self._registrar.start()
+
+    async def _stop_node(self) -> None:
+        self.broker.on_announcement_changed = lambda: None
+        await self._registrar.stop()
+        await self.broker.stop()
+        await self._server.stop()

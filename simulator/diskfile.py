@@ -1,0 +1,114 @@
+"""An open file of a simulated disk, and the lock of a directory."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+from simulator.diskfaults import PowerLossError
+from simulator.inode import Inode, resize
+from store.filesystem import Bytes
+
+if TYPE_CHECKING:
+    from simulator.disk import SimulatedFileSystem
+
+
+class SimulatedFile:
+    """An open file; useless after a crash, as a descriptor is without its process."""
+
+    __slots__ = ("_boot", "_fs", "_inode", "_path", "_writable")
+
+    def __init__(self, fs: SimulatedFileSystem, path: str, inode: Inode, *, writable: bool) -> None:
+        self._fs = fs
+        self._path = path
+        self._inode = inode
+        self._writable = writable
+        self._boot = fs.boot
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def pread(self, size: int, position: int) -> bytes:
+        self._check_open()
+        self._fs.begin("pread", self._path)
+        return bytes(self._inode.seen[position : position + size])
+
+    def pread_cached(self, size: int, position: int) -> bytes | None:
+        return self.pread(size, position)
+
+    def pwrite(self, data: Bytes, position: int) -> None:
+        fs = self._fs
+        self._check_open(writes=True)
+        try:
+            fs.begin("pwrite", self._path)
+        except (OSError, PowerLossError):
+            # As a write that was interrupted: some of it is there.
+            self._put(data[: fs.rng.randrange(len(data) + 1)], position)
+            raise
+        room = fs.room_for(len(self._inode.seen), position + len(data))
+        if room < 0:
+            self._put(data[: max(0, len(data) + room)], position)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
+        self._put(data, position)
+
+    def drop_cached(self, size: int, position: int) -> None:
+        """There is no cache to drop from: reads always see what was written."""
+
+    def datasync(self) -> None:
+        inode, fs = self._inode, self._fs
+        self._check_open(writes=True)
+        try:
+            fs.begin("datasync", self._path)
+        except OSError:
+            fs.write_back(inode)
+            raise
+        resize(inode.disk, len(inode.seen))
+        for sector in inode.unsynced:
+            fs.put_on_disk(inode, sector)
+        inode.unsynced.clear()
+
+    def size(self) -> int:
+        self._check_open()
+        self._fs.begin("size", self._path)
+        return len(self._inode.seen)
+
+    def truncate(self, size: int) -> None:
+        self._check_open(writes=True)
+        self._fs.begin("truncate", self._path)
+        inode = self._inode
+        first = min(size, len(inode.seen)) // self._fs.sector_size
+        last = max(size, len(inode.seen)) // self._fs.sector_size
+        resize(inode.seen, size)
+        inode.unsynced.update(range(first, last + 1))
+
+    def close(self) -> None:
+        self._boot = -1
+
+    def _check_open(self, *, writes: bool = False) -> None:
+        if self._boot != self._fs.boot or (writes and not self._writable):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
+
+    def _put(self, data: Bytes, position: int) -> None:
+        seen = self._inode.seen
+        if len(seen) < position:
+            resize(seen, position)
+        seen[position : position + len(data)] = data
+        if len(data):
+            sector_size = self._fs.sector_size
+            last = (position + len(data) - 1) // sector_size
+            self._inode.unsynced.update(range(position // sector_size, last + 1))
+
+
+class SimulatedLock:
+    """A lock that goes with its process."""
+
+    __slots__ = ("_fs", "_path")
+
+    def __init__(self, fs: SimulatedFileSystem, path: str) -> None:
+        self._fs = fs
+        self._path = path
+
+    def release(self) -> None:
+        self._fs.locks.pop(self._path, None)

@@ -1,0 +1,147 @@
+"""What is stored where: promises 1 to 3 of docs/safety.md, at the level of messages.
+
+Offsets of a queue are dense and never name another message (bugs D2, D6 of the list there); an
+acknowledged message is where its producer was told, on the disks of a majority, and in the end on
+every replica; what is delivered is committed (D9). The ConsumeQueues of each replica equal those
+that follow from the log (D1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from simulator.brokerhost import BrokerHost
+from simulator.invariants.base import Invariant
+from simulator.invariants.ondisk import holds_entry
+from simulator.violation import Violation
+from simulator.workload.history import Listener, Place, Sent, number_of
+from store.batch import QUEUE_ROW, decode_batch
+from store.entry import HEADER_SIZE, Entry, EntryKind
+from store.record import HEAD
+
+if TYPE_CHECKING:
+    from simulator.host import Host
+
+BODY_SIZE_FIELD = -1  # the last of HEAD
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A message in the log: its body, its record and row, and the entry that holds them."""
+
+    body: bytes
+    record: bytes
+    row: bytes
+    position: int
+    entry: Entry
+
+
+class StoredMessages(Invariant, Listener):
+    """Takes each committed entry apart once, when the first node applies it."""
+
+    def __init__(self, hosts: Sequence[Host], topics: Sequence[str]) -> None:
+        """``topics``: those to which the clients of the history send."""
+        self.places: dict[Place, Stored] = {}
+        self.ends: dict[tuple[str, int], int] = {}
+        self.repeated: dict[int, list[Place]] = {}
+        self._by_number: dict[int, Place] = {}
+        self._hosts = hosts
+        self._topics = topics
+        self._last_index = -1
+        self._acknowledged: dict[Place, Sent] = {}
+
+    def applies(self, host: Host, entry: Entry, _digest: bytes) -> None:
+        """See :class:`Invariant`."""
+        if entry.index <= self._last_index:
+            return
+        self._last_index = entry.index
+        if entry.kind is not EntryKind.DATA:
+            return
+        batch = decode_batch(entry.body)
+        for run in batch.runs:
+            queue = (run.topic, run.queue_id)
+            end = self.ends.get(queue, 0)
+            if run.first_offset != end:
+                raise Violation(
+                    f"entry {entry.index} gives offsets from {run.first_offset} on in {queue}, "
+                    f"the next was {end}"
+                )
+            self.ends[queue] = end + run.count
+            if run.topic not in self._topics:
+                continue
+            for number in range(run.count):
+                at = (run.first_row + number) * QUEUE_ROW.size
+                row = bytes(batch.rows[at : at + QUEUE_ROW.size])
+                self._add(host, entry, (*queue, end + number), row)
+
+    def _add(self, host: Host, entry: Entry, place: Place, row: bytes) -> None:
+        position, size, _code = QUEUE_ROW.unpack(row)
+        start = position - entry.position - HEADER_SIZE
+        record = bytes(entry.body[start : start + size])
+        body_size = HEAD.unpack_from(record)[BODY_SIZE_FIELD]
+        body = record[HEAD.size : HEAD.size + body_size]
+        self.places[place] = Stored(body, record, row, position, entry)
+        number = number_of(body)
+        before = self._by_number.setdefault(number, place)
+        if before != place:
+            host.mark("message stored twice")
+            self.repeated.setdefault(number, [before]).append(place)
+
+    def stored(self, sent: Sent) -> None:
+        """See :class:`Listener`."""
+        place = sent.place
+        assert place is not None  # noqa: S101 - it is acknowledged
+        stored = self.places.get(place)
+        if stored is None:
+            raise Violation(f"message {sent.number} is acknowledged as {place}; nobody applied it")
+        if stored.body != sent.body:
+            raise Violation(
+                f"message {sent.number} is acknowledged as {place}; message "
+                f"{number_of(stored.body)} is there"
+            )
+        self._acknowledged[place] = sent
+        holding = [
+            each.name for each in self._hosts if holds_entry(each, stored.entry, each.segment_size)
+        ]
+        if 2 * len(holding) <= len(self._hosts):
+            raise Violation(
+                f"message {sent.number} is acknowledged, and only the disks of {holding} hold its "
+                f"entry {stored.entry.index}"
+            )
+
+    def delivered(self, consumer: str, place: Place, body: bytes) -> None:
+        """See :class:`Listener`."""
+        stored = self.places.get(place)
+        if stored is None:
+            raise Violation(f"{consumer} is given {place}, which is not committed")
+        if stored.body != body:
+            raise Violation(f"{consumer} is given another message for {place}")
+
+    def healed(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        assert isinstance(host, BrokerHost)  # noqa: S101 - others have no queues
+        machine, store = host.broker.context.machine, host.broker.context.node.store
+        for (topic, queue_id), end in self.ends.items():
+            if topic not in self._topics:
+                continue
+            queue = machine.queue(topic, queue_id)
+            if queue is None or queue.end_offset != end:
+                raise Violation(f"{host.name}: {topic}/{queue_id} does not end at {end}")
+            first = queue.first_offset
+            expected = [self.places[topic, queue_id, offset] for offset in range(first, end)]
+            rows = b""
+            while part := queue.read(first + len(rows) // QUEUE_ROW.size, end - first):
+                rows += part
+            if rows != b"".join(each.row for each in expected):
+                raise Violation(f"{host.name}: the rows of {topic}/{queue_id} are not the log's")
+            for each in expected:
+                if store.read(each.position, len(each.record)) != each.record:
+                    raise Violation(
+                        f"{host.name} has another record at {each.position}, "
+                        f"of message {number_of(each.body)}"
+                    )
+            for place in self._acknowledged:
+                if place[:2] == (topic, queue_id) and not place[2] < end:
+                    raise Violation(f"{host.name} lacks {place}, which was acknowledged")

@@ -1,0 +1,157 @@
+"""A whole cluster: brokers, a NameServer, producers, consumers, and clients that ask for offsets.
+
+Everything in it is the shipped code but for clock, files, network, executors and chance.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import ClassVar
+
+from broker.nameserver.server import NameServer
+from simulator.brokerhost import BrokerHost, BrokerSettings
+from simulator.cluster import Cluster
+from simulator.host import Host
+from simulator.invariants import Invariant, raft_invariants
+from simulator.invariants.linear import check_linearizable
+from simulator.invariants.ordering import Ordering
+from simulator.invariants.skipping import NothingSkipped
+from simulator.invariants.stored import StoredMessages
+from simulator.randomness import CountingRandom
+from simulator.station import Station
+from simulator.workload.consuming import ConsumingClient
+from simulator.workload.history import History
+from simulator.workload.producing import ProducingClient
+from simulator.workload.registers import RegisterClient, RegisterHistory
+
+NAME_SERVER = ("10.0.0.200", 9876)
+TOPICS = ("orders", "bills")
+GROUP = "readers"
+
+
+class WholeCluster(Cluster):
+    """See the module."""
+
+    segment_sizes: ClassVar[Sequence[int]] = (4_000, 20_000, 100_000)
+
+    hosts: Sequence[BrokerHost]
+
+    def _make_hosts(self) -> Sequence[Host]:
+        self.name_servers = ":".join(map(str, NAME_SERVER))
+        settings = BrokerSettings(name_servers=[self.name_servers])
+        hosts = []
+        for name in self.group.voters:
+            host = BrokerHost(name, group=self.group, world=self.world, ended=self._process_ended)
+            host.settings = settings
+            hosts.append(host)
+        return hosts
+
+    def _make_clients(self, rng: CountingRandom) -> None:
+        self.history = History(self.trace.note)
+        self.registers = RegisterHistory()
+        pause_max = rng.choice((0.1, 0.2, 0.4))
+        self._producing = [
+            ProducingClient(
+                self.name_servers,
+                TOPICS,
+                self.history,
+                self.streams.stream(f"producer {place}"),
+                pause_max=pause_max,
+                patient=place == 0,
+            )
+            for place in range(2)
+        ]
+        self._consuming = [
+            ConsumingClient(
+                self.name_servers,
+                GROUP,
+                TOPICS,
+                self.history,
+                self.streams.stream(f"consumer {place}"),
+            )
+            for place in range(2)
+        ]
+        self._asking = [
+            RegisterClient(
+                self.name_servers,
+                TOPICS[0],
+                self.registers,
+                self.streams.stream(f"registers {place}"),
+                pause_max=2 * pause_max,
+            )
+            for place in range(2)
+        ]
+        self.name_server = Station("ns", NAME_SERVER[0], self.world, _serve_names)
+        mains = [
+            *((f"p{place}", each.main) for place, each in enumerate(self._producing)),
+            *((f"c{place}", each.main) for place, each in enumerate(self._consuming)),
+            *((f"r{place}", each.main) for place, each in enumerate(self._asking)),
+        ]
+        self.clients = [
+            Station(name, f"10.0.1.{place}", self.world, main, self._client_ended)
+            for place, (name, main) in enumerate(mains, 1)
+        ]
+
+    def _make_invariants(self) -> Sequence[Invariant]:
+        self.stored = StoredMessages(self.hosts, TOPICS)
+        self.skipped = NothingSkipped(GROUP)
+        self.history.listeners += [self.stored, Ordering(), self.skipped]
+        return [*raft_invariants(self.hosts), self.stored, self.skipped]
+
+    def _client_ended(self, station: Station) -> None:
+        self.history.client_ended(station.name)
+        self.registers.client_ended(station.name)
+
+    # --- its clients
+
+    def _start_clients(self) -> None:
+        self.name_server.start()
+        for station in self.clients:
+            station.start()
+
+    def _stop_clients(self) -> None:
+        for producer in self._producing:
+            producer.stop()
+        for asker in self._asking:
+            asker.stop()
+
+    def _clients_hear_of(self, host: Host) -> None:
+        """Their connections break, and that is how they hear of it."""
+
+    def _open_calls(self) -> int:
+        return len(self.history.open) + len(self.registers.open)
+
+    def _told(self) -> tuple[int, int]:
+        return self.history.acknowledged, self.history.unknown
+
+    async def _heal_clients(self) -> None:
+        for station in (self.name_server, *self.clients):
+            station.resume()
+            station.start()
+        await self.until(lambda: not self._open_calls(), "every call ends")
+        await self.until(self._all_delivered, "every message is delivered")
+        undecided = check_linearizable(self.registers)
+        if undecided:
+            self.trace.mark("linearizability not decided")
+        for station, client in zip(self.clients[2:4], self._consuming, strict=True):
+            if station.process is not None:
+                station.process.run(client.close)
+        await self.pass_time(3.0)
+
+    def _all_delivered(self) -> bool:
+        ends = self.stored.ends
+        return all(
+            self.skipped.reaches(*queue, end) for queue, end in ends.items() if queue[0] in TOPICS
+        )
+
+    def switch_off(self) -> None:
+        """See :class:`Cluster`."""
+        for station in (self.name_server, *self.clients):
+            station.switch_off()
+        super().switch_off()
+
+
+async def _serve_names(station: Station) -> None:
+    server = NameServer(asyncio.get_running_loop(), station.ip, NAME_SERVER[1])
+    await server.start()

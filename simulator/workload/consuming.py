@@ -1,0 +1,72 @@
+"""Members of a consumer group: they take what they are given, and acknowledge it."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from broker.client.config import ConsumerConfig
+from broker.client.consumer import Consumer
+from broker.client.identity import ClientIdentity
+from simulator.station import Station
+from simulator.workload.history import History
+
+CONFIG = ConsumerConfig(
+    request_seconds=1.5,
+    suspend_seconds=4.0,
+    pull_seconds=6.0,
+    heartbeat_seconds=5.0,
+    rebalance_seconds=5.0,
+    commit_seconds=1.0,
+    close_seconds=2.0,
+)
+
+
+class ConsumingClient:
+    """One member of the group, from the beginning of each queue on."""
+
+    def __init__(
+        self,
+        name_servers: str,
+        group: str,
+        topics: tuple[str, ...],
+        history: History,
+        rng: Random,
+    ) -> None:
+        self._name_servers = name_servers
+        self._group = group
+        self._topics = topics
+        self._history = history
+        self._rng = rng
+        self._consumer: Consumer | None = None
+
+    async def main(self, station: Station) -> None:
+        """The process of the client."""
+        rng = self._rng
+        name = f"{station.name}.{station.boot}"
+        consumer = self._consumer = Consumer(
+            self._name_servers,
+            self._group,
+            dict.fromkeys(self._topics, "*"),
+            start_from="earliest",
+            config=CONFIG,
+            wall_clock=station.clock.wall_ms,
+            rng=rng,
+            identity=ClientIdentity(station.ip, station.boot, rng.getrandbits(32)),
+        )
+        await consumer.start()
+        async for batch in consumer:
+            queue = batch.queue
+            for message in batch:
+                place = (queue.topic, queue.queue_id, message.queue_offset)
+                self._history.deliver(name, place, bytes(message.body))
+            station.note(f"has {queue.topic}/{queue.queue_id} up to {batch.next_offset}")
+            consumer.acknowledge(queue, batch.next_offset)
+            if rng.random() < 0.1:
+                await asyncio.sleep(rng.uniform(0.0, 0.3))
+
+    def close(self) -> asyncio.Task[None] | None:
+        """Leaves the group in order; as an event of its process."""
+        if self._consumer is None:
+            return None
+        return asyncio.get_running_loop().create_task(self._consumer.close())

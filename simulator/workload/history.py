@@ -1,0 +1,117 @@
+"""What the clients of a run did and were told, in the order in which it happened.
+
+Unknown stays unknown: a send that timed out, or whose process died, may be in the log later, once
+or more often, or never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from broker.client.message import MessageQueue
+
+NUMBER_BYTES = 8
+
+Place = tuple[str, int, int]
+"""Topic, queue id, offset."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """One message: who sent it, the digest of its body, and how that ended."""
+
+    number: int
+    client: str
+    body: bytes
+    lane: str
+    """Sends of one lane wait for each other; empty where they do not."""
+    place: Place | None = None
+    ended: bool = False
+
+
+class Listener:
+    """Is told what clients do; each check overrides what concerns it."""
+
+    def sent(self, sent: Sent) -> None:
+        """A client has handed a message to its producer."""
+
+    def stored(self, sent: Sent) -> None:
+        """The producer said that it is stored, and where."""
+
+    def delivered(self, consumer: str, place: Place, body: bytes) -> None:
+        """A member of a group was given a message."""
+
+    def assigned(self, consumer: str, queue: MessageQueue) -> None:
+        """The next delivery of the queue to this consumer may begin anywhere."""
+
+
+@dataclass(slots=True)
+class History:
+    """Numbers the messages, and tells the checks."""
+
+    note: Callable[[str, str], None]
+    listeners: list[Listener] = field(default_factory=list)
+    sent: list[Sent] = field(default_factory=list)
+    open: dict[int, Sent] = field(default_factory=dict)
+    operations: int = 0
+    acknowledged: int = 0
+    unknown: int = 0
+    refused: int = 0
+    delivered: int = 0
+
+    def send(self, client: str, filler: int, lane: str = "") -> Sent:
+        """A new message, its body a number and ``filler`` bytes."""
+        number = len(self.sent)
+        self.operations += 1
+        body = number.to_bytes(NUMBER_BYTES, "big") + bytes((number * 7 & 0xFF,)) * filler
+        sent = Sent(number, client, body, lane)
+        self.sent.append(sent)
+        self.open[number] = sent
+        for listener in self.listeners:
+            listener.sent(sent)
+        return sent
+
+    def acknowledge(self, sent: Sent, queue: MessageQueue, offset: int) -> None:
+        """The client was told that it is stored there."""
+        self._end(sent)
+        self.acknowledged += 1
+        sent.place = (queue.topic, queue.queue_id, offset)
+        self.note(sent.client, f"message {sent.number} is stored as {sent.place}")
+        for listener in self.listeners:
+            listener.stored(sent)
+
+    def fail(self, sent: Sent, why: str, *, unknown: bool) -> None:
+        """The client was told that it failed, or nothing at all."""
+        self._end(sent)
+        if unknown:
+            self.unknown += 1
+        else:
+            self.refused += 1
+        self.note(sent.client, f"message {sent.number}: {why}")
+
+    def deliver(self, consumer: str, place: Place, body: bytes) -> None:
+        """A consumer was given a message."""
+        self.delivered += 1
+        self.operations += 1
+        for listener in self.listeners:
+            listener.delivered(consumer, place, body)
+
+    def assign(self, consumer: str, queue: MessageQueue) -> None:
+        """A consumer begins with a queue, again or for the first time."""
+        for listener in self.listeners:
+            listener.assigned(consumer, queue)
+
+    def client_ended(self, client: str) -> None:
+        """Its process died: nobody hears how what it sent has ended."""
+        for sent in [sent for sent in self.open.values() if sent.client == client]:
+            self.fail(sent, "its process has died", unknown=True)
+
+    def _end(self, sent: Sent) -> None:
+        sent.ended = True
+        del self.open[sent.number]
+
+
+def number_of(body: bytes | memoryview) -> int:
+    """The number of the message with this body."""
+    return int.from_bytes(body[:NUMBER_BYTES], "big")

@@ -1,0 +1,107 @@
+"""Clients that send: single messages and batches, one by one or many at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from random import Random
+
+from broker.client.config import ProducerConfig
+from broker.client.errors import ClientError, RefusedError, outcome_unknown
+from broker.client.identity import ClientIdentity
+from broker.client.message import Message, SendResult
+from broker.client.producer import Producer
+from broker.remoting.errors import CallError
+from simulator.station import Station
+from simulator.workload.history import History, Sent
+
+DEADLINE_SECONDS = 8.0
+CONFIG = ProducerConfig(
+    deadline_seconds=DEADLINE_SECONDS, request_seconds=1.5, missing_topic_seconds=4.0
+)
+BATCH_MAX = 5
+FILLER_MAX = 120
+
+
+class ProducingClient:
+    """``pause_max``: the longest time between two sends, in seconds.
+
+    With ``patient`` it waits for each acknowledgement before it sends again, and sends to one
+    queue after the other: then the order of its messages in each queue is promised.
+    """
+
+    def __init__(
+        self,
+        name_servers: str,
+        topics: tuple[str, ...],
+        history: History,
+        rng: Random,
+        *,
+        pause_max: float,
+        patient: bool,
+    ) -> None:
+        self._name_servers = name_servers
+        self._topics = topics
+        self._history = history
+        self._rng = rng
+        self._pause_max = pause_max
+        self._patient = patient
+        self._working = True
+
+    def stop(self) -> None:
+        """Sends nothing more."""
+        self._working = False
+
+    async def main(self, station: Station) -> None:
+        """The process of the client."""
+        rng = self._rng
+        producer = Producer(
+            self._name_servers,
+            CONFIG,
+            wall_clock=station.clock.wall_ms,
+            rng=rng,
+            identity=ClientIdentity(station.ip, station.boot, rng.getrandbits(32)),
+        )
+        await producer.start()
+        while self._working:
+            await asyncio.sleep(rng.uniform(0.005, self._pause_max))
+            topic = rng.choice(self._topics)
+            lane = f"{station.name}.{station.boot}" if self._patient else ""
+            count = rng.choice((1, 1, 1, rng.randint(2, BATCH_MAX)))
+            batch = [
+                self._history.send(station.name, rng.randrange(FILLER_MAX), lane)
+                for _ in range(count)
+            ]
+            messages = [Message(topic, sent.body, keys=str(sent.number)) for sent in batch]
+            try:
+                queue = rng.choice(await producer.queues(topic)) if self._patient else None
+                if count > 1:
+                    answer = producer.send_batch_nowait(messages, queue)
+                else:
+                    answer = producer.send_nowait(messages[0], queue)
+            except (ClientError, CallError) as error:
+                for sent in batch:  # nothing was sent
+                    self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=False)
+                continue
+            answer.add_done_callback(partial(self._answered, batch))
+            if self._patient:
+                await asyncio.wait([answer])
+        await asyncio.sleep(DEADLINE_SECONDS + 1.0)
+        await producer.close()
+        station.note("has closed its producer")
+
+    def _answered(self, batch: list[Sent], answer: asyncio.Future[SendResult]) -> None:
+        error = answer.exception()
+        if error is None:
+            result = answer.result()
+            for place, sent in enumerate(batch):
+                self._history.acknowledge(sent, result.queue, result.queue_offset + place)
+        elif isinstance(error, ClientError | CallError):
+            self._failed(batch, error)
+        else:
+            raise error
+
+    def _failed(self, batch: list[Sent], error: ClientError | CallError) -> None:
+        unknown = not isinstance(error, RefusedError) or outcome_unknown(error)
+        for sent in batch:
+            self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=unknown)

@@ -1,0 +1,169 @@
+"""Clients that treat consumer offsets and topics as registers, to see whether those are ones.
+
+Each waits for its answer before it asks again. What was refused did not happen; what was not
+answered may happen at any later time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from itertools import count
+from random import Random
+
+import orjson
+
+from broker.client.config import ConsumerConfig
+from broker.client.errors import ClientError, RefusedError, outcome_unknown, refusal
+from broker.client.identity import ClientIdentity
+from broker.client.message import MessageQueue
+from broker.client.requests import ConsumerRequests
+from broker.client.routes import Routes
+from broker.remoting.client import RemotingClient
+from broker.remoting.codes import RequestCode, ResponseCode
+from broker.remoting.errors import CallError
+from simulator.brokerhost import GROUP
+from simulator.linearizability import Operation
+from simulator.station import Station
+
+CONFIG = ConsumerConfig(request_seconds=1.5)
+CONSUMER_GROUP = "registers"
+OFFSET_REGISTERS = 2
+TOPIC_REGISTERS = 2
+
+
+class RegisterHistory:
+    """The operations of all clients; their values never repeat."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self.open: dict[int, Operation] = {}
+        self._values = count(1)
+        self._numbers = count()
+
+    def next_value(self) -> int:
+        """A value that nobody wrote yet."""
+        return next(self._values)
+
+    def begin(self, operation: Operation) -> int:
+        """A client asks; the number of the operation."""
+        number = next(self._numbers)
+        self.open[number] = operation
+        return number
+
+    def end(self, number: int, operation: Operation | None) -> None:
+        """It was answered, or (None) is known to have had no effect."""
+        del self.open[number]
+        if operation is not None:
+            self.operations.append(operation)
+
+    def unknown(self) -> list[Operation]:
+        """Writes that wait for their answer still."""
+        return [operation for operation in self.open.values() if operation.is_write]
+
+    def client_ended(self, client: str) -> None:
+        """Its process died: what it wrote may happen, what it read nobody knows."""
+        for number in [n for n, each in self.open.items() if each.client == client]:
+            operation = self.open[number]
+            self.end(number, operation if operation.is_write else None)
+
+
+class RegisterClient:
+    """Asks every ``pause_max`` seconds at most, as one process."""
+
+    def __init__(
+        self,
+        name_servers: str,
+        topic: str,
+        history: RegisterHistory,
+        rng: Random,
+        *,
+        pause_max: float,
+    ) -> None:
+        self._name_servers = name_servers
+        self._topic = topic
+        self._history = history
+        self._rng = rng
+        self._pause_max = pause_max
+        self._working = True
+
+    def stop(self) -> None:
+        """Asks nothing more."""
+        self._working = False
+
+    async def main(self, station: Station) -> None:
+        """The process of the client."""
+        loop = asyncio.get_running_loop()
+        remoting = RemotingClient(loop)
+        routes = Routes(loop, remoting, self._name_servers.split(";"), self._rng)
+        client_id = ClientIdentity(station.ip, station.boot, 1).client_id
+        requests = ConsumerRequests(remoting, CONFIG, CONSUMER_GROUP, client_id)
+        queue = MessageQueue(self._topic, GROUP, 0)
+        while self._working:
+            await asyncio.sleep(self._rng.uniform(0.01, self._pause_max))
+            try:
+                await routes.get(self._topic)
+                address = routes.leader(queue)
+            except (ClientError, CallError):
+                await routes.recover(self._topic, GROUP)
+                continue
+            try:
+                await self._ask(station, remoting, requests, address)
+            except (ClientError, CallError) as error:
+                station.note(f"{type(error).__name__}: {error}")
+                await routes.recover(self._topic, GROUP)
+        await routes.close()
+        await remoting.close()
+
+    async def _ask(
+        self,
+        station: Station,
+        remoting: RemotingClient,
+        requests: ConsumerRequests,
+        address: str,
+    ) -> None:
+        rng = self._rng
+        is_write = rng.random() < 0.5
+        of_offsets = rng.random() < 0.6
+        place = rng.randrange(OFFSET_REGISTERS if of_offsets else TOPIC_REGISTERS)
+        register = f"offset {place}" if of_offsets else f"topic {place}"
+        value: int | None = None
+        if is_write and (of_offsets or rng.random() < 0.8):
+            value = self._history.next_value()
+        asked = Operation(station.name, register, is_write, value, station.true_time)
+        number = self._history.begin(asked)
+        try:
+            if of_offsets:
+                queue = MessageQueue(self._topic, GROUP, place)
+                if value is not None:
+                    await requests.commit_offset(address, queue, value)
+                else:
+                    value = await requests.committed_offset(address, queue)
+            else:
+                value = await self._topic_register(remoting, address, place, is_write, value)
+        except (ClientError, CallError) as error:
+            unknown = not isinstance(error, RefusedError) or outcome_unknown(error)
+            self._history.end(number, asked if is_write and unknown else None)
+            raise
+        station.note(f"{register} {'written' if is_write else 'read'}: {value}")
+        self._history.end(number, replace(asked, value=value, ended_at=station.true_time))
+
+    @staticmethod
+    async def _topic_register(
+        remoting: RemotingClient, address: str, place: int, is_write: bool, value: int | None
+    ) -> int | None:
+        """The number of write queues of a topic is the value; without the topic there is none."""
+        fields = {"topic": f"register-{place}"}
+        if not is_write:
+            code = RequestCode.GET_TOPIC_CONFIG
+        elif value is None:
+            code = RequestCode.DELETE_TOPIC_IN_BROKER
+        else:
+            code = RequestCode.UPDATE_AND_CREATE_TOPIC
+            fields |= {"readQueueNums": "1", "writeQueueNums": str(value), "perm": "6"}
+        answer = await remoting.invoke(address, code, fields, timeout=CONFIG.request_seconds)
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST and not is_write:
+            return None
+        if answer.code != ResponseCode.SUCCESS:
+            raise refusal(address, answer.code, answer.remark)
+        return value if is_write else int(orjson.loads(answer.body)["writeQueueNums"])
