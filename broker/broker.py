@@ -7,6 +7,7 @@ runs this very class. The ports are opened by ``broker/process.py``.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
@@ -30,9 +31,12 @@ from dledger.node import Executors, Node
 from dledger.statemachine import Leadership
 from dledger.transport import Transport
 from store.filesystem import Bytes, FileSystem
+from store.rebuild import rebuild_derived
 from store.replica import ReplicaStore
 from store.retention import RetentionPolicy
 from store.watermarks import DiskLevel
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,7 @@ class Broker(MachineListener):
         ``raft`` replaces the limits of the protocol; its times are those of ``config``.
         """
         loop = world.loop
+        self._fs = world.fs
         machine = self.machine_class.open(world.fs, config.data, config.segment_size)
         machine.listener = self
         node = Node(
@@ -81,7 +86,11 @@ class Broker(MachineListener):
             rng=Random(world.rng.random()),
             on_fatal=on_fatal,
             config=replace(
-                raft or RaftConfig(),
+                raft
+                or RaftConfig(
+                    checkpoint_seconds=config.checkpoint_seconds,
+                    supply_bytes_per_second=config.refill_mib_per_second << 20,
+                ),
                 heartbeat_seconds=config.heartbeat_ms / 1000,
                 election_seconds=config.election_timeout_ms / 1000,
                 disk_stall_seconds=config.disk_stall_ms / 1000,
@@ -122,6 +131,9 @@ class Broker(MachineListener):
 
     async def start(self) -> None:
         """Recovers the state and joins the group. ``OSError`` if the peers' port is taken."""
+        data, store = self.context.config.data, self.context.node.store
+        if rebuild_derived(self._fs, data, store):
+            log.info("made the ConsumeQueues and the key index again from the log")
         await self.context.node.start()
         self.context.clients.start()
         self._retention.start()

@@ -1,8 +1,11 @@
 """Retention: the leader decides what of the log is given up, and every replica does the same.
 
 The decision is a command in the log, so the minimum offset of a queue is the same everywhere, and
-the same again after a restart. What a member does not hold yet is given up only where the disk of
-the leader would run full (:class:`~store.watermarks.DiskLevel`).
+the same again after a restart.
+
+What is too old, or too much, goes although a member may lack it: that one is refilled
+(``dledger/catchup.py``), and what it fetches just now is kept. At the disk's first watermark
+segments go that all members hold, at the second in any case (:mod:`store.watermarks`).
 """
 
 from __future__ import annotations
@@ -67,15 +70,27 @@ class Retention:
         marks, space = self._policy.watermarks, context.node.store.disk_space()
         position = max(
             min(
-                max(
-                    expiry_position(stats, self._policy, now_ms=context.wall_clock()),
-                    relief_position(stats, marks, DiskLevel.CLEAN, space),
-                ),
+                expiry_position(stats, self._policy, now_ms=context.wall_clock()),
+                self._refilling_position(stats),
+            ),
+            min(
+                relief_position(stats, marks, DiskLevel.CLEAN, space),
                 self._held_position(),
+                self._refilling_position(stats),
             ),
             relief_position(stats, marks, DiskLevel.FORCE, space),
         )
         return position if spans and position > spans[0].start else 0
+
+    def _refilling_position(self, stats: list[SegmentStats]) -> int:
+        """From where on members that are being refilled have still to fetch the log."""
+        store, needed = self._context.node.store, self._context.node.supply.needed_from
+        if needed is None:
+            return stats[-1].end if stats else 0
+        try:
+            return store.position_of(needed)
+        except OutOfRangeError:
+            return 0
 
     def _held_position(self) -> int:
         """Up to which position every member holds the log, as far as this leader knows."""

@@ -20,6 +20,8 @@ class RaftConfig:
     shortest election timeout less ``lease_drift`` of it. That is right only where no clock runs
     faster than another's by more than that share, and is paid for: followers then hold no election
     before the timeout, whatever became of the link to their leader.
+
+    A node that refills gets ``supply_bytes_per_second`` from each of its peers.
     """
 
     heartbeat_seconds: float = 0.1
@@ -40,6 +42,7 @@ class RaftConfig:
     preferred_leader: str = ""
     lease_reads: bool = False
     lease_drift: float = 0.2
+    supply_bytes_per_second: int = 32 << 20
 
     def __post_init__(self) -> None:
         if not 0 < self.heartbeat_seconds < self.election_seconds / 2:
@@ -63,6 +66,7 @@ class RaftConfig:
             "disk_stall_seconds",
             "change_seconds",
             "promote_lag_entries",
+            "supply_bytes_per_second",
         ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")

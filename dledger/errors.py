@@ -82,6 +82,10 @@ class OutcomeUnknownError(ProposeError):
         super().__init__(f"leadership of term {term} ended before entry {index} was confirmed")
 
 
+class RefilledError(DLedgerError):
+    """The node got another log from its peers and must be opened anew; not a failure."""
+
+
 class PeerError(DLedgerError):
     """A peer broke the protocol, or its log contradicts ours: its message is dropped."""
 

@@ -116,6 +116,7 @@ class Fitness:
         if not self._looking:
             self._looking = True
             self._reads.submit(self._look, self._looked)
+        self._node.check_floor()
         self._changed()
 
     def _look(self) -> tuple[DiskSpace, bool]:
@@ -169,7 +170,8 @@ class Fitness:
     def _changed(self) -> None:
         """Draws the consequences of what is known."""
         core, now, report = self._node.core, self._loop.time(), self.report
-        core.campaigns = report.prompt and report.whole
+        core.votes = self._node.floor < 0
+        core.campaigns = core.votes and report.prompt and report.whole
         core.patience = 1.0 if report.room else PATIENCE
         if report != self._reported or now >= self._report_at:
             self._reported = report

@@ -15,6 +15,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from dledger.calls import PeerCalls
+from dledger.catchup import CatchUp
 from dledger.config import RaftConfig
 from dledger.configuration import Configurations
 from dledger.effects import Read, Write
@@ -25,6 +27,7 @@ from dledger.errors import (
     OutcomeUnknownError,
     PeerError,
     ProposeError,
+    RefilledError,
 )
 from dledger.executor import Executor
 from dledger.fitness import Fitness
@@ -35,12 +38,22 @@ from dledger.membership import Membership
 from dledger.messages import AppendRequest, Message
 from dledger.raft import Raft, Role
 from dledger.reading import LinearizableReads
-from dledger.service import Report, ServiceMessage
+from dledger.service import (
+    CheckpointAnswer,
+    CheckpointRequest,
+    FetchAnswer,
+    FetchRequest,
+    RefillNotice,
+    Report,
+    ServiceMessage,
+)
 from dledger.statemachine import Leadership, StateMachine
+from dledger.supply import Supply
 from dledger.transport import Transport
 from store.entry import HEADER_SIZE, Entry, EntryKind, build_entry
 from store.errors import StoreError
 from store.filesystem import Bytes
+from store.refill import Refill
 from store.replica import ReplicaStore
 from store.watermarks import Watermarks
 
@@ -141,6 +154,18 @@ class Node:
         self.reads = LinearizableReads(node=self, loop=loop)
         self.membership = Membership(node=self, loop=loop)
         self._members_from = -1  # the entry from which the transport knows the members
+        self.floor = store.read_floor()
+        self.core.votes = self.core.campaigns = self.floor < 0
+        self.calls = PeerCalls(self, loop)
+        self.supply = Supply(
+            node=self,
+            background=executors.background,
+            loop=loop,
+            bytes_per_second=config.supply_bytes_per_second,
+        )
+        self.catch_up = CatchUp(
+            node=self, calls=self.calls, background=executors.background, loop=loop
+        )
         self.applied_index = -1 if found.checkpoint is None else found.checkpoint.index
         self._proposals: deque[_Proposal] = deque()
         self._reading_to_apply = False
@@ -159,6 +184,7 @@ class Node:
         self.keeper.start()
         await self._transport.start(self)
         self.fitness.start()
+        self.supply.start()
         self._after_event()
 
     async def stop(self) -> None:
@@ -167,6 +193,7 @@ class Node:
             return
         self._running = False
         self.fitness.stop()
+        self.supply.stop()
         if self._timer is not None:
             self._timer.cancel()
         await self._transport.stop()
@@ -321,8 +348,48 @@ class Node:
         self._transport.send(peer, message)
 
     def _serve(self, sender: str, message: ServiceMessage) -> None:
-        if isinstance(message, Report):
-            self.fitness.received(sender, message)
+        match message:
+            case Report():
+                self.fitness.received(sender, message)
+            case RefillNotice():
+                self.catch_up.noticed(sender, message)
+            case FetchRequest():
+                self.supply.fetch(sender, message)
+            case CheckpointRequest():
+                self.supply.checkpoint(sender, message)
+            case FetchAnswer() | CheckpointAnswer():
+                self.calls.answered(sender, message)
+
+    def reopen(self, refill: Refill) -> None:
+        """Stops, so that the node can be opened with the log that was gathered.
+
+        From now on nothing is confirmed any more, so what the node says about its old log is final.
+        """
+        if not self._alive:
+            return
+        error = self.failure = RefilledError(f"refilled up to entry {refill.next_index - 1}")
+        self._drop_proposals()
+        if self._timer is not None:
+            self._timer.cancel()
+        log.warning("%s is opened anew: %s", self.core.node, error)
+        last_index = self.core.log.last_index
+
+        def done(_none: None, failed: BaseException | None) -> None:
+            self._on_fatal(error if failed is None else failed)
+
+        self._executors.background.submit(lambda: refill.complete(last_index), done)
+
+    def check_floor(self) -> None:
+        """Votes again once this node holds durably all that it may ever have confirmed."""
+        if not 0 <= self.floor <= self.core.match_index:
+            return
+        self.floor = -1
+
+        def done(_none: None, error: BaseException | None) -> None:
+            if error is not None:
+                self.fail(error)
+
+        self._executors.background.submit(self.store.clear_floor, done)
 
     def yield_leadership(self) -> None:
         """Stops leading, so that another member takes over."""
@@ -408,6 +475,8 @@ class Node:
             for envelope in write.then:
                 self._transport.send(envelope.to, envelope.message)
         self.core.written(writes[-1].id, self._loop.time())
+        if self.floor >= 0:
+            self.check_floor()
         self._after_event()
         self.keeper.log_grew()
 

@@ -101,6 +101,7 @@ class Raft:
         self.leader: str | None = None
         self.leading: Leading | None = None
         self.campaigns = True  # whether this node ever asks for votes
+        self.votes = True  # whether it ever grants one
         self.patience = 1.0  # how many times as long as usual it waits before it does
         self._rng = rng
         self._outbox = Outbox()
@@ -156,6 +157,11 @@ class Raft:
     def durable_index(self) -> int:
         """The last entry of the present log that is durable here."""
         return self._local.durable_index
+
+    @property
+    def match_index(self) -> int:
+        """The last entry that is durable here and known to be the leader's."""
+        return self._local.match_index
 
     def deadline(self) -> float:
         """When :meth:`tick` is due next."""
@@ -423,6 +429,8 @@ class Raft:
     def _may_vote(self, sender: str, request: VoteRequest) -> bool:
         """Not on a disk that may have lost what was confirmed, nor for somebody on such a disk."""
         found = self.configuration
+        if not self.votes:
+            return False
         if not found.trusts(self.node, self.incarnation):
             return False
         if not found.trusts(sender, request.incarnation):

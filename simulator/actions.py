@@ -113,6 +113,11 @@ def slow_disk(cluster: Cluster, host: str, times: float) -> None:
     cluster.host(host).slow_disk(times)
 
 
+@action(str)
+def expire(cluster: Cluster, host: str) -> None:
+    cluster.host(host).expire()
+
+
 # --- the network
 
 

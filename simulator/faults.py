@@ -149,6 +149,10 @@ class FaultInjector:
     def slow_disk(self) -> None:
         self._do("slow-disk", self._host().name, self._rng.choice((1.0, 10.0, 300.0)))
 
+    def expiry(self) -> None:
+        for host in self._cluster.hosts:
+            self._do("expire", host.name)
+
     # --- the network
 
     def partition(self) -> None:
@@ -210,5 +214,6 @@ KINDS: dict[str, Callable[[FaultInjector], None]] = {
     "duplication": FaultInjector.duplicating,
     "reordering": FaultInjector.reordering,
     "delay": FaultInjector.far,
+    "expiry": FaultInjector.expiry,
 }
 """Every kind of fault, by the name that the summary of a run tells."""

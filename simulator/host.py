@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from dledger.config import RaftConfig
-from dledger.errors import InvariantError
+from dledger.errors import InvariantError, RefilledError
 from dledger.messages import Message
 from dledger.node import Executors, Node
 from dledger.statemachine import Leadership
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 DIRECTORY = "/data"
 MIN_FREE_BYTES = 4 << 10
+EXPIRY_SECONDS = (0.0, 0.3, 0.6)
+"""When a host gives up what it can: it keeps two checkpoints, and what the older one needs."""
 
 
 class Ending(Enum):
@@ -166,6 +168,19 @@ class Host:
         self.disk_slowness = times
         self.note(f"disk is {times:g} times as slow")
 
+    def expire(self) -> None:
+        """Saves checkpoints, and gives up what none of them needs, as retention may."""
+        if self.node is None:
+            return
+        self.note("gives up old segments")
+        for seconds in EXPIRY_SECONDS:
+            self._loop.call_later(seconds, self._expire, self.node)
+
+    def _expire(self, node: Node) -> None:
+        if node is self.node and node.failure is None:
+            node.keeper.checkpoint()
+            node.expire(node.core.log.end_position)
+
     def pause(self) -> None:
         """Nothing on it runs until :meth:`resume`."""
         if self.process is not None:
@@ -277,6 +292,11 @@ class Host:
     def _stops(self, error: BaseException) -> None:
         """The node gives up by itself. Right after a disk error, and never otherwise."""
         self.note(f"stops: {error}")
+        if isinstance(error, RefilledError):
+            self.mark("refilled by a peer")
+            self._end(Ending.CRASH)
+            self.start()
+            return
         full = self._disk_filled and isinstance(error, DiskFullError | FatalDiskError)
         broken = any(fault.hit for fault in self._disk_errors)
         if isinstance(error, InvariantError) or not (full or broken):

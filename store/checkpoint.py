@@ -154,6 +154,23 @@ class Checkpoints:
         while self._rotten:
             self._discard(self._rotten.pop())
 
+    def read_piece(self, index: int, offset: int, size: int) -> tuple[int, int, bytes]:
+        """A piece of the file of the newest checkpoint: its index, the file's size, the bytes.
+
+        Any thread. The index is -1 where there is none, or ``index`` is not -1 and not the newest.
+        """
+        newest = self.newest
+        if newest is None or index not in (-1, newest.index):
+            return -1, 0, b""
+        try:
+            file = self._fs.open(self._path(newest.index), writable=False)
+        except FileNotFoundError:
+            return -1, 0, b""  # two newer ones were saved meanwhile
+        try:
+            return newest.index, file.size(), file.pread(size, offset)
+        finally:
+            file.close()
+
     def _keep(self, checkpoint: Checkpoint) -> None:
         self._kept[checkpoint.index] = replace(checkpoint, state=b"")
 

@@ -40,7 +40,6 @@ class CommitLog:
         self, fs: FileSystem, directory: str, segment_size: int, min_free_bytes: int
     ) -> None:
         self._fs = fs
-        self._min_free_bytes = min_free_bytes
         self._table = threading.Lock()
         self._opened: dict[int, None] = {}
         self._dirty: dict[int, Segment] = {}
@@ -48,6 +47,7 @@ class CommitLog:
         self._closing = False
         self.directory = directory
         self.segment_size = segment_size
+        self.min_free_bytes = min_free_bytes
         self.segments: dict[int, Segment] = {}
         self.first_position = 0
         self.end = 0
@@ -351,4 +351,4 @@ class CommitLog:
         return min(ZERO_STEP, self.segment_size)
 
     def _has_free(self, size: int) -> bool:
-        return self._fs.free_bytes(self.directory) >= self._min_free_bytes + size
+        return self._fs.free_bytes(self.directory) >= self.min_free_bytes + size

@@ -19,6 +19,7 @@ from store.filesystem import FileSystem, Lock
 from store.formatfile import FORMAT_NAME, Identity, check_identity, decode_format, encode_format
 from store.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
 from store.recovery import LogScan, Recovered, adopt_segments, check_segments, scan, settle
+from store.refill import install
 from store.slotfile import SlotFile
 from store.statefiles import MARK_NAME, VOTE_NAME, HardState, Mark
 from store.wholefile import read_file, replace_file
@@ -77,6 +78,7 @@ def open_parts(fs: FileSystem, directory: str, config: StoreConfig) -> Parts:
     try:
         for name in ("state", "commitlog", "index"):
             fs.make_directories(f"{directory}/{name}")
+        install(fs, directory)
         incarnation = _claim(fs, directory, config)
         return _recover(fs, directory, config, lock, incarnation)
     except (StoreError, OSError):

@@ -44,6 +44,7 @@ from store.layout import segment_start
 from store.opening import Parts, StoreConfig, open_parts
 from store.reading import read_chain_crc, read_entries
 from store.recovery import Recovered
+from store.refill import Plan, Refill, clear_floor, read_floor
 from store.segments import SegmentSpan
 from store.statefiles import HardState, Mark
 from store.watermarks import DiskSpace
@@ -327,6 +328,46 @@ class ReplicaStore:
     def segments(self) -> list[SegmentSpan]:
         """First and end position of each segment that holds entries, oldest first."""
         return self._log.spans()
+
+    def read_checkpoint(self, index: int, offset: int, size: int) -> tuple[int, int, bytes]:
+        """See :meth:`store.checkpoint.Checkpoints.read_piece`."""
+        return self._checkpoints.read_piece(index, offset, size)
+
+    def beginning(self) -> tuple[int, int]:
+        """The first entry retained and its position, which belong together."""
+        mark = self._mark
+        return mark.first_index, mark.first_position
+
+    def begin_refill(self, plan: Plan, checkpoint_data: bytes) -> Refill:
+        """Begins to gather another log beside this one; see :mod:`store.refill`."""
+        return Refill.begin(
+            self._fs,
+            self._directory,
+            plan,
+            checkpoint_data,
+            segment_size=self._log.segment_size,
+            min_free_bytes=self._log.min_free_bytes,
+        )
+
+    def resume_refill(self) -> Refill | None:
+        """What an earlier process gathered, if that is of use."""
+        return Refill.resume(
+            self._fs,
+            self._directory,
+            segment_size=self._log.segment_size,
+            min_free_bytes=self._log.min_free_bytes,
+        )
+
+    def read_floor(self) -> int:
+        """The entry that must be here again before this replica may vote; -1 for none."""
+        return read_floor(self._fs, self._directory)
+
+    def clear_floor(self) -> None:
+        """The replica holds all that it ever confirmed. Raises :class:`FatalDiskError`."""
+        try:
+            clear_floor(self._fs, self._directory)
+        except OSError as error:
+            raise self._fail("removing the floor", error) from error
 
     def disk_space(self) -> DiskSpace:
         """What the file system of the replica has free, and in all."""

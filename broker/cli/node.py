@@ -12,6 +12,7 @@ from broker.cli.failure import CommandError, UsageError
 from broker.cli.foreground import log_to_stderr, run_until_stopped
 from broker.cli.options import add_json, print_json
 from broker.config import ConfigError, NodeConfig, read_config
+from dledger.errors import RefilledError
 from store.errors import StoreError
 
 EXAMPLES = """\
@@ -53,6 +54,18 @@ def _tune_interpreter() -> None:
 
 
 async def _serve(config: NodeConfig, stopped: asyncio.Future[None], *, as_json: bool) -> int:
+    while True:
+        reason = await _serve_once(config, stopped, as_json=as_json)
+        if reason is None:
+            return 0
+        if not isinstance(reason, RefilledError):
+            raise CommandError(f"{config.name} stopped by itself: {reason}")
+
+
+async def _serve_once(
+    config: NodeConfig, stopped: asyncio.Future[None], *, as_json: bool
+) -> BaseException | None:
+    """Serves until told to stop, or until the node stopped by itself; then returns why."""
     from broker.process import serve  # noqa: PLC0415 - after the environment is set
 
     try:
@@ -72,6 +85,4 @@ async def _serve(config: NodeConfig, stopped: asyncio.Future[None], *, as_json: 
         print(f"{config.name} listens on {config.own.address}", flush=True)
     await asyncio.wait((stopped, process.failed), return_when=asyncio.FIRST_COMPLETED)
     await process.stop()
-    if process.failed.done():
-        raise CommandError(f"{config.name} stopped by itself: {process.failed.result()}")
-    return 0
+    return process.failed.result() if process.failed.done() else None

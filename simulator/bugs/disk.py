@@ -213,7 +213,7 @@ BUGS = (
     Bug("C4", confirm_before_the_term_is_durable, "its disk holds", 40),
     Bug("C5", leader_counts_itself_before_its_sync, "only the disks of", 40),
     Bug("C5b", acknowledgement_before_the_commit, "which nobody applied", 3),
-    Bug("C6", follower_confirms_before_its_sync, "its disk does not hold it", 5),
+    Bug("C6", follower_confirms_before_its_sync, "its disk does not hold it", 20),
     Bug("C7", sync_does_nothing, "its disk does not hold it", 5),
     Bug("C8", failed_sync_tried_again, "its disk does not hold it", 100),
     Bug("C8b", recovered_pages_taken_for_durable, "its disk does not hold it", 100),

@@ -7,27 +7,36 @@ from typing import TYPE_CHECKING
 from store.entry import Entry
 from store.layout import segment_name, segment_start
 from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot
-from store.statefiles import VOTE_NAME, HardState
+from store.statefiles import MARK_NAME, VOTE_NAME, HardState, Mark
 
 if TYPE_CHECKING:
     from simulator.host import Host
 
 DIRECTORY = "/data"
+MARK_PATH = f"{DIRECTORY}/state/{MARK_NAME}"
 VOTE_PATH = f"{DIRECTORY}/state/{VOTE_NAME}"
 
 
 def holds_entry(host: Host, entry: Entry, segment_size: int) -> bool:
-    """Whether the disk truly holds this entry, byte for byte."""
+    """Whether the disk truly holds this entry, byte for byte, or gave it up for a checkpoint."""
     start = segment_start(entry.position, segment_size)
     path = f"{DIRECTORY}/commitlog/{segment_name(start)}"
-    return host.fs.durable_bytes(path, entry.position - start, entry.size) == entry.data
+    if host.fs.durable_bytes(path, entry.position - start, entry.size) == entry.data:
+        return True
+    slot = _newest_slot(host, MARK_PATH)
+    return slot is not None and entry.index < Mark.unpack(slot, MARK_PATH).first_index
 
 
 def hard_state(host: Host) -> HardState | None:
     """Term and vote that a recovery would find; None if it would find none."""
-    data = host.fs.durable_bytes(VOTE_PATH) or b""
+    slot = _newest_slot(host, VOTE_PATH)
+    return None if slot is None else HardState.unpack(slot, VOTE_PATH)
+
+
+def _newest_slot(host: Host, path: str) -> bytes | None:
+    data = host.fs.durable_bytes(path) or b""
     slots = [
         decode_slot(data[at : at + SLOT_SIZE]) for at in range(0, SLOT_COUNT * SLOT_SIZE, SLOT_SIZE)
     ]
     whole = [slot for slot in slots if slot is not None]
-    return HardState.unpack(max(whole)[1], VOTE_PATH) if whole else None
+    return max(whole)[1] if whole else None

@@ -113,13 +113,15 @@ class RunningCluster:
         return documents[0] if len(documents) == 1 else documents
 
 
-def start_cluster(directory: Path, *, nodes: int = 3) -> RunningCluster:
-    """Starts a new cluster and waits until it serves."""
+def start_cluster(directory: Path, *, nodes: int = 3, **settings: int) -> RunningCluster:
+    """Starts a new cluster and waits until it serves; ``settings`` are of every ``node.toml``."""
     create_cluster(directory, nodes=nodes, ports=Ports(0, 0, 0))
     for path in directory.glob("*/*/node.toml"):
         # Segments are filled with zeros ahead: small ones leave the disk to the tests.
-        settings = re.sub(r"segment_size = \d+", f"segment_size = {SEGMENT_SIZE}", path.read_text())
-        path.write_text(settings)
+        text = path.read_text()
+        for key, value in {"segment_size": SEGMENT_SIZE, **settings}.items():
+            text = re.sub(rf"^{key} = \d+$", f"{key} = {value}", text, flags=re.MULTILINE)
+        path.write_text(text)
     local = open_cluster(directory)
     try:
         local.start()

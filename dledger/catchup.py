@@ -1,0 +1,211 @@
+"""A follower whose log ends before the leader's begins fetches what it needs to follow again.
+
+The leader's newest checkpoint and the entries up to it are gathered beside the node's own log
+(:mod:`store.refill`), a piece at a time, while the node goes on as it is: whatever happens, it has
+its old log or the whole new one. When all is there, the node stops with :class:`RefilledError` and
+is opened anew: everything in memory is a function of the log, and the log is another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from dledger.calls import Answer, PeerCalls
+from dledger.executor import Executor
+from dledger.service import (
+    CheckpointAnswer,
+    CheckpointRequest,
+    FetchAnswer,
+    FetchRequest,
+    FetchStatus,
+    RefillNotice,
+)
+from dledger.supply import PIECE_BYTES
+from store.commitlog import OUT_OF_SPACE
+from store.errors import DiskFullError, FatalDiskError, StoreError
+from store.refill import Plan, Refill
+
+if TYPE_CHECKING:
+    from dledger.node import Node
+
+log = logging.getLogger(__name__)
+
+CHECKPOINT_BYTES_MAX = 1 << 30
+RETRY_SECONDS = 0.5
+TELL_SECONDS = 10.0
+
+
+class CatchUp:
+    """The refill of one node, if it needs one. On the event loop; the disk work is background."""
+
+    def __init__(
+        self,
+        *,
+        node: Node,
+        calls: PeerCalls,
+        background: Executor,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._node = node
+        self._calls = calls
+        self._background = background
+        self._loop = loop
+        self._source = ""
+        self._busy = False
+        self._looked = False
+        self._refill: Refill | None = None
+        self._pieces: list[bytes] = []
+        self._told_at = 0.0
+
+    @property
+    def progress(self) -> tuple[int, int] | None:
+        """The next entry to fetch and the last one, while a refill is under way."""
+        refill = self._refill
+        return None if refill is None else (refill.next_index, refill.plan.checkpoint_index)
+
+    def noticed(self, leader: str, notice: RefillNotice) -> None:
+        """The leader cannot reach our log: its own begins with an entry behind what we match.
+
+        Entries behind our commit index are no reason to stay: they may be others than the leader's.
+        Those that this node confirmed nevertheless are what the floor of the refill is for.
+        """
+        core = self._node.core
+        if leader == core.leader and core.commit_index + 1 < notice.first_index:
+            self.begin(leader)
+
+    def begin(self, source: str) -> None:
+        """Begins, or goes on with what was gathered before."""
+        if self._busy:
+            return
+        self._busy = True
+        self._source = source
+        if self._looked:
+            self._next()
+            return
+        self._looked = True
+        self._background.submit(self._node.store.resume_refill, self._resumed)
+
+    def _resumed(self, refill: Refill | None, error: BaseException | None) -> None:
+        if not self._failed(error):
+            self._refill = refill
+            if refill is not None:
+                log.info("%s goes on refilling with %s", self._node.core.node, refill.plan)
+            self._next()
+
+    def _next(self) -> None:
+        """Whatever is missing next."""
+        refill, core = self._refill, self._node.core
+        if refill is not None and core.commit_index >= refill.plan.checkpoint_index:
+            self._drop()  # the log got there by itself
+        elif refill is None:
+            self._pieces = []
+            self._ask_checkpoint(-1, 0)
+        elif refill.ended:
+            self._node.reopen(refill)
+        else:
+            self._fetch(refill)
+
+    def _pause(self) -> None:
+        """The leader's next notice begins it again."""
+        self._busy = False
+
+    def _drop(self) -> None:
+        """What was gathered is of no use any more."""
+        if self._refill is not None:
+            self._refill.close()
+        self._refill = None
+        self._pause()
+
+    def _failed(self, error: BaseException | None) -> bool:
+        """Whether something went wrong; all but a full disk and bad entries stop the node."""
+        if error is None:
+            return False
+        full = isinstance(error, OSError) and error.errno in OUT_OF_SPACE
+        if full or isinstance(error, DiskFullError):
+            log.warning("the refill waits for room on the disk: %s", error)
+            self._loop.call_later(RETRY_SECONDS, self._pause)
+        elif isinstance(error, OSError):
+            self._node.fail(FatalDiskError(f"refilling failed: {error}"))
+        elif isinstance(error, StoreError) and not isinstance(error, FatalDiskError):
+            log.error("the refill from %s is of no use: %s", self._source, error)
+            self._drop()
+        else:
+            self._node.fail(error)
+        return True
+
+    # --- the checkpoint
+
+    def _ask_checkpoint(self, index: int, offset: int) -> None:
+        self._calls.call(
+            self._source,
+            lambda number: CheckpointRequest(number, index, offset),
+            lambda answer: self._checkpoint_came(index, offset, answer),
+        )
+
+    def _checkpoint_came(self, index: int, offset: int, answer: Answer | None) -> None:
+        if not isinstance(answer, CheckpointAnswer) or answer.offset != offset:
+            self._pause()
+            return
+        if answer.index < 0 or (index >= 0 and answer.index != index) or not answer.data:
+            self._pause()  # there is none, or a newer one
+            return
+        if answer.size > CHECKPOINT_BYTES_MAX:
+            log.error("a checkpoint of %d bytes is refused", answer.size)
+            self._pause()
+            return
+        self._pieces.append(answer.data)
+        offset += len(answer.data)
+        if offset < answer.size:
+            self._ask_checkpoint(answer.index, offset)
+            return
+        data = b"".join(self._pieces)
+        self._pieces = []
+        plan = Plan(answer.first_index, answer.first_position, answer.index)
+        log.warning(
+            "%s lacks entries that its peers gave up: refilling from %s, entries %d to %d",
+            self._node.core.node,
+            self._source,
+            plan.first_index,
+            plan.checkpoint_index,
+        )
+        store = self._node.store
+        self._background.submit(lambda: store.begin_refill(plan, data), self._begun)
+
+    def _begun(self, refill: Refill | None, error: BaseException | None) -> None:
+        if not self._failed(error):
+            self._refill = refill
+            self._next()
+
+    # --- the entries
+
+    def _fetch(self, refill: Refill) -> None:
+        first, last = refill.next_index, refill.plan.checkpoint_index
+        now = self._loop.time()
+        if now >= self._told_at:
+            self._told_at = now + TELL_SECONDS
+            log.info("%s refills: entry %d of %d", self._node.core.node, first, last)
+        self._calls.call(
+            self._source,
+            lambda number: FetchRequest(number, first, last, PIECE_BYTES),
+            lambda answer: self._fetched(refill, answer),
+        )
+
+    def _fetched(self, refill: Refill, answer: Answer | None) -> None:
+        if not isinstance(answer, FetchAnswer):
+            self._pause()
+        elif answer.status is FetchStatus.EXPIRED:
+            log.warning("%s gave up entry %d meanwhile", self._source, refill.next_index)
+            self._drop()
+        elif answer.status is FetchStatus.ENTRIES and answer.entries:
+            entries = answer.entries
+            self._background.submit(
+                lambda: refill.append(entries), lambda _none, error: self._appended(error)
+            )
+        else:
+            self._pause()
+
+    def _appended(self, error: BaseException | None) -> None:
+        if not self._failed(error):
+            self._next()

@@ -1,0 +1,163 @@
+"""What a node hands to its peers from its disk: committed entries, and its newest checkpoint.
+
+A follower whose log ends before this one begins is told so by the leader, and asks for the rest.
+Nothing of it may cost acknowledgements much: reads run on the background executor, one at a time
+for each peer, in small pieces, and no faster than a rate (thesis 5.1 leaves the pace to the
+implementation).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from dledger.executor import Executor
+from dledger.service import (
+    CheckpointAnswer,
+    CheckpointRequest,
+    FetchAnswer,
+    FetchRequest,
+    FetchStatus,
+    RefillNotice,
+)
+from store.entry import Entry
+from store.errors import DamagedError, OutOfRangeError, StoreError
+
+if TYPE_CHECKING:
+    from dledger.node import Node
+
+log = logging.getLogger(__name__)
+
+PIECE_BYTES = 256 << 10
+NOTICE_SECONDS = 0.5
+HELD_SECONDS = 30.0
+"""How long what a follower asked for is kept from retention after it last asked."""
+
+
+class Supply:
+    """Answers the questions of :mod:`dledger.calls`. On the event loop."""
+
+    def __init__(
+        self,
+        *,
+        node: Node,
+        background: Executor,
+        loop: asyncio.AbstractEventLoop,
+        bytes_per_second: int,
+    ) -> None:
+        self._node = node
+        self._background = background
+        self._loop = loop
+        self._bytes_per_second = bytes_per_second
+        self._free_at = 0.0
+        self._serving: dict[str, None] = {}
+        self._needed: dict[str, tuple[int, float]] = {}  # first index still needed, when asked
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begins to look for followers that are behind the log."""
+        self._notice()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    @property
+    def needed_from(self) -> int | None:
+        """The first entry that a refill under way has still to fetch here."""
+        since = self._loop.time() - HELD_SECONDS
+        needed = [index for index, asked in self._needed.values() if asked >= since]
+        return min(needed, default=None)
+
+    def _notice(self) -> None:
+        self._timer = self._loop.call_later(NOTICE_SECONDS, self._notice)
+        core = self._node.core
+        if core.replicator is None or self._node.failure is not None:
+            return
+        for peer, progress in core.replicator.peers.items():
+            previous = progress.next_index - 1
+            if progress.connected and (
+                previous + 1 < core.log.first_index or core.log.term_at(previous) is None
+            ):
+                self._node.tell(peer, RefillNotice(core.log.first_index))
+
+    # --- questions
+
+    def fetch(self, peer: str, request: FetchRequest) -> None:
+        """Answers with entries, when the rate allows it."""
+        store, core = self._node.store, self._node.core
+        last_index = min(request.last_index, core.commit_index, store.last_index)
+        if request.first_index < store.first_index:
+            self._refuse(peer, request, FetchStatus.EXPIRED)
+        elif request.first_index > last_index:
+            self._refuse(peer, request, FetchStatus.MISSING)
+        elif peer in self._serving:
+            self._refuse(peer, request, FetchStatus.BUSY)
+        else:
+            now = self._loop.time()
+            self._serving[peer] = None
+            self._needed[peer] = (request.first_index, now)
+            if self._free_at <= now:
+                self._read(peer, request, last_index)
+            else:
+                self._loop.call_at(self._free_at, self._read, peer, request, last_index)
+
+    def _refuse(self, peer: str, request: FetchRequest, status: FetchStatus) -> None:
+        self._node.tell(peer, FetchAnswer(request.number, status, self._node.store.first_index))
+
+    def _read(self, peer: str, request: FetchRequest, last_index: int) -> None:
+        if self._node.failure is not None:
+            return
+        store = self._node.store
+        bytes_max = min(max(request.bytes_max, 0), PIECE_BYTES)
+
+        def done(entries: list[Entry] | None, error: BaseException | None) -> None:
+            self._serving.pop(peer, None)
+            if error is not None:
+                self._not_read(peer, request, error)
+            elif entries is not None:
+                self._spend(sum(entry.size for entry in entries))
+                first = store.first_index
+                self._node.tell(
+                    peer,
+                    FetchAnswer(request.number, FetchStatus.ENTRIES, first, tuple(entries)),
+                )
+
+        self._background.submit(
+            lambda: store.read_entries(request.first_index, last_index, bytes_max), done
+        )
+
+    def _not_read(self, peer: str, request: FetchRequest, error: BaseException) -> None:
+        if isinstance(error, OutOfRangeError):
+            self._refuse(peer, request, FetchStatus.EXPIRED)
+        elif isinstance(error, DamagedError):
+            log.error("cannot give entry %d to %s: %s", request.first_index, peer, error)
+            self._refuse(peer, request, FetchStatus.MISSING)
+        else:
+            self._node.fail(error)
+
+    def checkpoint(self, peer: str, request: CheckpointRequest) -> None:
+        """Answers with a piece of the newest checkpoint."""
+        store = self._node.store
+        first_index, first_position = store.beginning()
+        self._needed[peer] = (first_index, self._loop.time())
+
+        def done(found: tuple[int, int, bytes] | None, error: BaseException | None) -> None:
+            if error is not None and not isinstance(error, StoreError | OSError):
+                self._node.fail(error)
+                return
+            index, size, data = (-1, 0, b"") if found is None else found
+            self._spend(len(data))
+            answer = CheckpointAnswer(
+                request.number, index, first_index, first_position, size, request.offset, data
+            )
+            self._node.tell(peer, answer)
+
+        self._background.submit(
+            lambda: store.read_checkpoint(request.index, max(request.offset, 0), PIECE_BYTES), done
+        )
+
+    def _spend(self, size: int) -> None:
+        self._free_at = max(self._free_at, self._loop.time()) + size / self._bytes_per_second

@@ -1,0 +1,87 @@
+"""A follower that was away while its peers gave up what it lacks is refilled, whatever happens."""
+
+from __future__ import annotations
+
+import pytest
+
+from dledger.catchup import CatchUp
+from simulator.cluster import Cluster
+from simulator.host import Ending, Host
+from tests.simulator.test_host import leader_of, others, run, serving, settle
+
+
+def gave_up(cluster: Cluster, away: Host) -> bool:
+    leader = cluster.leader()
+    if leader is None or leader.node is None or away.node is None:
+        return False
+    return leader.node.store.first_index > away.node.core.log.last_index + 1
+
+
+async def left_behind(cluster: Cluster) -> Host:
+    """A follower is cut off until the others gave up what it needs next."""
+    leader = await serving(cluster)
+    away = others(cluster, leader)[0]
+    for host in others(cluster, away):
+        cluster.cut(away, host, noticed=True)
+        cluster.cut(host, away, noticed=True)
+    for _ in range(60):
+        await cluster.pass_time(2.0)
+        for host in others(cluster, away):
+            host.expire()
+        if gave_up(cluster, away):
+            return away
+    raise AssertionError("nothing was given up")
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_a_follower_behind_the_first_retained_entry_is_refilled(seed: int) -> None:
+    async def script(cluster: Cluster) -> None:
+        away = await left_behind(cluster)
+        boot = away.boot
+        cluster.heal_network()
+        await settle(cluster)
+        assert away.boot == boot + 1
+        assert away.node is not None
+        assert away.node.store.first_index > 0
+
+    assert run(script, seed).marks["refilled by a peer"] == 1
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_retention_that_goes_on_during_a_refill_does_not_keep_it_from_ending(seed: int) -> None:
+    async def script(cluster: Cluster) -> None:
+        away = await left_behind(cluster)
+        cluster.heal_network()
+        for _ in range(10):
+            await cluster.pass_time(0.2)
+            for host in others(cluster, away):
+                host.expire()
+        await settle(cluster)
+
+    assert run(script, seed).marks["refilled by a peer"] >= 1
+
+
+@pytest.mark.parametrize("calls", range(1, 120, 14))
+def test_a_follower_that_dies_while_it_is_refilled_is_refilled_in_the_end(calls: int) -> None:
+    async def script(cluster: Cluster) -> None:
+        away = await left_behind(cluster)
+        away.lose_power() if calls % 2 else away.crash()
+        cluster.heal_network()
+        await cluster.until(lambda: away.node is not None, "it is started again")
+        away.end_within_a_call(Ending.POWER_LOSS if calls % 3 else Ending.CRASH, calls)
+        await settle(cluster)
+
+    assert run(script, 1 + calls % 5).marks["refilled by a peer"] >= 1
+
+
+def test_the_leader_may_change_while_a_follower_is_refilled() -> None:
+    async def script(cluster: Cluster) -> None:
+        away = await left_behind(cluster)
+        cluster.heal_network()
+        assert away.node is not None
+        catch_up: CatchUp = away.node.catch_up
+        await cluster.until(lambda: catch_up.progress is not None, "the refill begins")
+        leader_of(cluster).crash()
+        await settle(cluster)
+
+    assert run(script).marks["refilled by a peer"] == 1
