@@ -16,9 +16,28 @@ if TYPE_CHECKING:
     from simulator.cluster import Cluster
 
 Argument = str | int | float
+ArgumentType = type[str] | type[int] | type[float]
 
 NOTICED = "noticed"
 SILENT = "silent"
+
+
+class HostName(str):
+    """The name of a host."""
+
+    __slots__ = ()
+
+
+class How(str):
+    """How a link is cut: noticed, as a closed socket is, or silent, as a dead cable."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> How:
+        """Raises :class:`ValueError` for any other word."""
+        if text not in (NOTICED, SILENT):
+            raise ValueError(f"a link is cut {NOTICED} or {SILENT}, not {text!r}")
+        return super().__new__(cls, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +45,7 @@ class ActionKind:
     """What an action is called, takes, and does."""
 
     name: str
-    types: tuple[type[str] | type[int] | type[float], ...]
+    types: tuple[ArgumentType, ...]
     run: Callable[..., None]
 
 
@@ -34,7 +53,7 @@ ACTIONS: dict[str, ActionKind] = {}
 
 
 def action(
-    *types: type[str] | type[int] | type[float],
+    *types: ArgumentType,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Makes a function of a cluster and such arguments an action; its name is the function's."""
 
@@ -49,43 +68,43 @@ def action(
 # --- processes and machines
 
 
-@action(str)
+@action(HostName)
 def start(cluster: Cluster, host: str) -> None:
     cluster.host(host).start()
 
 
-@action(str)
+@action(HostName)
 def stop(cluster: Cluster, host: str) -> None:
     cluster.host(host).stop()
 
 
-@action(str)
+@action(HostName)
 def crash(cluster: Cluster, host: str) -> None:
     cluster.host(host).crash()
 
 
-@action(str, int)
+@action(HostName, int)
 def crash_within(cluster: Cluster, host: str, calls: int) -> None:
     """In the middle of one of its next file calls."""
     cluster.host(host).end_within_a_call(Ending.CRASH, calls)
 
 
-@action(str)
+@action(HostName)
 def lose_power(cluster: Cluster, host: str) -> None:
     cluster.host(host).lose_power()
 
 
-@action(str, int)
+@action(HostName, int)
 def lose_power_within(cluster: Cluster, host: str, calls: int) -> None:
     cluster.host(host).end_within_a_call(Ending.POWER_LOSS, calls)
 
 
-@action(str)
+@action(HostName)
 def pause(cluster: Cluster, host: str) -> None:
     cluster.host(host).pause()
 
 
-@action(str)
+@action(HostName)
 def resume(cluster: Cluster, host: str) -> None:
     cluster.host(host).resume()
 
@@ -93,22 +112,22 @@ def resume(cluster: Cluster, host: str) -> None:
 # --- disks
 
 
-@action(str, int)
+@action(HostName, int)
 def fail_call(cluster: Cluster, host: str, calls: int) -> None:
     cluster.host(host).fail_a_call(calls)
 
 
-@action(str, int)
+@action(HostName, int)
 def fill_disk(cluster: Cluster, host: str, room: int) -> None:
     cluster.host(host).fill_disk(room)
 
 
-@action(str)
+@action(HostName)
 def free_disk(cluster: Cluster, host: str) -> None:
     cluster.host(host).free_disk()
 
 
-@action(str, float)
+@action(HostName, float)
 def slow_disk(cluster: Cluster, host: str, times: float) -> None:
     cluster.host(host).slow_disk(times)
 
@@ -121,7 +140,7 @@ def expire(cluster: Cluster, host: str) -> None:
 # --- the network
 
 
-@action(str, str, str)
+@action(HostName, HostName, How)
 def cut(cluster: Cluster, sender: str, receiver: str, how: str) -> None:
     """From one to the other, and not back; ``how``: noticed or silent."""
     cluster.cut(cluster.host(sender), cluster.host(receiver), noticed=how == NOTICED)

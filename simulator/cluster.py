@@ -194,11 +194,13 @@ class Cluster:
                 )
             await self.pass_time(0.05)
 
-    async def run(self, seconds: float) -> None:
-        """Faults for so long, then healing."""
+    async def run(self, seconds: float, client_seconds: float | None = None) -> None:
+        """Faults for so long, then healing; the client works as long, or ``client_seconds``."""
         for host in self.hosts:
             host.start()
         self._start_clients()
+        if client_seconds is not None:
+            self.loop.call_at(client_seconds, self._stop_clients)
         if self.schedule.played:
             self.schedule.start()
         else:
@@ -325,11 +327,13 @@ def simulate(
     plan: FaultPlan | None = None,
     kinds: Sequence[str] = (),
     schedule: Sequence[Action] | None = None,
+    client_seconds: float | None = None,
     show: Callable[[str], None] | None = None,
 ) -> Outcome:
-    """Runs one seed to its end. For ``plan``, ``kinds`` and ``schedule`` see :class:`Cluster`."""
+    """Runs one seed to its end. For ``plan``, ``kinds`` and ``schedule`` see :class:`Cluster`, for
+    the times :meth:`Cluster.run`."""
     cluster = Cluster(seed, nodes=nodes, plan=plan, kinds=kinds, schedule=schedule, show=show)
-    return play(cluster, lambda cluster: cluster.run(seconds))
+    return play(cluster, lambda cluster: cluster.run(seconds, client_seconds))
 
 
 def play(cluster: Cluster, script: Callable[[Cluster], Coroutine[object, object, None]]) -> Outcome:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from simulator.actions import ACTIONS, Argument
+from simulator.actions import ACTIONS, Argument, HostName
 
 if TYPE_CHECKING:
     from simulator.cluster import Cluster
@@ -35,8 +35,19 @@ class Action:
     name: str
     arguments: tuple[Argument, ...] = ()
 
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names of the hosts that it is done to."""
+        kinds = zip(ACTIONS[self.name].types, self.arguments, strict=True)
+        return tuple(str(value) for type_, value in kinds if type_ is HostName)
+
+    @property
+    def told(self) -> str:
+        """What is done, without the time."""
+        return " ".join([self.name, *map(str, self.arguments)])
+
     def __str__(self) -> str:
-        return " ".join(["at", f"{self.at!r}", self.name, *map(str, self.arguments)])
+        return f"at {self.at!r} {self.told}"
 
 
 def parse_action(line: str) -> Action:
@@ -86,6 +97,7 @@ class Schedule:
 
     def _perform(self, action: Action) -> None:
         self.done.append(action)
+        self._cluster.trace.note("act", action.told)
         for invariant in self._cluster.invariants:
             invariant.acted(action)
         ACTIONS[action.name].run(self._cluster, *action.arguments)

@@ -13,10 +13,12 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from simulator.__main__ import main, repeat_command
 from simulator.bugs import bug_by_id, planted
+from simulator.cli.main import main
+from simulator.cli.options import RunOptions
 from simulator.cluster import Outcome, simulate
 from simulator.faults import KINDS
+from simulator.profiles import PROFILES
 from simulator.trace import Trace
 
 SEEDS_OF_THREE = range(1, 221)
@@ -50,6 +52,11 @@ def nodes_of(seed: int) -> int:
     return 5 if seed in SEEDS_OF_FIVE else 3
 
 
+def as_run(seed: int) -> RunOptions:
+    """What the command line calls such a run."""
+    return RunOptions(nodes_of(seed), SECONDS / 60, PROFILES["default"])
+
+
 def run(seed: int) -> Outcome:
     """One run of the suite; by its number it has three nodes or five."""
     return simulate(seed, nodes=nodes_of(seed), seconds=SECONDS)
@@ -63,8 +70,7 @@ def outcomes() -> Sequence[Outcome]:
 
 def test_every_promise_is_kept_in_a_few_hundred_runs(outcomes: Sequence[Outcome]) -> None:
     broken = [
-        f"{outcome.violation}\nrepeat it with: "
-        f"{repeat_command(outcome.seed, nodes_of(outcome.seed), SECONDS / 60)}"
+        f"{outcome.violation}\nrepeat it with: {as_run(outcome.seed).repeat_command(outcome.seed)}"
         for outcome in outcomes
         if outcome.violation is not None
     ]

@@ -1,0 +1,1 @@
+"""The simulator's command line: one module a command."""

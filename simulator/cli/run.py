@@ -1,0 +1,93 @@
+"""``run``: seeds, until one breaks a promise."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+from collections.abc import Generator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+
+from simulator.cli.options import RunOptions, add_run_options, positive, run_options, seeds
+from simulator.cli.progress import Progress
+from simulator.cli.summary import as_json, many, one_line
+from simulator.cluster import Outcome, simulate
+
+SEEDS_PER_JOB = 4
+INTERRUPTED = 130
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command to the parser."""
+    parser = commands.add_parser(
+        "run",
+        help="run seeds until one breaks a promise",
+        epilog="example: python -m simulator run --seeds 1-1000 --jobs 2",
+    )
+    parser.add_argument(
+        "--seeds", type=seeds, metavar="A-B", help="what the profile says by default"
+    )
+    parser.add_argument("--jobs", type=positive, default=1, metavar="J", help="processes")
+    parser.add_argument("--json", action="store_true", help="one JSON object a seed")
+    add_run_options(parser)
+    parser.set_defaults(command=run)
+
+
+def run(asked: argparse.Namespace) -> int:
+    """Returns the exit code: 1 at the first violation."""
+    options = run_options(asked)
+    first, last = asked.seeds or options.profile.seeds
+    progress = Progress(last - first + 1, "seeds")
+    began = time.perf_counter()
+    done: list[Outcome] = []
+    code = 0
+    with closing(_outcomes(range(first, last + 1), options, asked.jobs)) as outcomes:
+        try:
+            for outcome in outcomes:
+                done.append(outcome)
+                progress.update(len(done), "0 violations")
+                if asked.json:
+                    print(json.dumps(as_json(outcome)), flush=True)
+                if outcome.violation is not None:
+                    progress.end()
+                    if not asked.json:
+                        print(one_line(outcome))
+                    repeat = options.repeat_command(outcome.seed)
+                    print(f"repeat it with: {repeat}", file=sys.stderr)
+                    code = 1
+                    break
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+    progress.end()
+    print(many(done, time.perf_counter() - began), file=sys.stderr)
+    return code
+
+
+def _outcomes(asked: range, options: RunOptions, jobs: int) -> Generator[Outcome, None, None]:
+    if jobs == 1:
+        for seed in asked:
+            yield run_seed(seed, options)
+        return
+    chunks = [asked[place : place + SEEDS_PER_JOB] for place in range(0, len(asked), SEEDS_PER_JOB)]
+    pool = ProcessPoolExecutor(jobs, initializer=_leave_interrupts_to_the_parent)
+    try:
+        for outcomes in pool.map(_run_all, chunks, [options] * len(chunks)):
+            yield from outcomes
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _run_all(asked: range, options: RunOptions) -> list[Outcome]:
+    return [run_seed(seed, options) for seed in asked]
+
+
+def run_seed(seed: int, options: RunOptions) -> Outcome:
+    """One seed of a profile."""
+    return simulate(seed, nodes=options.nodes, seconds=options.seconds, kinds=options.profile.kinds)
