@@ -138,8 +138,8 @@ def render_page(title: str, lines: Iterable[str]) -> str:
         "violation": picture.violation,
         "end": picture.end,
     }
-    # A script element ends at the first "</": no text of a run may close it.
-    packed = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
+    # No text of a run may end the script element that holds it.
+    packed = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     frame = files("simulator").joinpath("page.html").read_text(encoding="utf-8")
     return frame.replace("@TITLE@", html.escape(title)).replace("@DATA@", packed)
 
