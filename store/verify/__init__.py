@@ -11,18 +11,26 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from store.errors import DamagedError, DataLockedError
+from store.errors import DataLockedError
 from store.filesystem import FileSystem
-from store.verify.compare import compare_replicas
-from store.verify.findings import RESTORE, Finding, FindingKind, FindingLog
-from store.verify.replica import ReplicaCheck, ReplicaReport
-from store.verify.state import read_identity
+from store.verify.check import check_range
+from store.verify.findings import Finding, FindingKind
+from store.verify.finish import finish_audit
+from store.verify.plan import RANGE_BYTES, plan_audit
+from store.verify.ranges import AuditPlan, GroupPlan, RangeResult
+from store.verify.replica import ReplicaReport
 
 __all__ = [
+    "AuditPlan",
     "Finding",
     "FindingKind",
+    "GroupPlan",
+    "RangeResult",
     "ReplicaReport",
     "Verification",
+    "check_range",
+    "finish_audit",
+    "plan_audit",
     "verify_replica",
     "verify_replicas",
 ]
@@ -60,32 +68,59 @@ def verify_replica(
     :class:`~store.errors.DataFormatError` where the directory is no replica of a format that this
     program knows.
     """
-    with ExitStack() as locks:
-        _lock(fs, directory, locks)
-        return _check(fs, directory, progress)
+    return verify_replicas(fs, [directory], progress).replicas[0]
 
 
 def verify_replicas(
     fs: FileSystem,
     directories: Sequence[str],
     progress: Callable[[int], None] = lambda _size: None,
+    range_bytes: int = RANGE_BYTES,
 ) -> Verification:
-    """Checks each replica, then compares those of the same group. Raises as :func:`verify_replica`.
+    """Checks each replica, and compares those of the same group. Raises as :func:`verify_replica`.
 
-    All of them stay locked until the end.
+    All of them stay locked until the end. The log is read in ranges of about ``range_bytes``.
     """
     directories = list(dict.fromkeys(directory.rstrip("/") for directory in directories))
     with ExitStack() as locks:
         for directory in directories:
             _lock(fs, directory, locks)
-        reports = [_check(fs, directory, progress) for directory in directories]
-        groups: dict[tuple[str, int], list[ReplicaReport]] = {}
-        for report in reports:
-            groups.setdefault((report.group, report.segment_size), []).append(report)
-        divergences = [
-            finding for members in groups.values() for finding in compare_replicas(fs, members)
-        ]
-        return Verification(reports, divergences)
+        plan = plan_audit(fs, directories, range_bytes)
+        reports = {directory: ReplicaReport(directory, "", "") for directory in directories}
+        findings = list(plan.findings)
+        for group in plan.groups:
+            results = []
+            for number in range(len(group.ranges)):
+                results.append(check_range(fs, group, number))
+                progress(results[-1].bytes_read)
+            findings += finish_audit(fs, group, results)
+            for place, replica in enumerate(group.replicas):
+                reports[replica.directory] = _report(place, group, results)
+        divergences = []
+        for finding in findings:
+            if finding.kind is FindingKind.DIVERGENCE:
+                divergences.append(finding)
+            else:
+                directory = next(one for one in directories if finding.path.startswith(f"{one}/"))
+                reports[directory].findings.append(finding)
+        return Verification(list(reports.values()), divergences)
+
+
+def _report(place: int, group: GroupPlan, results: Sequence[RangeResult]) -> ReplicaReport:
+    replica = group.replicas[place]
+    parts = [part for result in results for part in result.parts if part.place == place]
+    return ReplicaReport(
+        replica.directory,
+        replica.identity.group,
+        replica.identity.node,
+        group.segment_size,
+        replica.first_index,
+        max((part.last_index for part in parts), default=replica.first_index - 1),
+        replica.known_index,
+        max((part.end_position for part in parts), default=0),
+        max((part.last_term for part in parts), default=0),
+        sum(part.messages for part in parts),
+    )
 
 
 def log_size(fs: FileSystem, directory: str) -> int:
@@ -112,22 +147,3 @@ def _lock(fs: FileSystem, directory: str, locks: ExitStack) -> None:
         raise DataLockedError(
             f"{directory}: a running node has this data open; stop it, or check a snapshot"
         ) from error
-
-
-def _check(fs: FileSystem, directory: str, progress: Callable[[int], None]) -> ReplicaReport:
-    try:
-        identity = read_identity(fs, directory)
-    except DamagedError as error:
-        report = ReplicaReport(directory, "", "")
-        log = FindingLog(directory)
-        log.add(
-            FindingKind.FORMAT,
-            error.path,
-            error.position,
-            expected="the format file of a replica",
-            found=error.what,
-            advice=f"nothing else of this replica was checked; {RESTORE}",
-        )
-        report.findings = log.findings
-        return report
-    return ReplicaCheck(fs, directory, identity, progress).run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 
 from store.batch import KEY_ROW, QUEUE_ROW, Batch
 from store.entry import HEADER_SIZE, Entry
@@ -18,6 +19,8 @@ from store.record import (
     key_prefix,
 )
 
+STORED_AT = 56
+"""The byte of a record at which its STORETIMESTAMP is."""
 # A damaged time must not stop the check: no key row of a leader has one above.
 _U32 = 0xFFFFFFFF
 
@@ -137,3 +140,14 @@ def is_consistent(entry: Entry, batch: Batch) -> bool:
             key_rows += [KEY_ROW.pack(key, row_position, seconds) for key in hashes]
             place = end
     return place == total and batch.key_rows == b"".join(key_rows)
+
+
+def count_messages(batch: Batch) -> Iterator[tuple[tuple[str, int], int]]:
+    """Topic, minute of storing (since the epoch) and number of messages, run by run."""
+    records = batch.records
+    if len(records) < HEAD.size:
+        return
+    # One leader stores all of a batch at once.
+    minute = int.from_bytes(records[STORED_AT : STORED_AT + 8], "big") // 60_000
+    for run in batch.runs:
+        yield (run.topic, minute), run.count

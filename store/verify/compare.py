@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 from store.filesystem import FileSystem
 from store.layout import segment_name, segment_start
 from store.verify.comparebytes import differing_entries, read_position
 from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind
+from store.verify.majority import majority
 from store.verify.replica import ReplicaReport
 
-_Said = TypeVar("_Said", int, bytes)
 NO_MAJORITY = "no majority says which replica is right: stop the group, keep all copies, report it"
 
 
-def compare_replicas(fs: FileSystem, reports: Sequence[ReplicaReport]) -> list[Finding]:
+def compare_replicas(
+    fs: FileSystem, reports: Sequence[ReplicaReport], diverged: Sequence[ReplicaReport] = ()
+) -> list[Finding]:
     """Where committed entries differ: first by chain CRC, and where those agree byte by byte.
 
-    A replica that lags, or does not know yet that an entry is committed, has no say about it.
+    A replica that lags, or does not know yet that an entry is committed, has no say about it, and
+    nor have those ``diverged`` before.
     """
-    findings: list[Finding] = []
-    by_chain: list[ReplicaReport] = list(reports)
+    by_chain: list[ReplicaReport] = [
+        report for report in reports if all(report is not other for other in diverged)
+    ]
+    findings = [_still_diverged(report, by_chain) for report in diverged]
     while len(by_chain) > 1:
         index = _first_difference(by_chain)
         if index is None:
@@ -29,7 +33,7 @@ def compare_replicas(fs: FileSystem, reports: Sequence[ReplicaReport]) -> list[F
         said = [
             (report, chain) for report in by_chain if (chain := report.chain(index)) is not None
         ]
-        right = _majority([chain for _, chain in said])
+        right = majority([chain for _, chain in said])
         wrong = [report for report, chain in said if chain != right]
         if right is None:
             findings.append(_undecided(index, said))
@@ -54,7 +58,7 @@ def _compare_bytes(fs: FileSystem, reports: Sequence[ReplicaReport]) -> list[Fin
             for report in reports
             if report.chain(index) is not None
         ]
-        wanted = _majority([data for _, data in said])
+        wanted = majority([data for _, data in said])
         if wanted is None:
             findings.append(_other_bytes(reports[0], UNKNOWN_REPLICA, index, position))
             continue
@@ -116,12 +120,19 @@ def _first_in(left: ReplicaReport, right: ReplicaReport, low: int, high: int) ->
     return None
 
 
-def _majority(said: Sequence[_Said]) -> _Said | None:
-    """What more than half of the replicas that know the entry say."""
-    for chain in said:
-        if 2 * said.count(chain) > len(said):
-            return chain
-    return None
+def _still_diverged(report: ReplicaReport, others: Sequence[ReplicaReport]) -> Finding:
+    agreeing = ", ".join(other.name for other in others)
+    return Finding(
+        FindingKind.DIVERGENCE,
+        report.name,
+        report.first_index,
+        report.known_index,
+        report.directory,
+        0,
+        f"the log of {agreeing}" if agreeing else "the log that the majority had before",
+        "another log since an earlier entry",
+        RESTORE,
+    )
 
 
 def _divergence(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import replace
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from crc32c import crc32c
@@ -15,20 +14,22 @@ from store.entry import Entry
 from store.errors import DamagedError
 from store.filesystem import FileSystem
 from store.keyindex import HEADER, KEY_ROW_SIZE, IndexFile, KeyIndex
-from store.layout import parse_segment_name
+from store.layout import parse_segment_name, segment_name
 from store.verify.findings import FindingKind, FindingLog
 from store.verify.queues import ADVICE
+from store.verify.ranges import RangeKeys
 
 _NO_INDEX = 1 << 62
 KEY_FIELDS = np.dtype([("hash", ">u4"), ("position", ">i8"), ("seconds", ">u4")])
 
 
 class KeyCheck:
-    """Takes the batches of the log in order, up to the checkpoint.
+    """Takes the batches of a range in order, up to the checkpoint.
 
     Its files follow each other in the log: each holds the rows of the records between two flushes,
-    so one file's rows are compared at a time. Below ``first_position`` the log has expired, and
-    what lies in ``lost`` (positions, from and to) could not be read: rows of those are unknown.
+    so one file's rows are compared at a time, those of the range alone. Below ``first_position``
+    the log has expired, and what lies in ``lost`` (positions, from and to) could not be read: rows
+    of those are unknown.
     """
 
     def __init__(
@@ -39,12 +40,16 @@ class KeyCheck:
         *,
         first_position: int,
         end_position: int,
+        range_position: int,
+        range_end: int,
         lost: Sequence[tuple[int, int]],
     ) -> None:
         self._fs = fs
         self._directory = f"{directory}/keyindex"
         self._log = log
         self._first_position = first_position
+        self._range_position = range_position
+        self._range_end = range_end
         self._lost = lost
         self._unreadable: set[str] = set()
         self._files = self._read_headers(end_position)
@@ -67,57 +72,50 @@ class KeyCheck:
         self._rows.append(bytes(batch.key_rows))
         self._entries.append((entry.position, entry.index))
 
-    def finish(self) -> None:
-        """Compares the rest; every row below the checkpoint must be in a file."""
+    def end_range(self) -> RangeKeys:
+        """Compares the rest; that no file has a row is for the end to judge."""
         while self._next < len(self._files):
             self._compare(self._files[self._next])
             self._next += 1
         self._compare_none()
-        if self._missing is not None:
-            first, last, position = self._missing
-            if position >= self.expired_position:
-                self._log.add(
-                    FindingKind.KEY_INDEX,
-                    self._directory,
-                    0,
-                    expected=f"a file with the keys of the record at position {position}",
-                    found="none",
-                    advice=ADVICE,
-                    first=first,
-                    last=last,
-                )
+        return RangeKeys(self._missing, self.expired_position)
 
     def _read_headers(self, end_position: int) -> list[IndexFile]:
-        """The files that the checkpoint covers; those behind go at the next start."""
-        files: list[IndexFile] = []
+        """Those files that the checkpoint covers which may have rows of the range.
+
+        Files that begin behind the checkpoint go at the next start.
+        """
         names = self._fs.list_directory(self._directory) if self._fs.exists(self._directory) else []
-        for name in names:
-            start = parse_segment_name(name)
-            path = f"{self._directory}/{name}"
-            if start is None or start >= end_position:
-                continue
-            try:
-                file = KeyIndex.read_header(self._fs, path)
-                if file.first_position != start or file.last_position < start:
-                    raise DamagedError(path, 8, f"positions from {file.first_position}")
-            except DamagedError as error:
-                self._log.add(
-                    FindingKind.KEY_INDEX,
-                    error.path,
-                    error.position,
-                    expected="a key index file",
-                    found=error.what,
-                    advice=ADVICE,
-                )
-                self._unreadable.add(path)
-                file = IndexFile(path, start, start, 0, 0, 0, 0)
-            files.append(file)
-        ends = [*(file.first_position for file in files[1:]), end_position]
+        parsed = [parse_segment_name(name) for name in names]
+        starts = [start for start in parsed if start is not None and start < end_position]
         # What an unreadable file should hold is not missing as well: it reaches to the next file.
-        return [
-            replace(file, last_position=end - 1) if file.path in self._unreadable else file
-            for file, end in zip(files, ends, strict=False)
+        ends = [*starts[1:], end_position]
+        first = max(bisect_right(starts, self._range_position) - 1, 0)
+        stop = bisect_left(starts, self._range_end)
+        files = [
+            self._read_header(start, end - 1)
+            for start, end in zip(starts[first:stop], ends[first:stop], strict=True)
         ]
+        return [file for file in files if file.last_position >= self._range_position]
+
+    def _read_header(self, start: int, last_position: int) -> IndexFile:
+        path = f"{self._directory}/{segment_name(start)}"
+        try:
+            file = KeyIndex.read_header(self._fs, path)
+            if file.first_position != start or file.last_position < start:
+                raise DamagedError(path, 8, f"positions from {file.first_position}")
+        except DamagedError as error:
+            self._log.add(
+                FindingKind.KEY_INDEX,
+                error.path,
+                error.position,
+                expected="a key index file",
+                found=error.what,
+                advice=ADVICE,
+            )
+            self._unreadable.add(path)
+            return IndexFile(path, start, last_position, 0, 0, 0, 0)
+        return file
 
     def _pending(self) -> NDArray[np.void]:
         return np.frombuffer(b"".join(self._rows), KEY_FIELDS)
@@ -131,7 +129,8 @@ class KeyCheck:
             expected = rows[rows["position"] <= file.last_position]
             expected = expected[np.lexsort((expected["position"], expected["hash"]))]
             positions = found["position"]
-            known = positions >= self._first_position
+            known = positions >= max(self._first_position, self._range_position)
+            known &= positions < self._range_end
             for start, end in self._lost:
                 known &= (positions < start) | (positions >= end)
             if found[known].tobytes() != expected.tobytes():
@@ -199,3 +198,21 @@ class KeyCheck:
         """The entry that holds a record, as far as the entries at hand tell."""
         place = max(bisect_right(self._entries, (position, _NO_INDEX)) - 1, 0)
         return self._entries[place][1] if self._entries else -1
+
+
+def tell_missing(directory: str, ranges: Iterable[RangeKeys], log: FindingLog) -> None:
+    """Notes key rows that no file has, unless they have expired since."""
+    ranges = list(ranges)
+    missing = [keys.missing for keys in ranges if keys.missing is not None]
+    expired = max((keys.expired_position for keys in ranges), default=0)
+    if missing and missing[-1][2] >= expired:
+        log.add(
+            FindingKind.KEY_INDEX,
+            f"{directory}/keyindex",
+            0,
+            expected=f"a file with the keys of the record at position {missing[-1][2]}",
+            found="none",
+            advice=ADVICE,
+            first=missing[0][0],
+            last=missing[-1][1],
+        )

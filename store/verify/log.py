@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from store.entry import (
     HEADER_SIZE,
@@ -18,6 +18,7 @@ from store.errors import CorruptEntryError
 from store.filesystem import File, FileSystem
 from store.layout import next_position, parse_segment_name, segment_name, segment_start
 from store.verify.findings import FindingKind, FindingLog
+from store.verify.ranges import Border
 from store.verify.rowfiles import RowFiles
 from store.verify.state import StateFiles
 
@@ -28,7 +29,10 @@ UNREADABLE = -1
 
 
 class LogWalk:
-    """The entries of a log in order. What is below the durable position and wrong is a finding."""
+    """The entries of a range in order. What is below the durable position and wrong is a finding.
+
+    The range begins at ``border`` and ends with ``last_index``, or where the log ends.
+    """
 
     def __init__(
         self,
@@ -36,12 +40,13 @@ class LogWalk:
         directory: str,
         state: StateFiles,
         log: FindingLog,
-        progress: Callable[[int], None] = lambda _size: None,
+        *,
+        border: Border,
+        last_index: int | None,
     ) -> None:
         self._fs = fs
         self._state = state
         self._log = log
-        self._progress = progress
         self._rows = RowFiles(fs, f"{directory}/index", ROW_SIZE)
         self._directory = f"{directory}/commitlog"
         self._segment_size = state.identity.segment_size
@@ -49,13 +54,13 @@ class LogWalk:
         self._file_start = -1
         self._view = memoryview(b"")
         self._view_position = 0
-        self._at = state.mark.first_position
-        self._end: int | None = state.mark.first_position
-        # What came before an expired log's first entry is not known.
-        self._chain: int | None = 0 if state.mark.first_index == 0 else None
-        self._term = -1
-        self.first_index = self.next_index = state.mark.first_index
-        self.end_position = state.mark.first_position
+        self._at = border.position
+        self._end: int | None = border.position
+        self._chain = border.chain
+        self._term = border.term
+        self._stop_index = last_index
+        self.first_index = self.next_index = border.index
+        self.end_position = border.position
         self.chains = array("q")
         """The chain CRC of each entry from ``first_index`` on, -1 for one that is unreadable."""
         self.positions = array("q")
@@ -63,7 +68,7 @@ class LogWalk:
         """Likewise: where each entry begins and ends; what is unreadable ends where it begins."""
         self.lost: list[tuple[int, int]] = []
         """Positions, from and to, of what could not be read."""
-        self._segments = self._list_segments()
+        self._segments = list_segments(fs, self._directory, state)
 
     @property
     def last_index(self) -> int:
@@ -77,7 +82,7 @@ class LogWalk:
     def entries(self) -> Iterator[Entry]:
         """Every whole entry, checked; damage on the way becomes findings."""
         try:
-            while self._state.manifest is None or self.next_index <= self._state.durable_index:
+            while self._stop_index is None or self.next_index <= self._stop_index:
                 try:
                     entry = self._read()
                 except CorruptEntryError as error:
@@ -148,7 +153,6 @@ class LogWalk:
         self.chains.append(entry.chain_crc)
         self.positions.append(entry.position)
         self.ends.append(self._at)
-        self._progress(size)
 
     # --- beyond damage
 
@@ -158,11 +162,11 @@ class LogWalk:
         following = self._next_whole()
         path, byte = self.segment_path(damaged)
         if following is None:
-            last = max(index, self._state.durable_index)
+            last = self._clamp(max(index, self._state.durable_index))
             self._end = None
             self.lost.append((damaged, max(self._state.durable_position, damaged + 1)))
         else:
-            last = following.index - 1
+            last = self._clamp(following.index - 1)
             self._at = following.position
             self._end = None
             self._chain = None
@@ -204,6 +208,9 @@ class LogWalk:
                 last=last,
             )
         return following is not None
+
+    def _clamp(self, index: int) -> int:
+        return index if self._stop_index is None else min(index, self._stop_index)
 
     def _next_whole(self) -> Entry | None:
         """The first whole entry behind the damage at hand that can be found."""
@@ -251,40 +258,6 @@ class LogWalk:
 
     # --- files
 
-    def _list_segments(self) -> dict[int, int]:
-        """Start and size of each segment file; what is wrong with them as files is noted."""
-        segments: dict[int, int] = {}
-        names = self._fs.list_directory(self._directory) if self._fs.exists(self._directory) else []
-        for name in names:
-            start = parse_segment_name(name)
-            if start is None:
-                continue
-            path = f"{self._directory}/{name}"
-            file = self._fs.open(path, writable=False)
-            try:
-                size = file.size()
-            finally:
-                file.close()
-            if start % self._segment_size:
-                self._log.add(
-                    FindingKind.SEGMENT,
-                    path,
-                    0,
-                    expected=f"a name that is a multiple of {self._segment_size}",
-                    found=start,
-                )
-            elif start + self._segment_size > self._state.mark.first_position:
-                segments[start] = size
-                if size > self._segment_size:
-                    self._log.add(
-                        FindingKind.SEGMENT,
-                        path,
-                        self._segment_size,
-                        expected=f"at most {self._segment_size} bytes",
-                        found=f"{size} bytes",
-                    )
-        return segments
-
     def _window(self, size: int) -> tuple[memoryview, int]:
         """Bytes with ``size`` of them from where the walk stands, fewer where the file ends."""
         at = self._at - self._view_position
@@ -320,3 +293,47 @@ def _expectation(error: CorruptEntryError, index: int) -> str:
 
 def _describe(error: CorruptEntryError) -> str:
     return error.what if error.found is None else f"{error.what} {error.found}"
+
+
+def list_segments(fs: FileSystem, directory: str, state: StateFiles) -> list[int]:
+    """Where the segments begin of which files are there, in order; those expired left out."""
+    size = state.identity.segment_size
+    names = fs.list_directory(directory) if fs.exists(directory) else []
+    starts = [parse_segment_name(name) for name in names]
+    return [
+        start
+        for start in starts
+        if start is not None and start % size == 0 and start + size > state.mark.first_position
+    ]
+
+
+def check_segment_files(fs: FileSystem, directory: str, state: StateFiles, log: FindingLog) -> None:
+    """Notes what is wrong with the segments as files."""
+    size = state.identity.segment_size
+    for name in fs.list_directory(directory) if fs.exists(directory) else []:
+        start = parse_segment_name(name)
+        path = f"{directory}/{name}"
+        if start is None:
+            continue
+        if start % size:
+            log.add(
+                FindingKind.SEGMENT,
+                path,
+                0,
+                expected=f"a name that is a multiple of {size}",
+                found=start,
+            )
+        elif start + size > state.mark.first_position:
+            file = fs.open(path, writable=False)
+            try:
+                found = file.size()
+            finally:
+                file.close()
+            if found > size:
+                log.add(
+                    FindingKind.SEGMENT,
+                    path,
+                    size,
+                    expected=f"at most {size} bytes",
+                    found=f"{found} bytes",
+                )

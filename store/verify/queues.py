@@ -8,7 +8,7 @@ it, and it may be torn, but it must not be something else either.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from store.batch import QUEUE_ROW, Batch
 from store.consumequeue import ROW_SIZE
@@ -17,6 +17,7 @@ from store.filesystem import FileSystem
 from store.machinestate import QueueLength
 from store.verify.findings import RESTORE, FindingKind, FindingLog
 from store.verify.queuefiles import QueueFiles, find_extra
+from store.verify.ranges import QueueSpan, RangeQueues, WrongRows
 from store.verify.rowfiles import is_torn
 
 ADVICE = (
@@ -26,26 +27,23 @@ ADVICE = (
 OFFSETS = "a broker gave an offset twice or left one out; report it"
 
 
-@dataclass(slots=True)
-class _Wrong:
-    """A run of rows of one file that differ from the log."""
-
-    path: str
-    byte: int
-    index_first: int
-    index_last: int
-    offset_first: int
-    offset_last: int
-    expected: bytes
-    found: bytes
-
-
 class _Queue:
     """One queue as the log gives it."""
 
-    __slots__ = ("begin", "covered_end", "end", "end_known", "files", "length", "wrong")
+    __slots__ = (
+        "begin",
+        "covered_end",
+        "end",
+        "end_known",
+        "files",
+        "first",
+        "length",
+        "wrong",
+    )
 
     def __init__(self, files: QueueFiles, length: QueueLength | None, first_offset: int) -> None:
+        self.first: tuple[int, bool, int, int] = (first_offset, False, -1, 0)
+        """The first offset, whether it follows what was before, and the entry that has it."""
         self.files = files
         self.length = length
         self.end = first_offset
@@ -54,11 +52,23 @@ class _Queue:
         self.begin: int | None = None
         """The first offset neither deleted nor expired, once the log has come to it."""
         self.covered_end = first_offset
-        self.wrong: list[_Wrong] = []
+        self.wrong: list[WrongRows] = []
+
+    def add_wrong(self, wrong: WrongRows) -> None:
+        last = self.wrong[-1] if self.wrong else None
+        if last is None or last.path != wrong.path or last.offset_last != wrong.offset_first - 1:
+            self.wrong.append(wrong)
+        else:
+            self.wrong[-1] = replace(
+                last, offset_last=wrong.offset_last, index_last=wrong.index_last
+            )
 
 
 class QueueCheck:
-    """Takes the batches of the log in order, and then tells what is wrong with the files."""
+    """Takes the batches of a range in order, and tells which rows are wrong.
+
+    Another one absorbs what the ranges gave, and then tells what is wrong with the whole.
+    """
 
     def __init__(
         self,
@@ -82,6 +92,7 @@ class QueueCheck:
         self._first_position = first_position
         self._whole_log = first_position == 0
         self._uncertain = False
+        self._emptied: set[str] = set()
         self._queues: dict[tuple[str, int], _Queue] = {}
 
     def take(self, entry: Entry, batch: Batch, *, covered: bool) -> None:
@@ -91,8 +102,11 @@ class QueueCheck:
             queue = self._queues.get(key)
             if queue is None:
                 queue = self._begin(key, run.first_offset)
+                queue.first = (run.first_offset, not self._uncertain, entry.index, entry.position)
             if queue.end_known and run.first_offset != queue.end:
-                self._tell_offset(entry, key, expected=queue.end, found=run.first_offset)
+                self._tell_offset(
+                    (entry.index, entry.position), key, expected=queue.end, found=run.first_offset
+                )
             queue.end_known = True
             queue.end = run.first_offset + run.count
             first = run.first_row * ROW_SIZE
@@ -111,12 +125,64 @@ class QueueCheck:
 
     def empty(self, topic: str, *, covered: bool) -> None:
         """A topic was deleted. Its queues stay, empty: an offset is never used again."""
+        if covered:
+            self._emptied.add(topic)
         for (name, _queue_id), queue in self._queues.items():
             if name == topic and covered:
                 queue.begin = None
 
+    def end_range(self, *, covered: bool) -> RangeQueues:
+        """What the ranges tell together."""
+        spans = []
+        for key, queue in self._queues.items():
+            first_offset, first_known, index, position = queue.first
+            spans.append(
+                QueueSpan(
+                    *key,
+                    first_offset,
+                    first_known,
+                    index,
+                    position,
+                    queue.begin,
+                    queue.end,
+                    queue.end_known,
+                    queue.covered_end if covered else None,
+                    tuple(queue.wrong),
+                )
+            )
+        return RangeQueues(tuple(spans), frozenset(self._emptied), self._uncertain)
+
+    def absorb(self, queues: RangeQueues) -> None:
+        """Takes the next range, in order."""
+        seen = set()
+        for span in queues.spans:
+            key = (span.topic, span.queue_id)
+            seen.add(key)
+            queue = self._queues.get(key)
+            if queue is None:
+                known = self._whole_log and not self._uncertain and span.first_known
+                first_offset = 0 if known else span.first_offset
+                queue = _Queue(self._files(key), self._lengths.get(key), first_offset)
+                self._queues[key] = queue
+            if queue.end_known and span.first_known and span.first_offset != queue.end:
+                entry = (span.index, span.position)
+                self._tell_offset(entry, key, expected=queue.end, found=span.first_offset)
+            queue.end, queue.end_known = span.end, span.end_known
+            for wrong in span.wrong:
+                queue.add_wrong(wrong)
+            if span.covered_end is not None:
+                queue.covered_end = span.covered_end
+                if queue.begin is None or span.topic in queues.emptied:
+                    queue.begin = span.begin
+        for key, queue in self._queues.items():
+            if key not in seen:
+                if key[0] in queues.emptied:
+                    queue.begin = None
+                queue.end_known = queue.end_known and not queues.lost
+        self._uncertain = self._uncertain or queues.lost
+
     def finish(self, log_end: int) -> None:
-        """Tells all findings; ``log_end`` is where the log ends."""
+        """Tells what is wrong with the whole; ``log_end`` is where the log ends."""
         for key in sorted({*self._queues, *self._lengths}):
             queue = self._queues.get(key)
             self._check_length(key, queue)
@@ -137,9 +203,7 @@ class QueueCheck:
         return QueueFiles(self._fs, f"{self._directory}/{key[0]}/{key[1]}")
 
     def _begin(self, key: tuple[str, int], first_offset: int) -> _Queue:
-        """A queue begins at offset 0, unless what came before may have expired or is lost."""
-        known = self._whole_log and not self._uncertain
-        queue = _Queue(self._files(key), self._lengths.get(key), 0 if known else first_offset)
+        queue = _Queue(self._files(key), self._lengths.get(key), first_offset)
         self._queues[key] = queue
         return queue
 
@@ -164,11 +228,7 @@ class QueueCheck:
             if row == expected or (offset >= covered_end and is_torn(row, expected)):
                 continue
             path, byte = queue.files.locate(offset)
-            last = queue.wrong[-1] if queue.wrong else None
-            if last is not None and last.path == path and last.offset_last == offset - 1:
-                last.offset_last, last.index_last = offset, index
-            else:
-                queue.wrong.append(_Wrong(path, byte, index, index, offset, offset, expected, row))
+            queue.add_wrong(WrongRows(path, byte, index, index, offset, offset, expected, row))
 
     # --- telling
 
@@ -206,9 +266,10 @@ class QueueCheck:
         )
 
     def _tell_offset(
-        self, entry: Entry, key: tuple[str, int], *, expected: int, found: int
+        self, entry: tuple[int, int], key: tuple[str, int], *, expected: int, found: int
     ) -> None:
-        path, byte = self._segment_path(entry.position)
+        index, position = entry
+        path, byte = self._segment_path(position)
         self._log.add(
             FindingKind.QUEUE_OFFSET,
             path,
@@ -216,10 +277,10 @@ class QueueCheck:
             expected=f"offset {expected} next in queue {key[0]}/{key[1]}",
             found=f"offset {found}",
             advice=OFFSETS,
-            first=entry.index,
+            first=index,
         )
 
-    def _tell_wrong(self, key: tuple[str, int], wrong: _Wrong) -> None:
+    def _tell_wrong(self, key: tuple[str, int], wrong: WrongRows) -> None:
         offsets = _offsets(wrong.offset_first, wrong.offset_last + 1)
         self._log.add(
             FindingKind.CONSUME_QUEUE,

@@ -1,9 +1,8 @@
-"""The check of one replica: one pass over its log, with everything derived checked on the way."""
+"""One replica's part of a range: its entries in order, and all that is derived on the way."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgpack
@@ -12,14 +11,15 @@ from store.batch import Batch, decode_batch
 from store.entry import Entry, EntryKind
 from store.errors import CorruptBatchError
 from store.filesystem import Bytes, FileSystem
-from store.formatfile import Identity
-from store.verify.batches import BatchMismatchError, check_batch
+from store.layout import segment_name, segment_start
+from store.verify.batches import BatchMismatchError, check_batch, count_messages
 from store.verify.entryindex import EntryIndexCheck
 from store.verify.findings import Finding, FindingKind, FindingLog
 from store.verify.keys import KeyCheck
 from store.verify.log import LogWalk
 from store.verify.queues import QueueCheck
-from store.verify.state import read_state
+from store.verify.ranges import Border, RangeKeys, RangeQueues, ReplicaPlan
+from store.verify.state import StateFiles, read_state
 
 LEADER_FAULT = "the entry is as a leader made it: report it; all replicas should have the same"
 
@@ -39,6 +39,7 @@ class ReplicaReport:
     last_index: int = -1
     commit_index: int = -1
     end_position: int = 0
+    last_term: int = 0
     messages: int = 0
     findings: list[Finding] = field(default_factory=list)
     chains: array[int] = field(default_factory=lambda: array("q"), repr=False)
@@ -79,47 +80,47 @@ class ReplicaReport:
 
 
 class ReplicaCheck:
-    """See the module. The directory must be locked, and its identity known."""
+    """The check of one replica's part of a range, entry by entry. See the module."""
 
     def __init__(
         self,
         fs: FileSystem,
-        directory: str,
-        identity: Identity,
-        progress: Callable[[int], None],
+        plan: ReplicaPlan,
+        border: Border,
+        last_index: int | None,
+        end_position: int | None,
     ) -> None:
+        directory = plan.directory
         self._report = ReplicaReport(
-            directory, identity.group, identity.node, identity.segment_size
+            directory, plan.identity.group, plan.identity.node, plan.identity.segment_size
         )
         self._log = FindingLog(self._report.name)
         self._report.findings = self._log.findings
-        self._state = state = read_state(fs, directory, identity, self._log)
-        self._walk = LogWalk(fs, directory, state, self._log, progress)
-        checkpoint, machine = state.checkpoint, state.machine
+        # What the small files themselves have wrong was told with the plan.
+        self._state = state = read_state(fs, directory, plan.identity, FindingLog(""))
+        self._border = border
+        self._walk = LogWalk(fs, directory, state, self._log, border=border, last_index=last_index)
+        checkpoint = state.checkpoint
         self._covered_index = -1 if checkpoint is None else checkpoint.index
+        self._is_covered = last_index is not None and last_index <= self._covered_index
         self._index = EntryIndexCheck(fs, directory, self._covered_index + 1, self._log)
-        self._queues = QueueCheck(
-            fs,
-            directory,
-            [] if machine is None else machine.queues,
-            self._log,
-            checkpoint_path=state.checkpoint_path,
-            segment_path=self._walk.segment_path,
-            expired_position=0 if machine is None else machine.expired_position,
-            first_position=state.mark.first_position,
-        )
+        self._queues = open_queue_check(fs, state, directory, self._log)
+        covered_end = 0 if checkpoint is None else checkpoint.end_position
         self._keys = KeyCheck(
             fs,
             directory,
             self._log,
             first_position=state.mark.first_position,
-            end_position=0 if checkpoint is None else checkpoint.end_position,
+            end_position=covered_end,
+            range_position=border.position,
+            range_end=covered_end if end_position is None else min(covered_end, end_position),
             lost=self._walk.lost,
         )
         self._term_starts: list[tuple[int, int]] = []
-        self._last_term = 0
+        self._last_term = max(border.term, 0)
+        self.counts: dict[tuple[str, int], int] = {}
 
-    def run(self) -> ReplicaReport:
+    def run(self) -> tuple[ReplicaReport, RangeQueues, RangeKeys]:
         lost = 0
         for entry in self._walk.entries():
             if len(self._walk.lost) != lost:
@@ -129,16 +130,18 @@ class ReplicaCheck:
         if len(self._walk.lost) != lost:
             self._queues.lose()
         self._index.finish()
-        if self._state.machine is not None or self._state.checkpoint is None:
-            self._queues.finish(max(self._walk.end_position, self._state.durable_position))
-            self._keys.finish()
-        self._check_ends()
+        if self._is_covered:
+            self._check_terms()
+        queues, keys = self._queues.end_range(covered=self._is_covered), RangeKeys()
+        if self._is_covered and self._state.machine is not None:
+            keys = self._keys.end_range()
         report, walk = self._report, self._walk
         report.first_index, report.last_index = walk.first_index, walk.last_index
         report.commit_index = self._state.commit_index
         report.end_position = walk.end_position
+        report.last_term = self._last_term
         report.chains, report.positions, report.ends = walk.chains, walk.positions, walk.ends
-        return report
+        return report, queues, keys
 
     # --- one entry
 
@@ -164,7 +167,7 @@ class ReplicaCheck:
 
     def _take_batch(self, entry: Entry, batch: Batch) -> None:
         covered = entry.index <= self._covered_index
-        self._report.messages += sum(run.count for run in batch.runs)
+        self._count(batch)
         self._queues.take(entry, batch, covered=covered)
         if covered:
             self._keys.take(entry, batch)
@@ -174,6 +177,12 @@ class ReplicaCheck:
                     self._queues.empty(topic, covered=covered)
                 case [str(name), int(position)] if name == EXPIRE:
                     self._keys.expired_position = max(self._keys.expired_position, position)
+
+    def _count(self, batch: Batch) -> None:
+        for run in batch.runs:
+            self._report.messages += run.count
+        for key, messages in count_messages(batch):
+            self.counts[key] = self.counts.get(key, 0) + messages
 
     def _tell_batch(self, entry: Entry, byte: int, *, expected: object, found: object) -> None:
         path, start = self._walk.segment_path(entry.position)
@@ -202,7 +211,8 @@ class ReplicaCheck:
             named = (checkpoint.end_position, checkpoint.chain_crc)
             path = state.checkpoint_path
             self._check_name(FindingKind.CHECKPOINT, path, entry, named, found)
-            self._check_terms(entry)
+            if checkpoint.term != entry.term:
+                self._tell_terms(f"term {entry.term}", f"term {checkpoint.term}")
         if manifest is not None and entry.index == manifest.commit_index:
             named = (manifest.end_position, manifest.chain_crc)
             self._check_name(FindingKind.FORMAT, state.manifest_path, entry, named, found)
@@ -225,37 +235,50 @@ class ReplicaCheck:
                 first=entry.index,
             )
 
-    def _check_terms(self, entry: Entry) -> None:
-        """The checkpoint's term starts must be those of the log, as far as it is kept."""
+    def _check_terms(self) -> None:
+        """The checkpoint's term starts must be those of the log, as far as the range has any."""
         checkpoint = self._state.checkpoint
         if checkpoint is None or self._walk.lost:
             return
-        first = self._walk.first_index
-        named = [start for start in checkpoint.term_starts if start[1] > first]
-        found = [start for start in self._term_starts if start[1] > first]
-        if named != found or checkpoint.term != entry.term:
-            self._log.add(
-                FindingKind.CHECKPOINT,
-                self._state.checkpoint_path,
-                16,
-                expected=f"term {entry.term} and term starts {found}",
-                found=f"term {checkpoint.term} and term starts {named}",
-                first=entry.index,
-            )
+        first, last = self._walk.first_index, self._walk.last_index
+        # Whether a term starts with the first entry is known only where its forerunner is.
+        first += self._border.term < 0
+        named = [start for start in checkpoint.term_starts if first <= start[1] <= last]
+        found = [start for start in self._term_starts if first <= start[1] <= last]
+        if named != found:
+            self._tell_terms(f"term starts {found}", f"term starts {named}")
 
-    def _check_ends(self) -> None:
-        state = self._state
-        if self._last_term > state.hard_state.term and not any(
-            finding.kind is FindingKind.VOTE for finding in self._log.findings
-        ):
-            self._log.add(
-                FindingKind.VOTE,
-                state.vote_path,
-                0,
-                expected=f"at least the log's last term, {self._last_term}",
-                found=f"term {state.hard_state.term}",
-                first=self._walk.last_index,
-            )
+    def _tell_terms(self, expected: str, found: str) -> None:
+        self._log.add(
+            FindingKind.CHECKPOINT,
+            self._state.checkpoint_path,
+            16,
+            expected=expected,
+            found=found,
+            first=self._covered_index,
+        )
+
+
+def open_queue_check(
+    fs: FileSystem, state: StateFiles, directory: str, log: FindingLog
+) -> QueueCheck:
+    """The check of a replica's ConsumeQueues, knowing what its small files say."""
+    machine, size = state.machine, state.identity.segment_size
+
+    def segment_path(position: int) -> tuple[str, int]:
+        start = segment_start(position, size)
+        return f"{directory}/commitlog/{segment_name(start)}", position - start
+
+    return QueueCheck(
+        fs,
+        directory,
+        [] if machine is None else machine.queues,
+        log,
+        checkpoint_path=state.checkpoint_path,
+        segment_path=segment_path,
+        expired_position=0 if machine is None else machine.expired_position,
+        first_position=state.mark.first_position,
+    )
 
 
 def _file_commands(commands: Bytes) -> list[object]:

@@ -1,0 +1,100 @@
+"""What the ranges of a group tell together: offsets across them, and files as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from store.filesystem import FileSystem
+from store.verify.findings import Finding, FindingKind, FindingLog
+from store.verify.keys import tell_missing
+from store.verify.log import check_segment_files
+from store.verify.ranges import GroupPlan, RangeResult, ReplicaRange
+from store.verify.replica import open_queue_check
+from store.verify.state import StateFiles, read_state
+
+LOST = frozenset({FindingKind.ENTRY, FindingKind.SEGMENT})
+# Damage of these kinds that goes on over the end of a range is one and the same.
+CONTINUING = LOST | {FindingKind.ENTRY_INDEX, FindingKind.DIVERGENCE}
+
+
+def finish_audit(fs: FileSystem, group: GroupPlan, results: Sequence[RangeResult]) -> list[Finding]:
+    """All findings of a group but those of the plan, from the results of all its ranges."""
+    ordered = sorted(results, key=lambda result: result.number)
+    findings = merge_findings(ordered)
+    for place, replica in enumerate(group.replicas):
+        parts = [part for result in ordered for part in result.parts if part.place == place]
+        small = FindingLog(replica.name)
+        state = read_state(fs, replica.directory, replica.identity, small)
+        log = FindingLog(replica.name)
+        check_segment_files(fs, f"{replica.directory}/commitlog", state, log)
+        if state.machine is not None or state.checkpoint is None:
+            _finish_derived(fs, replica.directory, state, parts, log)
+        last_term = max((part.last_term for part in parts), default=0)
+        if last_term > state.hard_state.term and not any(
+            finding.kind is FindingKind.VOTE for finding in small.findings
+        ):
+            log.add(
+                FindingKind.VOTE,
+                state.vote_path,
+                0,
+                expected=f"at least the log's last term, {last_term}",
+                found=f"term {state.hard_state.term}",
+                first=max(part.last_index for part in parts),
+            )
+        findings += log.findings
+    return findings
+
+
+def _finish_derived(
+    fs: FileSystem,
+    directory: str,
+    state: StateFiles,
+    parts: Sequence[ReplicaRange],
+    log: FindingLog,
+) -> None:
+    queues = open_queue_check(fs, state, directory, log)
+    for part in parts:
+        queues.absorb(part.queues)
+    end_position = max((part.end_position for part in parts), default=0)
+    queues.finish(max(end_position, state.durable_position))
+    tell_missing(directory, [part.keys for part in parts], log)
+
+
+def merge_findings(ordered: Sequence[RangeResult]) -> list[Finding]:
+    """The findings of all ranges; what goes on from one range to the next is one finding."""
+    merged: list[Finding] = []
+    for result in ordered:
+        for finding in result.findings:
+            place = next(
+                (
+                    number
+                    for number in range(len(merged) - 1, -1, -1)
+                    if _continues(merged[number], finding, result.first_index)
+                ),
+                None,
+            )
+            if place is None:
+                merged.append(finding)
+            else:
+                last = merged[place].index_last
+                if finding.index_last is not None and last is not None:
+                    last = max(last, finding.index_last)
+                merged[place] = replace(merged[place], index_last=last)
+    return merged
+
+
+def _continues(before: Finding, finding: Finding, first_index: int) -> bool:
+    """Whether ``finding``, of a range that begins with ``first_index``, goes on with another."""
+    if before.replica != finding.replica:
+        return False
+    same_file = before.path == finding.path
+    if before.kind is finding.kind and finding.kind not in CONTINUING:
+        return same_file and before.position == finding.position
+    follows = before.index_last == first_index - 1 and finding.index_first == first_index
+    if before.kind in LOST and finding.kind in LOST:
+        return follows
+    if before.kind is not finding.kind or not follows:
+        return False
+    # Bytes that differ under one chain are told entry by entry, with the file they are in.
+    return same_file or finding.kind is FindingKind.ENTRY_INDEX

@@ -1,0 +1,173 @@
+"""How a check of several replicas is cut into ranges of the log, and what each range gives.
+
+A range has a first and a last index; each replica takes part in it with all of its entries or not
+at all. Ranges are checked one by one, in any order and anywhere: a range needs nothing of another.
+What goes across ranges (offsets of queues, what a checkpoint says about all of the log) is put
+together at the end from what each of them found.
+
+Everything here can be pickled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from store.formatfile import Identity
+from store.verify.findings import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Border:
+    """Where a range begins in one replica: just behind entry ``index - 1``.
+
+    ``position`` is where that entry ends; ``chain`` and ``term`` are its own: ``None`` and -1
+    where the log begins here.
+    """
+
+    index: int
+    position: int
+    chain: int | None
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPlan:
+    """One replica, as its small files have it."""
+
+    directory: str
+    identity: Identity
+    first_index: int
+    known_index: int
+    """The last entry that this replica knows to be committed."""
+    checkpoint_index: int
+    is_snapshot: bool
+
+    @property
+    def name(self) -> str:
+        """``group/node``."""
+        return f"{self.identity.group}/{self.identity.node}"
+
+
+@dataclass(frozen=True, slots=True)
+class RangePlan:
+    """A range. ``last_index`` is ``None`` for what one replica has behind its known entries.
+
+    ``borders`` has one place a replica of the group, ``None`` for one that takes no part, and
+    ``diverged`` the replicas that the majority contradicts already before the range.
+    """
+
+    number: int
+    first_index: int
+    last_index: int | None
+    size_bytes: int
+    borders: tuple[Border | None, ...]
+    diverged: frozenset[int] = frozenset()
+
+    @property
+    def members(self) -> list[int]:
+        """Which replicas take part, by their place in the group."""
+        return [place for place, border in enumerate(self.borders) if border is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """The replicas of one group and the ranges over them, in order."""
+
+    group: str
+    segment_size: int
+    replicas: tuple[ReplicaPlan, ...]
+    ranges: tuple[RangePlan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPlan:
+    """What is to be checked, and what the small files alone have shown to be wrong."""
+
+    groups: tuple[GroupPlan, ...]
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WrongRows:
+    """A run of rows of one ConsumeQueue file that differ from the log."""
+
+    path: str
+    byte: int
+    index_first: int
+    index_last: int
+    offset_first: int
+    offset_last: int
+    expected: bytes
+    found: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSpan:
+    """The messages of one queue within a range, one replica's view.
+
+    ``first_known`` says that no unreadable entry of the range came before, ``end_known`` that none
+    came behind; ``begin`` is the first offset neither deleted nor expired, if the range has it.
+    """
+
+    topic: str
+    queue_id: int
+    first_offset: int
+    first_known: bool
+    index: int
+    position: int
+    begin: int | None
+    end: int
+    end_known: bool
+    covered_end: int | None
+    wrong: tuple[WrongRows, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RangeQueues:
+    """What a range tells about ConsumeQueues; ``emptied`` are topics deleted in it."""
+
+    spans: tuple[QueueSpan, ...] = ()
+    emptied: frozenset[str] = frozenset()
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RangeKeys:
+    """Key rows of the log that no file has (first index, last index, last position), if any."""
+
+    missing: tuple[int, int, int] | None = None
+    expired_position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRange:
+    """One replica's part of a range."""
+
+    place: int
+    last_index: int
+    last_term: int
+    end_position: int
+    messages: int
+    queues: RangeQueues
+    keys: RangeKeys
+
+
+@dataclass(frozen=True, slots=True)
+class RangeResult:
+    """What the check of one range found.
+
+    ``agreement`` has a word for each replica of the group: ``same``, ``differs`` (from the
+    majority, or from the others where there is none), ``damaged``, or ``behind`` for one that
+    takes no part. ``counts`` are messages by topic and minute (of the epoch) of their storing.
+    """
+
+    number: int
+    first_index: int
+    last_index: int
+    findings: tuple[Finding, ...]
+    entries: int
+    messages: int
+    bytes_read: int
+    agreement: tuple[str, ...]
+    parts: tuple[ReplicaRange, ...]
+    counts: dict[tuple[str, int], int] = field(default_factory=dict)
