@@ -16,6 +16,7 @@ from typing import ClassVar
 from broker.clients import Clients
 from broker.config import NodeConfig
 from broker.context import BrokerContext, host_bytes
+from broker.derived import DerivedCheck
 from broker.gather import Gatherer
 from broker.hold import HeldPulls
 from broker.lookup import MessageLookup
@@ -30,8 +31,9 @@ from dledger.config import RaftConfig
 from dledger.node import Executors, Node
 from dledger.statemachine import Leadership
 from dledger.transport import Transport
+from store.errors import DamagedError
 from store.filesystem import Bytes, FileSystem
-from store.rebuild import rebuild_derived
+from store.rebuild import rebuild_derived, request_rebuild
 from store.replica import ReplicaStore
 from store.retention import RetentionPolicy
 from store.watermarks import DiskLevel
@@ -89,6 +91,8 @@ class Broker(MachineListener):
                 raft
                 or RaftConfig(
                     checkpoint_seconds=config.checkpoint_seconds,
+                    scrub_bytes_per_second=config.scrub_mib_per_second << 20,
+                    scrub_pass_seconds=config.scrub_pass_seconds,
                     supply_bytes_per_second=config.refill_mib_per_second << 20,
                 ),
                 heartbeat_seconds=config.heartbeat_ms / 1000,
@@ -134,7 +138,17 @@ class Broker(MachineListener):
         data, store = self.context.config.data, self.context.node.store
         if rebuild_derived(self._fs, data, store):
             log.info("made the ConsumeQueues and the key index again from the log")
-        await self.context.node.start()
+        node = self.context.node
+        node.scrubber.derived = DerivedCheck(
+            self._fs, data, store, lambda: self.context.machine.keys.files
+        )
+        try:
+            await node.start()
+        except DamagedError as error:
+            log.error("%s; making what is derived again from the log", error)
+            request_rebuild(self._fs, data)
+            rebuild_derived(self._fs, data, store)
+            await node.start()
         self.context.clients.start()
         self._retention.start()
 

@@ -23,6 +23,8 @@ because a misspelt setting that is silently ignored is found the day it was need
     disk_enough_bytes = 4294967296  # with so much free a disk is not full, whatever the share
     disk_stall_ms = 10000           # a leader whose disk ends no write for so long gives way
     checkpoint_seconds = 30         # between two checkpoints: bounds what a start has to read
+    scrub_mib_per_second = 8        # at which what is at rest is read again, to find what rotted
+    scrub_pass_seconds = 60         # of rest between two passes over the log
     refill_mib_per_second = 32      # what this node sends at most to members that lack old entries
 
     [members.n0]                    # every voter of the group, this one too
@@ -115,6 +117,8 @@ class NodeConfig:
     disk_enough_bytes: int = 4 << 30
     disk_stall_ms: int = 10_000
     checkpoint_seconds: int = 30
+    scrub_mib_per_second: int = 8
+    scrub_pass_seconds: int = 60
     refill_mib_per_second: int = 32
 
     def __post_init__(self) -> None:
@@ -142,6 +146,8 @@ class NodeConfig:
         )
         _require_between("disk_full_percent", self.disk_full_percent, self.disk_force_percent, 100)
         _require_between("refill_mib_per_second", self.refill_mib_per_second, 1, 100_000)
+        _require_between("scrub_mib_per_second", self.scrub_mib_per_second, 1, 100_000)
+        _require_between("scrub_pass_seconds", self.scrub_pass_seconds, 1, 1_000_000)
         _require_between("checkpoint_seconds", self.checkpoint_seconds, 1, 3600)
         _require_between("disk_stall_ms", self.disk_stall_ms, 100, 3_600_000)
 

@@ -32,6 +32,7 @@ def runtime_info(context: BrokerContext) -> dict[str, str]:
     """RocketMQ's keys where they mean something here, and what there is to say of the group."""
     config, node, stats = context.config, context.node, context.stats
     core, leadership = node.core, node.leadership
+    refill = node.catch_up.progress
     members = {
         name: {"address": str(member.address), "http": str(member.http), "peer": str(member.peer)}
         for name, member in config.members.items()
@@ -55,6 +56,11 @@ def runtime_info(context: BrokerContext) -> dict[str, str]:
         "commitLogMaxOffset": str(context.machine.applied_end),
         "commitLogDirCapacity": _capacity(node.store.disk_space()),
         "commitLogDiskRatio": f"{node.store.disk_space().used_percent / 100:.4f}",
+        "damage": json.dumps(
+            [node.scrubber.damage[index] for index in sorted(node.scrubber.damage)]
+        ),
+        "mended": json.dumps(list(node.scrubber.mended)),
+        "refilling": "" if refill is None else f"{refill[0]} of {refill[1]}",
         "diskLevel": node.fitness.level.name.lower(),
         "dispatchBehindBytes": "0",
         "heldPulls": str(len(context.holds)),

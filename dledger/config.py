@@ -22,6 +22,7 @@ class RaftConfig:
     before the timeout, whatever became of the link to their leader.
 
     A node that refills gets ``supply_bytes_per_second`` from each of its peers.
+    What is at rest is read again at ``scrub_bytes_per_second``, with a rest between two passes.
     """
 
     heartbeat_seconds: float = 0.1
@@ -43,6 +44,8 @@ class RaftConfig:
     lease_reads: bool = False
     lease_drift: float = 0.2
     supply_bytes_per_second: int = 32 << 20
+    scrub_bytes_per_second: int = 8 << 20
+    scrub_pass_seconds: float = 60.0
 
     def __post_init__(self) -> None:
         if not 0 < self.heartbeat_seconds < self.election_seconds / 2:
@@ -67,6 +70,8 @@ class RaftConfig:
             "change_seconds",
             "promote_lag_entries",
             "supply_bytes_per_second",
+            "scrub_bytes_per_second",
+            "scrub_pass_seconds",
         ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")

@@ -38,6 +38,7 @@ from dledger.membership import Membership
 from dledger.messages import AppendRequest, Message
 from dledger.raft import Raft, Role
 from dledger.reading import LinearizableReads
+from dledger.scrub import Scrubber
 from dledger.service import (
     CheckpointAnswer,
     CheckpointRequest,
@@ -51,7 +52,7 @@ from dledger.statemachine import Leadership, StateMachine
 from dledger.supply import Supply
 from dledger.transport import Transport
 from store.entry import HEADER_SIZE, Entry, EntryKind, build_entry
-from store.errors import StoreError
+from store.errors import DamagedError, StoreError
 from store.filesystem import Bytes
 from store.refill import Refill
 from store.replica import ReplicaStore
@@ -60,6 +61,7 @@ from store.watermarks import Watermarks
 log = logging.getLogger(__name__)
 
 APPLY_BYTES_MAX = 4 << 20
+APPLY_RETRY_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,14 @@ class Node:
         self.catch_up = CatchUp(
             node=self, calls=self.calls, background=executors.background, loop=loop
         )
+        self.scrubber = Scrubber(
+            node=self,
+            calls=self.calls,
+            background=executors.background,
+            loop=loop,
+            bytes_per_second=config.scrub_bytes_per_second,
+            pass_seconds=config.scrub_pass_seconds,
+        )
         self.applied_index = -1 if found.checkpoint is None else found.checkpoint.index
         self._proposals: deque[_Proposal] = deque()
         self._reading_to_apply = False
@@ -185,6 +195,7 @@ class Node:
         await self._transport.start(self)
         self.fitness.start()
         self.supply.start()
+        self.scrubber.start()
         self._after_event()
 
     async def stop(self) -> None:
@@ -194,6 +205,7 @@ class Node:
         self._running = False
         self.fitness.stop()
         self.supply.stop()
+        self.scrubber.stop()
         if self._timer is not None:
             self._timer.cancel()
         await self._transport.stop()
@@ -491,6 +503,8 @@ class Node:
                 if not isinstance(error, StoreError):
                     self.fail(error)
                     return
+                if isinstance(error, DamagedError):
+                    self.scrubber.suspect(read.first_index)
             if self._alive:
                 self.core.loaded(read.peer, entries or [], self._loop.time())
                 self._after_event()
@@ -545,8 +559,19 @@ class Node:
             lambda: self.store.read_entries(first, last, APPLY_BYTES_MAX), self._read_and_apply
         )
 
+    def _apply_again(self) -> None:
+        self._reading_to_apply = False
+        if self._alive:
+            self._after_event()
+
     def _read_and_apply(self, entries: list[Entry] | None, error: BaseException | None) -> None:
         self._reading_to_apply = False
+        if isinstance(error, DamagedError) and self._alive:
+            log.error("%s cannot apply: %s", self.core.node, error)
+            self.scrubber.suspect(self.applied_index + 1)
+            self._reading_to_apply = True
+            self._loop.call_later(APPLY_RETRY_SECONDS, self._apply_again)
+            return
         if error is not None:
             self.fail(error)
             return

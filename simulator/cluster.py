@@ -316,6 +316,7 @@ def _raft_config(rng: CountingRandom) -> RaftConfig:
         window_bytes=8 << 10,
         checkpoint_seconds=rng.choice((1.0, 5.0)),
         checkpoint_bytes=8 << 10,
+        scrub_pass_seconds=1.0,
     )
 
 

@@ -316,6 +316,7 @@ class ConsumeQueues:
         Raises :class:`DamagedError` where rows that the checkpoint covers are missing.
         """
         self._queues = {}
+        self._files.forget(f"{self._directory}/")
         for topic, queue_id, first_offset, end_offset in lengths:
             self.get_or_create(topic, queue_id).restore(first_offset, end_offset)
         if not self._fs.exists(self._directory):

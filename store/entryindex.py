@@ -124,6 +124,18 @@ class EntryIndex:
             del self._memory[: len(pending)]
             self.flushed_end = end_index
 
+    def mend(self, index: int, row: bytes) -> None:
+        """Writes a row anew that is on disk already; durable on return. Background thread."""
+        if index >= self.flushed_end:
+            return
+        start = index - index % self._rows_per_file
+        file = self._fs.open(self.path_of(index), create=True)
+        try:
+            file.pwrite(row, (index - start) * ROW_SIZE)
+            file.datasync()
+        finally:
+            file.close()
+
     def expire(self, first_index: int) -> None:
         """Forgets the rows below ``first_index`` and removes the files that held no others."""
         with self._lock:

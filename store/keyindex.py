@@ -81,6 +81,11 @@ class KeyIndex:
         self._recent = bytearray()
         self._files: list[IndexFile] = []  # oldest first
 
+    @property
+    def files(self) -> list[IndexFile]:
+        """The files on disk, oldest first. Any thread."""
+        return list(self._files)
+
     def append(self, key_rows: Bytes) -> None:
         """Adds rows, of records behind all before."""
         self._recent += key_rows

@@ -41,6 +41,7 @@ from store.errors import (
 )
 from store.filesystem import FileSystem
 from store.layout import segment_start
+from store.mend import Checked, check_entries, mend_entry
 from store.opening import Parts, StoreConfig, open_parts
 from store.reading import read_chain_crc, read_entries
 from store.recovery import Recovered
@@ -328,6 +329,22 @@ class ReplicaStore:
     def segments(self) -> list[SegmentSpan]:
         """First and end position of each segment that holds entries, oldest first."""
         return self._log.spans()
+
+    def check_entries(self, first_index: int, last_index: int, max_bytes: int) -> Checked:
+        """Reads a piece of what is committed, and tells which entries are damaged."""
+        return check_entries(self._log, self._index, first_index, last_index, max_bytes)
+
+    def mend_entry(self, entry: Entry) -> None:
+        """Puts a peer's entry in the place of a damaged one; see :mod:`store.mend`.
+
+        Background thread, and committed entries only. Raises :class:`~store.errors.StoreError`
+        where it does not fit, and :class:`FatalDiskError`.
+        """
+        self._check_usable()
+        try:
+            mend_entry(self._fs, self._log, self._index, entry)
+        except OSError as error:
+            raise self._fail("mending an entry", error) from error
 
     def read_checkpoint(self, index: int, offset: int, size: int) -> tuple[int, int, bytes]:
         """See :meth:`store.checkpoint.Checkpoints.read_piece`."""

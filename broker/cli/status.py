@@ -39,6 +39,19 @@ def print_groups(groups: list[GroupView]) -> None:
         else:
             state = "leads" if group.serves else "leads, but does not serve yet,"
             print(f"{group.group}: {leader.node} at {leader.address} {state} in term {group.term}")
+    _print_table(groups)
+    for node in (node for group in groups for node in group.nodes):
+        if node.disk == "full":
+            print(f"{node.node}: its disk is full; messages are refused while it leads")
+        if node.refilling:
+            print(f"{node.node}: is refilled by its peers, entry {node.refilling}")
+        for told in node.damage:
+            print(f"{node.node}: DAMAGE {told}")
+        for told in node.mended:
+            print(f"{node.node}: was damaged and is whole again: {told}")
+
+
+def _print_table(groups: list[GroupView]) -> None:
     print_table(
         ("NODE", "ROLE", "TERM", "LAST", "COMMIT", "APPLIED", "LAG", "ADDRESS", "HTTP", "PID"),
         [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from broker.cli.admin import Admin, BrokerName, document_of
@@ -31,6 +31,10 @@ class NodeView:
     applied_index: int | None
     lag_entries: int | None
     serving: bool = False
+    disk: str | None = None
+    refilling: str | None = None
+    damage: list[str] = field(default_factory=list)
+    mended: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,4 +140,8 @@ def _node_view(
         applied_index=int(table["raftAppliedIndex"]),
         lag_entries=None if last_index is None else max(0, last_index - own_last),
         serving=table.get("raftServing") == "true",
+        disk=table.get("diskLevel"),
+        refilling=table.get("refilling") or None,
+        damage=decode_json(table.get("damage", "[]").encode()),
+        mended=decode_json(table.get("mended", "[]").encode()),
     )

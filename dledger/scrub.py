@@ -1,0 +1,245 @@
+"""Scrubbing: what is at rest is read again and again, and what rotted is put back from a peer.
+
+Disks lose bits in what nobody reads; the day it is needed, the other copies may be gone too. So
+every entry that is committed is read at a bounded rate, pass after pass, on the background
+executor. A damaged entry is named in the log and in the node's status, fetched from a peer by its
+index, and written back where its chain CRC says that it belongs. Meanwhile the node goes on with
+what is whole, but does not campaign (:mod:`dledger.fitness`).
+
+What is derived from the log (ConsumeQueues, key index) is the state machine's to compare with the
+entries just read, and to make again from them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from dledger.calls import Answer, PeerCalls
+from dledger.executor import Executor
+from dledger.service import FetchAnswer, FetchRequest
+from dledger.supply import PIECE_BYTES
+from store.entry import Entry
+from store.errors import DiskFullError, FatalDiskError, OutOfRangeError, StoreError
+from store.mend import Checked
+
+if TYPE_CHECKING:
+    from dledger.node import Node
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0
+TOLD_MAX = 50
+
+
+class DerivedFiles(Protocol):
+    """What is derived from the log; called on the background executor."""
+
+    def begin_pass(self) -> None:
+        """A pass over the log begins."""
+
+    def check(self, entries: Sequence[Entry]) -> list[str]:
+        """Compares derived files with these entries and mends them; says what was wrong."""
+
+    def end_pass(self) -> list[str]:
+        """Checks what no single entry tells; says what was wrong."""
+
+
+class NothingDerived:
+    """A state machine that keeps no files."""
+
+    def begin_pass(self) -> None:
+        """See :class:`DerivedFiles`."""
+
+    def check(self, entries: Sequence[Entry]) -> list[str]:  # noqa: ARG002 - a protocol's
+        """See :class:`DerivedFiles`."""
+        return []
+
+    def end_pass(self) -> list[str]:
+        """See :class:`DerivedFiles`."""
+        return []
+
+
+class Scrubber:
+    """The scrubbing of one node. On the event loop."""
+
+    def __init__(
+        self,
+        *,
+        node: Node,
+        calls: PeerCalls,
+        background: Executor,
+        loop: asyncio.AbstractEventLoop,
+        bytes_per_second: int,
+        pass_seconds: float,
+    ) -> None:
+        """Pieces are read at the rate; between two passes it rests for ``pass_seconds``."""
+        self.derived: DerivedFiles = NothingDerived()
+        self.damage: dict[int, str] = {}
+        """What is damaged now: by index of the entry, file, byte and what is wrong there."""
+        self.mended: deque[str] = deque(maxlen=TOLD_MAX)
+        """What was damaged and is whole again, newest last."""
+        self.passes = 0
+        self._node = node
+        self._calls = calls
+        self._background = background
+        self._loop = loop
+        self._bytes_per_second = bytes_per_second
+        self._pass_seconds = pass_seconds
+        self._next_index = -1  # -1: a new pass begins
+        self._mending = False
+        self._tries = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begins the first pass when the node has had time to start."""
+        self._timer = self._loop.call_later(self._pass_seconds, self._step)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def suspect(self, index: int) -> None:
+        """Somebody could not read this entry: it is looked at now."""
+        store = self._node.store
+        last = self._last_index()
+        if index <= last:
+            self._background.submit(
+                lambda: store.check_entries(index, last, PIECE_BYTES), self._suspected
+            )
+
+    def _suspected(self, checked: Checked | None, error: BaseException | None) -> None:
+        if not self._failed(error) and checked is not None:
+            self._found(checked)
+
+    # --- the passes
+
+    def _last_index(self) -> int:
+        core = self._node.core
+        return min(core.commit_index, core.durable_index)
+
+    def _step(self) -> None:
+        if self._timer is None or self._node.failure is not None:
+            return
+        store, last = self._node.store, self._last_index()
+        begins = self._next_index < 0
+        first = store.first_index if begins else max(self._next_index, store.first_index)
+        if first > last:
+            self._background.submit(self.derived.end_pass, self._pass_ended)
+            return
+
+        def work() -> tuple[Checked, list[str]]:
+            if begins:
+                self.derived.begin_pass()
+            checked = store.check_entries(first, last, PIECE_BYTES)
+            return checked, self.derived.check(checked.entries)
+
+        self._background.submit(work, self._checked)
+
+    def _again(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer = self._loop.call_later(seconds, self._step)
+
+    def _checked(
+        self, found: tuple[Checked, list[str]] | None, error: BaseException | None
+    ) -> None:
+        if self._failed(error) or found is None:
+            self._next_index = -1
+            self._again(self._pass_seconds)
+            return
+        checked, told = found
+        self._tell_mended(told)
+        self._found(checked)
+        self._next_index = checked.next_index
+        self._again(max(checked.size, 1) / self._bytes_per_second)
+
+    def _pass_ended(self, told: list[str] | None, error: BaseException | None) -> None:
+        if not self._failed(error):
+            self._tell_mended(told or [])
+            self.passes += 1
+        self._next_index = -1
+        self._again(self._pass_seconds)
+
+    def _failed(self, error: BaseException | None) -> bool:
+        """Whether the piece could not be looked at; what expired meanwhile is no failure."""
+        if error is None:
+            return False
+        if isinstance(error, OutOfRangeError | DiskFullError | FileNotFoundError):
+            log.info("the scrub starts over: %s", error)
+        elif isinstance(error, StoreError) and not isinstance(error, FatalDiskError):
+            log.error("%s: the scrub found damage: %s", self._node.core.node, error)
+        elif isinstance(error, OSError):
+            self._node.fail(FatalDiskError(f"scrubbing failed: {error}"))
+        else:
+            self._node.fail(error)
+        return True
+
+    def _tell_mended(self, told: Sequence[str]) -> None:
+        for text in told:
+            log.error("%s: damage, mended from the log: %s", self._node.core.node, text)
+            self.mended.append(text)
+
+    # --- mending
+
+    def _found(self, checked: Checked) -> None:
+        for index, error in checked.damage.items():
+            if index not in self.damage:
+                log.error("%s: entry %d is damaged: %s", self._node.core.node, index, error)
+                self.damage[index] = str(error)
+        for entry in checked.entries:
+            self.damage.pop(entry.index, None)
+        self._changed()
+
+    def _changed(self) -> None:
+        first_index = self._node.store.first_index
+        for index in [index for index in self.damage if index < first_index]:
+            del self.damage[index]  # it has expired
+        if bool(self.damage) != self._node.fitness.damaged:
+            self._node.fitness.set_damaged(damaged=bool(self.damage))
+        if self.damage and not self._mending:
+            self._mending = True
+            self._mend()
+
+    def _mend(self) -> None:
+        """Asks one peer after the other for the first damaged entry."""
+        peers = self._sources()
+        if not self.damage or not peers:
+            self._mending = False
+            return
+        index = min(self.damage)
+        peer = peers[self._tries % len(peers)]
+        self._tries += 1
+        self._calls.call(
+            peer,
+            lambda number: FetchRequest(number, index, index, PIECE_BYTES),
+            lambda answer: self._fetched(index, peer, answer),
+        )
+
+    def _sources(self) -> list[str]:
+        core = self._node.core
+        return sorted(core.peers, key=lambda peer: (peer != core.leader, peer))
+
+    def _fetched(self, index: int, peer: str, answer: Answer | None) -> None:
+        if not isinstance(answer, FetchAnswer) or not answer.entries:
+            self._loop.call_later(RETRY_SECONDS, self._mend)
+            return
+        entry = answer.entries[0]
+        self._background.submit(
+            lambda: self._node.store.mend_entry(entry),
+            lambda _none, error: self._mended(index, peer, error),
+        )
+
+    def _mended(self, index: int, peer: str, error: BaseException | None) -> None:
+        if self._failed(error):
+            self._loop.call_later(RETRY_SECONDS, self._mend)
+            return
+        told = self.damage.pop(index, f"entry {index}")
+        self._tries = 0
+        self.mended.append(f"entry {index}: {told}")
+        log.warning("%s: entry %d is whole again, from %s", self._node.core.node, index, peer)
+        self._changed()
+        self._mend()

@@ -1,0 +1,145 @@
+"""Checking what lies in the log, and putting back single entries that rotted.
+
+An entry is checked against its own CRCs, against its row in the entry index and against the entry
+before it. A peer's entry is put back only where it fits there as the lost one did: the chain CRC
+says so, and position and size leave no byte over.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from store.commitlog import CommitLog
+from store.entry import PADDING_SIZE, Entry, check_chain, padding
+from store.entryindex import ROW, EntryIndex, Row
+from store.errors import CorruptEntryError, DamagedError, StoreError
+from store.filesystem import FileSystem
+from store.layout import next_position, segment_start
+from store.reading import read_chain_crc, read_entries
+
+
+class Checked(NamedTuple):
+    """What a piece of the log is like: what was read of it, and what is damaged, by index."""
+
+    next_index: int
+    size: int
+    entries: list[Entry]
+    damage: dict[int, DamagedError]
+
+
+def check_entries(
+    log: CommitLog, index: EntryIndex, first_index: int, last_index: int, max_bytes: int
+) -> Checked:
+    """Reads some entries from ``first_index`` on and tells which are damaged.
+
+    Raises :class:`~store.errors.OutOfRangeError` where the log does not hold them.
+    """
+    try:
+        entries = read_entries(log, index, first_index, last_index, max_bytes)
+        _check_before(log, index, entries[0])
+        _check_padding(log, index, entries, last_index)
+    except DamagedError:
+        return _check_each(log, index, first_index, last_index, max_bytes)
+    size = sum(entry.size for entry in entries)
+    return Checked(entries[-1].index + 1, size, entries, {})
+
+
+def _check_each(
+    log: CommitLog, index: EntryIndex, first_index: int, last_index: int, max_bytes: int
+) -> Checked:
+    entries: list[Entry] = []
+    damage: dict[int, DamagedError] = {}
+    size = 0
+    place = first_index
+    while place <= last_index and size < max_bytes:
+        try:
+            (entry,) = read_entries(log, index, place, place, 1)
+            if place - 1 not in damage:
+                _check_before(log, index, entry)
+            _check_padding(log, index, [entry], last_index)
+            entries.append(entry)
+            size += entry.size
+        except DamagedError as error:
+            damage[place] = error
+            size += ROW.size
+        place += 1
+    return Checked(place, size, entries, damage)
+
+
+def _check_before(log: CommitLog, index: EntryIndex, entry: Entry) -> None:
+    if entry.index == index.first_index:
+        return
+    previous = index.row(entry.index - 1)
+    try:
+        check_chain(entry, read_chain_crc(log, previous))
+    except CorruptEntryError as error:
+        path, byte = log.locate(entry.position)
+        raise DamagedError(path, byte, str(error)) from error
+
+
+def _check_padding(log: CommitLog, index: EntryIndex, entries: list[Entry], last: int) -> None:
+    nexts = [entry.position for entry in entries[1:]]
+    if entries[-1].index < last:
+        nexts.append(index.row(entries[-1].index + 1).position)
+    for entry, following in zip(entries, nexts, strict=False):
+        end = segment_start(entry.position, log.segment_size) + log.segment_size
+        if following == end and log.read(entry.end, PADDING_SIZE) != padding(end - entry.end):
+            path, byte = log.locate(entry.end)
+            raise DamagedError(path, byte, "padding of the segment")
+
+
+def mend_entry(fs: FileSystem, log: CommitLog, index: EntryIndex, entry: Entry) -> None:
+    """Writes a peer's entry where the log has a damaged one; durable and read back on return.
+
+    Raises :class:`~store.errors.StoreError` where it does not fit there: nothing is written then.
+    """
+    following = _check_fits(log, index, entry)
+    start = segment_start(entry.position, log.segment_size)
+    path, byte = log.locate(entry.position)
+    file = fs.open(path, create=True)
+    try:
+        file.pwrite(entry.data, byte)
+        if following is not None and following.position == start + log.segment_size:
+            left = following.position - entry.end
+            file.pwrite(padding(left), byte + entry.size)
+        file.datasync()
+    finally:
+        file.close()
+    row = ROW.pack(entry.kind, entry.position, entry.size, entry.index, entry.term)
+    index.mend(entry.index, row)
+    (found,) = read_entries(log, index, entry.index, entry.index, 1)
+    if found.data != entry.data:
+        raise DamagedError(path, byte, "the disk does not give back what was written")
+
+
+def _check_fits(log: CommitLog, index: EntryIndex, entry: Entry) -> Row | None:
+    """The row of the entry behind, if that is whole."""
+    position = log.first_position
+    if entry.index > index.first_index:
+        previous = index.row(entry.index - 1)
+        position = next_position(previous.end, entry.size, log.segment_size)
+        try:
+            check_chain(entry, read_chain_crc(log, previous))
+        except CorruptEntryError as error:
+            raise StoreError(f"entry {entry.index} of a peer does not fit: {error}") from error
+    if entry.position != position:
+        raise StoreError(
+            f"entry {entry.index} of a peer lies at {entry.position}, ours at {position}"
+        )
+    if entry.index + 1 >= index.end_index:
+        fits, following = entry.end == log.end, None
+    else:
+        following = _row_if_whole(index, entry.index + 1)
+        fits = following is None or following.position == next_position(
+            entry.end, following.size, log.segment_size
+        )
+    if not fits:
+        raise StoreError(f"entry {entry.index} of a peer has another size than ours")
+    return following
+
+
+def _row_if_whole(index: EntryIndex, place: int) -> Row | None:
+    try:
+        return index.row(place)
+    except DamagedError:
+        return None

@@ -1,0 +1,118 @@
+"""Damage at rest is found, and a peer's entry takes the place of one that rotted."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from simulator.disk import SimulatedFileSystem
+from store.entry import HEADER_SIZE, Entry, EntryKind, build_entry
+from store.errors import StoreError
+from store.replica import ReplicaStore
+from tests.store.steps import DIRECTORY, Writer, contents, data_of, open_store, simulated
+
+COUNT, CHECKPOINT = 30, 20
+
+
+def written(fs: SimulatedFileSystem) -> tuple[ReplicaStore, Writer]:
+    store = open_store(fs)
+    writer = Writer()
+    store.save_hard_state(1, "n0")
+    store.append(writer.make_many(COUNT))
+    store.sync()
+    store.save_checkpoint(writer.checkpoint(CHECKPOINT))
+    return store, writer
+
+
+def damaged(store: ReplicaStore) -> list[int]:
+    found: list[int] = []
+    index = store.first_index
+    while index <= store.last_index:
+        checked = store.check_entries(index, store.last_index, 150)
+        found += checked.damage
+        index = checked.next_index
+    return found
+
+
+def rot(fs: SimulatedFileSystem, store: ReplicaStore, entry: Entry, byte: int) -> None:
+    start = entry.position - entry.position % store.segment_size
+    fs.flip_bit(f"{DIRECTORY}/commitlog/{start:020d}", entry.position - start + byte)
+
+
+def test_a_whole_log_has_no_damage() -> None:
+    store, _ = written(simulated())
+    assert damaged(store) == []
+
+
+@pytest.mark.parametrize("byte", range(0, HEADER_SIZE + 30, 3))
+def test_a_bit_anywhere_in_an_entry_is_found_and_mended(byte: int) -> None:
+    fs = simulated()
+    store, writer = written(fs)
+    index = Random(byte).randrange(COUNT)
+    rot(fs, store, writer.entries[index], byte)
+    assert damaged(store) == [index]
+    store.mend_entry(writer.entries[index])
+    assert damaged(store) == []
+    store.close()
+    fs.power_loss()
+    reopened = open_store(fs)
+    assert contents(reopened) == data_of(writer.entries)
+
+
+def test_several_damaged_entries_are_mended_in_order() -> None:
+    fs = simulated()
+    store, writer = written(fs)
+    for index in (7, 8, 9, 15):
+        rot(fs, store, writer.entries[index], 50)
+        rot(fs, store, writer.entries[index], 38)
+    assert damaged(store) == [7, 8, 9, 15]
+    for index in (7, 8, 9, 15):
+        store.mend_entry(writer.entries[index])
+    assert damaged(store) == []
+
+
+def test_a_damaged_row_of_the_entry_index_is_mended_with_its_entry() -> None:
+    fs = simulated()
+    store, writer = written(fs)
+    # Four rows of 32 bytes a file; row 9 is the second of its file.
+    fs.flip_bit(f"{DIRECTORY}/index/{8 * 32:020d}", 32 + 20)
+    assert 9 in damaged(store)
+    store.mend_entry(writer.entries[9])
+    assert damaged(store) == []
+
+
+def test_damaged_padding_is_found_and_written_again() -> None:
+    fs = simulated()
+    store, writer = written(fs)
+    last = next(
+        entry
+        for entry, after in zip(writer.entries, writer.entries[1:], strict=False)
+        if after.position > entry.end
+    )
+    rot(fs, store, last, last.size + 2)
+    assert damaged(store) == [last.index]
+    store.mend_entry(last)
+    assert damaged(store) == []
+
+
+def test_an_entry_that_does_not_fit_is_refused_and_nothing_is_written() -> None:
+    fs = simulated()
+    store, writer = written(fs)
+    entry, before = writer.entries[10], writer.entries[9]
+    rot(fs, store, entry, 60)
+
+    def other(position: int, chain: int, body: bytes) -> Entry:
+        return build_entry(EntryKind.DATA, 10, 1, position, chain, [body])
+
+    strangers = [
+        other(entry.position, 0, b"x" * 30),
+        other(entry.position + 1, before.chain_crc, b"x" * 30),
+        other(entry.position, before.chain_crc, b"x" * 31),
+    ]
+    for stranger in strangers:
+        with pytest.raises(StoreError, match="of a peer"):
+            store.mend_entry(stranger)
+    assert damaged(store) == [10]
+    store.mend_entry(entry)
+    assert damaged(store) == []
