@@ -16,7 +16,7 @@ import logging
 from broker.commands import Expire
 from broker.context import BrokerContext
 from dledger.errors import ProposeError
-from store.errors import OutOfRangeError
+from store.errors import OutOfRangeError, StoreError
 from store.retention import RetentionPolicy, SegmentStats, expiry_position, relief_position
 from store.watermarks import DiskLevel
 
@@ -52,7 +52,11 @@ class Retention:
         self.start()
         if not self._context.gatherer.serving:
             return
-        position = self.due_position()
+        try:
+            position = self.due_position()
+        except (StoreError, OSError) as error:
+            self._context.node.fail(error)
+            return
         if position <= self._context.machine.expired_position:
             return
         log.info("giving up the log below position %d", position)

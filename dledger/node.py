@@ -533,8 +533,10 @@ class Node:
     def _apply_one(self, entry: Entry) -> bool:
         try:
             self._machine.apply(entry)
-        except InvariantError as error:
-            # What is committed cannot be applied: to go on would be to serve another state.
+        except (InvariantError, StoreError, OSError) as error:
+            # What is committed cannot be applied, or only in part, because a derived file cannot
+            # be read: to go on would be to serve another state. An OSError must not get into the
+            # transport either, which would take it for one of its sockets.
             self.fail(error)
             return False
         self.applied_index = entry.index

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from simulator import damage
 from simulator.host import Ending
 
 if TYPE_CHECKING:
@@ -169,3 +170,88 @@ def reordering(cluster: Cluster, share: float) -> None:
 @action(float)
 def delay(cluster: Cluster, seconds_max: float) -> None:
     cluster.network.faults.delay_max = seconds_max
+
+
+# --- clients, and who tells them where the brokers are; nothing in a cluster of bare nodes
+
+
+@action(str)
+def start_client(cluster: Cluster, client: str) -> None:
+    for station in cluster.stations_named(client):
+        station.start()
+
+
+@action(str)
+def crash_client(cluster: Cluster, client: str) -> None:
+    for station in cluster.stations_named(client):
+        station.crash()
+
+
+@action(str)
+def pause_client(cluster: Cluster, client: str) -> None:
+    for station in cluster.stations_named(client):
+        station.pause()
+
+
+@action(str)
+def resume_client(cluster: Cluster, client: str) -> None:
+    for station in cluster.stations_named(client):
+        station.resume()
+
+
+@action(str, str)
+def cut_client(cluster: Cluster, client: str, host: str) -> None:
+    """Both ways, and nobody notices but by waiting."""
+    for station in cluster.stations_named(client):
+        cluster.network.cut(station.name, host, noticed=False)
+        cluster.network.cut(host, station.name, noticed=False)
+
+
+# --- clocks
+
+
+@action(str, int)
+def set_clock(cluster: Cluster, host: str, milliseconds: int) -> None:
+    """The wall clock jumps by so much."""
+    cluster.host(host).clock.jump(milliseconds)
+
+
+@action(str, float)
+def drift_clock(cluster: Cluster, host: str, rate: float) -> None:
+    """From its next start on its clock counts so many seconds in a second."""
+    cluster.host(host).clock.rate = rate
+
+
+# --- disks, call by call and at rest
+
+
+@action(str, str, int)
+def fail_operation(cluster: Cluster, host: str, operation: str, calls: int) -> None:
+    """The so-manieth call of that name fails: ``pread``, ``pwrite``, ``datasync``, ``rename``."""
+    cluster.host(host).fail_a_call(calls, operation)
+
+
+@action(str, float, int)
+def flip_bit(cluster: Cluster, host: str, share: float, bit: int) -> None:
+    """At rest, in the log below the durable mark; ``share`` of the way through it."""
+    damage.flip_bit(cluster, cluster.host(host), share, bit)
+
+
+@action(str, float)
+def lose_file(cluster: Cluster, host: str, share: float) -> None:
+    damage.lose_file(cluster, cluster.host(host), share)
+
+
+@action(str, float)
+def cut_file(cluster: Cluster, host: str, share: float) -> None:
+    damage.cut_file(cluster, cluster.host(host), share)
+
+
+@action(str, float, float)
+def swap_files(cluster: Cluster, host: str, one: float, other: float) -> None:
+    damage.swap_files(cluster, cluster.host(host), one, other)
+
+
+@action(str, float, float)
+def misdirect_write(cluster: Cluster, host: str, source: float, target: float) -> None:
+    damage.misdirect_write(cluster, cluster.host(host), source, target)

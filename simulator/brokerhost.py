@@ -15,6 +15,7 @@ import msgpack
 
 from broker.broker import Broker
 from broker.broker import World as BrokerWorld
+from broker.commands import Expire
 from broker.config import Endpoint, Member, NodeConfig
 from broker.machine import BrokerStateMachine
 from broker.registration import Registrar
@@ -32,6 +33,8 @@ from store.retention import RetentionPolicy
 GROUP = "broker-a"
 REMOTING_PORT = 10911
 DIGEST_BYTES = 8
+EXPIRED_SHARE = 0.7
+"""Of the log, when a run gives old segments up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +150,15 @@ class BrokerHost(Host):
         self._server = RemotingServer(loop, address.host, address.port, broker.dispatch)
         self._registrar = Registrar(loop, name_servers, broker.announcement)
         return broker.context.node
+
+    def _expire(self, node: Node) -> None:
+        """As retention does: by a command in the log, so that every replica does the same."""
+        if node is not self.node or node.failure is not None:
+            return
+        node.keeper.checkpoint()
+        gatherer = self.broker.context.gatherer
+        if gatherer.serving:
+            gatherer.add_command(Expire(int(EXPIRED_SHARE * self.watched.applied_end)))
 
     async def _start_node(self) -> None:
         await self.broker.start()

@@ -16,6 +16,7 @@ from typing import ClassVar
 from dledger.config import RaftConfig
 from dledger.raft import Role
 from simulator.client import Client
+from simulator.damage import FaultAtlas
 from simulator.faults import FaultInjector, FaultPlan
 from simulator.host import GroupConfig, Host, World
 from simulator.invariants import Invariant, raft_invariants
@@ -25,6 +26,7 @@ from simulator.network import Network, NetworkFaults
 from simulator.randomness import CountingRandom, Streams
 from simulator.schedule import Action, Schedule
 from simulator.sockets import Sockets
+from simulator.station import Station
 from simulator.trace import Trace
 from simulator.violation import Violation
 from store.entry import HEADER_SIZE
@@ -58,6 +60,7 @@ class Outcome:
 class Cluster:
     """Hosts of one group, their network, and one client. The seed decides everything else too."""
 
+    injector_class: ClassVar[type[FaultInjector]] = FaultInjector
     segment_sizes: ClassVar[Sequence[int]] = (700, 2_000, 20_000)
 
     def __init__(
@@ -79,7 +82,7 @@ class Cluster:
         self.trace = Trace(self.loop.time, show)
         self.network = Network(self.loop, self.streams, NetworkFaults())
         faults_rng = self.streams.stream("faults")
-        drawn = FaultPlan.drawn(faults_rng, kinds)
+        drawn = FaultPlan.drawn(faults_rng, kinds or self.injector_class.drawn_kinds)
         self.plan = drawn if plan is None else plan
         self.schedule = Schedule(self, schedule)
         self.group = GroupConfig(
@@ -87,7 +90,7 @@ class Cluster:
             raft=_raft_config(rng),
             segment_size=rng.choice(self.segment_sizes),
         )
-        self.injector = FaultInjector(self, self.plan, faults_rng)
+        self.injector = self.injector_class(self, self.plan, faults_rng)
         self.sockets = Sockets(self.loop, self.network, self.streams.stream("sockets"))
         self.world = World(self.loop, self.streams, self.network, self.sockets, self.trace)
         self.hosts = self._make_hosts()
@@ -96,6 +99,7 @@ class Cluster:
         self.invariants = self._make_invariants()
         for host in self.hosts:
             host.invariants = self.invariants
+        self.atlas = FaultAtlas(nodes)
         self._last_proposed: int | None = None
         self._failure: asyncio.Future[None] = self.loop.create_future()
         self.loop.set_exception_handler(self._failed)
@@ -145,6 +149,10 @@ class Cluster:
     def host(self, name: str) -> Host:
         """The host of that name. Raises :class:`KeyError`."""
         return self._by_name[name]
+
+    def stations_named(self, _name: str) -> Sequence[Station]:
+        """The machine of a client or a NameServer; here there are none."""
+        return ()
 
     def _process_ended(self, host: Host) -> None:
         self._clients_hear_of(host)
@@ -223,7 +231,7 @@ class Cluster:
         await self.pass_time(QUIET_SECONDS)
         if self._state() != settled:
             raise Violation(f"without faults and proposals it moves: {settled}, {self._state()}")
-        for host in self.hosts:
+        for host in self._whole_hosts():
             for invariant in host.invariants:
                 invariant.healed(host)
 
@@ -246,7 +254,7 @@ class Cluster:
         if leader is None or leader.node is None:
             return False
         core = leader.node.core
-        for host in self.hosts:
+        for host in self._whole_hosts():
             node = host.node
             if node is None or (node.core.term, node.core.leader) != (core.term, leader.name):
                 return False
@@ -257,6 +265,10 @@ class Cluster:
             if indexes != {core.log.last_index}:
                 return False
         return True
+
+    def _whole_hosts(self) -> Sequence[Host]:
+        """Those that must run: all but damaged ones that have refused to."""
+        return [host for host in self.hosts if host.node is not None or not host.damaged]
 
     def _state(self) -> list[tuple[object, ...]]:
         return [

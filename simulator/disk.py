@@ -23,13 +23,11 @@ import random
 from collections.abc import Callable
 
 from simulator.diskfaults import READS, Fault, PowerLossError
-from simulator.diskfile import SimulatedFile, SimulatedLock
+from simulator.diskfile import SECTOR_SIZE, SimulatedFile, SimulatedLock
 from simulator.inode import Directory, Inode, resize
 from store.filesystem import Bytes
 
 __all__ = ["SECTOR_SIZE", "Fault", "PowerLossError", "SimulatedFile", "SimulatedFileSystem"]
-
-SECTOR_SIZE = 512
 
 
 class SimulatedFileSystem:
@@ -220,6 +218,13 @@ class SimulatedFileSystem:
         inode = self._inode(path)
         for data in (inode.seen, inode.disk):
             del data[size:]
+
+    def swap(self, one: str, other: str) -> None:
+        """Each file is found under the other's name, durably."""
+        here, there = self._inode(one), self._inode(other)
+        for path, inode in ((one, there), (other, here)):
+            directory, name = self._split(path)
+            directory.seen[name] = directory.disk[name] = inode
 
     def vanish(self, path: str) -> None:
         """The file is gone, durably."""

@@ -13,6 +13,8 @@ from store.filesystem import Bytes
 if TYPE_CHECKING:
     from simulator.disk import SimulatedFileSystem
 
+SECTOR_SIZE = 512
+
 
 class SimulatedFile:
     """An open file; useless after a crash, as a descriptor is without its process."""

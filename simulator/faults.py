@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, ClassVar, TypeVarTuple, Unpack
 
 from simulator.actions import NOTICED, SILENT, Argument
 from simulator.schedule import TIME_DIGITS
@@ -51,6 +51,9 @@ class FaultPlan:
 class FaultInjector:
     """Strikes now and then, until it is told to stop."""
 
+    drawn_kinds: ClassVar[Sequence[str]] = ()
+    """Among which kinds a seed chooses; all of ``KINDS`` if there are none."""
+
     def __init__(self, cluster: Cluster, plan: FaultPlan, rng: Random) -> None:
         self._cluster = cluster
         self._rng = rng
@@ -84,8 +87,11 @@ class FaultInjector:
 
     def _strike(self) -> None:
         if not self._stopped:
-            KINDS[self._rng.choice(self._plan.kinds)](self)
+            self._strike_with(self._rng.choice(self._plan.kinds))
             self._next()
+
+    def _strike_with(self, kind: str) -> None:
+        KINDS[kind](self)
 
     def _later(self, seconds_max: float, name: str, *arguments: Argument) -> None:
         self._after(self._rng.uniform(0.01, seconds_max), self._do_unless_stopped, name, *arguments)

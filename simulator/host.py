@@ -87,6 +87,7 @@ class Host:
         self.clock = MachineClock(world.loop)
         self.boot = 0
         self.disk_slowness = 1.0
+        self.damaged = False
         self.fs = SimulatedFileSystem(world.streams.stream(f"disk of {name}"))
         self.node: Node | None = None
         self.process: Process | None = None
@@ -145,11 +146,14 @@ class Host:
             self._ending = ending
             self.fs.lose_power_at(calls)
 
-    def fail_a_call(self, calls: int) -> None:
-        """The ``calls``-th file call from now that changes anything fails, as with a bad sector."""
+    def fail_a_call(self, calls: int, operation: str = "") -> None:
+        """The ``calls``-th file call from now fails, as with a bad sector: of those that change
+        anything, or of those of that name."""
         if self.process is not None:
-            self.note(f"the disk fails in {calls} calls")
-            self._disk_errors.append(self.fs.fail_at(calls, errno.EIO))
+            self.note(f"the disk fails in {calls} calls{operation and f' of {operation}'}")
+            operations = (operation,) if operation else ()
+            fault = Fault(calls, errno.EIO, operations=operations)
+            self._disk_errors.append(self.fs.inject(fault))
 
     def fill_disk(self, room: int) -> None:
         """Something else fills the disk but for ``room`` bytes, until :meth:`free_disk`."""
@@ -226,7 +230,7 @@ class Host:
         )
         try:
             store = ReplicaStore.open(self.fs, DIRECTORY, config)
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             self._stops(error)
             return
         found = store.recovered
@@ -272,7 +276,7 @@ class Host:
 
     def _started(self, task: asyncio.Task[None]) -> None:
         error = task.exception()
-        if isinstance(error, StoreError):
+        if isinstance(error, StoreError | OSError):
             self._stops(error)
         elif error is not None:
             raise error
@@ -299,9 +303,13 @@ class Host:
             return
         full = self._disk_filled and isinstance(error, DiskFullError | FatalDiskError)
         broken = any(fault.hit for fault in self._disk_errors)
-        if isinstance(error, InvariantError) or not (full or broken):
+        damaged = self.damaged and isinstance(error, StoreError)
+        if isinstance(error, InvariantError) or not (full or broken or damaged):
             raise Violation(f"{self.name} stops by itself: {error!r}") from error
-        self.mark("disk full stopped a node" if full else "disk error stopped a node")
+        if damaged:
+            self.mark("damage kept a node from running")
+        else:
+            self.mark("disk full stopped a node" if full else "disk error stopped a node")
         self._end(Ending.CRASH)
 
     def _died(self) -> None:

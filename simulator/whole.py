@@ -12,6 +12,7 @@ from typing import ClassVar
 from broker.nameserver.server import NameServer
 from simulator.brokerhost import BrokerHost, BrokerSettings
 from simulator.cluster import Cluster
+from simulator.faults import FaultInjector
 from simulator.host import Host
 from simulator.invariants import Invariant, raft_invariants
 from simulator.invariants.linear import check_linearizable
@@ -20,6 +21,7 @@ from simulator.invariants.skipping import NothingSkipped
 from simulator.invariants.stored import StoredMessages
 from simulator.randomness import CountingRandom
 from simulator.station import Station
+from simulator.wholefaults import WholeFaultInjector
 from simulator.workload.consuming import ConsumingClient
 from simulator.workload.history import History
 from simulator.workload.producing import ProducingClient
@@ -33,6 +35,7 @@ GROUP = "readers"
 class WholeCluster(Cluster):
     """See the module."""
 
+    injector_class: ClassVar[type[FaultInjector]] = WholeFaultInjector
     segment_sizes: ClassVar[Sequence[int]] = (4_000, 20_000, 100_000)
 
     hosts: Sequence[BrokerHost]
@@ -99,6 +102,10 @@ class WholeCluster(Cluster):
         self.history.listeners += [self.stored, Ordering(), self.skipped]
         return [*raft_invariants(self.hosts), self.stored, self.skipped]
 
+    def stations_named(self, name: str) -> Sequence[Station]:
+        """See :class:`Cluster`."""
+        return [each for each in (self.name_server, *self.clients) if each.name == name]
+
     def _client_ended(self, station: Station) -> None:
         self.history.client_ended(station.name)
         self.registers.client_ended(station.name)
@@ -136,7 +143,7 @@ class WholeCluster(Cluster):
             self.trace.mark("linearizability not decided")
         for station, client in zip(self.clients[2:4], self._consuming, strict=True):
             if station.process is not None:
-                station.process.run(client.close)
+                station.process.run(client.close, station)
         await self.pass_time(3.0)
 
     def _all_delivered(self) -> bool:

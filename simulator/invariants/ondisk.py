@@ -33,6 +33,12 @@ def hard_state(host: Host) -> HardState | None:
     return None if slot is None else HardState.unpack(slot, VOTE_PATH)
 
 
+def durable_mark(host: Host) -> Mark | None:
+    """The mark that a recovery would find; None if it would find none."""
+    slot = _newest_slot(host, MARK_PATH)
+    return None if slot is None else Mark.unpack(slot, MARK_PATH)
+
+
 def _newest_slot(host: Host, path: str) -> bytes | None:
     data = host.fs.durable_bytes(path) or b""
     slots = [

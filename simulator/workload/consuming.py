@@ -39,6 +39,7 @@ class ConsumingClient:
         self._history = history
         self._rng = rng
         self._consumer: Consumer | None = None
+        self._boot = 0
 
     async def main(self, station: Station) -> None:
         """The process of the client."""
@@ -54,6 +55,7 @@ class ConsumingClient:
             rng=rng,
             identity=ClientIdentity(station.ip, station.boot, rng.getrandbits(32)),
         )
+        self._boot = station.boot
         await consumer.start()
         async for batch in consumer:
             queue = batch.queue
@@ -65,8 +67,7 @@ class ConsumingClient:
             if rng.random() < 0.1:
                 await asyncio.sleep(rng.uniform(0.0, 0.3))
 
-    def close(self) -> asyncio.Task[None] | None:
+    def close(self, station: Station) -> None:
         """Leaves the group in order; as an event of its process."""
-        if self._consumer is None:
-            return None
-        return asyncio.get_running_loop().create_task(self._consumer.close())
+        if self._consumer is not None and self._boot == station.boot:
+            station.loop.create_task(self._consumer.close())

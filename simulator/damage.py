@@ -1,0 +1,117 @@
+"""What time and accidents do to a disk that nobody writes to, and to whose disk: the fault atlas.
+
+Damage strikes a machine whose process is down (it is crashed first). It strikes only a minority of
+the machines of a run, and only what the machine has marked as durable: so one good copy of every
+committed entry is left at the others, and each loss is one that a node can notice. A run that loses
+more has no right answer, and a store that fails it is not wrong.
+
+A damaged node may refuse to start, or repair itself. It may not serve, vote or answer as if nothing
+had happened; the checks of the run see to that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simulator.diskfile import SECTOR_SIZE
+from simulator.invariants.ondisk import durable_mark
+from store.layout import segment_name, segment_start
+
+if TYPE_CHECKING:
+    from simulator.cluster import Cluster
+    from simulator.host import Host
+
+LOG_DIRECTORY = "/data/commitlog"
+
+
+class FaultAtlas:
+    """Which machines are damaged: a minority at most."""
+
+    def __init__(self, machines: int) -> None:
+        self._most = (machines - 1) // 2
+        self.damaged: dict[str, None] = {}
+
+    def allows(self, name: str) -> bool:
+        """Whether this machine may be damaged (once more)."""
+        return name in self.damaged or len(self.damaged) < self._most
+
+
+def flip_bit(cluster: Cluster, host: Host, share: float, bit: int) -> None:
+    """One bit of the log is another."""
+    place = _strike(cluster, host, share)
+    if place is not None:
+        host.note(f"bit {bit} flips at {place[0]}:{place[1]}")
+        host.fs.flip_bit(*place, bit % 8)
+
+
+def lose_file(cluster: Cluster, host: Host, share: float) -> None:
+    """A segment is gone."""
+    place = _strike(cluster, host, share)
+    if place is not None:
+        host.note(f"{place[0]} is lost")
+        host.fs.vanish(place[0])
+
+
+def cut_file(cluster: Cluster, host: Host, share: float) -> None:
+    """A segment has lost its end."""
+    place = _strike(cluster, host, share)
+    if place is not None:
+        host.note(f"{place[0]} is cut at {place[1]}")
+        host.fs.cut(*place)
+
+
+def swap_files(cluster: Cluster, host: Host, one: float, other: float) -> None:
+    """Two segments have each other's bytes."""
+    here, there = _place(host, one), _place(host, other)
+    if here is None or there is None or here[0] == there[0]:
+        return
+    if _strike(cluster, host, one) is not None:
+        host.note(f"{here[0]} and {there[0]} are swapped")
+        host.fs.swap(here[0], there[0])
+
+
+def misdirect_write(cluster: Cluster, host: Host, source: float, target: float) -> None:
+    """A sector of one place stands in another too."""
+    here, there = _place(host, source), _place(host, target)
+    if here is None or there is None:
+        return
+    from_at, to_at = (place[1] - place[1] % SECTOR_SIZE for place in (here, there))
+    sector = host.fs.durable_bytes(here[0], from_at, SECTOR_SIZE)
+    if sector and (here[0], from_at) != (there[0], to_at):
+        if sector == host.fs.durable_bytes(there[0], to_at, len(sector)):
+            return
+        # Only what is marked as durable may suffer.
+        end = _marked_in(host, there[0])
+        if to_at < end and _strike(cluster, host, target) is not None:
+            host.note(f"a sector of {here[0]}:{from_at} is written to {there[0]}:{to_at}")
+            host.fs.overwrite(there[0], sector[: end - to_at], to_at)
+
+
+def _strike(cluster: Cluster, host: Host, share: float) -> tuple[str, int] | None:
+    """File and byte to damage on a machine that is then down; None if there is nothing to hit."""
+    place = _place(host, share)
+    if place is None or not cluster.atlas.allows(host.name):
+        return None
+    cluster.atlas.damaged[host.name] = None
+    host.crash()
+    host.damaged = True
+    host.mark("disk damaged at rest")
+    return place
+
+
+def _place(host: Host, share: float) -> tuple[str, int] | None:
+    mark = durable_mark(host)
+    if mark is None or mark.position <= mark.first_position:
+        return None
+    position = mark.first_position + int(share * (mark.position - mark.first_position))
+    start = segment_start(position, host.segment_size)
+    path = f"{LOG_DIRECTORY}/{segment_name(start)}"
+    size = len(host.fs.durable_bytes(path) or b"")
+    return (path, position - start) if position - start < size else None
+
+
+def _marked_in(host: Host, path: str) -> int:
+    """Bytes of the file that are below the mark."""
+    mark = durable_mark(host)
+    start = int(path.rpartition("/")[2])
+    return 0 if mark is None else min(mark.position - start, host.segment_size)
