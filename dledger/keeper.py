@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dledger.executor import Executor
@@ -48,6 +49,7 @@ class Keeper:
         self._checkpoint_at = 0.0
         self._applied: Entry | None = None
         self._checkpointing = False
+        self._wanted: list[Callable[[BaseException | None], None]] = []
         self._marking = False
         self._preparing = False
         self._timer: asyncio.TimerHandle | None = None
@@ -115,6 +117,7 @@ class Keeper:
         grown = position - self._checkpoint_position >= checkpoint_bytes
         if grown or now >= self._checkpoint_at:
             self.checkpoint()
+        self._checkpoint_wanted()
         self._timer = self._loop.call_later(MARK_SECONDS, self._tick)
 
     def _mark(self) -> None:
@@ -136,6 +139,23 @@ class Keeper:
             lambda: store.save_mark(index, entry.end, entry.chain_crc, index), done
         )
 
+    def checkpoint_then(self, then: Callable[[BaseException | None], None]) -> None:
+        """Calls ``then`` once a checkpoint of all that is applied now is saved, or with the error
+        for which it could not be."""
+        self._wanted.append(then)
+        self._checkpoint_wanted()
+
+    def _checkpoint_wanted(self) -> None:
+        """An entry that is not durable here yet waits for the next tick."""
+        if not self._wanted or self._checkpointing:
+            return
+        if self._applied is None or self._applied.index <= self._checkpoint_index:
+            wanted, self._wanted = self._wanted, []
+            for then in wanted:
+                then(None)
+        else:
+            self.checkpoint()
+
     def checkpoint(self) -> None:
         """Saves the state as of the last applied entry, once that entry is durable here."""
         entry = self._applied
@@ -147,6 +167,7 @@ class Keeper:
         ):
             return
         self._checkpointing = True
+        wanted, self._wanted = self._wanted, []
         self._checkpoint_at = self._loop.time() + self._node.core.config.checkpoint_seconds
         work = self._machine.begin_checkpoint()
         checkpoint = Checkpoint(
@@ -167,7 +188,7 @@ class Keeper:
         # The log is made durable first: a checkpoint must never know more than the log below it.
         self._node.writer.flush(
             lambda: self._background.submit(
-                save, lambda saved, error: self._saved(work, checkpoint, saved, error)
+                save, lambda saved, error: self._saved(work, checkpoint, wanted, saved, error)
             )
         )
 
@@ -175,16 +196,24 @@ class Keeper:
         self,
         work: CheckpointWork,
         checkpoint: Checkpoint,
+        wanted: list[Callable[[BaseException | None], None]],
         saved: bool | None,
         error: BaseException | None,
     ) -> None:
         self._checkpointing = False
         if self._failed(error):
+            for then in wanted:
+                then(error)
             return
         work.finish()
         if saved:
             self._checkpoint_index = checkpoint.index
             self._checkpoint_position = checkpoint.end_position
+            for then in wanted:
+                then(None)
+            self._checkpoint_wanted()
+        else:
+            self._wanted = wanted + self._wanted
 
     def expire(self, position: int) -> None:
         """Removes what lies below ``position``, in whole segments."""

@@ -48,6 +48,7 @@ from dledger.service import (
     Report,
     ServiceMessage,
 )
+from dledger.snapshots import Snapshots
 from dledger.statemachine import Leadership, StateMachine
 from dledger.supply import Supply
 from dledger.transport import Transport
@@ -176,6 +177,7 @@ class Node:
             bytes_per_second=config.scrub_bytes_per_second,
             pass_seconds=config.scrub_pass_seconds,
         )
+        self.snapshots = Snapshots(node=self, background=executors.background, loop=loop)
         self.applied_index = -1 if found.checkpoint is None else found.checkpoint.index
         self._proposals: deque[_Proposal] = deque()
         self._reading_to_apply = False

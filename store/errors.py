@@ -67,3 +67,7 @@ class DiskFullError(StoreError):
 
 class FatalDiskError(StoreError):
     """A write or a sync failed. What the disk holds is unknown, so the process must stop."""
+
+
+class SnapshotError(StoreError):
+    """A snapshot cannot be made there, or not now; the replica itself is as it was."""

@@ -37,6 +37,7 @@ from store.errors import (
     DamagedError,
     DiskFullError,
     FatalDiskError,
+    SnapshotError,
     StoreError,
 )
 from store.filesystem import FileSystem
@@ -47,6 +48,7 @@ from store.reading import read_chain_crc, read_entries
 from store.recovery import Recovered
 from store.refill import Plan, Refill, clear_floor, read_floor
 from store.segments import SegmentSpan
+from store.snapshot import SnapshotWriter
 from store.statefiles import HardState, Mark
 from store.watermarks import DiskSpace
 
@@ -262,6 +264,23 @@ class ReplicaStore:
             self._log.expire(first_position)
         except OSError as error:
             raise self._fail("expiring", error) from error
+
+    def begin_snapshot(self, target: str, time_ms: int) -> SnapshotWriter:
+        """A snapshot as of the newest checkpoint, to be made in the directory ``target``.
+
+        Raises :class:`~store.errors.SnapshotError` where there is nothing to take one of.
+        """
+        checkpoint = self._checkpoints.newest
+        if checkpoint is None or checkpoint.index < self.first_index:
+            raise SnapshotError("there is nothing yet to make a snapshot of: no entry is committed")
+        return SnapshotWriter(
+            self._fs,
+            self._directory,
+            target,
+            checkpoint=checkpoint,
+            beginning=self.beginning(),
+            time_ms=time_ms,
+        )
 
     @property
     def needs_preparation(self) -> bool:

@@ -36,6 +36,7 @@ COMMANDS = {
     "produce": "send one message for each line of stdin",
     "consume": "print the messages of a topic",
     "message": "get a message by its id, or find messages by key",
+    "snapshot": "copy every replica of running groups to a directory, without stopping them",
     "verify": "check the data of stopped replicas, or of snapshots, and compare them",
     "bench": "measure producing, consuming and failover",
 }

@@ -8,6 +8,7 @@
     POST /topics/T/messages                     {"body": "text"}; also body_base64, tags, keys,
                                                 properties, queue_id
     GET  /topics/T/queues/Q/messages?offset=0&count=32&wait_ms=0
+    POST /snapshot                              {"directory": "/new/directory"} on this machine
 
 Errors are {"error": "..."} with a fitting status; 503 names the leader where it is known.
 """
@@ -22,6 +23,7 @@ from broker.context import BrokerContext
 from broker.http.consume import ConsumeHandler
 from broker.http.errors import json_response, refuse_as_json
 from broker.http.produce import ProduceHandler
+from broker.http.snapshot import SnapshotHandler
 from broker.runtime import role_name
 
 _JSON_OVERHEAD = 2
@@ -46,6 +48,7 @@ class HttpServer:
                 web.get("/healthz", self._health),
                 web.get("/status", self._status),
                 web.get("/topics", self._topics),
+                web.post("/snapshot", SnapshotHandler(self._context).post),
                 web.post("/topics/{topic}/messages", ProduceHandler(self._context).post),
                 web.get(
                     "/topics/{topic}/queues/{queue}/messages", ConsumeHandler(self._context).get

@@ -1,0 +1,219 @@
+"""A snapshot of a replica that goes on working: the same files in another directory.
+
+What never changes any more is linked: closed segments, full files of the entry index and of
+ConsumeQueues, key index files, the checkpoint. Of what still grows, the bytes below the snapshot's
+end are copied, in steps between which other work gets its turn: they are committed, so they stay
+as they are. ``manifest.json`` comes last; a directory without it is no snapshot.
+
+A linked file is the live replica's own: whoever wants to change a snapshot copies it first. Where
+the file systems differ, and nothing can be linked, everything is copied.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from store.checkpoint import NAME_PREFIX, Checkpoint, decode_checkpoint
+from store.consumequeue import ROW_SIZE as QUEUE_ROW_SIZE
+from store.entryindex import ROW_SIZE as INDEX_ROW_SIZE
+from store.errors import DamagedError, SnapshotError, StoreError
+from store.filesystem import FileSystem
+from store.formatfile import FORMAT_NAME, decode_format
+from store.layout import parse_segment_name, segment_name, segment_start
+from store.machinestate import decode_machine_state
+from store.manifest import MANIFEST_NAME, Manifest, encode_manifest
+from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot, encode_slot
+from store.statefiles import MARK_NAME, VOTE_NAME, Mark
+from store.wholefile import read_file, replace_file
+
+STEP_BYTES = 4 << 20
+# Why a link may not be possible though the files are fine: other file system, no links there.
+_NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    source: str
+    target: str
+    size: int | None
+    """Bytes from the beginning; ``None`` for all of a file that has ceased to grow."""
+
+
+class SnapshotWriter:
+    """One snapshot in the making. Background thread; :meth:`steps` does it piece by piece."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        target: str,
+        *,
+        checkpoint: Checkpoint,
+        beginning: tuple[int, int],
+        time_ms: int,
+    ) -> None:
+        """``beginning`` is first index and first position of the log."""
+        self._fs = fs
+        self._directory = directory
+        self._target = target
+        self._checkpoint = checkpoint
+        self._first_index, self._first_position = beginning
+        path = f"{directory}/state/{FORMAT_NAME}"
+        self._identity = decode_format(read_file(fs, path), path)
+        self._copies: list[_Copy] = []
+        self._made: dict[str, None] = {}
+        self.manifest = Manifest(
+            group=self._identity.group,
+            node=self._identity.node,
+            term=checkpoint.term,
+            first_index=self._first_index,
+            commit_index=checkpoint.index,
+            end_position=checkpoint.end_position,
+            chain_crc=checkpoint.chain_crc,
+            time_ms=time_ms,
+        )
+
+    def steps(self) -> Iterator[int]:
+        """Does the work; yields the bytes copied since, a few MiB at most.
+
+        The first step makes all links, so that nothing can expire before its turn. Raises
+        :class:`~store.errors.SnapshotError`, and then has removed what it made.
+        """
+        try:
+            check_target(self._fs, self._directory, self._target)
+            self._link_all()
+            yield 0
+            for copy in self._copies:
+                yield from self._copy(copy)
+            self._write_state()
+            for directory in self._made:
+                self._fs.sync_directory(directory)
+            replace_file(self._fs, self._target, MANIFEST_NAME, encode_manifest(self.manifest))
+        except SnapshotError:
+            raise
+        except (OSError, StoreError) as error:
+            self._fs.remove_tree(self._target)
+            raise SnapshotError(f"{self._target}: the snapshot failed: {error}") from error
+
+    def _link_all(self) -> None:
+        end = self.manifest.end_position
+        for name in ("state", "commitlog", "index", "consumequeue", "keyindex"):
+            self._make(name)
+        size = self._identity.segment_size
+        start = segment_start(self._first_position, size)
+        while start < end:
+            name = f"commitlog/{segment_name(start)}"
+            if start + size < end:
+                self._link(name)
+            else:
+                self._copy_later(name, end - start)
+            start += size
+        self._take_rows("index", (self.manifest.commit_index + 1) * INDEX_ROW_SIZE)
+        # What a store keeps of its checkpoints in memory has no state.
+        name = f"state/{NAME_PREFIX}{self._checkpoint.index:020d}"
+        path = f"{self._directory}/{name}"
+        checkpoint = decode_checkpoint(read_file(self._fs, path), path)
+        self._link(name)
+        for queue in decode_machine_state(checkpoint.state).queues:
+            name = f"consumequeue/{queue.topic}/{queue.queue_id}"
+            if self._fs.exists(f"{self._directory}/{name}"):
+                self._make(name)
+                self._take_rows(name, queue.end_offset * QUEUE_ROW_SIZE)
+        for name in self._names("keyindex"):
+            position = parse_segment_name(name)
+            if position is not None and position < end:
+                self._link(f"keyindex/{name}")
+
+    def _names(self, name: str) -> list[str]:
+        path = f"{self._directory}/{name}"
+        return self._fs.list_directory(path) if self._fs.exists(path) else []
+
+    def _make(self, name: str) -> None:
+        path = f"{self._target}/{name}"
+        self._fs.make_directories(path)
+        self._made[path] = None
+
+    def _take_rows(self, directory: str, end: int) -> None:
+        """Files named by the byte of their first row, as far as they lie below byte ``end``."""
+        names = [name for name in self._names(directory) if parse_segment_name(name) is not None]
+        for name, following in zip(names, [*names[1:], ""], strict=True):
+            start = int(name)
+            if following and int(following) <= end:
+                self._link(f"{directory}/{name}")
+            elif start < end:
+                self._copy_later(f"{directory}/{name}", end - start)
+
+    def _link(self, name: str) -> None:
+        try:
+            self._fs.link(f"{self._directory}/{name}", f"{self._target}/{name}")
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
+            self._copy_later(name, None)
+
+    def _copy_later(self, name: str, size: int | None) -> None:
+        self._copies.append(_Copy(f"{self._directory}/{name}", f"{self._target}/{name}", size))
+
+    def _copy(self, copy: _Copy) -> Iterator[int]:
+        source = self._fs.open(copy.source, writable=False)
+        try:
+            target = self._fs.open(copy.target, create=True)
+            try:
+                end = source.size() if copy.size is None else copy.size
+                for at in range(0, end, STEP_BYTES):
+                    wanted = min(STEP_BYTES, end - at)
+                    data = source.pread(wanted, at)
+                    if len(data) < wanted:
+                        raise DamagedError(copy.source, at + len(data), "the file is cut short")
+                    target.pwrite(data, at)
+                    target.datasync()
+                    target.drop_cached(wanted, at)
+                    yield wanted
+            finally:
+                target.close()
+        finally:
+            source.close()
+
+    def _write_state(self) -> None:
+        """The records that the replica overwrites: as they are, but the mark as of the end."""
+        fs, checkpoint = self._fs, self._checkpoint
+        state = f"{self._target}/state"
+        path = f"{self._directory}/state/{VOTE_NAME}"
+        data = read_file(fs, path)
+        # Read while it may be written: one of the two slots is whole at any moment.
+        slots = [decode_slot(data[at : at + SLOT_SIZE]) for at in (0, SLOT_SIZE)]
+        vote = max((slot for slot in slots if slot is not None), default=None)
+        if vote is None:
+            raise DamagedError(path, 0, "neither of the two slots is whole")
+        replace_file(fs, state, VOTE_NAME, encode_slot(*vote) * SLOT_COUNT)
+        mark = Mark(
+            checkpoint.index,
+            checkpoint.end_position,
+            checkpoint.chain_crc,
+            checkpoint.index,
+            self._first_index,
+            self._first_position,
+        )
+        replace_file(fs, state, MARK_NAME, encode_slot(1, mark.pack()) * SLOT_COUNT)
+        source = read_file(fs, f"{self._directory}/state/{FORMAT_NAME}")
+        replace_file(fs, state, FORMAT_NAME, source)
+
+
+def check_target(fs: FileSystem, directory: str, target: str) -> None:
+    """Raises :class:`~store.errors.SnapshotError` for a directory that must not be written to.
+
+    ``directory`` is the replica's own, whose files no snapshot may come among.
+    """
+    parts = target.split("/")
+    if not target.startswith("/") or ".." in parts or "\0" in target:
+        raise SnapshotError(f"{target!r}: name the directory by an absolute path, without ..")
+    ours, theirs = f"{directory}/", f"{target.rstrip('/')}/"
+    if theirs.startswith(ours) or ours.startswith(theirs):
+        raise SnapshotError(f"{target}: a snapshot cannot be in the directory of the live data")
+    try:
+        if fs.exists(target) and fs.list_directory(target):
+            raise SnapshotError(f"{target}: not empty; name a new directory")
+    except OSError as error:
+        raise SnapshotError(f"{target}: {error.strerror or error}") from error

@@ -1,0 +1,55 @@
+"""``dledger snapshot`` of a cluster at work, by its own processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.running import RunningCluster
+
+
+@pytest.fixture
+def loaded(cluster: RunningCluster) -> RunningCluster:
+    """Three replicas with the same messages."""
+    cluster.dledger("topic", "create", "orders", "--queues", "2")
+    lines = "".join(f"line {number}\n" for number in range(200))
+    cluster.dledger("produce", "orders", "--batch", "20", stdin=lines)
+    cluster.wait_until_level()
+    return cluster
+
+
+def test_a_snapshot_under_load_is_consistent_and_complete(
+    loaded: RunningCluster, tmp_path: Path
+) -> None:
+    load = loaded.popen(
+        "bench", "produce", "--namesrv", loaded.namesrv, "--seconds", "2", "--rounds", "1",
+        "--batch", "64", "--inflight", "2", "--json",
+    )  # fmt: skip
+    try:
+        found = loaded.ask("snapshot", "--out", str(tmp_path / "snap"))
+    finally:
+        load.communicate()
+
+    assert found["complete"] is True
+    replicas = [f"{loaded.group}/{node}" for node in ("n0", "n1", "n2")]
+    assert [replica["replica"] for replica in found["replicas"]] == replicas
+    checked = loaded.ask("verify", str(tmp_path / "snap"))
+    assert checked["consistent"] is True
+    for replica, manifest in zip(checked["replicas"], found["replicas"], strict=True):
+        assert replica["last_index"] == replica["commit_index"] == manifest["commit_index"]
+        assert replica["messages"] >= 200
+
+
+def test_a_snapshot_is_refused_where_there_is_one_already(
+    loaded: RunningCluster, tmp_path: Path
+) -> None:
+    loaded.dledger("snapshot", "--out", str(tmp_path / "snap"))
+    done = loaded.dledger("snapshot", "--out", str(tmp_path / "snap"), code=1)
+    assert "not empty; name a new directory" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+    loaded.kill("n2")
+    done = loaded.dledger("snapshot", "--out", str(tmp_path / "other"), code=1)
+    assert "broker-a/n2: no answer from" in done.stderr
+    assert (tmp_path / "other/broker-a/n0/manifest.json").exists()
