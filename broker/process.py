@@ -14,9 +14,10 @@ from broker.http.server import HttpServer
 from broker.registration import Registrar
 from broker.remoting.server import RemotingServer
 from dledger.executor import ThreadExecutor
+from dledger.mending import Mending
 from dledger.node import Executors
 from dledger.transport import WebSocketTransport
-from store.errors import StoreError
+from store.errors import DamagedLogError, MissingSegmentError, StoreError
 from store.osfiles import OsFileSystem
 from store.replica import ReplicaStore, StoreConfig
 
@@ -35,13 +36,6 @@ class BrokerProcess:
             reads=ThreadExecutor(loop, "reads"),
             background=ThreadExecutor(loop, "background"),
         )
-        transport = WebSocketTransport(
-            group=config.group,
-            node=config.node,
-            host=config.own.peer.host,
-            port=config.own.peer.port,
-            peers=config.peers,
-        )
         self.failed: asyncio.Future[BaseException] = loop.create_future()
         loop.set_exception_handler(self._unhandled)
         self.broker = Broker(
@@ -49,7 +43,7 @@ class BrokerProcess:
             store,
             World(
                 fs=OsFileSystem(),
-                transport=transport,
+                transport=_transport(config),
                 executors=self._executors,
                 loop=loop,
                 rng=SystemRandom(),
@@ -95,17 +89,50 @@ class BrokerProcess:
             self.failed.set_result(error)
 
 
+async def _open_store(config: NodeConfig) -> ReplicaStore:
+    """Opens the replica; what of its log is damaged is put back from the peers before that."""
+    fs, settings = OsFileSystem(), StoreConfig(config.group, config.node, config.segment_size)
+    while True:
+        try:
+            return ReplicaStore.open(fs, config.data, settings)
+        except MissingSegmentError as error:
+            if not config.peers:
+                raise
+            # Empty, it is damage like any other, and its entries are put back one by one.
+            log.error("%s; it is made anew", error)
+            fs.open(error.path, create=True).close()
+            fs.sync_directory(f"{config.data}/commitlog")
+        except DamagedLogError as error:
+            if not config.peers:
+                raise
+            mending = Mending(
+                fs=fs,
+                directory=config.data,
+                segment_size=config.segment_size,
+                transport=_transport(config),
+                loop=asyncio.get_running_loop(),
+            )
+            await mending.mend(error)
+
+
+def _transport(config: NodeConfig) -> WebSocketTransport:
+    return WebSocketTransport(
+        group=config.group,
+        node=config.node,
+        host=config.own.peer.host,
+        port=config.own.peer.port,
+        peers=config.peers,
+    )
+
+
 async def serve(config: NodeConfig) -> BrokerProcess:
     """Starts the broker of ``config``.
 
-    Raises :class:`~store.errors.StoreError` where its data cannot be used, and ``OSError`` where a
-    port is taken; nothing keeps running then.
+    Waits for its peers where its log is damaged and they must put it right. Raises
+    :class:`~store.errors.StoreError` where its data cannot be used, and ``OSError`` where a port is
+    taken; nothing keeps running then.
     """
-    store = ReplicaStore.open(
-        OsFileSystem(),
-        config.data,
-        StoreConfig(config.group, config.node, config.segment_size),
-    )
+    store = await _open_store(config)
     process = BrokerProcess(config, store)
     try:
         await process.start()

@@ -51,6 +51,25 @@ class DamagedError(StoreError):
         super().__init__(f"{path}, byte {position}: {what}")
 
 
+class DamagedLogError(DamagedError):
+    """An entry below the durable mark is not whole; the entries before it are.
+
+    ``index`` is its number, ``end`` where the entry before ends and ``chain_crc`` the chain up to
+    there (``None`` at the first entry retained). All up to ``commit_index`` is committed.
+    """
+
+    def __init__(self, path: str, position: int, what: str) -> None:
+        super().__init__(path, position, what)
+        self.index = 0
+        self.end = 0
+        self.chain_crc: int | None = None
+        self.commit_index = -1
+
+
+class MissingSegmentError(DamagedError):
+    """A file of the log is missing below the durable mark."""
+
+
 class DataFormatError(StoreError):
     """The directory belongs to another node, another group or another format version."""
 

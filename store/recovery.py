@@ -33,7 +33,12 @@ from store.entry import (
     decode_entry,
 )
 from store.entryindex import ROW
-from store.errors import CorruptEntryError, DamagedError
+from store.errors import (
+    CorruptEntryError,
+    DamagedError,
+    DamagedLogError,
+    MissingSegmentError,
+)
 from store.layout import next_position, parse_segment_name, segment_start
 from store.segments import Segment
 from store.statefiles import Mark
@@ -148,7 +153,7 @@ def check_segments(log: CommitLog, floor: int) -> None:
     start = segment_start(log.first_position, size)
     while start < floor:
         if start not in log.segments:
-            raise DamagedError(log.locate(start)[0], 0, "the segment file is missing")
+            raise MissingSegmentError(log.locate(start)[0], 0, "the segment file is missing")
         start += size
 
 
@@ -170,12 +175,15 @@ def scan(log: CommitLog, found: LogScan, mark: Mark, floor: int) -> None:
         position = following
     if found.end < floor:
         path, byte = log.locate(found.stop_position)
-        raise DamagedError(
+        damage = DamagedLogError(
             path,
             byte,
             f"{found.stop_reason}; all below position {floor} was durable, "
             f"and entry {found.last_index + 1} is not whole",
         )
+        damage.index, damage.end = found.last_index + 1, found.end
+        damage.chain_crc, damage.commit_index = found.chain_crc, found.commit_index
+        raise damage
 
 
 def _scan_segment(segment: Segment, position: int, found: LogScan, mark: Mark) -> int | None:

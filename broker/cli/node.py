@@ -68,8 +68,14 @@ async def _serve_once(
     """Serves until told to stop, or until the node stopped by itself; then returns why."""
     from broker.process import serve  # noqa: PLC0415 - after the environment is set
 
+    starting = asyncio.ensure_future(serve(config))
+    await asyncio.wait((stopped, starting), return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait((starting,))
+        return None
     try:
-        process = await serve(config)
+        process = starting.result()
     except StoreError as error:
         raise CommandError(f"{config.name}: {error}") from error
     except OSError as error:

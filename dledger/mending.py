@@ -1,0 +1,170 @@
+"""Putting back, from the peers, what keeps a replica from being opened.
+
+A replica whose log is damaged below its durable mark must not be opened as it is: what follows the
+damage could not be trusted, and cutting it would take back what was confirmed. So before the node
+takes part in anything it asks its peers for the entry that is not whole. Peers give committed
+entries only; one is written where the chain says that it belongs, and the replica is opened again,
+to find the next. Until then the node is as if it were down: it answers nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from dledger.messages import Message
+from dledger.service import FetchAnswer, FetchRequest, FetchStatus
+from dledger.supply import PIECE_BYTES
+from dledger.transport import Transport
+from store.entry import HEADER_SIZE, Entry, check_chain, decode_entry, padding
+from store.errors import CorruptEntryError, DamagedLogError, StoreError
+from store.filesystem import FileSystem
+from store.layout import next_position, segment_name, segment_start
+
+log = logging.getLogger(__name__)
+
+ASK_SECONDS = 1.0
+TELL_SECONDS = 10.0
+
+
+class Mending:
+    """The question for one damaged entry. A transport's handler while it lasts."""
+
+    def __init__(
+        self,
+        *,
+        fs: FileSystem,
+        directory: str,
+        segment_size: int,
+        transport: Transport,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._segment_size = segment_size
+        self._transport = transport
+        self._loop = loop
+        self._peers: dict[str, None] = {}
+        self._asked = 0
+        self._told_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._damage: DamagedLogError
+        self._mended: asyncio.Future[None]
+
+    async def mend(self, damage: DamagedLogError) -> None:
+        """Returns when the entry, and all damage right behind it, is whole again, however long
+        that takes.
+
+        Raises :class:`~store.errors.StoreError` where no peer's entry may stand there, and
+        ``OSError`` where the disk fails or the transport's port is taken.
+        """
+        if damage.index > damage.commit_index:
+            raise damage
+        self._damage = damage
+        self._mended = self._loop.create_future()
+        await self._transport.start(self)
+        try:
+            self._ask()
+            await self._mended
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            await self._transport.stop()
+
+    def _ask(self) -> None:
+        """Asks the peers in turn, now and then, until one has the entry."""
+        self._timer = self._loop.call_later(ASK_SECONDS, self._ask)
+        now = self._loop.time()
+        if now >= self._told_at:
+            self._told_at = now + TELL_SECONDS
+            log.error("waiting for a peer to give entry %d: %s", self._damage.index, self._damage)
+        if self._peers:
+            peer = list(self._peers)[self._asked % len(self._peers)]
+            self._asked += 1
+            index = self._damage.index
+            last = self._damage.commit_index
+            self._transport.send(peer, FetchRequest(index, index, last, PIECE_BYTES))
+
+    # --- events from the transport
+
+    def on_peer_connected(self, peer: str) -> None:
+        """See :class:`~dledger.transport.TransportHandler`."""
+        self._peers[peer] = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._ask()
+
+    def on_peer_lost(self, peer: str) -> None:
+        """See :class:`~dledger.transport.TransportHandler`."""
+        self._peers.pop(peer, None)
+
+    def on_message(self, sender: str, message: Message) -> None:
+        """See :class:`~dledger.transport.TransportHandler`; the protocol's messages go unheard."""
+        if not isinstance(message, FetchAnswer) or self._mended.done():
+            return
+        if message.status is FetchStatus.EXPIRED:
+            log.error("%s has given up entry %d", sender, self._damage.index)
+        first = self._damage.index
+        try:
+            for entry in message.entries:
+                if entry.index <= self._damage.commit_index:
+                    self._write(entry)
+        except StoreError as error:
+            log.error("entry %d of %s does not fit: %s", self._damage.index, sender, error)
+        except OSError as error:
+            self._mended.set_exception(error)
+            return
+        if self._damage.index > first:
+            log.warning("%d to %d are whole again, from %s", first, self._damage.index - 1, sender)
+            if self._is_whole():
+                self._mended.set_result(None)
+            elif self._timer is not None:
+                self._timer.cancel()
+                self._ask()
+
+    def _is_whole(self) -> bool:
+        """Whether the entry behind those that were written is whole, or not known to be one."""
+        damage, size = self._damage, self._segment_size
+        if damage.index > damage.commit_index:
+            return True
+        for position in (damage.end, segment_start(damage.end, size) + size):
+            start = segment_start(position, size)
+            path = f"{self._directory}/commitlog/{segment_name(start)}"
+            if not self._fs.exists(path):
+                continue
+            file = self._fs.open(path, writable=False)
+            try:
+                header = file.pread(HEADER_SIZE, position - start)
+                length = int.from_bytes(header[4:8], "big")
+                decode_entry(file.pread(min(length, size), position - start), 0, damage.chain_crc)
+            except CorruptEntryError:
+                continue
+            finally:
+                file.close()
+            return True
+        return False
+
+    def _write(self, entry: Entry) -> None:
+        """Puts the entry in the place of the damaged one; then the next one is."""
+        damage, size = self._damage, self._segment_size
+        if damage.chain_crc is not None:
+            check_chain(entry, damage.chain_crc)
+        position = next_position(damage.end, entry.size, size)
+        if (entry.index, entry.position) != (damage.index, position):
+            raise StoreError(f"{entry} should be entry {damage.index} at {position}")
+        directory = f"{self._directory}/commitlog"
+        if position != damage.end:
+            start = segment_start(damage.end, size)
+            self._put(directory, start, damage.end - start, padding(position - damage.end))
+        start = segment_start(position, size)
+        self._put(directory, start, position - start, bytes(entry.data))
+        self._fs.sync_directory(directory)
+        damage.index, damage.end, damage.chain_crc = entry.index + 1, entry.end, entry.chain_crc
+
+    def _put(self, directory: str, start: int, byte: int, data: bytes) -> None:
+        file = self._fs.open(f"{directory}/{segment_name(start)}", create=True)
+        try:
+            file.pwrite(data, byte)
+            file.datasync()
+        finally:
+            file.close()

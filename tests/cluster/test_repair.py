@@ -1,0 +1,87 @@
+"""Damage at rest on one member of a real group: named, mended, and nothing lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.running import RunningCluster, start_cluster
+
+WAIT_SECONDS = 40.0
+LINE = "x" * 500
+
+
+@pytest.fixture
+def scrubbed(tmp_path: Path) -> Iterator[RunningCluster]:
+    """A group that checkpoints and scrubs often."""
+    running = start_cluster(tmp_path / "data", checkpoint_seconds=1, scrub_pass_seconds=1)
+    yield running
+    running.stop()
+
+
+def rot(path: Path, byte: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(byte)
+        kept = file.read(1)[0]
+        file.seek(byte)
+        file.write(bytes((kept ^ 1,)))
+
+
+def segment(cluster: RunningCluster, node: str) -> Path:
+    return min((cluster.data(node) / "commitlog").iterdir())
+
+
+def equal_and_whole(cluster: RunningCluster) -> None:
+    cluster.wait_until_level()
+    cluster.stop()
+    cluster.dledger("verify", *(str(cluster.data(node)) for node in cluster.nodes))
+
+
+def test_a_rotten_entry_is_named_in_the_status_and_mended_while_the_node_serves(
+    scrubbed: RunningCluster,
+) -> None:
+    cluster = scrubbed
+    cluster.dledger("topic", "create", "orders", "-c", "DefaultCluster", "--queues", "2")
+    cluster.dledger("produce", "orders", stdin=f"{LINE}\n" * 400)
+    cluster.wait_until_level()
+    leader = cluster.leader()
+    for node in (leader, next(node for node in cluster.nodes if node != leader)):
+        rot(segment(cluster, node), 3000)
+        end = time.monotonic() + WAIT_SECONDS
+        told: list[str] = []
+        while not told:
+            assert time.monotonic() < end, "the damage was not mended"
+            time.sleep(0.3)
+            views = {view.node.rpartition("/")[2]: view for view in cluster.view().nodes}
+            told = views[node].mended
+        assert str(segment(cluster, node)) in told[0]
+    assert "was damaged and is whole again" in cluster.dledger("status").stdout
+    equal_and_whole(cluster)
+
+
+@pytest.mark.parametrize("harm", ["rot", "missing"])
+def test_a_log_that_is_damaged_at_the_start_is_put_right_by_the_peers(
+    scrubbed: RunningCluster, harm: str
+) -> None:
+    cluster = scrubbed
+    cluster.dledger("topic", "create", "orders", "-c", "DefaultCluster", "--queues", "2")
+    cluster.dledger("produce", "orders", stdin=f"{LINE}\n" * 400)
+    cluster.wait_until_level()
+    leader = cluster.leader()
+    node = next(node for node in cluster.nodes if node != leader)
+    cluster.kill(node)
+    for path in (cluster.data(node) / "state").glob("checkpoint-*"):
+        path.unlink()  # so that all of the log is read at the start
+    path = segment(cluster, node)
+    if harm == "rot":
+        for byte in (200, 3000, 20_000, 90_000):
+            rot(path, byte)
+    else:
+        path.unlink()
+    cluster.start(node)
+    cluster.wait_until_answering(node)
+    cluster.dledger("produce", "orders", stdin="after\n" * 5)
+    equal_and_whole(cluster)

@@ -1,0 +1,144 @@
+"""A log that is damaged below its durable mark is put right by peers before it is opened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from random import Random
+
+import pytest
+
+from dledger.mending import Mending
+from dledger.messages import Message
+from dledger.service import FetchAnswer, FetchRequest, FetchStatus
+from dledger.transport import TransportHandler
+from simulator.disk import SimulatedFileSystem
+from simulator.loop import VirtualLoop
+from store.entry import Entry
+from store.errors import DamagedLogError
+from tests.store.steps import CONFIG, DIRECTORY, Writer, contents, data_of, open_store, save_mark
+
+COUNT = 40
+
+
+class Givers:
+    """Peers that give what they are told to have."""
+
+    def __init__(self, loop: VirtualLoop, logs: dict[str, list[Entry]]) -> None:
+        self._loop = loop
+        self._logs = logs
+        self._handler: TransportHandler | None = None
+        self.asked: list[str] = []
+
+    async def start(self, handler: TransportHandler) -> None:
+        self._handler = handler
+        for peer in self._logs:
+            handler.on_peer_connected(peer)
+
+    async def stop(self) -> None:
+        self._handler = None
+
+    def send(self, peer: str, message: Message) -> None:
+        assert isinstance(message, FetchRequest)
+        self.asked.append(peer)
+        entries = self._logs[peer][message.first_index : message.first_index + 3]
+        status = FetchStatus.ENTRIES if entries else FetchStatus.MISSING
+        answer = FetchAnswer(message.number, status, 0, tuple(entries))
+        self._loop.call_later(0.01, self._answer, peer, answer)
+
+    def _answer(self, peer: str, answer: FetchAnswer) -> None:
+        if self._handler is not None:
+            self._handler.on_message(peer, answer)
+
+    def set_peers(self, members: Collection[str], addresses: Mapping[str, str]) -> None:
+        raise AssertionError(f"the peers change to {sorted(members)} at {addresses}")
+
+    def reset(self, peer: str) -> None:
+        raise AssertionError(f"the link to {peer} is broken")
+
+
+def damaged_replica(fs: SimulatedFileSystem, *damaged: int) -> Writer:
+    store = open_store(fs)
+    store.save_hard_state(1, "n0")
+    writer = Writer()
+    store.append(writer.make_many(COUNT))
+    store.sync()
+    save_mark(store, writer.entries[-3], COUNT - 3)
+    store.close()
+    for index in damaged:
+        entry = writer.entries[index]
+        start = entry.position - entry.position % CONFIG.segment_size
+        fs.flip_bit(f"{DIRECTORY}/commitlog/{start:020d}", entry.position - start + 30 + index % 40)
+    return writer
+
+
+def mend(fs: SimulatedFileSystem, logs: dict[str, list[Entry]], seconds: float = 60.0) -> Givers:
+    """Opens, and mends, until the replica can be opened."""
+    loop = VirtualLoop()
+    givers = Givers(loop, logs)
+
+    async def run() -> None:
+        async with asyncio.timeout(seconds):
+            while True:
+                try:
+                    open_store(fs).close()
+                except DamagedLogError as damage:
+                    mending = Mending(
+                        fs=fs,
+                        directory=DIRECTORY,
+                        segment_size=CONFIG.segment_size,
+                        transport=givers,
+                        loop=loop,
+                    )
+                    await mending.mend(damage)
+                else:
+                    return
+
+    try:
+        loop.run_until_complete(run())
+    finally:
+        loop.close()
+    return givers
+
+
+@pytest.mark.parametrize("damaged", [(0,), (7,), (5, 6, 7, 8, 9), (3, 20, 36), (4, 5, 12, 13)])
+def test_damaged_entries_are_put_back_and_the_log_is_as_it_was(damaged: tuple[int, ...]) -> None:
+    fs = SimulatedFileSystem(Random(1))
+    writer = damaged_replica(fs, *damaged)
+    mend(fs, {"n1": writer.entries})
+    fs.power_loss()
+    store = open_store(fs)
+    assert contents(store) == data_of(writer.entries)
+
+
+def test_a_peer_with_another_log_or_none_is_passed_over() -> None:
+    fs = SimulatedFileSystem(Random(1))
+    writer = damaged_replica(fs, 6)
+    other = Writer()
+    other.make_many(COUNT, size=29)
+    givers = mend(fs, {"n1": other.entries, "n2": [], "n3": writer.entries})
+    assert set(givers.asked) == {"n1", "n2", "n3"}
+    assert contents(open_store(fs)) == data_of(writer.entries)
+
+
+def test_while_no_peer_has_the_entry_the_replica_is_not_opened_and_nothing_is_cut() -> None:
+    fs = SimulatedFileSystem(Random(1))
+    damaged_replica(fs, 6)
+    before = {path: fs.visible_bytes(path) for path in fs.files() if "/commitlog/" in path}
+    with pytest.raises(TimeoutError):
+        mend(fs, {"n1": []})
+    assert {path: fs.visible_bytes(path) for path in before} == before
+
+
+def test_damage_above_what_is_known_to_be_committed_is_left_to_the_operator() -> None:
+    fs = SimulatedFileSystem(Random(1))
+    store = open_store(fs)
+    store.save_hard_state(1, "n0")
+    writer = Writer()
+    store.append(writer.make_many(COUNT))
+    store.sync()
+    save_mark(store, writer.entries[-3], 10)
+    store.close()
+    fs.flip_bit(f"{DIRECTORY}/commitlog/{1200:020d}", 60)
+    with pytest.raises(DamagedLogError):
+        mend(fs, {"n1": writer.entries})
