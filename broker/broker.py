@@ -79,7 +79,7 @@ class Broker(MachineListener):
         machine.listener = self
         node = Node(
             node=config.node,
-            voters=list(config.members),
+            voters=() if config.join else list(config.members),
             store=store,
             transport=world.transport,
             machine=machine,
@@ -98,6 +98,8 @@ class Broker(MachineListener):
                 heartbeat_seconds=config.heartbeat_ms / 1000,
                 election_seconds=config.election_timeout_ms / 1000,
                 disk_stall_seconds=config.disk_stall_ms / 1000,
+                preferred_leader=config.preferred_leader,
+                lease_reads=config.lease_reads,
             ),
             watermarks=(retention or config.retention).watermarks,
             sync_flush=config.flush == "sync",

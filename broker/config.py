@@ -27,6 +27,13 @@ because a misspelt setting that is silently ignored is found the day it was need
     scrub_pass_seconds = 60         # of rest between two passes over the log
     refill_mib_per_second = 32      # what this node sends at most to members that lack old entries
 
+    join = false                    # true: this node waits to be added to the group by
+                                    # `dledger member add`; members are those whom it may ask
+    preferred_leader = ""           # n0, n1, ...: who is to lead while it keeps up
+    reads = "linearizable"          # offsets, queues and topics are told as they are now, or
+                                    # "stale": as this node has them, which may lag on a follower
+    lease_reads = false             # reads without a round to a majority; see docs/safety.md
+
     [members.n0]                    # every voter of the group, this one too
     peer = "127.0.0.1:10915"        # Raft
     address = "127.0.0.1:10911"     # RocketMQ's remoting protocol
@@ -50,6 +57,7 @@ from store.retention import HOUR_MS, RetentionPolicy
 from store.watermarks import Watermarks
 
 FLUSH_MODES = ("sync", "async")
+READ_MODES = ("linearizable", "stale")
 NODE_NAME = re.compile(r"n(0|[1-9][0-9]{0,3})")
 GROUP_NAME = re.compile(r"[A-Za-z0-9_-]{1,127}")
 MESSAGE_SIZE_MAX = 15 << 20
@@ -116,6 +124,10 @@ class NodeConfig:
     disk_full_percent: int = 90
     disk_enough_bytes: int = 4 << 30
     disk_stall_ms: int = 10_000
+    join: bool = False
+    preferred_leader: str = ""
+    reads: str = "linearizable"
+    lease_reads: bool = False
     checkpoint_seconds: int = 30
     scrub_mib_per_second: int = 8
     scrub_pass_seconds: int = 60
@@ -132,6 +144,13 @@ class NodeConfig:
         if not self.namesrv:
             raise ConfigError("namesrv: at least one NameServer is needed")
         _require(self.flush in FLUSH_MODES, "flush", self.flush, '"sync" or "async"')
+        _require(self.reads in READ_MODES, "reads", self.reads, '"linearizable" or "stale"')
+        _require(
+            not self.preferred_leader or NODE_NAME.fullmatch(self.preferred_leader),
+            "preferred_leader",
+            self.preferred_leader,
+            "n0, n1, n2 and so on, or empty",
+        )
         _require_between("segment_size", self.segment_size, SEGMENT_SIZE_MIN, SEGMENT_SIZE_MAX)
         largest = min(MESSAGE_SIZE_MAX, self.segment_size // 2)
         _require_between("max_message_size", self.max_message_size, 1, largest)

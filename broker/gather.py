@@ -191,14 +191,6 @@ class Gatherer:
             case DeleteGroup():
                 self._pending_groups[command.name] = (batch, None)
 
-    def add_barrier(self, completion: Completion) -> None:
-        """Calls back when all that was committed before this call is applied here.
-
-        The entry that carries it proves, as ReadIndex does (thesis 6.4), that this node still led
-        when it was asked: a leader that was deposed without noticing never gets its answer.
-        """
-        self._room(0).completions.append(completion)
-
     def add_lazy_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Stages an offset whose commit nobody waits for; of several only the last is kept."""
         key = (group, topic, queue_id)

@@ -13,6 +13,7 @@ from broker.config import NodeConfig
 from broker.http.server import HttpServer
 from broker.registration import Registrar
 from broker.remoting.server import RemotingServer
+from dledger.configuration import FIRST_INCARNATION
 from dledger.executor import ThreadExecutor
 from dledger.mending import Mending
 from dledger.node import Executors
@@ -91,7 +92,13 @@ class BrokerProcess:
 
 async def _open_store(config: NodeConfig) -> ReplicaStore:
     """Opens the replica; what of its log is damaged is put back from the peers before that."""
-    fs, settings = OsFileSystem(), StoreConfig(config.group, config.node, config.segment_size)
+    fs = OsFileSystem()
+    settings = StoreConfig(
+        config.group,
+        config.node,
+        config.segment_size,
+        incarnation=SystemRandom().randrange(FIRST_INCARNATION, 1 << 62),
+    )
     while True:
         try:
             return ReplicaStore.open(fs, config.data, settings)

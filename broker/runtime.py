@@ -6,6 +6,7 @@ import json
 import os
 
 from broker.context import BrokerContext
+from broker.members import member_addresses, own_address, standing
 from broker.remoting.codes import PROTOCOL_VERSION
 from dledger.raft import Role
 from store.watermarks import DiskSpace
@@ -18,9 +19,13 @@ _ROLES = {
 }
 
 
-def role_name(role: Role) -> str:
-    """leader, follower or candidate: who only asks for votes is a candidate to an operator."""
-    return _ROLES[role]
+def role_name(context: BrokerContext) -> str:
+    """leader, follower, candidate or learner.
+
+    Who only asks for votes is a candidate to an operator, and who counts for nothing a learner.
+    """
+    core = context.node.core
+    return _ROLES[core.role] if core.counts else "learner"
 
 
 def _capacity(space: DiskSpace) -> str:
@@ -34,19 +39,23 @@ def runtime_info(context: BrokerContext) -> dict[str, str]:
     core, leadership = node.core, node.leadership
     refill = node.catch_up.progress
     members = {
-        name: {"address": str(member.address), "http": str(member.http), "peer": str(member.peer)}
-        for name, member in config.members.items()
+        name: {"address": at.client, "http": at.http, "peer": at.peer}
+        for name, at in member_addresses(config, core.configuration).items()
     }
     return {
         "raftGroup": config.group,
         "raftNode": config.node,
-        "raftRole": role_name(core.role),
+        "raftRole": role_name(context),
         "raftTerm": str(core.term),
         "raftLeader": leadership.leader or "",
         "raftServing": "true" if leadership.serving else "false",
         "raftLastIndex": str(core.log.last_index),
         "raftCommitIndex": str(core.commit_index),
         "raftAppliedIndex": str(node.applied_index),
+        "raftMember": standing(context),
+        "raftIncarnation": f"{core.incarnation:016x}" if core.incarnation else "",
+        "raftJoint": "true" if core.configuration.is_joint else "false",
+        "raftOwnMember": json.dumps(own_address(config)._asdict()),
         "raftMembers": json.dumps(members),
         "pid": str(os.getpid()),
         "httpAddress": str(config.own.http),

@@ -37,6 +37,10 @@ class NoTopicError(CommandError):
         )
 
 
+class NoLeaderError(CommandError):
+    """A group has nobody who takes writes."""
+
+
 class RefusedError(CommandError):
     """The server answered with a response code that is not success."""
 
@@ -176,7 +180,7 @@ def _with_leaders(masters: Mapping[str, str | None]) -> dict[str, str]:
     known = {name: master for name, master in masters.items() if master is not None}
     if len(known) < len(masters):
         missing = ", ".join(name for name in masters if name not in known)
-        raise CommandError(f"{missing} has no leader now; try again in a second")
+        raise NoLeaderError(f"{missing} has no leader now; try again in a second")
     return known
 
 

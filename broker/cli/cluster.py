@@ -40,7 +40,7 @@ class LocalCluster:
 
     def __init__(self, directory: Path, configs: Sequence[NodeConfig]) -> None:
         self.directory = directory
-        self.nodes = {config.name: _local_node(config) for config in configs}
+        self.nodes = {config.name: local_node(config) for config in configs}
         self.namesrv = Endpoint.parse(configs[0].namesrv[0])
         home = directory / NAMESRV
         self.namesrv_process = ManagedProcess(
@@ -168,6 +168,11 @@ def _adapt(
         )
     if ports is None:
         return found
+    if len({frozenset(config.members) for config in found}) > known_groups:
+        raise UsageError(
+            f"{directory} holds nodes that were added online, whose ports `up` cannot change; "
+            "leave the ports out"
+        )
     fresh = plan_cluster(directory, known_nodes, known_groups, ports)
     return [
         replace(old, members=new.members, namesrv=new.namesrv)
@@ -182,7 +187,8 @@ def _read_configs(directory: Path) -> list[NodeConfig]:
         raise UsageError(str(error)) from error
 
 
-def _local_node(config: NodeConfig) -> LocalNode:
+def local_node(config: NodeConfig) -> LocalNode:
+    """The node of these settings, whether or not it runs."""
     home = Path(config.data)
     arguments = _dledger("node", "--config", str(home / "node.toml"))
     return LocalNode(config, ManagedProcess(config.name, home, arguments, home / "log/node.log"))

@@ -58,6 +58,13 @@ def plan_cluster(directory: Path, nodes: int, groups: int, ports: Ports) -> list
     return configs
 
 
+def plan_member(address: Endpoint | None) -> Member:
+    """The addresses of one more node: where clients find it, and two free ports beside that."""
+    with ExitStack() as reserved:
+        member = _Allocator(reserved, Ports(0, 0, 0), Random()).member()
+    return member if address is None else member._replace(address=address)
+
+
 class _Allocator:
     """Hands out endpoints: counted from the first port of a kind, or free ones where that is 0.
 

@@ -37,6 +37,8 @@ COMMANDS = {
     "consume": "print the messages of a topic",
     "message": "get a message by its id, or find messages by key",
     "snapshot": "copy every replica of running groups to a directory, without stopping them",
+    "leader": "hand the leadership of a group to another voter",
+    "member": "add, promote, remove, replace and list the members of a group",
     "verify": "check the data of stopped replicas, or of snapshots, and compare them",
     "bench": "measure producing, consuming and failover",
 }

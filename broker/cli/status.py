@@ -39,6 +39,8 @@ def print_groups(groups: list[GroupView]) -> None:
         else:
             state = "leads" if group.serves else "leads, but does not serve yet,"
             print(f"{group.group}: {leader.node} at {leader.address} {state} in term {group.term}")
+        if group.joint:
+            print(f"{group.group}: a change of the voters is under way")
     _print_table(groups)
     for node in (node for group in groups for node in group.nodes):
         if node.disk == "full":
@@ -53,11 +55,24 @@ def print_groups(groups: list[GroupView]) -> None:
 
 def _print_table(groups: list[GroupView]) -> None:
     print_table(
-        ("NODE", "ROLE", "TERM", "LAST", "COMMIT", "APPLIED", "LAG", "ADDRESS", "HTTP", "PID"),
+        (
+            "NODE",
+            "ROLE",
+            "MEMBER",
+            "TERM",
+            "LAST",
+            "COMMIT",
+            "APPLIED",
+            "LAG",
+            "ADDRESS",
+            "HTTP",
+            "PID",
+        ),
         [
             (
                 node.node,
                 node.role,
+                node.member,
                 node.term,
                 node.last_index,
                 node.commit_index,

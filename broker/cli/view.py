@@ -35,6 +35,9 @@ class NodeView:
     refilling: str | None = None
     damage: list[str] = field(default_factory=list)
     mended: list[str] = field(default_factory=list)
+    member: str | None = None
+    """voter, learner, refilling (a voter that lost its disk), or none."""
+    incarnation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class GroupView:
     leader: str | None
     term: int | None
     nodes: list[NodeView]
+    joint: bool = False
+    """Whether a change of the voters is under way."""
 
     @property
     def serves(self) -> bool:
@@ -105,11 +110,14 @@ def _members(told: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]
 
 def assemble_group(group: str, told: Mapping[str, Mapping[str, str]]) -> GroupView:
     """One group from what its members told, by node id. Members that told nothing are down."""
-    members = _members(told)
     # Of two that call themselves leader, the one of the later term is.
     leaders = [node for node, table in told.items() if table["raftRole"] == LEADER]
     leader = max(leaders, key=lambda node: int(told[node]["raftTerm"]), default=None)
     last_index = None if leader is None else int(told[leader]["raftLastIndex"])
+    # The leader knows best who is a member; who answers is shown all the same.
+    members = _members(told if leader is None else {leader: told[leader]})
+    others = _members(told)
+    members |= {node: others.get(node, {}) for node in told if node not in members}
     return GroupView(
         group=group,
         leader=None if leader is None else f"{group}/{leader}",
@@ -118,6 +126,7 @@ def assemble_group(group: str, told: Mapping[str, Mapping[str, str]]) -> GroupVi
             _node_view(f"{group}/{node}", members[node], told.get(node), last_index)
             for node in sorted(members)
         ],
+        joint=leader is not None and told[leader].get("raftJoint") == "true",
     )
 
 
@@ -144,4 +153,6 @@ def _node_view(
         refilling=table.get("refilling") or None,
         damage=decode_json(table.get("damage", "[]").encode()),
         mended=decode_json(table.get("mended", "[]").encode()),
+        member=table.get("raftMember"),
+        incarnation=table.get("raftIncarnation"),
     )

@@ -15,6 +15,7 @@ from aiohttp import web
 from broker.autocreate import create_topic_for_send
 from broker.context import BrokerContext
 from broker.http.errors import HttpRefusedError, json_response, refused_by_error, refused_with_code
+from broker.members import member_addresses
 from broker.processors.send import queue_for_send
 from broker.processors.sendheader import storable_properties
 from broker.refusals import REFUSALS
@@ -86,7 +87,9 @@ class ProduceHandler:
         leader = self._context.node.leadership.leader
         if leader is None or leader == self._context.config.node:
             return None
-        return str(self._context.config.members[leader].http)
+        found = self._context.node.core.configuration
+        member = member_addresses(self._context.config, found).get(leader)
+        return member.http if member is not None and member.http else None
 
     def _staged(self, topic: str, document: Mapping[str, Any]) -> StagedMessage:
         body = _body(document)

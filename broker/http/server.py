@@ -24,6 +24,7 @@ from broker.http.consume import ConsumeHandler
 from broker.http.errors import json_response, refuse_as_json
 from broker.http.produce import ProduceHandler
 from broker.http.snapshot import SnapshotHandler
+from broker.members import member_addresses
 from broker.runtime import role_name
 
 _JSON_OVERHEAD = 2
@@ -74,7 +75,7 @@ class HttpServer:
         """Healthy is who serves: a leader that may propose, or a follower that knows its leader."""
         context = self._context
         leadership = context.node.leadership
-        document = {"node": context.config.name, "role": role_name(leadership.role)}
+        document = {"node": context.config.name, "role": role_name(context)}
         if leadership.leader is None:
             return json_response(
                 {"status": "no leader is known", **document}, HTTPStatus.SERVICE_UNAVAILABLE
@@ -95,7 +96,7 @@ class HttpServer:
                 "group": config.group,
                 "node": config.node,
                 "cluster": config.cluster,
-                "role": role_name(leadership.role),
+                "role": role_name(context),
                 "term": leadership.term,
                 "leader": leadership.leader,
                 "serving": leadership.serving,
@@ -104,8 +105,8 @@ class HttpServer:
                 "applied_index": node.applied_index,
                 "applied_end": context.machine.applied_end,
                 "members": {
-                    name: {key: str(value) for key, value in member._asdict().items()}
-                    for name, member in config.members.items()
+                    name: {"peer": at.peer, "address": at.client, "http": at.http}
+                    for name, at in member_addresses(config, node.core.configuration).items()
                 },
                 "topics": len(context.machine.state.topics),
                 "groups": len(context.machine.state.groups),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from broker.context import BrokerContext
+from broker.members import member_addresses
 from broker.remoting.codes import PROTOCOL_VERSION, ResponseCode
 from broker.remoting.connection import Connection
 from broker.remoting.errors import RequestError
@@ -48,7 +49,10 @@ class AdminProcessor:
             "dLegerGroup": config.group,
             "dLegerSelfId": config.node,
             "dLegerPeers": ";".join(
-                f"{node}-{member.peer}" for node, member in config.members.items()
+                f"{node}-{at.peer}"
+                for node, at in member_addresses(
+                    config, self._context.node.core.configuration
+                ).items()
             ),
             "version": PROTOCOL_VERSION,
         }

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from broker.context import BrokerContext
+from broker.newest import newest
 from broker.processors.admin import AdminProcessor
 from broker.processors.clients import ClientProcessor
+from broker.processors.members import MemberProcessor
 from broker.processors.messages import MessageProcessor
 from broker.processors.offsets import OffsetProcessor
 from broker.processors.pull import PullProcessor
@@ -25,6 +27,7 @@ def broker_handlers(context: BrokerContext) -> Mapping[int, Handler]:
     topics = TopicProcessor(context)
     messages = MessageProcessor(context)
     admin = AdminProcessor(context)
+    members = MemberProcessor(context)
     return {
         RequestCode.SEND_MESSAGE: send.send,
         RequestCode.SEND_MESSAGE_V2: send.send_v2,
@@ -33,10 +36,10 @@ def broker_handlers(context: BrokerContext) -> Mapping[int, Handler]:
         RequestCode.LITE_PULL_MESSAGE: pull.pull,
         RequestCode.QUERY_CONSUMER_OFFSET: offsets.query_consumer_offset,
         RequestCode.UPDATE_CONSUMER_OFFSET: offsets.update_consumer_offset,
-        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: offsets.search_offset,
-        RequestCode.GET_MAX_OFFSET: offsets.max_offset,
-        RequestCode.GET_MIN_OFFSET: offsets.min_offset,
-        RequestCode.GET_EARLIEST_MSG_STORETIME: offsets.earliest_store_time,
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: newest(context, offsets.search_offset),
+        RequestCode.GET_MAX_OFFSET: newest(context, offsets.max_offset),
+        RequestCode.GET_MIN_OFFSET: newest(context, offsets.min_offset),
+        RequestCode.GET_EARLIEST_MSG_STORETIME: newest(context, offsets.earliest_store_time),
         RequestCode.HEART_BEAT: clients.heartbeat,
         RequestCode.UNREGISTER_CLIENT: clients.unregister,
         RequestCode.CHECK_CLIENT_CONFIG: clients.check_client_config,
@@ -45,19 +48,22 @@ def broker_handlers(context: BrokerContext) -> Mapping[int, Handler]:
         RequestCode.GET_PRODUCER_CONNECTION_LIST: clients.producer_connections,
         RequestCode.UPDATE_AND_CREATE_TOPIC: topics.create_topic,
         RequestCode.DELETE_TOPIC_IN_BROKER: topics.delete_topic,
-        RequestCode.GET_ALL_TOPIC_CONFIG: topics.all_topics,
-        RequestCode.GET_TOPIC_CONFIG: topics.topic_config,
+        RequestCode.GET_ALL_TOPIC_CONFIG: newest(context, topics.all_topics),
+        RequestCode.GET_TOPIC_CONFIG: newest(context, topics.topic_config),
         RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topics.system_topics,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: topics.create_group,
         RequestCode.DELETE_SUBSCRIPTIONGROUP: topics.delete_group,
-        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: topics.all_groups,
-        RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: topics.group_config,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: newest(context, topics.all_groups),
+        RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: newest(context, topics.group_config),
         RequestCode.VIEW_MESSAGE_BY_ID: messages.view_message,
         RequestCode.QUERY_MESSAGE: messages.query_message,
+        RequestCode.GET_GROUP_MEMBERS: members.members,
+        RequestCode.CHANGE_GROUP_MEMBERS: members.change,
+        RequestCode.TRANSFER_LEADERSHIP: members.transfer,
         RequestCode.GET_BROKER_RUNTIME_INFO: admin.runtime_info,
         RequestCode.GET_BROKER_CONFIG: admin.broker_config,
-        RequestCode.GET_ALL_CONSUMER_OFFSET: admin.all_consumer_offsets,
-        RequestCode.GET_TOPIC_STATS_INFO: admin.topic_stats,
-        RequestCode.GET_CONSUME_STATS: admin.consume_stats,
+        RequestCode.GET_ALL_CONSUMER_OFFSET: newest(context, admin.all_consumer_offsets),
+        RequestCode.GET_TOPIC_STATS_INFO: newest(context, admin.topic_stats),
+        RequestCode.GET_CONSUME_STATS: newest(context, admin.consume_stats),
         RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: admin.groups_of_topic,
     }

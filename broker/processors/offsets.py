@@ -19,12 +19,12 @@ from store.errors import StoreError
 
 
 class OffsetProcessor:
-    """Handles offsets. 29 to 32 are answered by followers too, from what they have applied."""
+    """Handles offsets. Followers answer queries too: they ask the leader how far to apply first."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
 
-    # --- consumer offsets: the leader's
+    # --- consumer offsets
 
     def query_consumer_offset(self, connection: Connection, request: Frame) -> None:
         """Code 14. Silent unless the answer is known to be the newest committed one.
@@ -40,10 +40,10 @@ class OffsetProcessor:
             if error is None:
                 self._answer_offset(connection, request, group, topic, queue_id)
 
-        try:
-            self._context.gatherer.add_barrier(answer)
-        except ProposeError:
-            return
+        if self._context.config.reads == "stale":
+            answer(None)
+        else:
+            self._context.node.reads.add(answer)
 
     def _answer_offset(
         self, connection: Connection, request: Frame, group: str, topic: str, queue_id: int

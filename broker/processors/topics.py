@@ -82,26 +82,14 @@ class TopicProcessor:
         connection.respond(request, body=(encode_json(body),))
 
     def topic_config(self, connection: Connection, request: Frame) -> None:
-        """Code 351: the leader's to answer, and only once it is sure that it still leads.
-
-        A leader that was deposed without noticing would tell what another has changed since.
-        """
+        """Code 351."""
         name = ext_str(request, "topic")
-
-        def answer(error: ProposeError | None) -> None:
-            topic = self._context.machine.state.topics.get(name)
-            if error is not None:
-                connection.respond(request, code_of(error), remark_of(error))
-            elif topic is None:
-                remark = f"topic[{name}] not exist, apply first please!"
-                connection.respond(request, ResponseCode.TOPIC_NOT_EXIST, remark)
-            else:
-                connection.respond(request, body=(encode_json(topic.as_json()),))
-
-        try:
-            self._context.gatherer.add_barrier(answer)
-        except ProposeError as error:
-            raise refused(error) from error
+        topic = self._context.machine.state.topics.get(name)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
+            )
+        connection.respond(request, body=(encode_json(topic.as_json()),))
 
     def system_topics(self, connection: Connection, request: Frame) -> None:
         """Code 305."""

@@ -279,15 +279,6 @@ def test_what_was_proposed_before_ends_as_the_node_says(room: Room) -> None:
     assert isinstance(waiting.error, OutcomeUnknownError)
 
 
-def test_a_barrier_is_answered_once_an_entry_is_applied(room: Room) -> None:
-    heard: list[ProposeError | None] = []
-    room.gatherer.add_barrier(heard.append)
-    room.turn()
-    assert heard == []
-    room.node.commit()
-    assert heard == [None]
-
-
 def test_store_times_never_go_back(room: Room) -> None:
     for clock in (5_000_000, 4_000_000, 6_000_000):
         room.now_ms = clock

@@ -127,17 +127,30 @@ def test_a_node_that_does_not_lead_refuses_commits_and_keeps_silent_when_asked(
     with_broker(scenario, tmp_path, serving=False)
 
 
-def test_an_offset_is_told_only_when_this_node_is_known_to_lead(tmp_path: Path) -> None:
+def test_an_offset_is_told_without_asking_the_disk(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         await committed(broker, "7")
         broker.log_executor.hold()
-        waiting = asyncio.ensure_future(queried(broker))
-        await asyncio.sleep(0.5)
-        assert not waiting.done()
+        assert (await queried(broker)).ext == {"offset": "7"}
         broker.log_executor.release()
-        assert (await waiting).ext == {"offset": "7"}
 
     with_broker(scenario, tmp_path)
+
+
+def test_a_node_without_a_leader_tells_queue_offsets_only_where_stale_ones_will_do(
+    tmp_path: Path,
+) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        code, remark = await queue_number(broker, RequestCode.GET_MAX_OFFSET)
+        assert code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert "no leader confirmed in time" in remark
+
+    async def stale_scenario(broker: SingleBroker) -> None:
+        code, _ = await queue_number(broker, RequestCode.GET_MAX_OFFSET)
+        assert code == ResponseCode.TOPIC_NOT_EXIST
+
+    with_broker(scenario, tmp_path / "a", serving=False)
+    with_broker(stale_scenario, tmp_path / "b", serving=False, reads="stale")
 
 
 # --- queues

@@ -1,0 +1,180 @@
+"""Members change, lose their disks and hand over, while messages are sent: none is lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from broker.cli.admin import Admin, run_admin
+from broker.remoting.codes import RequestCode
+from tests.cluster.running import RunningCluster
+
+PAUSE_SECONDS = 0.002
+
+
+class Load:
+    """A producer that sends line after line, and what it says was acknowledged."""
+
+    def __init__(self, cluster: RunningCluster, topic: str) -> None:
+        self.sent = 0
+        self._stop = threading.Event()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "broker", "produce", topic, "--json"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={"NAMESRV_ADDR": cluster.namesrv},
+        )
+        self._writer = threading.Thread(target=self._write)
+        self._reader = threading.Thread(target=self._read)
+        self._lines: list[str] = []
+        self._writer.start()
+        self._reader.start()
+
+    def _write(self) -> None:
+        assert self._process.stdin is not None
+        while not self._stop.wait(PAUSE_SECONDS):
+            self._process.stdin.write(f"line {self.sent}\n")
+            self._process.stdin.flush()
+            self.sent += 1
+        self._process.stdin.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        self._lines += self._process.stdout
+
+    def end(self) -> int:
+        """How many messages were acknowledged; each that was sent, or the producer fails."""
+        self._stop.set()
+        self._writer.join()
+        code = self._process.wait(60)
+        self._reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        acknowledged = [json.loads(line) for line in self._lines]
+        assert (code, len(acknowledged)) == (0, self.sent)
+        return len(acknowledged)
+
+
+@contextmanager
+def load(cluster: RunningCluster) -> Iterator[Load]:
+    """Sends meanwhile; afterwards every message is there."""
+    cluster.dledger("topic", "create", "orders", "--queues", "2")
+    running = Load(cluster, "orders")
+    try:
+        yield running
+    except BaseException:
+        running.end()
+        raise
+    count = running.end()
+    assert count > 100
+    told = cluster.ask(
+        *("consume", "orders", "--group", "readers", "--from", "earliest"),
+        *("--count", str(count), "--timeout", "30"),
+    )
+    bodies = {message["body"] for message in told}
+    missing = [number for number in range(count) if f"line {number}" not in bodies]
+    # A message that was sent twice, because the first answer was lost, takes the place of another.
+    assert len(missing) <= len(told) - len(bodies)
+
+
+@pytest.fixture
+def local(cluster: RunningCluster) -> Iterator[RunningCluster]:
+    """A cluster whose nodes may be more than it began with."""
+    yield cluster
+    cluster.dledger("down", "--data", str(cluster.directory))
+
+
+def free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def test_members_are_added_and_removed_and_hand_over_under_load(local: RunningCluster) -> None:
+    data = ("--data", str(local.directory))
+    with load(local):
+        members = local.ask("member", "add", "broker-a", "n3", free_address(), *data)
+        assert members["voters"] == ["n0", "n1", "n2", "n3"]
+        members = local.ask("member", "add", "broker-a", "n4", free_address(), *data, "--learner")
+        assert members["learners"] == ["n4"]
+        members = local.ask("member", "promote", "broker-a", "n4")
+        assert len(members["voters"]) == 5
+        assert local.ask("leader", "transfer", "broker-a", "n3")["leader"] == "broker-a/n3"
+        assert local.leader() == "n3"
+        members = local.ask("member", "remove", "broker-a", "n3")
+        assert members["voters"] == ["n0", "n1", "n2", "n4"]
+        assert members["leader"] != "n3"
+        local.ask("member", "remove", "broker-a", "n4")
+    [group] = local.ask("status")["groups"]
+    assert {node["node"]: node["member"] for node in group["nodes"]} == {
+        "broker-a/n0": "voter",
+        "broker-a/n1": "voter",
+        "broker-a/n2": "voter",
+        "broker-a/n3": "none",
+        "broker-a/n4": "none",
+    }
+
+
+def test_a_dead_and_a_wiped_node_are_replaced_in_one_command_each(local: RunningCluster) -> None:
+    data = ("--data", str(local.directory))
+    before = local.ask("member", "list", "broker-a")["members"]
+    with load(local):
+        dead = next(node for node in local.nodes if node != local.leader())
+        local.kill(dead)
+        members = local.ask("member", "replace", "broker-a", dead, *data)
+        assert members["voters"] == ["n0", "n1", "n2"]
+        wiped = next(node for node in local.nodes if node not in (dead, local.leader()))
+        local.kill(wiped)
+        for part in ("commitlog", "index", "state", "consumequeue", "keyindex"):
+            shutil.rmtree(local.data(wiped) / part, ignore_errors=True)
+        local.start(wiped)
+        local.wait_until_answering(wiped)
+        members = local.ask("member", "replace", "broker-a", wiped, *data)
+        assert members["voters"] == ["n0", "n1", "n2"]
+    after = local.ask("member", "list", "broker-a")["members"]
+    changed = [node for node in before if before[node]["incarnation"] != after[node]["incarnation"]]
+    assert changed == sorted([dead, wiped])
+
+
+def test_followers_tell_the_newest_offsets(local: RunningCluster) -> None:
+    place = {"consumerGroup": "readers", "topic": "orders", "queueId": "0"}
+    addresses = [node.address for node in local.view().nodes if node.address]
+    leader = local.leader()
+
+    async def told_everywhere(admin: Admin) -> None:
+        at = (await admin.masters())["broker-a"]
+        for offset in range(1, 21):
+            ext = {**place, "commitOffset": offset}
+            await admin.ask(at, RequestCode.UPDATE_CONSUMER_OFFSET, ext)
+            for address in addresses:
+                answer = await admin.ask(address, RequestCode.QUERY_CONSUMER_OFFSET, place)
+                assert answer.ext["offset"] == str(offset), address
+
+    run_admin(local.namesrv, told_everywhere)
+    assert local.leader() == leader
+
+
+def test_what_makes_no_sense_is_refused_in_one_line(local: RunningCluster) -> None:
+    refused = {
+        ("member", "add", "broker-a", "x3", "127.0.0.1:1"): (2, "'x3' is no node"),
+        ("member", "add", "broker-a", "n3", "nowhere"): (2, '"nowhere" is not host:port'),
+        ("member", "add", "broker-a", "n0", "127.0.0.1:1"): (1, "n0 is a voter of broker-a"),
+        ("member", "add", "broker-a", "n3", "127.0.0.1:1"): (1, "cannot connect to 127.0.0.1:1"),
+        ("member", "list", "broker-x"): (2, "there is no group broker-x; known are: broker-a"),
+        ("member", "promote", "broker-a", "n7"): (1, "n7 is no learner of broker-a"),
+        ("member", "remove", "broker-a", "n7"): (1, "n7 is not a member"),
+        ("leader", "transfer", "broker-a", "n7"): (1, "n7 is not a voter"),
+        ("leader", "transfer", "broker-a", "zero"): (1, "node 'zero' is not allowed"),
+    }
+    for arguments, (code, what) in refused.items():
+        done = local.dledger(*arguments, code=code)
+        assert what in done.stderr
