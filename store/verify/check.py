@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from store.filesystem import FileSystem
 from store.verify.compare import compare_replicas
+from store.verify.comparebytes import have_same_bytes
 from store.verify.findings import UNKNOWN_REPLICA, Finding, FindingKind
 from store.verify.ranges import (
     GroupPlan,
@@ -15,81 +18,89 @@ from store.verify.ranges import (
 )
 from store.verify.replica import ReplicaCheck, ReplicaReport
 
+Outcome = tuple[ReplicaReport, RangeQueues, RangeKeys]
+OF_LOG = frozenset({FindingKind.ENTRY, FindingKind.SEGMENT, FindingKind.PADDING, FindingKind.BATCH})
+
 
 def check_range(fs: FileSystem, group: GroupPlan, number: int) -> RangeResult:
     """Checks range ``number`` of a group: every replica's part of it, and that they are equal.
 
-    Needs no other range, so ranges may be checked in any order and in many processes.
+    Needs no other range, so ranges may be checked in any order and in many processes. Where all
+    replicas have the same bytes, one of them is checked for all: equal bytes have equal CRCs.
+    Where they have not, each is checked by itself, and then entry against entry.
     """
-    return examine_range(fs, group, group.ranges[number])
-
-
-def examine_range(fs: FileSystem, group: GroupPlan, plan: RangePlan) -> RangeResult:
-    """The check entry by entry, replica by replica: slow, and tells what is wrong."""
-    reports: dict[int, ReplicaReport] = {}
-    parts: list[ReplicaRange] = []
-    counts: dict[tuple[str, int], int] = {}
-    entries = messages = bytes_read = 0
-    for place in plan.members:
-        border = plan.borders[place]
-        if border is None:
-            continue
-        end_position = range_end(group, plan, place)
-        check = ReplicaCheck(fs, group.replicas[place], border, plan.last_index, end_position)
-        report, queues, keys = check.run()
-        reports[place] = report
-        parts.append(part_of(place, report, queues, keys))
-        bytes_read += report.end_position - border.position
-        entries = max(entries, report.last_index + 1 - report.first_index)
-        if report.messages > messages:
-            messages, counts = report.messages, check.counts
-    findings = [finding for report in reports.values() for finding in report.findings]
-    diverged = [reports[place] for place in sorted(plan.diverged) if place in reports]
+    plan = group.ranges[number]
+    if have_same_bytes(fs, group, plan):
+        checks = _checks(fs, group, plan)
+        first, *others = checks.values()
+        first.run(others)
+        outcomes = {place: check.end() for place, check in checks.items()}
+        # Damage that all have alike is told of each.
+        if not any(finding.kind in OF_LOG for finding in outcomes[plan.members[0]][0].findings):
+            return _result(group, plan, outcomes, first.counts, [])
+    checks = _checks(fs, group, plan)
+    outcomes = {}
+    for place, check in checks.items():
+        check.run()
+        outcomes[place] = check.end()
+    reports = {place: report for place, (report, _queues, _keys) in outcomes.items()}
+    divergences: list[Finding] = []
     if plan.last_index is not None:
-        findings += compare_replicas(fs, list(reports.values()), diverged)
+        diverged = [reports[place] for place in sorted(plan.diverged) if place in reports]
+        divergences = compare_replicas(fs, list(reports.values()), diverged)
+    fullest = max(reports, key=lambda place: reports[place].messages)
+    return _result(group, plan, outcomes, checks[fullest].counts, divergences)
+
+
+def _checks(fs: FileSystem, group: GroupPlan, plan: RangePlan) -> dict[int, ReplicaCheck]:
+    return {
+        place: ReplicaCheck(
+            fs, group.replicas[place], border, plan.last_index, group.range_end(plan, place)
+        )
+        for place, border in enumerate(plan.borders)
+        if border is not None
+    }
+
+
+def _result(
+    group: GroupPlan,
+    plan: RangePlan,
+    outcomes: Mapping[int, Outcome],
+    counts: dict[tuple[str, int], int],
+    divergences: Sequence[Finding],
+) -> RangeResult:
+    reports = [report for report, _queues, _keys in outcomes.values()]
+    last_index = max(report.last_index for report in reports)
+    begins = {place: border.position for place, border in enumerate(plan.borders) if border}
     return RangeResult(
         plan.number,
         plan.first_index,
-        max((part.last_index for part in parts), default=plan.first_index - 1),
-        tuple(findings),
-        entries,
-        messages,
-        bytes_read,
-        tuple(_agreement(reports.get(place), findings) for place in range(len(group.replicas))),
-        tuple(parts),
+        last_index,
+        (*(finding for report in reports for finding in report.findings), *divergences),
+        last_index + 1 - plan.first_index,
+        max(report.messages for report in reports),
+        sum(outcomes[place][0].end_position - begin for place, begin in begins.items()),
+        tuple(
+            _agreement(outcomes[place][0], divergences) if place in outcomes else "behind"
+            for place in range(len(group.replicas))
+        ),
+        tuple(
+            ReplicaRange(
+                place,
+                report.last_index,
+                report.last_term,
+                report.end_position,
+                report.messages,
+                queues,
+                keys,
+            )
+            for place, (report, queues, keys) in outcomes.items()
+        ),
         counts,
     )
 
 
-def range_end(group: GroupPlan, plan: RangePlan, place: int) -> int | None:
-    """Where the replica's next range begins; ``None`` behind its last."""
-    for other in group.ranges[plan.number + 1 :]:
-        border = other.borders[place]
-        if border is not None:
-            return border.position
-    return None
-
-
-def part_of(
-    place: int, report: ReplicaReport, queues: RangeQueues, keys: RangeKeys
-) -> ReplicaRange:
-    return ReplicaRange(
-        place,
-        report.last_index,
-        report.last_term,
-        report.end_position,
-        report.messages,
-        queues,
-        keys,
-    )
-
-
-def _agreement(report: ReplicaReport | None, findings: list[Finding]) -> str:
-    if report is None:
-        return "behind"
-    if any(
-        finding.kind is FindingKind.DIVERGENCE and finding.replica in (report.name, UNKNOWN_REPLICA)
-        for finding in findings
-    ):
+def _agreement(report: ReplicaReport, divergences: Sequence[Finding]) -> str:
+    if any(finding.replica in {report.name, UNKNOWN_REPLICA} for finding in divergences):
         return "differs"
     return "damaged" if report.findings else "same"

@@ -77,6 +77,7 @@ class BorderFinder:
             state.identity,
             mark.first_index,
             state.commit_index,
+            state.durable_position if state.durable_index == state.commit_index else None,
             -1 if checkpoint is None else checkpoint.index,
             state.manifest is not None,
         )

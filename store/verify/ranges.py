@@ -39,6 +39,8 @@ class ReplicaPlan:
     first_index: int
     known_index: int
     """The last entry that this replica knows to be committed."""
+    known_end: int | None
+    """Where that entry ends, if the small files say so."""
     checkpoint_index: int
     is_snapshot: bool
 
@@ -77,6 +79,15 @@ class GroupPlan:
     segment_size: int
     replicas: tuple[ReplicaPlan, ...]
     ranges: tuple[RangePlan, ...]
+
+    def range_end(self, plan: RangePlan, place: int) -> int | None:
+        """Where a replica's part of a range ends; ``None`` where only the log can tell."""
+        for other in self.ranges[plan.number + 1 :]:
+            border = other.borders[place]
+            if border is not None:
+                return border.position
+        replica = self.replicas[place]
+        return replica.known_end if plan.last_index == replica.known_index else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgpack
@@ -120,15 +121,25 @@ class ReplicaCheck:
         self._last_term = max(border.term, 0)
         self.counts: dict[tuple[str, int], int] = {}
 
-    def run(self) -> tuple[ReplicaReport, RangeQueues, RangeKeys]:
+    def run(self, followers: Sequence[ReplicaCheck] = ()) -> None:
+        """Reads the log and checks all of it.
+
+        ``followers`` are replicas whose log is known to have the same bytes: of these only what is
+        derived from it is checked, on the way.
+        """
         lost = 0
         for entry in self._walk.entries():
             if len(self._walk.lost) != lost:
                 lost = len(self._walk.lost)
                 self._queues.lose()
-            self._take(entry)
+            self._take(entry, followers)
         if len(self._walk.lost) != lost:
             self._queues.lose()
+        for follower in followers:
+            follower._walk = self._walk
+
+    def end(self) -> tuple[ReplicaReport, RangeQueues, RangeKeys]:
+        """What came out, once all entries were taken."""
         self._index.finish()
         if self._is_covered:
             self._check_terms()
@@ -145,18 +156,18 @@ class ReplicaCheck:
 
     # --- one entry
 
-    def _take(self, entry: Entry) -> None:
-        if entry.term != self._last_term:
-            self._term_starts.append((entry.term, entry.index))
-            self._last_term = entry.term
-        self._index.take(entry)
-        self._check_named(entry)
+    def _take(self, entry: Entry, followers: Sequence[ReplicaCheck]) -> None:
+        everyone = [self, *followers]
+        for check in everyone:
+            check._take_header(entry)
         if entry.kind is not EntryKind.DATA:
             return
         try:
             batch = decode_batch(entry.body)
+            commands = _file_commands(batch.commands)
             # Readable or not, what the entry's rows say is what was put into the files.
-            self._take_batch(entry, batch)
+            for check in everyone:
+                check._take_batch(entry, batch, commands)
             check_batch(entry, batch)
         except CorruptBatchError as error:
             self._queues.lose()
@@ -165,13 +176,20 @@ class ReplicaCheck:
             expected = f"{error.what} {error.expected}"
             self._tell_batch(entry, error.byte, expected=expected, found=error.found)
 
-    def _take_batch(self, entry: Entry, batch: Batch) -> None:
+    def _take_header(self, entry: Entry) -> None:
+        if entry.term != self._last_term:
+            self._term_starts.append((entry.term, entry.index))
+            self._last_term = entry.term
+        self._index.take(entry)
+        self._check_named(entry)
+
+    def _take_batch(self, entry: Entry, batch: Batch, commands: Sequence[object]) -> None:
         covered = entry.index <= self._covered_index
         self._count(batch)
         self._queues.take(entry, batch, covered=covered)
         if covered:
             self._keys.take(entry, batch)
-        for command in _file_commands(batch.commands):
+        for command in commands:
             match command:
                 case [str(name), str(topic), *_] if name == DELETE_TOPIC:
                     self._queues.empty(topic, covered=covered)

@@ -22,6 +22,7 @@ from store.entry import HEADER_SIZE, Entry, EntryKind, build_entry
 from store.errors import CorruptBatchError
 from store.record import StagedMessage, iter_records, key_hash, stage_message
 from store.verify.batches import BatchMismatchError, check_batch, check_each, is_consistent
+from store.verify.columns import is_proved
 
 POSITION = 4096
 STORED_MS = 1_700_000_000_999
@@ -179,6 +180,49 @@ def test_the_quick_check_and_the_one_that_explains_agree_on_any_flipped_bit(
     except BatchMismatchError:
         explained = False
     assert is_consistent(entry, batch) == explained
+
+
+def uniform() -> Entry:
+    """Messages of one layout per topic, with lengths of bodies that differ."""
+
+    def sent(topic: str, count: int) -> list[StagedMessage]:
+        words = [b"%02d" % number for number in range(10, 10 + count)]
+        return [
+            stage(
+                topic,
+                b"x" * int(word),
+                b"UNIQ_KEY\x01u%b\x02TAGS\x01t\x02KEYS\x01a%b z\x02" % (word, word),
+            )
+            for word in words
+        ]
+
+    runs = [Run("orders", 0, 7, sent("orders", 9)), Run("orders", 1, 2, sent("orders", 5))]
+    return entry_of([*runs, Run("bills", 3, 0, sent("bills", 6))])
+
+
+def test_messages_of_one_layout_are_proved_column_by_column() -> None:
+    entry = uniform()
+    assert is_proved(entry, decode_batch(entry.body))
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 10_000), st.integers(0, 7))
+def test_what_is_proved_by_columns_is_right_record_by_record(byte: int, bit: int) -> None:
+    body = bytearray(uniform().body)
+    body[byte % len(body)] ^= 1 << bit
+    entry = build_entry(EntryKind.DATA, 5, 1, POSITION, 0, [body])
+    try:
+        batch = decode_batch(entry.body)
+    except CorruptBatchError:
+        return
+    assert not is_proved(entry, batch) or is_consistent(entry, batch)
+
+
+@pytest.mark.parametrize("properties", [b"", b"TAGS\x01y\x02", b"KEYS\x01one two\x02x\x01y\x02"])
+def test_equal_properties_are_proved(properties: bytes) -> None:
+    messages = [stage("orders", b"body", properties) for _ in range(16)]
+    entry = entry_of([Run("orders", 0, 0, messages)])
+    assert is_proved(entry, decode_batch(entry.body))
 
 
 RECORDS = HEADER_SIZE
