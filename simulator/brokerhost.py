@@ -118,6 +118,8 @@ class BrokerHost(Host):
             flush=self.settings.flush,
             segment_size=group.segment_size,
             max_message_size=group.segment_size // 4,
+            heartbeat_ms=round(group.raft.heartbeat_seconds * 1000),
+            election_timeout_ms=round(group.raft.election_seconds * 1000),
         )
         rng = world.streams.stream(f"broker {self.name}")
         disk_times = world.streams.stream(f"disk times of {self.name}")

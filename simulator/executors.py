@@ -40,7 +40,7 @@ class SimulatedExecutor:
         seconds = self._rng.uniform(*JOB_SECONDS) * self._host.disk_slowness
         self._free_at = began + seconds
         works_at = began + seconds * self._rng.random()
-        self._loop.call_at(works_at, self._process.run, self._work, work, done, self._free_at)
+        self._loop.at(works_at, self._process.run, self._work, work, done, self._free_at)
 
     def _work(
         self,
@@ -54,7 +54,7 @@ class SimulatedExecutor:
             result = work()
         except Exception as raised:  # noqa: BLE001 - handed to `done`, which decides
             error = raised
-        self._loop.call_at(ends_at, self._process.run, done, result, error)
+        self._loop.at(ends_at, self._process.run, done, result, error)
 
     def close(self) -> None:
         """Nothing to stop: what was submitted ends with the process."""

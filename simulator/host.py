@@ -112,6 +112,10 @@ class Host:
         """Virtual seconds since the beginning of the run."""
         return self._world.loop.time()
 
+    def feed(self, data: bytes) -> None:
+        """Makes bytes of the last event part of the run's hash."""
+        self._world.trace.feed(data)
+
     @property
     def segment_size(self) -> int:
         """Bytes of a segment of the log."""
@@ -346,15 +350,16 @@ class Host:
         if self.node is None:
             return
         core = self.node.core
+        log = core.log
         state = (
-            self.boot,
-            core.term,
-            core.vote,
-            core.role,
             core.commit_index,
             core.durable_index,
-            core.log.last_index,
-            core.log.chain_crc,
+            log.chain_crc,
+            core.term,
+            core.role,
+            core.vote,
+            log.last_index,
+            self.boot,
         )
         if state != self._stepped:
             self._stepped = state
@@ -363,7 +368,7 @@ class Host:
 
     def sends(self, peer: str, number: int, message: Message) -> None:
         """Called before a message leaves; its number is one of its own in the whole run."""
-        self.note(f"-> {peer} #{number} {message}")
+        self._world.trace.note(self.name, f"-> {peer} #{number}", message)
         for invariant in self.invariants:
             invariant.sends(self, peer, message)
 

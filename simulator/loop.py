@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from itertools import count
 from math import inf, nextafter
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, TypeVarTuple, Unpack
 
 from simulator.process import Process
 
@@ -36,6 +36,9 @@ TURNS_MAX = 20_000
 """Of the loop within one instant."""
 
 
+_Event: TypeAlias = tuple[Callable[..., object], tuple[Any, ...]]
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
     """A loop under virtual time, in seconds from 0.
 
@@ -43,14 +46,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
     one instant is first.
     """
 
-    _ready: deque[asyncio.Handle]  # of the base class, which adds to it in ``call_soon``
+    _ready: deque[asyncio.Handle | _Event]  # of the base class, which adds to it in ``call_soon``
     _stopping: bool  # likewise
 
     def __init__(self) -> None:
         super().__init__()
         self._now = 0.0
         self._turns = 0
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[float, int, asyncio.TimerHandle | _Event]] = []
         self._order = count()
 
     def time(self) -> float:
@@ -69,6 +72,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         heapq.heappush(self._timers, (when, next(self._order), timer))
         return timer
 
+    def at(self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
+        """As :meth:`call_at`, for what is never cancelled; cheaper by half."""
+        heapq.heappush(self._timers, (when, next(self._order), (callback, args)))
+
+    def after(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
+        """As :meth:`at`, so many seconds from now."""
+        heapq.heappush(self._timers, (self._now + delay, next(self._order), (callback, args)))
+
     def _run_once(self) -> None:
         """One turn: what is ready by now, else what the nearest timers of one instant start."""
         ready = self._ready
@@ -78,13 +89,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._turns > TURNS_MAX:
             raise SpinningError(f"{TURNS_MAX} turns at {self._now:.6f} s: {ready[0]}")
         for _ in range(len(ready)):
-            handle = ready.popleft()
-            if not handle.cancelled():
-                handle._run()
+            event = ready.popleft()
+            if type(event) is tuple:
+                try:
+                    event[0](*event[1])
+                except Exception as error:  # noqa: BLE001 - as asyncio's handles do
+                    self.call_exception_handler({"message": str(event), "exception": error})
+            elif not event.cancelled():  # type: ignore[union-attr]
+                event._run()  # type: ignore[union-attr]
 
     def _let_time_pass(self) -> None:
         timers = self._timers
-        while timers and timers[0][2].cancelled():
+        while timers and type(timers[0][2]) is not tuple and timers[0][2].cancelled():  # type: ignore[union-attr]
             heapq.heappop(timers)
         if not timers:
             raise StalledError(f"nothing is left to happen after {self._now:.6f} s")
@@ -157,7 +173,9 @@ class ProcessLoop(VirtualLoop):
         context: Context | None = None,
     ) -> asyncio.Handle:
         """See :class:`asyncio.AbstractEventLoop`."""
-        return self._loop.call_soon(self._process.run, callback, *args, context=context)
+        handle = asyncio.Handle(self._process.run, (callback, *args), self._loop, context)
+        self._loop._ready.append(handle)
+        return handle
 
     def call_soon_threadsafe(
         self,

@@ -67,7 +67,9 @@ class SimulatedTransport:
         number = self._network.next_number()
         self._host.sends(peer, number, message)
         if self._up.get(peer):
-            self._network.carry(self._host.name, peer, number, self._encoder.encode(message))
+            frame = self._encoder.encode(message)
+            self._host.feed(frame)
+            self._network.carry(self._host.name, peer, number, frame)
 
     def reset(self, peer: str) -> None:
         """See :class:`dledger.transport.Transport`."""
@@ -137,7 +139,7 @@ class Network:
         for place, one in enumerate(names):
             for other in names[place + 1 :]:
                 if not self._is_cut(one, other):
-                    self._loop.call_later(DIAL_SECONDS + self._soon(), self._connect, one, other)
+                    self._loop.after(DIAL_SECONDS + self._soon(), self._connect, one, other)
 
     # --- faults
 
@@ -178,7 +180,7 @@ class Network:
         """Both ends see their sockets close, and find each other again if nothing is cut."""
         self._notice(one, other, up=False)
         self._notice(other, one, up=False)
-        self._loop.call_later(REDIAL_SECONDS, self.relink)
+        self._loop.after(REDIAL_SECONDS, self.relink)
 
     # --- frames
 
@@ -198,7 +200,7 @@ class Network:
             if not faults.reordering or rng.random() >= faults.reordering:
                 last = self._last_arrival.get((sender, receiver), 0.0)
                 at = self._last_arrival[sender, receiver] = max(at, last + IN_ORDER_SECONDS)
-            self._loop.call_at(at, self._arrive, sender, receiver, number, frame)
+            self._loop.at(at, self._arrive, sender, receiver, number, frame)
 
     def _rng_of(self, sender: str, receiver: str) -> Random:
         rng = self._rngs.get((sender, receiver))
@@ -223,7 +225,7 @@ class Network:
     def _notice(self, name: str, peer: str, *, up: bool) -> None:
         end = self._ends.get(name)
         if end is not None:
-            self._loop.call_later(self._soon(), end.process.run, end.link, peer, up)
+            self._loop.after(self._soon(), end.process.run, end.link, peer, up)
 
     def _connect(self, one: str, other: str) -> None:
         here, there = self._ends.get(one), self._ends.get(other)

@@ -245,7 +245,7 @@ class Sockets:
         self, caller: Interface, address: Address, made: asyncio.Future[SimulatedSocket]
     ) -> None:
         """Asks for a connection, again and again while no answer comes."""
-        self.loop.call_later(self._delay(), self._knocked, caller, address, made)
+        self.loop.after(self._delay(), self._knocked, caller, address, made)
 
     def _knocked(
         self, caller: Interface, address: Address, made: asyncio.Future[SimulatedSocket]
@@ -254,19 +254,19 @@ class Sockets:
             return
         machine = self._machines.get(address[0])
         if machine is None or self._is_cut(caller, machine) or self._is_cut(machine, caller):
-            self.loop.call_later(KNOCK_SECONDS, self._knocked, caller, address, made)
+            self.loop.after(KNOCK_SECONDS, self._knocked, caller, address, made)
             return
         factory = machine.listening.get(address[1])
         if factory is None:
             refusal = ConnectionRefusedError(f"nobody listens on {address[0]}:{address[1]}")
-            self.loop.call_later(self._delay(), caller.process.run, _refuse, made, refusal)
+            self.loop.after(self._delay(), caller.process.run, _refuse, made, refusal)
             return
         self._next_port += 1
         near = SimulatedSocket(caller, address)
         far = SimulatedSocket(machine, (caller.ip, self._next_port))
         near.peer, far.peer = far, near
         machine.process.run(self._accepted, machine, far, factory)
-        self.loop.call_later(self._delay(), caller.process.run, _connected, made, near)
+        self.loop.after(self._delay(), caller.process.run, _connected, made, near)
 
     def _accepted(self, machine: Interface, far: SimulatedSocket, factory: Factory) -> None:
         machine.made(far, factory())
@@ -285,7 +285,7 @@ class Sockets:
     def _send(self, sender: SimulatedSocket, data: bytes | Exception) -> None:
         at = max(self.loop.time() + self._delay(), sender.last_arrival + IN_ORDER_SECONDS)
         sender.last_arrival = at
-        self.loop.call_at(at, self._arrive, sender, data)
+        self.loop.at(at, self._arrive, sender, data)
 
     def _arrive(self, sender: SimulatedSocket, data: bytes | Exception) -> None:
         receiver = sender.peer
@@ -294,7 +294,7 @@ class Sockets:
             if not sender.stuck:
                 sender.stuck_since = self.loop.time()
                 self._stuck[sender] = None
-                self.loop.call_later(GIVE_UP_SECONDS, self._give_up, sender, sender.stuck_since)
+                self.loop.after(GIVE_UP_SECONDS, self._give_up, sender, sender.stuck_since)
             sender.stuck.append(data)
             return
         self._deliver(sender, data)
@@ -308,7 +308,7 @@ class Sockets:
         elif receiver.lost or not receiver.interface.process.alive:
             # The machine is there, and nobody on it knows of this stream.
             error = ResetSocketError("reset by the peer")
-            self.loop.call_later(self._delay(), sender.interface.process.run, sender.lose, error)
+            self.loop.after(self._delay(), sender.interface.process.run, sender.lose, error)
         else:
             sender.interface.process.run(sender.arrived, len(data))
             receiver.interface.process.run(receiver.receive, data)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from broker.nameserver.server import NameServer
+from dledger.config import RaftConfig
 from simulator.brokerhost import BrokerHost, BrokerSettings
 from simulator.cluster import Cluster
 from simulator.faults import FaultInjector
@@ -40,6 +42,15 @@ class WholeCluster(Cluster):
 
     hosts: Sequence[BrokerHost]
 
+    def _raft_config(self, rng: CountingRandom) -> RaftConfig:
+        heartbeat = rng.choice((0.1, 0.2))
+        return replace(
+            super()._raft_config(rng),
+            heartbeat_seconds=heartbeat,
+            election_seconds=6 * heartbeat,
+            scrub_pass_seconds=rng.choice((1.0, 4.0)),
+        )
+
     def _make_hosts(self) -> Sequence[Host]:
         self.name_servers = ":".join(map(str, NAME_SERVER))
         settings = BrokerSettings(name_servers=[self.name_servers])
@@ -53,7 +64,7 @@ class WholeCluster(Cluster):
     def _make_clients(self, rng: CountingRandom) -> None:
         self.history = History(self.trace.note)
         self.registers = RegisterHistory()
-        pause_max = rng.choice((0.1, 0.2, 0.4))
+        pause_max = rng.choice((0.15, 0.3, 0.6))
         self._producing = [
             ProducingClient(
                 self.name_servers,
