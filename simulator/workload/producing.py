@@ -65,6 +65,8 @@ class ProducingClient:
         await producer.start()
         while self._working:
             await asyncio.sleep(rng.uniform(0.005, self._pause_max))
+            if not self._working:
+                break
             topic = rng.choice(self._topics)
             lane = f"{station.name}.{station.boot}" if self._patient else ""
             count = rng.choice((1, 1, 1, rng.randint(2, BATCH_MAX)))

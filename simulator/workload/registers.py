@@ -101,6 +101,8 @@ class RegisterClient:
         queue = MessageQueue(self._topic, GROUP, 0)
         while self._working:
             await asyncio.sleep(self._rng.uniform(0.01, self._pause_max))
+            if not self._working:
+                break
             try:
                 await routes.get(self._topic)
                 address = routes.leader(queue)
