@@ -206,9 +206,10 @@ class ProcessLoop(VirtualLoop):
         return await self._interface.connect(protocol_factory, host, port)
 
     async def create_server(  # type: ignore[override]
-        self, protocol_factory: Factory, host: str, port: int
+        self, protocol_factory: Factory, host: str, port: int, *, backlog: int
     ) -> Listener:
-        """See :class:`asyncio.AbstractEventLoop`."""
+        """See :class:`asyncio.AbstractEventLoop`; no ``backlog`` is ever full."""
+        del backlog
         assert self._interface is not None  # noqa: S101 - as above
         return self._interface.listen(protocol_factory, host, port)
 

@@ -15,6 +15,9 @@ class RemotingLimits:
     connections_max: int = 20_000
     """The server closes a connection beyond these as soon as it is accepted."""
 
+    backlog: int = 1024
+    """Connections that wait to be accepted; RocketMQ's ``serverSocketBacklogSize``."""
+
     write_buffer_high: int = 1024 * 1024
     """Bytes that wait for the peer to read; above, the server stops reading its requests."""
 

@@ -83,7 +83,9 @@ class RemotingServer:
 
     async def start(self) -> None:
         """Listens. Raises ``OSError`` where the address cannot be had."""
-        self._server = await self._loop.create_server(self.accept, self._host, self._port)
+        self._server = await self._loop.create_server(
+            self.accept, self._host, self._port, backlog=self._limits.backlog
+        )
         sockets = getattr(self._server, "sockets", None)
         if sockets:
             self._port = sockets[0].getsockname()[1]

@@ -118,8 +118,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._clock.now
 
     async def create_server(  # type: ignore[override]
-        self, factory: Factory, host: str, port: int
+        self, factory: Factory, host: str, port: int, *, backlog: int
     ) -> _Server:
+        assert backlog > 0
         self.listening[port] = factory
         return _Server(self, port)
 
