@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from simulator.worlds import BROKERS, NODES
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
     """``kinds`` are the faults that exist at all (``faults.KINDS``), none given for every kind.
 
-    ``minutes`` is simulated time with faults; ``seeds`` what is run where nothing else is asked.
+    ``minutes`` is simulated time with faults; ``seeds`` what is run where nothing else is asked;
+    ``worlds`` are taken in turn, seed by seed. A ``thorough`` profile has failed too if its seeds
+    missed a situation that they are for (``marks.py``).
     """
 
     name: str
     told: str
     minutes: float
     seeds: tuple[int, int]
+    worlds: tuple[str, ...] = (NODES, BROKERS)
     kinds: tuple[str, ...] = ()
+    thorough: bool = False
+
+    def world(self, seed: int) -> str:
+        """The world of a seed."""
+        return self.worlds[seed % len(self.worlds)]
 
 
 DISK_KINDS = (
@@ -42,10 +52,10 @@ NETWORK_KINDS = (
 PROFILES = {
     profile.name: profile
     for profile in (
-        Profile("quick", "a few hundred short runs: what make test does", 0.1, (1, 200)),
-        Profile("default", "runs of twenty seconds with every fault", 1 / 3, (1, 100)),
-        Profile("disk", "power, disks and crashes within a call", 1 / 3, (1, 100), DISK_KINDS),
-        Profile("network", "pauses and links", 1 / 3, (1, 100), NETWORK_KINDS),
-        Profile("nightly", "thousands of runs of a minute", 1.0, (1, 5000)),
+        Profile("quick", "short runs, bare nodes and whole brokers in turn", 0.1, (1, 100)),
+        Profile("default", "whole brokers for twenty seconds", 1 / 3, (1, 100), (BROKERS,)),
+        Profile("disk", "power, disks, crashes within a call", 1 / 3, (1, 100), kinds=DISK_KINDS),
+        Profile("network", "pauses and links", 1 / 3, (1, 100), kinds=NETWORK_KINDS),
+        Profile("nightly", "thousands of runs of a minute", 1.0, (1, 5000), thorough=True),
     )
 }

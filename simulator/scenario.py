@@ -4,6 +4,7 @@
 
     # n2 leads though it lacks what was committed
     seed 17                 where all chance but the faults comes from
+    world nodes             or brokers, see worlds.py
     nodes 3
     seconds 2.5             how long until everything is healed
     client-seconds 1.2      how long the clients are at work; all the time without this line
@@ -23,10 +24,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from simulator.bugs import Bug, bug_by_id, planted
-from simulator.cluster import Outcome, simulate
+from simulator.cluster import Outcome
 from simulator.schedule import Action, ScheduleError, parse_action
+from simulator.worlds import NODES, WORLDS, Run
 
-NODES = (3, 5)
+GROUP_SIZES = (3, 5)
 
 
 class ScenarioError(ValueError):
@@ -41,6 +43,7 @@ class Scenario:
     nodes: int
     seconds: float
     actions: tuple[Action, ...]
+    world: str = NODES
     client_seconds: float | None = None
     bug: Bug | None = None
     violates: str = ""
@@ -48,7 +51,12 @@ class Scenario:
 
     def __str__(self) -> str:
         lines = [f"# {remark}" for remark in self.remarks]
-        lines += [f"seed {self.seed}", f"nodes {self.nodes}", f"seconds {self.seconds!r}"]
+        lines += [
+            f"seed {self.seed}",
+            f"world {self.world}",
+            f"nodes {self.nodes}",
+            f"seconds {self.seconds!r}",
+        ]
         if self.client_seconds is not None:
             lines.append(f"client-seconds {self.client_seconds!r}")
         if self.bug is not None:
@@ -62,14 +70,15 @@ class Scenario:
         with ExitStack() as stack:
             if self.bug is not None:
                 stack.enter_context(planted(self.bug))
-            return simulate(
+            run = Run(
                 self.seed,
+                world=self.world,
                 nodes=self.nodes,
                 seconds=self.seconds,
                 schedule=self.actions,
                 client_seconds=self.client_seconds,
-                show=show,
             )
+            return run.play(show)
 
     def verdict(self, outcome: Outcome) -> str | None:
         """What is wrong about the outcome; None if it is what must come of the scenario."""
@@ -106,7 +115,7 @@ def parse_scenario(text: str) -> Scenario:
         raise ScenarioError(str(error)) from error
 
 
-_WORDS = ("seed", "nodes", "seconds", "client-seconds", "bug", "violates")
+_WORDS = ("seed", "world", "nodes", "seconds", "client-seconds", "bug", "violates")
 
 
 def _take(given: dict[str, str], word: str, rest: str) -> None:
@@ -125,8 +134,11 @@ def _scenario(
     if "seed" not in given or "seconds" not in given:
         raise ValueError("a scenario needs at least the lines 'seed N' and 'seconds S'")
     nodes = int(given.get("nodes", "3"))
-    if nodes not in NODES:
+    if nodes not in GROUP_SIZES:
         raise ValueError(f"a cluster has 3 or 5 nodes, not {nodes}")
+    world = given.get("world", NODES)
+    if world not in WORLDS:
+        raise ValueError(f"a world is one of {', '.join(WORLDS)}, not {world!r}")
     bug = None
     if "bug" in given:
         bug = bug_by_id(given["bug"])
@@ -143,6 +155,7 @@ def _scenario(
         nodes=nodes,
         seconds=float(given["seconds"]),
         actions=actions,
+        world=world,
         client_seconds=None if client is None else float(client),
         bug=bug,
         violates=given.get("violates", ""),

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
-from simulator.cluster import Outcome, simulate
 from simulator.faults import FaultPlan
+from simulator.worlds import NODES, Run
 
 SECONDS = 6.0
 
@@ -44,6 +43,7 @@ class Bug:
     nodes: int = 3
     seconds: float = SECONDS
     kinds: tuple[str, ...] = ()
+    world: str = NODES
 
     @property
     def name(self) -> str:
@@ -55,10 +55,15 @@ class Bug:
         """What is taken out, in a sentence."""
         return " ".join((self.plant.__doc__ or "").split())
 
-    def run(self, seed: int, **arguments: Any) -> Outcome:
-        """One seed, as this bug wants it; the bug itself must be planted."""
-        plan = FaultPlan.of(self.kinds)
-        return simulate(seed, nodes=self.nodes, seconds=self.seconds, plan=plan, **arguments)
+    def of(self, seed: int) -> Run:
+        """The run of a seed, as this bug wants it; the bug itself must be planted."""
+        return Run(
+            seed,
+            world=self.world,
+            nodes=self.nodes,
+            seconds=self.seconds,
+            plan=FaultPlan.of(self.kinds),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,7 @@ def look_for(bug: Bug) -> Finding:
     others: list[str] = []
     with planted(bug):
         for seed in range(1, bug.seeds + 1):
-            violation = bug.run(seed).violation
+            violation = bug.of(seed).play().violation
             if violation is not None and bug.says in violation:
                 return Finding(bug, seed, seed, violation, others)
             if violation is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from simulator.bugs import BUGS, Bug, bug_by_id
 from simulator.profiles import PROFILES, Profile
+from simulator.worlds import Run
 
 
 class Refusal(Exception):  # noqa: N818 - told to the user in one line, not a failure
@@ -29,6 +30,16 @@ class RunOptions:
     def seconds(self) -> float:
         """Simulated time with faults."""
         return 60 * self.minutes
+
+    def of(self, seed: int) -> Run:
+        """The run of a seed."""
+        return Run(
+            seed,
+            world=self.profile.world(seed),
+            nodes=self.nodes,
+            seconds=self.seconds,
+            kinds=self.profile.kinds,
+        )
 
     def repeat_command(self, seed: int) -> str:
         """The one command that runs a seed again and shows every event."""

@@ -10,8 +10,6 @@ from pathlib import Path
 from simulator.bugs import planted
 from simulator.cli.options import Refusal, add_run_options, bug, run_options
 from simulator.cli.summary import one_line
-from simulator.cluster import simulate
-from simulator.faults import FaultPlan
 from simulator.page import render_page
 
 
@@ -41,20 +39,12 @@ def replay(asked: argparse.Namespace) -> int:
         if asked.html is not None:
             lines.append(line)
 
-    nodes, seconds, plan = options.nodes, options.seconds, None
     with ExitStack() as stack:
+        run = options.of(asked.seed)
         if asked.bug is not None:
             stack.enter_context(planted(asked.bug))
-            nodes, seconds = asked.bug.nodes, asked.bug.seconds
-            plan = FaultPlan.of(asked.bug.kinds)
-        outcome = simulate(
-            asked.seed,
-            nodes=nodes,
-            seconds=seconds,
-            plan=plan,
-            kinds=options.profile.kinds,
-            show=show if asked.trace or asked.html is not None else None,
-        )
+            run = asked.bug.of(asked.seed)
+        outcome = run.play(show if asked.trace or asked.html is not None else None)
     print(one_line(outcome))
     if asked.html is not None:
         write_page(asked.html, one_line(outcome), lines)

@@ -14,7 +14,8 @@ from contextlib import closing
 from simulator.cli.options import RunOptions, add_run_options, positive, run_options, seeds
 from simulator.cli.progress import Progress
 from simulator.cli.summary import as_json, many, one_line
-from simulator.cluster import Outcome, simulate
+from simulator.cluster import Outcome
+from simulator.marks import never_reached
 
 SEEDS_PER_JOB = 4
 INTERRUPTED = 130
@@ -63,6 +64,11 @@ def run(asked: argparse.Namespace) -> int:
             code = INTERRUPTED
     progress.end()
     print(many(done, time.perf_counter() - began), file=sys.stderr)
+    if options.profile.thorough and code == 0:
+        missed = never_reached({mark for outcome in done for mark in outcome.marks})
+        if missed:
+            print(f"never got into: {', '.join(missed)}", file=sys.stderr)
+            code = 1
     return code
 
 
@@ -90,4 +96,4 @@ def _run_all(asked: range, options: RunOptions) -> list[Outcome]:
 
 def run_seed(seed: int, options: RunOptions) -> Outcome:
     """One seed of a profile."""
-    return simulate(seed, nodes=options.nodes, seconds=options.seconds, kinds=options.profile.kinds)
+    return options.of(seed).play()

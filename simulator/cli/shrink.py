@@ -10,8 +10,6 @@ from pathlib import Path
 from simulator.bugs import planted
 from simulator.cli.options import Refusal, add_run_options, bug, positive, run_options
 from simulator.cli.progress import Progress
-from simulator.cli.run import run_seed
-from simulator.cluster import Outcome
 from simulator.scenario import Scenario
 from simulator.shrink import NotBrokenError, Shrinker
 
@@ -37,17 +35,15 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def shrink(asked: argparse.Namespace) -> int:
     """Returns the exit code: 0 if there is a scenario."""
-    options = run_options(asked)
-    nodes, seconds = options.nodes, options.seconds
-    if asked.bug is not None:
-        nodes, seconds = asked.bug.nodes, asked.bug.seconds
+    run = run_options(asked).of(asked.seed)
     with ExitStack() as stack:
         if asked.bug is not None:
             stack.enter_context(planted(asked.bug))
-            first: Outcome = asked.bug.run(asked.seed)
-        else:
-            first = run_seed(asked.seed, options)
-    scenario = Scenario(asked.seed, nodes, seconds, first.schedule, bug=asked.bug)
+            run = asked.bug.of(asked.seed)
+        first = run.play()
+    scenario = Scenario(
+        asked.seed, run.nodes, run.seconds, first.schedule, world=run.world, bug=asked.bug
+    )
     progress = Progress(asked.runs, "runs")
 
     def tried(runs: int, best: Scenario) -> None:

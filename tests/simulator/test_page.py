@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 from simulator.bugs import bug_by_id, planted
@@ -79,7 +80,7 @@ def test_the_page_of_a_broken_run_has_all_of_it() -> None:
     lines: list[str] = []
     with planted(bug):
         pause = [Action(0.5, "pause", (f"n{host}",)) for host in range(2)]
-        outcome = bug.run(1, schedule=pause, show=lines.append)
+        outcome = replace(bug.of(1), schedule=pause).play(lines.append)
     data = data_of(render_page("D10x", lines))
     assert outcome.violation is not None
     assert data["violation"][1] == outcome.violation

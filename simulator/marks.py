@@ -1,0 +1,35 @@
+"""Situations that runs must get into: a defence that no run ever needed has not been tested.
+
+Whatever counts a mark (``Trace.mark``) may count others too; these are the ones without which a
+long run of seeds proves too little, and fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+EXPECTED = (
+    "candidate gave up",
+    "disk error stopped a node",
+    "entries dropped",
+    "entries dropped over a segment's start",
+    "leader stepped down",
+    "leader stepped down with proposals open",
+    "logs did not meet",
+    "paused process resumed",
+    "power fails within a file call",
+    "process dies within a file call",
+    "refused: BusyError",
+    "refused: NoRoomError",
+    "refused: NotLeaderError",
+    "segment rolled",
+    "started from a checkpoint",
+    "started with entries that may be dropped",
+    "stopped in order",
+    "torn tail cut",
+)
+
+
+def never_reached(reached: Collection[str], expected: Iterable[str] = EXPECTED) -> list[str]:
+    """What was expected and is not among the marks that were reached."""
+    return [mark for mark in expected if mark not in reached]

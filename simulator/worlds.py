@@ -1,0 +1,46 @@
+"""The two worlds that a run can have, and all that decides a run.
+
+``nodes``: bare Raft nodes with their stores, whose client proposes to the nodes themselves. Fast,
+and all of its chance goes into elections, replication and disks. ``brokers``: whole brokers with a
+NameServer, and the shipped producers and consumers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from simulator.cluster import Cluster, Outcome, play
+from simulator.faults import FaultPlan
+from simulator.schedule import Action
+from simulator.whole import WholeCluster
+
+NODES = "nodes"
+BROKERS = "brokers"
+WORLDS: dict[str, type[Cluster]] = {NODES: Cluster, BROKERS: WholeCluster}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """See :class:`~simulator.cluster.Cluster` for the meaning of each."""
+
+    seed: int
+    world: str = NODES
+    nodes: int = 3
+    seconds: float = 20.0
+    plan: FaultPlan | None = None
+    kinds: Sequence[str] = ()
+    schedule: Sequence[Action] | None = None
+    client_seconds: float | None = None
+
+    def play(self, show: Callable[[str], None] | None = None) -> Outcome:
+        """To its end; ``show`` is told every event, a line each."""
+        cluster = WORLDS[self.world](
+            self.seed,
+            nodes=self.nodes,
+            plan=self.plan,
+            kinds=self.kinds,
+            schedule=self.schedule,
+            show=show,
+        )
+        return play(cluster, lambda made: made.run(self.seconds, self.client_seconds))
