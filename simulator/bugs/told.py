@@ -2,8 +2,112 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from broker.commands import Command
+from broker.gather import Gatherer
+from broker.staging import Completion, StagedBatch
+from broker.state import BrokerState
+from dledger.errors import ProposeError
+from dledger.leading import Leading
 from dledger.node import Node
 from simulator.bugs.plant import Bug, Patch
+from simulator.worlds import BROKERS
+from store.batch import QUEUE_ROW
+from store.consumequeue import ConsumeQueue
+from store.entryindex import EntryIndex
+from store.filesystem import Bytes
+
+
+def rows_written_after_a_checkpoint_kept(patch: Patch) -> None:
+    """A queue that was flushed, but not in a checkpoint, is taken to be as long as its file."""
+    restore = ConsumeQueue.restore
+
+    def trusting(queue: ConsumeQueue, first_offset: int, end_offset: int) -> None:
+        fs = queue._files.fs
+        path = queue._path(max(end_offset - 1, 0))
+        if fs.exists(path):
+            in_file = queue._files.get(path).size() // QUEUE_ROW.size
+            end_offset = max(end_offset, in_file)
+        restore(queue, first_offset, end_offset)
+
+    patch.set(ConsumeQueue, "restore", trusting)
+
+
+def rows_not_flushed_for_a_checkpoint(patch: Patch) -> None:
+    """A checkpoint is saved though the newest rows of the queues are in memory alone."""
+    patch.set(ConsumeQueue, "write", lambda _queue, _first_offset, _rows: None)
+
+
+def rows_in_another_order_than_the_log(patch: Patch) -> None:
+    """Messages of one entry get their offsets in the opposite order."""
+    append = ConsumeQueue.append
+
+    def turned(queue: ConsumeQueue, first_offset: int, rows: Bytes) -> None:
+        size = QUEUE_ROW.size
+        cut = [bytes(rows[at : at + size]) for at in range(0, len(rows), size)]
+        append(queue, first_offset, b"".join(reversed(cut)))
+
+    patch.set(ConsumeQueue, "append", turned)
+
+
+def rows_of_the_entry_index_kept_by_a_cut(patch: Patch) -> None:
+    """Where entries were cut, the index still leads to where they were."""
+
+    def forgetful(index: EntryIndex, first_index: int) -> None:
+        with index._lock:
+            index.end_index = first_index
+
+    patch.set(EntryIndex, "truncate", forgetful)
+
+
+def answer_names_another_offset(patch: Patch) -> None:
+    """A producer is told the offset that was free when its message came, not the one it got."""
+    succeed = StagedBatch.succeed
+    proposed = Gatherer._proposed
+
+    def shifted(gatherer: Gatherer, batch: StagedBatch, error: ProposeError | None) -> None:
+        ahead = len(gatherer._open.queues) + len(gatherer._closed)
+        batch.runs = [run._replace(first_offset=run.first_offset + ahead) for run in batch.runs]
+        proposed(gatherer, batch, error)
+
+    patch.set(StagedBatch, "succeed", succeed)
+    patch.set(Gatherer, "_proposed", shifted)
+
+
+def command_acknowledged_before_it_is_committed(patch: Patch) -> None:
+    """Who commits an offset or makes a topic is answered when that is proposed."""
+    add = Gatherer.add_command
+
+    def eager(gatherer: Gatherer, command: Command, completion: Completion | None = None) -> None:
+        add(gatherer, command)
+        if completion is not None:
+            completion(None)
+
+    patch.set(Gatherer, "add_command", eager)
+
+
+def entries_applied_before_they_are_committed(patch: Patch) -> None:
+    """A node applies what it has received, and consumers read it."""
+
+    def eager(node: Node) -> None:
+        while node.applied_index < node.core.log.last_index:
+            entry = node.core.log.entry(node.applied_index + 1)
+            if entry is None or not node._apply_one(entry):
+                return
+
+    patch.set(Node, "_apply", eager)
+
+
+def offsets_read_without_asking_a_majority(patch: Patch) -> None:
+    """A leader takes itself for one until it hears otherwise, and answers from what it has."""
+
+    def at_once(gatherer: Gatherer, completion: Completion) -> None:
+        gatherer.check_serving()
+        completion(None)
+
+    patch.set(Gatherer, "add_barrier", at_once)
+    patch.set(Leading, "_heard_by_majority", lambda *_asked: True)
 
 
 def open_proposals_forgotten(patch: Patch) -> None:
@@ -11,4 +115,46 @@ def open_proposals_forgotten(patch: Patch) -> None:
     patch.set(Node, "_drop_proposals", lambda node: node._proposals.clear())
 
 
-BUGS = (Bug("D10x", open_proposals_forgotten, "not within", 100),)
+def offsets_not_in_the_checkpoint(patch: Patch) -> None:
+    """What consumers have committed is not in the state that a restart begins with."""
+    pack = BrokerState.to_bytes
+
+    def without(state: BrokerState) -> bytes:
+        offsets, state.offsets = state.offsets, {}
+        try:
+            return pack(state)
+        finally:
+            state.offsets = offsets
+
+    patch.set(BrokerState, "to_bytes", without)
+
+
+def _in_brokers(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=8.0, world=BROKERS, kinds=kinds)
+
+
+BUGS = (
+    _in_brokers("D1", rows_written_after_a_checkpoint_kept, "that nobody had", 20),
+    _in_brokers("D1b", rows_not_flushed_for_a_checkpoint, "are missing", 20, "crash", "stop"),
+    _in_brokers("D2", rows_in_another_order_than_the_log, "after offset", 10),
+    Bug("D4", rows_of_the_entry_index_kept_by_a_cut, "stops by itself", 100),
+    _in_brokers("D6", answer_names_another_offset, "is acknowledged as", 20),
+    _in_brokers(
+        "D8",
+        command_acknowledged_before_it_is_committed,
+        "is not linearizable",
+        60,
+        "crash",
+        "partition",
+    ),
+    Bug("D9", entries_applied_before_they_are_committed, "only the disks of", 20),
+    _in_brokers(
+        "A10",
+        offsets_read_without_asking_a_majority,
+        "is not linearizable",
+        100,
+        "partition",
+    ),
+    Bug("D10x", open_proposals_forgotten, "not within", 100),
+    _in_brokers("D11x", offsets_not_in_the_checkpoint, "is not linearizable", 40, "stop", "crash"),
+)

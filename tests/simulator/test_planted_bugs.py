@@ -40,7 +40,7 @@ def test_a_bug_that_no_check_can_see_is_not_found() -> None:
 
 def test_what_was_planted_is_taken_out_again() -> None:
     before = simulate(3, seconds=2.0)
-    for bug in QUICK:
+    for bug in BUGS:
         with planted(bug):
             pass
     assert simulate(3, seconds=2.0) == before

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from simulator.disk import SimulatedFileSystem
+from simulator.disk import PowerLossError, SimulatedFileSystem
 from store.entry import Entry
 from store.replica import StoreConfig
+from tests.effort import searching
 from tests.store.steps import Writer, contents, data_of, open_store
 
 CONFIG = StoreConfig("broker-a", "n0", segment_size=300, min_free_bytes=0, index_rows_per_file=4)
@@ -103,6 +104,42 @@ class StoreMachine(RuleBasedStateMachine):
         self.fs.power_loss(keep=keep)
         self.open(self.synced)
 
+    @rule(
+        sizes=st.lists(st.integers(0, 200), min_size=1, max_size=6),
+        calls=st.integers(1, 12),
+        power=st.booleans(),
+    )
+    def end_while_appending(self, sizes: list[int], calls: int, power: bool) -> None:
+        """The machine or the process ends within a call: what was synced before is there."""
+        before = len(self.entries)
+        made = [self.writer.make(bytes([n + 1]) * n, self.term) for n in sizes]
+        self.fs.lose_power_at(calls)
+        with contextlib.suppress(PowerLossError):
+            self.store.append(made)
+            self.store.sync()
+            self.synced = len(self.entries)
+        self.end(self.synced if power else min(before, len(self.entries)), power=power)
+
+    @precondition(lambda self: len(self.entries) > self.committed + 1)
+    @rule(data=st.data(), calls=st.integers(1, 12), power=st.booleans())
+    def end_while_truncating(self, data: st.DataObject, calls: int, power: bool) -> None:
+        """What was to stay is there, and of what was to go any beginning may be."""
+        first = data.draw(st.integers(self.committed + 1, len(self.entries) - 1), label="first")
+        self.fs.lose_power_at(calls)
+        with contextlib.suppress(PowerLossError):
+            self.store.truncate(first)
+            self.writer.cut(first)
+            self.synced = first
+        kept = min(self.synced, first) if power else min(first, len(self.entries))
+        self.end(kept, power=power)
+
+    def end(self, kept_at_least: int, *, power: bool) -> None:
+        if power:
+            self.fs.power_loss()
+        else:
+            self.fs.crash()
+        self.open(kept_at_least)
+
     def open(self, kept_at_least: int) -> None:
         """All that was synced is there, and what else is there is the rest of the log, in order."""
         self.store = open_store(self.fs, CONFIG)
@@ -139,7 +176,5 @@ class StoreMachine(RuleBasedStateMachine):
         assert found.recovered.term == self.term
 
 
-StoreMachine.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=30, deadline=None, print_blob=True
-)
+StoreMachine.TestCase.settings = searching(120, steps=30)
 TestStoreAgainstModel = StoreMachine.TestCase
