@@ -17,7 +17,7 @@ from simulator.shrink import NotBrokenError, Shrinker, kind_of
 SCENARIOS = sorted(Path(__file__).with_name("scenarios").glob("*.txt"))
 
 
-OTHER_SEEDS = 40
+OTHER_SEEDS = 100
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=[path.stem for path in SCENARIOS])
