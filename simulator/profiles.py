@@ -53,6 +53,7 @@ PROFILES = {
     profile.name: profile
     for profile in (
         Profile("quick", "short runs, bare nodes and whole brokers in turn", 0.1, (1, 100)),
+        Profile("nodes", "bare nodes for twenty seconds", 1 / 3, (1, 200), (NODES,)),
         Profile("default", "whole brokers for twenty seconds", 1 / 3, (1, 100), (BROKERS,)),
         Profile("disk", "power, disks, crashes within a call", 1 / 3, (1, 100), kinds=DISK_KINDS),
         Profile("network", "pauses and links", 1 / 3, (1, 100), kinds=NETWORK_KINDS),

@@ -77,11 +77,9 @@ class Shrinker:
         self._round_times()
         assert self.outcome.violation is not None  # noqa: S101 - only such are kept
         remarks = (f"seed {self.best.seed}: {self.outcome.violation}",)
-        bug = self.best.bug
-        if bug is not None and bug.says in self.outcome.violation:
-            said = bug.says
-        else:
-            said = _common_words(self.outcome.violation)
+        known = self.best.bug.says.split(" | ") if self.best.bug is not None else []
+        known = [said for said in known if said in self.outcome.violation]
+        said = known[0] if known else _common_words(self.outcome.violation)
         scenario = replace(self.best, violates=said, remarks=remarks)
         return Shrunk(scenario, self.outcome, self.runs)
 

@@ -187,12 +187,14 @@ def idle_leader_never_looks_back(patch: Patch) -> None:
     patch.set(Replicator, "tick", tick)
 
 
+WRONG = "commits another entry | committed entry"
+
 BUGS = (
     Bug("B1", commit_of_an_older_term_by_counting, "by counting", 40),
     Bug("B2", matching_entries_cut, "only the disks of", 300),
     Bug("B5", log_cut_below_the_commit_index, "its log ends at", 40),
-    Bug("B6", commit_index_trusted_beyond_what_matches, "commits another entry", 200),
-    Bug("B6b", heartbeat_commits_what_was_never_compared, "commits another entry", 200),
+    Bug("B6", commit_index_trusted_beyond_what_matches, WRONG, 200),
+    Bug("B6b", heartbeat_commits_what_was_never_compared, WRONG, 200),
     Bug(
         "B6c",
         what_matched_an_earlier_leader_is_confirmed,
@@ -212,7 +214,7 @@ BUGS = (
         kinds=("partition", "delay", "reordering"),
     ),
     Bug("B10", divergent_tail_walked_entry_by_entry, "entry by entry", 100),
-    Bug("B11x", log_before_an_append_not_compared, "commits another entry", 60),
+    Bug("B11x", log_before_an_append_not_compared, WRONG, 60),
     Bug("B12", lost_entries_never_sent_again, "not within", 5),
     Bug("B12b", idle_leader_never_looks_back, "not within", 40),
 )

@@ -33,6 +33,8 @@ class Patch:
 class Bug:
     """A bug, what the check that must find it says, and within how many seeds.
 
+    ``says`` has `` | `` between what several checks say, where chance decides which is first.
+
     ``kinds`` are the faults of the runs in which it is looked for, none for what each seed draws.
     """
 
@@ -54,6 +56,10 @@ class Bug:
     def told(self) -> str:
         """What is taken out, in a sentence."""
         return " ".join((self.plant.__doc__ or "").split())
+
+    def explains(self, violation: str | None) -> bool:
+        """Whether that is what the right check says."""
+        return violation is not None and any(said in violation for said in self.says.split(" | "))
 
     def of(self, seed: int) -> Run:
         """The run of a seed, as this bug wants it; the bug itself must be planted."""
@@ -97,7 +103,7 @@ def look_for(bug: Bug) -> Finding:
     with planted(bug):
         for seed in range(1, bug.seeds + 1):
             violation = bug.of(seed).play().violation
-            if violation is not None and bug.says in violation:
+            if violation is not None and bug.explains(violation):
                 return Finding(bug, seed, seed, violation, others)
             if violation is not None:
                 others.append(f"seed {seed}: {violation}")

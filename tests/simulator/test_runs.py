@@ -22,8 +22,8 @@ from simulator.marks import never_reached
 from simulator.profiles import PROFILES
 from simulator.trace import Trace
 
-SEEDS_OF_THREE = range(1, 221)
-SEEDS_OF_FIVE = range(1000, 1040)
+SEEDS_OF_THREE = range(1, 131)
+SEEDS_OF_FIVE = range(1000, 1020)
 SECONDS = 6.0
 
 
@@ -33,7 +33,7 @@ def nodes_of(seed: int) -> int:
 
 def as_run(seed: int) -> RunOptions:
     """What the command line calls such a run."""
-    return RunOptions(nodes_of(seed), SECONDS / 60, PROFILES["default"])
+    return RunOptions(nodes_of(seed), SECONDS / 60, PROFILES["nodes"])
 
 
 def run(seed: int) -> Outcome:
@@ -89,11 +89,13 @@ def test_a_random_draw_without_effect_changes_the_hash() -> None:
     assert trace.digest(5) == trace.digest(5)
 
 
-def test_the_hash_seed_of_python_changes_nothing() -> None:
-    here = simulate(11, seconds=3.0)
+@pytest.mark.parametrize("profile", ["nodes", "default"])
+def test_the_hash_seed_of_python_changes_nothing(profile: str) -> None:
+    here = RunOptions(3, 0.05, PROFILES[profile]).of(11).play()
     for hash_seed in ("1", "4242"):
+        command = f"-m simulator replay 11 --minutes 0.05 --profile {profile}"
         there = subprocess.run(
-            [sys.executable, "-m", "simulator", "replay", "11", "--minutes", "0.05"],
+            [sys.executable, *command.split()],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,
@@ -103,7 +105,7 @@ def test_the_hash_seed_of_python_changes_nothing() -> None:
 
 
 def test_the_trace_of_a_replay_tells_one_event_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["replay", "3", "--trace", "--minutes", "0.02"]) == 0
+    assert main(["replay", "3", "--trace", "--minutes", "0.02", "--profile", "nodes"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any("is leader of term 1" in line for line in lines)
     assert any("payload 1: acknowledged" in line for line in lines)
@@ -111,7 +113,7 @@ def test_the_trace_of_a_replay_tells_one_event_a_line(capsys: pytest.CaptureFixt
 
 
 def test_several_jobs_give_what_one_gives(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["run", "--seeds", "5-16", "--minutes", "0.01", "--json"]
+    asked = ["run", "--seeds", "5-16", "--minutes", "0.01", "--json", "--profile", "quick"]
     assert main(asked) == 0
     alone = capsys.readouterr().out
     assert main([*asked, "--jobs", "2"]) == 0
@@ -125,10 +127,10 @@ def test_a_violation_ends_a_run_with_the_command_that_repeats_it(
     bug = bug_by_id("A3")
     assert bug is not None
     with planted(bug):
-        assert main(["run", "--seeds", "4-90", "--minutes", "0.05"]) == 1
+        assert main(["run", "--seeds", "4-90", "--minutes", "0.05", "--profile", "nodes"]) == 1
         told = capsys.readouterr()
         assert "its disk holds" in told.out
-        repeat = "python -m simulator replay 4 --nodes 3 --minutes 0.05 --trace"
+        repeat = "python -m simulator replay 4 --nodes 3 --minutes 0.05 --profile nodes --trace"
         assert f"repeat it with: {repeat}" in told.err
         assert main(repeat.split()[3:]) == 1
     assert "its disk holds" in capsys.readouterr().out.splitlines()[-1]
