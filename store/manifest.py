@@ -1,6 +1,7 @@
 """``manifest.json``: what a snapshot of a replica holds, beside the same files as a data directory.
 
-One JSON object with the fields of :class:`Manifest`. A snapshot may hold more of the log than it
+One JSON object with the fields of :class:`Manifest`, and ``crc32c``: eight hexadecimal digits, the
+CRC32C of the others as compact JSON with sorted names. A snapshot may hold more of the log than it
 vouches for (its last segment was copied while it grew); what counts ends at ``end_position``.
 """
 
@@ -8,11 +9,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from crc32c import crc32c
 
 from store.errors import DamagedError, DataFormatError
 from store.formatfile import FORMAT_VERSION
 
 MANIFEST_NAME = "manifest.json"
+CRC_NAME = "crc32c"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,8 @@ class Manifest:
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    return json.dumps(asdict(manifest), indent=2).encode() + b"\n"
+    document = asdict(manifest)
+    return json.dumps({**document, CRC_NAME: _crc_of(document)}, indent=2).encode() + b"\n"
 
 
 def decode_manifest(data: bytes, path: str) -> Manifest:
@@ -44,13 +50,24 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
         found = json.loads(data)
     except ValueError as error:
         raise DamagedError(path, 0, f"not JSON: {error}") from error
-    version = found.get("format_version") if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        raise DamagedError(path, 0, "not a JSON object")
+    crc = found.pop(CRC_NAME, None)
+    version = found.get("format_version")
+    if crc is not None and crc != _crc_of(found):
+        raise DamagedError(path, 0, f"CRC of the manifest: {found}")
     if version != FORMAT_VERSION:
         raise DataFormatError(
             f"{path}: format {version}, and this program knows format {FORMAT_VERSION} only"
         )
-    values = [found.get(field.name) for field in fields(Manifest)]
+    values: list[Any] = [found.get(field.name) for field in fields(Manifest)]
     types = (str, str, int, int, int, int, int, int, int)
-    if tuple(map(type, values)) != types:
+    if crc is None or tuple(map(type, values)) != types:
         raise DamagedError(path, 0, f"unexpected fields: {found}")
     return Manifest(*values)
+
+
+def _crc_of(document: dict[str, object]) -> str:
+    """The CRC32C of all other fields, as compact JSON with sorted names."""
+    compact = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return f"{crc32c(compact.encode()):08x}"

@@ -88,6 +88,9 @@ def _continues(before: Finding, finding: Finding, first_index: int) -> bool:
     """Whether ``finding``, of a range that begins with ``first_index``, goes on with another."""
     if before.replica != finding.replica:
         return False
+    if finding.kind is FindingKind.PADDING:
+        # Behind an entry that is lost its segment is not looked at any further.
+        return before.kind in LOST and before.index_last == first_index - 1
     same_file = before.path == finding.path
     if before.kind is finding.kind and finding.kind not in CONTINUING:
         return same_file and before.position == finding.position

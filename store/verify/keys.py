@@ -156,7 +156,27 @@ class KeyCheck:
                 last=self._index_of(file.last_position),
             )
             return None
-        return np.frombuffer(data, KEY_FIELDS)
+        rows = np.frombuffer(data, KEY_FIELDS)
+        stated = (
+            file.first_position,
+            file.last_position,
+            file.first_seconds,
+            file.last_seconds,
+        )
+        found = tuple(
+            int(edge(rows[name])) for name in ("position", "seconds") for edge in (np.min, np.max)
+        )
+        if stated != found:
+            self._log.add(
+                FindingKind.KEY_INDEX,
+                file.path,
+                8,
+                expected=f"positions and seconds {found}, as its rows have them",
+                found=f"{stated}",
+                advice=ADVICE,
+                first=self._index_of(file.first_position),
+            )
+        return rows
 
     def _tell_different(
         self, file: IndexFile, found: NDArray[np.void], expected: NDArray[np.void]

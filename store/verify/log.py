@@ -115,16 +115,7 @@ class LogWalk:
 
     def _leave_segment(self, size: int, remaining: int) -> None:
         if size != remaining:
-            if self._at >= self._state.durable_position:
-                raise CorruptEntryError("padding", expected=remaining, found=size)
-            path, byte = self.segment_path(self._at)
-            self._log.add(
-                FindingKind.PADDING,
-                path,
-                byte,
-                expected=f"padding of {remaining} bytes",
-                found=f"padding that states {size}",
-            )
+            raise CorruptEntryError("padding", expected=remaining, found=size)
         self._at += remaining
 
     def _check_place(self, entry: Entry, remaining: int) -> None:

@@ -7,7 +7,7 @@ replicas have another log than the majority, and from about where on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from crc32c import crc32c
@@ -88,7 +88,13 @@ class BorderFinder:
         self._file: File | None = None
 
     def find(self, index: int) -> Border | None:
-        """The border before entry ``index``; ``None`` where its forerunner cannot be shown."""
+        """The border before entry ``index``; ``None`` where its forerunner cannot be shown.
+
+        Nor is it where the replica does not know that forerunner to be committed: it may be
+        another one than that of the others then, and nothing wrong with it.
+        """
+        if index - 1 > self.replica.known_index:
+            return None
         if index == self.start.index:
             return self.start
         if index <= self.replica.checkpoint_index + 1:
@@ -208,6 +214,8 @@ def _plan_ranges(finders: Sequence[BorderFinder], range_bytes: int) -> list[Rang
         if index in forced or any(found):
             cuts.append((index, found))
     ranges: list[RangePlan] = []
+    # A chain that has once left the others' never comes back.
+    diverged: frozenset[int] = frozenset()
     for (index, found), (end, ending) in pairwise(cuts):
         members = [
             finder.replica.first_index <= index and end - 1 <= finder.replica.known_index
@@ -223,7 +231,7 @@ def _plan_ranges(finders: Sequence[BorderFinder], range_bytes: int) -> list[Rang
             default=range_bytes,
         )
         number = len(ranges)
-        diverged = _diverged(found)
+        diverged |= _diverged(found, diverged)
         ranges.append(RangePlan(number, index, end - 1, size, begins, diverged))
     for place, finder in enumerate(finders):
         ranges += _tail(finder, place, len(finders), len(ranges))
@@ -275,9 +283,13 @@ def _adopt(
     )
 
 
-def _diverged(found: Sequence[Border | None]) -> frozenset[int]:
-    """The replicas that a majority contradicts already at this border."""
-    chains = [border.chain for border in found if border is not None and border.chain is not None]
+def _diverged(found: Sequence[Border | None], known: Collection[int]) -> frozenset[int]:
+    """The replicas that a majority contradicts already at this border, ``known`` left out."""
+    chains = [
+        border.chain
+        for place, border in enumerate(found)
+        if border is not None and border.chain is not None and place not in known
+    ]
     right = majority(chains)
     if right is None:
         return frozenset()

@@ -192,8 +192,12 @@ class QueueCheck:
             for wrong in queue.wrong:
                 self._tell_wrong(key, wrong)
             queue.files.check_shape(self._log)
+            end = queue.end
+            if not queue.end_known and queue.length is not None:
+                # Where the queue's last messages could not be read, their rows are not too many.
+                end = max(end, queue.length.end_offset)
             if not queue.wrong:
-                queue.files.check_rows_behind(queue.end, log_end, self._log)
+                queue.files.check_rows_behind(end, log_end, self._log)
         known = {*self._queues, *self._lengths}
         find_extra(self._fs, self._directory, known, log_end, self._log)
 

@@ -19,6 +19,8 @@ ONE_SLOT = (
     "the other copy is whole and the next start repairs this one; "
     "unless the power failed while it was written, suspect the disk"
 )
+LOCK_NAME = "lock"
+INCOMPLETE = "take the snapshot again into a new directory"
 CHECKPOINT = "the next start uses an older checkpoint and reads more of the log; suspect the disk"
 
 
@@ -163,6 +165,16 @@ def _read_checkpoints(fs: FileSystem, directory: str, state: StateFiles, log: Fi
 
 def _read_manifest(fs: FileSystem, state: StateFiles, log: FindingLog) -> None:
     if not fs.exists(state.manifest_path):
+        directory = state.manifest_path.removesuffix(f"/{MANIFEST_NAME}")
+        if not fs.exists(f"{directory}/{LOCK_NAME}"):
+            log.add(
+                FindingKind.FORMAT,
+                state.manifest_path,
+                0,
+                expected="the manifest of a snapshot, or the lock file of a node's own directory",
+                found="neither",
+                advice=INCOMPLETE,
+            )
         return
     try:
         manifest = decode_manifest(read_file(fs, state.manifest_path), state.manifest_path)
@@ -177,6 +189,26 @@ def _read_manifest(fs: FileSystem, state: StateFiles, log: FindingLog) -> None:
             0,
             expected=f"a snapshot of {'/'.join(owner)}",
             found=f"{manifest.group}/{manifest.node}",
+        )
+    checkpoint = state.checkpoint
+    if checkpoint is not None and checkpoint.index > manifest.commit_index:
+        log.add(
+            FindingKind.FORMAT,
+            state.manifest_path,
+            0,
+            expected=f"an end not before the checkpoint of entry {checkpoint.index}",
+            found=f"entry {manifest.commit_index}",
+            advice=INCOMPLETE,
+            first=manifest.commit_index,
+        )
+    if manifest.first_index != state.mark.first_index:
+        log.add(
+            FindingKind.FORMAT,
+            state.manifest_path,
+            0,
+            expected=f"a log that begins with entry {state.mark.first_index}",
+            found=f"entry {manifest.first_index}",
+            advice=INCOMPLETE,
         )
     state.manifest = manifest
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from simulator.disk import SimulatedFileSystem
@@ -498,9 +500,7 @@ def test_a_snapshot_counts_up_to_its_manifest(fs: SimulatedFileSystem, replica: 
 def test_a_snapshot_whose_last_entry_is_another_is_found(
     fs: SimulatedFileSystem, replica: Replica
 ) -> None:
-    wrong = encode_manifest(manifest(replica, 33)).replace(
-        b'"chain_crc": %d' % replica.entries[33].chain_crc, b'"chain_crc": 1'
-    )
+    wrong = encode_manifest(dataclasses.replace(manifest(replica, 33), chain_crc=1))
     replace_file(fs, DIRECTORY, "manifest.json", wrong)
     path = f"{DIRECTORY}/manifest.json"
     assert where(only(fs)) == (FindingKind.FORMAT, path, 0, 33, 33)
