@@ -56,12 +56,12 @@ class DerivedCheck:
     def check(self, entries: Sequence[Entry]) -> list[str]:
         """Rows of these entries that differ in a ConsumeQueue are written again."""
         told = []
-        for (topic, queue_id), (first, rows) in self._rows(entries).items():
+        for (topic, queue_id, place), (first, rows) in self._rows(entries).items():
             if self._differs(topic, queue_id, first, rows) is None:
                 continue
             # Meanwhile a newer checkpoint may have given up some of them.
             self.begin_pass()
-            kept = self._rows(entries).get((topic, queue_id))
+            kept = self._rows(entries).get((topic, queue_id, place))
             found = None if kept is None else self._differs(topic, queue_id, *kept)
             if kept is not None and found is not None:
                 self._write(topic, queue_id, *kept)
@@ -82,9 +82,14 @@ class DerivedCheck:
 
     # --- ConsumeQueues
 
-    def _rows(self, entries: Sequence[Entry]) -> dict[tuple[str, int], tuple[int, bytearray]]:
-        """What the entries say about each queue, as far as the checkpoint covers it."""
-        found: dict[tuple[str, int], tuple[int, bytearray]] = {}
+    def _rows(self, entries: Sequence[Entry]) -> dict[tuple[str, int, int], tuple[int, bytearray]]:
+        """What the entries say about each queue, as far as the checkpoint covers it.
+
+        By topic, queue and first offset of what they have without a gap: an entry that is damaged
+        is missing among them, and the rows behind it do not follow those before it.
+        """
+        found: dict[tuple[str, int, int], tuple[int, bytearray]] = {}
+        begun: dict[tuple[str, int], tuple[int, int]] = {}  # where it began, what comes next
         for entry in entries:
             if entry.kind is not EntryKind.DATA:
                 continue
@@ -93,17 +98,20 @@ class DerivedCheck:
             except CorruptBatchError:
                 continue  # its CRC is right: a leader made it so, and applying it has failed
             for run in batch.runs:
-                length = self._lengths.get((run.topic, run.queue_id))
+                queue = (run.topic, run.queue_id)
+                length = self._lengths.get(queue)
                 if length is None:
                     continue
+                place, follows = begun.get(queue, (-1, -1))
+                if follows != run.first_offset:
+                    place = run.first_offset
+                begun[queue] = (place, run.first_offset + run.count)
                 first = max(run.first_offset, length.first_offset)
                 end = min(run.first_offset + run.count, length.end_offset)
                 if first < end:
                     row = run.first_row + first - run.first_offset
                     rows = batch.rows[row * ROW_SIZE : (row + end - first) * ROW_SIZE]
-                    found.setdefault((run.topic, run.queue_id), (first, bytearray()))[1].extend(
-                        rows
-                    )
+                    found.setdefault((*queue, place), (first, bytearray()))[1].extend(rows)
         return found
 
     def _differs(self, topic: str, queue_id: int, first: int, rows: bytearray) -> str | None:
