@@ -97,7 +97,8 @@ class CatchUp:
     def _next(self) -> None:
         """Whatever is missing next."""
         refill, core = self._refill, self._node.core
-        if refill is not None and core.commit_index >= refill.plan.checkpoint_index:
+        caught_up = refill is not None and core.commit_index >= refill.plan.checkpoint_index
+        if caught_up and not self._node.divergence.found:
             self._drop()  # the log got there by itself
         elif refill is None:
             self._pieces = []

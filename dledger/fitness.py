@@ -87,7 +87,7 @@ class Fitness:
         return Report(
             room=self.level is not DiskLevel.FULL,
             prompt=not self.stalled,
-            whole=not self.damaged,
+            whole=not (self.damaged or self._node.divergence.found),
         )
 
     def peer_report(self, peer: str) -> Report | None:

@@ -19,6 +19,7 @@ from dledger.calls import PeerCalls
 from dledger.catchup import CatchUp
 from dledger.config import RaftConfig
 from dledger.configuration import Configurations
+from dledger.divergence import Divergence
 from dledger.effects import Read, Write
 from dledger.errors import (
     InvariantError,
@@ -169,6 +170,7 @@ class Node:
         self.catch_up = CatchUp(
             node=self, calls=self.calls, background=executors.background, loop=loop
         )
+        self.divergence = Divergence(self, self.calls)
         self.scrubber = Scrubber(
             node=self,
             calls=self.calls,
@@ -329,15 +331,23 @@ class Node:
         if isinstance(message, ServiceMessage):
             self._serve(sender, message)
             return
-        if isinstance(message, AppendRequest) and not self._has_room(message.size):
-            # As if lost: the leader asks again, and has its majority elsewhere.
-            log.warning("%s has no room for entries of %s", self.core.node, sender)
-            return
+        if isinstance(message, AppendRequest):
+            if self.divergence.found:
+                self.catch_up.begin(sender)
+                return
+            if not self._has_room(message.size):
+                # As if lost: the leader asks again, and has its majority elsewhere.
+                log.warning("%s has no room for entries of %s", self.core.node, sender)
+                return
         try:
             self.core.receive(sender, message, self._loop.time())
+            if isinstance(message, AppendRequest):
+                self.divergence.accepted()
         except PeerError as error:
             log.error("%s drops a message of %s: %s", self.core.node, sender, error)
             self._transport.reset(sender)
+            if isinstance(message, AppendRequest):
+                self.divergence.refused(sender, message)
         except InvariantError as error:
             self.fail(error)
             return

@@ -3,7 +3,8 @@
 A follower whose log ends before this one begins is told so by the leader, and asks for the rest.
 Nothing of it may cost acknowledgements much: reads run on the background executor, one at a time
 for each peer, in small pieces, and no faster than a rate (thesis 5.1 leaves the pace to the
-implementation).
+implementation). While the node itself writes a lot, the rate is an eighth: what the follower does
+with the pieces, and the disk that all may share, cost more than the pieces do.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ log = logging.getLogger(__name__)
 
 PIECE_BYTES = 256 << 10
 NOTICE_SECONDS = 0.5
+BUSY_JOBS = 5
+"""More writes than this between two looks for followers, and the node is at work."""
+
+BUSY_DIVISOR = 8
 HELD_SECONDS = 30.0
 """How long what a follower asked for is kept from retention after it last asked."""
 
@@ -51,6 +56,8 @@ class Supply:
         self._loop = loop
         self._bytes_per_second = bytes_per_second
         self._free_at = 0.0
+        self._jobs = 0
+        self._busy = False
         self._serving: dict[str, None] = {}
         self._needed: dict[str, tuple[int, float]] = {}  # first index still needed, when asked
         self._timer: asyncio.TimerHandle | None = None
@@ -73,6 +80,8 @@ class Supply:
 
     def _notice(self) -> None:
         self._timer = self._loop.call_later(NOTICE_SECONDS, self._notice)
+        jobs, self._jobs = self._jobs, self._node.writer.jobs_done
+        self._busy = self._jobs - jobs > BUSY_JOBS
         core = self._node.core
         if core.replicator is None or self._node.failure is not None:
             return
@@ -160,4 +169,5 @@ class Supply:
         )
 
     def _spend(self, size: int) -> None:
-        self._free_at = max(self._free_at, self._loop.time()) + size / self._bytes_per_second
+        rate = self._bytes_per_second / (BUSY_DIVISOR if self._busy else 1)
+        self._free_at = max(self._free_at, self._loop.time()) + size / rate
