@@ -18,6 +18,8 @@ from tests.cluster.running import RunningCluster, start_cluster
 
 SEGMENT = 16 << 20
 ROUNDS = 3
+START_SECONDS = 4.0
+"""After which a process that starts takes no more of the processor than it will later."""
 
 
 def measure(cluster: RunningCluster, seconds: float) -> dict[str, Any]:
@@ -66,6 +68,7 @@ def main(directory: str, mib: int, seconds: float) -> None:
             cluster.start(away)
             while not (cluster.data(away) / "refill" / "plan").exists():
                 time.sleep(0.05)
+            time.sleep(START_SECONDS)
             found[True].append(measure(cluster, seconds))
             refilling = (cluster.data(away) / "refill").exists()
             cluster.kill(away)
