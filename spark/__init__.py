@@ -1,0 +1,20 @@
+"""Replicas as Spark tables, and the audit which proves that they agree.
+
+:func:`register` makes ``spark.read.format("dledger")`` known to a session.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+
+def register(session: SparkSession) -> None:
+    """Makes the data source ``dledger`` known to a session, classic or Connect."""
+    from spark.datasource import DledgerDataSource  # noqa: PLC0415 - Spark is an extra
+
+    session.dataSource.register(DledgerDataSource)

@@ -1,0 +1,208 @@
+"""The audit as a Spark job: one task checks one range of the log over all replicas of a group.
+
+Tasks read the replicas themselves and give back a summary of a few hundred bytes a range; no row
+of the log ever goes through Spark, and nothing is shuffled. The check is the one of
+``dledger verify`` (:mod:`store.verify`), so both find the same.
+"""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from spark.errors import ReplicaError
+from spark.filesystems import open_file_system
+from store.errors import DataFormatError, StoreError
+from store.filesystem import FileSystem
+from store.verify import (
+    Finding,
+    FindingKind,
+    GroupPlan,
+    RangeResult,
+    check_range,
+    finish_audit,
+    plan_audit,
+)
+from store.verify.findings import UNKNOWN_REPLICA
+
+RANGE_BYTES = 256 << 20
+RESULT_SCHEMA = "number bigint, seconds double, result binary"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A finding, with what tells the sides: ``majority`` agrees against the finding's replica."""
+
+    finding: Finding
+    group: str
+    majority: tuple[str, ...]
+    listed: bool = False
+    """Whether it is about a message of the list of those that were acknowledged."""
+
+    @property
+    def kind(self) -> str:
+        """That of the finding, or ``acknowledged``."""
+        return "acknowledged" if self.listed else self.finding.kind.value
+
+
+@dataclass(slots=True)
+class GroupAudit:
+    """What the audit of one group gave; ``seconds`` of each range are those of its task."""
+
+    plan: GroupPlan
+    results: list[RangeResult]
+    seconds: dict[int, float]
+
+
+@dataclass(slots=True)
+class Audit:
+    """The whole result. ``scan_seconds`` is the time of the Spark jobs alone."""
+
+    groups: list[GroupAudit] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
+    scan_seconds: float = 0.0
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(result.bytes_read for group in self.groups for result in group.results)
+
+
+def run_audit(
+    session: SparkSession, directories: Sequence[str], range_bytes: int = RANGE_BYTES
+) -> Audit:
+    """Audits the replicas in ``directories``: paths, or URLs of one file system.
+
+    Raises :class:`~spark.errors.ReplicaError` for what is no replica, or one that is in use.
+    """
+    root = directories[0]
+    opened = [open_file_system(directory) for directory in directories]
+    fs, paths = opened[0][0], [path for _, path in opened]
+    if len({type(each) for each, _ in opened}) > 1:
+        raise ReplicaError("the replicas lie on different kinds of file systems: copy them to one")
+    audit = Audit()
+    with ExitStack() as locks:
+        for path in paths:
+            lock(fs, path, locks)
+        try:
+            plan = plan_audit(fs, paths, range_bytes)
+            for group in plan.groups:
+                began = time.perf_counter()
+                results, seconds = check_ranges(session, root, group)
+                audit.scan_seconds += time.perf_counter() - began
+                audit.groups.append(GroupAudit(group, results, seconds))
+                for finding in finish_audit(fs, group, results):
+                    audit.told.append(tell(finding, group, results))
+        except (DataFormatError, StoreError, OSError) as error:
+            raise ReplicaError(str(error)) from error
+        for finding in plan.findings:
+            name = finding.replica.partition("/")[0]
+            audit.told.append(Told(finding, name, ()))
+    if len({group.plan.group for group in audit.groups}) > 1:
+        audit.told += different_groups(audit.groups)
+    return audit
+
+
+def lock(fs: FileSystem, path: str, locks: ExitStack) -> None:
+    """Keeps a node from starting meanwhile; a snapshot has no lock file."""
+    if not fs.exists(f"{path}/lock"):
+        return
+    try:
+        locks.callback(fs.lock(f"{path}/lock").release)
+    except BlockingIOError as error:
+        raise ReplicaError(
+            f"{path}: a running node has this data open; stop it, or audit a snapshot"
+        ) from error
+
+
+def check_ranges(
+    session: SparkSession, root: str, group: GroupPlan
+) -> tuple[list[RangeResult], dict[int, float]]:
+    """All ranges of a group, one task each."""
+    count = len(group.ranges)
+    if count == 0:
+        return [], {}
+    frame = session.range(0, count, 1, count)
+    rows = frame.mapInArrow(range_task(root, group), RESULT_SCHEMA).collect()
+    results = [pickle.loads(row["result"]) for row in rows]
+    return results, {row["number"]: row["seconds"] for row in rows}
+
+
+def range_task(
+    root: str, group: GroupPlan
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What a task runs; it goes to the executors together with the plan of the group."""
+
+    def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if not gc.get_freeze_count():
+            # Spark collects garbage after each task: what is loaded by now need not be looked at.
+            gc.freeze()
+        fs, _ = open_file_system(root)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                began = time.perf_counter()
+                result = check_range(fs, group, number)
+                seconds = time.perf_counter() - began
+                yield pa.RecordBatch.from_pydict(
+                    {
+                        "number": pa.array([number], pa.int64()),
+                        "seconds": pa.array([seconds], pa.float64()),
+                        "result": pa.array([pickle.dumps(result)], pa.binary()),
+                    }
+                )
+
+    return check
+
+
+def tell(finding: Finding, group: GroupPlan, results: Sequence[RangeResult]) -> Told:
+    """Adds which replicas agree with each other where the finding is."""
+    names = [replica.name for replica in group.replicas]
+    if finding.replica == UNKNOWN_REPLICA or len(names) < 3:
+        return Told(finding, group.group, ())
+    first = finding.index_first
+    result = next(
+        (
+            each
+            for each in results
+            if first is not None and each.first_index <= first <= each.last_index
+        ),
+        None,
+    )
+    if result is None:
+        return Told(finding, group.group, ())
+    agree = [
+        name
+        for name, word in zip(names, result.agreement, strict=True)
+        if word == "same" and name != finding.replica
+    ]
+    return Told(finding, group.group, tuple(agree) if len(agree) * 2 > len(names) else ())
+
+
+def different_groups(groups: Sequence[GroupAudit]) -> list[Told]:
+    """Replicas that belong to different groups cannot agree; each group was checked alone."""
+    names = sorted({group.plan.group for group in groups})
+    alone = [group.plan for group in groups if len(group.plan.replicas) == 1]
+    return [
+        Told(
+            Finding(
+                FindingKind.FORMAT,
+                plan.replicas[0].name,
+                None,
+                None,
+                f"{plan.replicas[0].directory}/state/format",
+                0,
+                "another replica of its group beside it",
+                f"the groups {', '.join(names)}",
+                "give the replicas of one group",
+            ),
+            plan.group,
+            (),
+        )
+        for plan in alone
+    ]

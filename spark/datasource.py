@@ -1,0 +1,267 @@
+"""``spark.read.format("dledger").load(path)``: snapshots of replicas as tables.
+
+Options and columns are in :mod:`spark.options` and :mod:`spark.schemas`. Tasks read the snapshots
+themselves and hand Arrow batches to Spark; the driver reads manifests and a few rows of the entry
+index. Several snapshots of one replica below the path count as the newest of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.types import StructType
+
+from spark.errors import OptionError
+from spark.logranges import Piece, cut
+from spark.options import ReadOptions, View, parse_options
+from spark.replicas import Snapshot, find_snapshots, split_paths
+from spark.rows import (
+    Rows,
+    entry_rows,
+    index_rows,
+    key_files,
+    key_rows,
+    message_rows,
+    queue_lengths,
+    queue_rows,
+)
+from spark.schemas import arrow_schema, spark_schema
+from store.machinestate import QueueLength
+
+BATCH_ROWS = 8192
+BATCH_BYTES = 16 << 20
+# The bytes of index that an entry takes are few beside its own.
+INDEX_RANGE_FACTOR = 16
+
+
+@dataclass
+class Part(InputPartition):
+    """What one task reads: a piece of the log, a queue, or a file of the key index."""
+
+    piece: Piece | None = None
+    snapshot: Snapshot | None = None
+    queue: QueueLength | None = None
+    path: str | None = None
+
+    def __init__(
+        self,
+        piece: Piece | None = None,
+        snapshot: Snapshot | None = None,
+        queue: QueueLength | None = None,
+        path: str | None = None,
+    ) -> None:
+        super().__init__(None)
+        self.piece, self.snapshot, self.queue, self.path = piece, snapshot, queue, path
+
+
+class DledgerDataSource(DataSource):
+    """Registered as ``dledger``; see :func:`spark.register`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "dledger"
+
+    def schema(self) -> str:
+        return spark_schema(parse_options(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - passed by name
+        options = parse_options(self.options)
+        kind = FilteringReader if options.pushdown else Reader
+        return kind(split_paths(self.options), options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002
+        return StreamReader(split_paths(self.options), parse_options(self.options))
+
+
+class Reader(DataSourceReader):
+    """One read of all that the manifests vouch for."""
+
+    def __init__(self, roots: list[str], options: ReadOptions) -> None:
+        self._roots = roots
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return plan_parts(wanted(self._roots, self._options), self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_part(partition, self._options)
+
+
+class FilteringReader(Reader):
+    """A reader that narrows itself to comparisons of replica, index and topic.
+
+    Spark refuses such a reader unless ``spark.sql.python.filterPushdown.enabled`` is true, so it is
+    used only where it was asked for.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802
+        for one in filters:
+            if not self._take(one):
+                yield one
+
+    def _take(self, one: Filter) -> bool:
+        path: tuple[str, ...] = getattr(one, "attribute", ())
+        name = path[0] if len(path) == 1 else None
+        options = self._options
+        logged = options.view in {View.ENTRIES, View.MESSAGES, View.INDEX}
+        value = getattr(one, "value", None)
+        match one:
+            case EqualTo() if name == "replica" and isinstance(value, str):
+                return self._take_replicas({value})
+            case In() if name == "replica" and isinstance(value, tuple):
+                return self._take_replicas(set(value))
+            case EqualTo() if name == "topic" and options.topic in {None, value}:
+                self._options = replace(options, topic=value)
+            case _ if name != "index" or not logged or not isinstance(value, int):
+                return False
+            case EqualTo():
+                self._narrow(value, value)
+            case GreaterThan():
+                self._narrow(value + 1, options.to_index)
+            case GreaterThanOrEqual():
+                self._narrow(value, options.to_index)
+            case LessThan():
+                self._narrow(options.from_index, value - 1)
+            case LessThanOrEqual():
+                self._narrow(options.from_index, value)
+            case _:
+                return False
+        return True
+
+    def _take_replicas(self, names: set[str]) -> bool:
+        """Narrows to ``group/node`` names; Spark filters again, as an option may say ``node``."""
+        if not self._options.replicas:
+            self._options = replace(self._options, replicas=frozenset(names))
+        return False
+
+    def _narrow(self, first: int, last: int) -> None:
+        options = self._options
+        self._options = replace(
+            options,
+            from_index=max(options.from_index, first),
+            to_index=min(options.to_index, last),
+        )
+
+
+class StreamReader(DataSourceStreamReader):
+    """Follows a directory into which snapshots come: each batch is what newer ones add.
+
+    An offset is the next entry of each replica: ``{"broker-a/n0": 17}``.
+    """
+
+    def __init__(self, roots: list[str], options: ReadOptions) -> None:
+        if options.view not in {View.ENTRIES, View.MESSAGES, View.INDEX}:
+            raise OptionError(f"option view={options.view}: this view cannot be streamed")
+        self._roots = roots
+        self._options = options
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return {}
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
+        last = self._options.to_index
+        return {
+            snapshot.name: min(snapshot.manifest.commit_index, last) + 1
+            for snapshot in wanted(self._roots, self._options)
+        }
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        parts: list[InputPartition] = []
+        for snapshot in wanted(self._roots, self._options):
+            first = max(self._options.from_index, start.get(snapshot.name, 0))
+            last = end.get(snapshot.name, 0) - 1
+            options = replace(self._options, from_index=first, to_index=last)
+            parts += plan_parts([snapshot], options)
+        return parts
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_part(partition, self._options)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Snapshots are removed by who made them."""
+
+
+def wanted(roots: list[str], options: ReadOptions) -> list[Snapshot]:
+    """Raises :class:`~spark.errors.OptionError` for a replica that is not there."""
+    snapshots = find_snapshots(roots)
+    names = {name for snapshot in snapshots for name in (snapshot.name, snapshot.manifest.node)}
+    missing = sorted(options.replicas - names)
+    if missing and not options.pushdown:
+        there = ", ".join(snapshot.name for snapshot in snapshots)
+        raise OptionError(f"option replica={missing[0]}: there are {there}")
+    return [snapshot for snapshot in snapshots if options.wants(snapshot.name)]
+
+
+def plan_parts(snapshots: Sequence[Snapshot], options: ReadOptions) -> list[InputPartition]:
+    parts: list[InputPartition] = []
+    size = options.range_bytes * (INDEX_RANGE_FACTOR if options.view is View.INDEX else 1)
+    for snapshot in snapshots:
+        match options.view:
+            case View.CONSUMEQUEUE:
+                parts += [
+                    Part(snapshot=snapshot, queue=queue)
+                    for queue in queue_lengths(snapshot)
+                    if options.topic in {None, queue.topic}
+                ]
+            case View.KEYINDEX:
+                parts += [Part(snapshot=snapshot, path=path) for path in key_files(snapshot)]
+            case _:
+                pieces = cut(snapshot, options.from_index, options.to_index, size)
+                parts += [Part(piece=piece) for piece in pieces]
+    return parts
+
+
+def read_part(partition: InputPartition, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    if not isinstance(partition, Part):
+        return
+    schema = arrow_schema(options)
+    body = len(schema) - 1 if options.bodies else None
+    rows = part_rows(partition, options)
+    gathered: list[tuple[Any, ...]] = []
+    size = 0
+    for row in rows:
+        gathered.append(row)
+        size += 0 if body is None else len(row[body])
+        if len(gathered) == BATCH_ROWS or size >= BATCH_BYTES:
+            yield to_batch(gathered, schema)
+            gathered, size = [], 0
+    if gathered:
+        yield to_batch(gathered, schema)
+
+
+def part_rows(part: Part, options: ReadOptions) -> Rows:
+    if part.piece is not None:
+        match options.view:
+            case View.MESSAGES:
+                return message_rows(part.piece, options)
+            case View.INDEX:
+                return index_rows(part.piece)
+            case _:
+                return entry_rows(part.piece, options)
+    if part.snapshot is not None and part.queue is not None:
+        return queue_rows(part.snapshot, part.queue)
+    if part.snapshot is not None and part.path is not None:
+        return key_rows(part.snapshot, part.path)
+    return iter(())
+
+
+def to_batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    found = zip(*rows, strict=True)
+    arrays = [pa.array(column, kind) for column, kind in zip(found, schema.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,19 @@
+"""How a read or an audit through Spark fails: one line that says what is wrong, and where."""
+
+from __future__ import annotations
+
+
+class SparkSideError(Exception):
+    """Base of the errors of this package."""
+
+
+class OptionError(SparkSideError):
+    """An option of the data source is unknown, or its value makes no sense."""
+
+
+class ReplicaError(SparkSideError):
+    """A path holds no snapshot, or bytes of it are not what they should be: file and byte."""
+
+
+class JavaError(SparkSideError):
+    """There is no Java that Spark could run on."""

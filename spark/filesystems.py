@@ -1,0 +1,133 @@
+"""Replicas that do not lie on a local path: read by what Arrow or fsspec can open.
+
+``s3://``, ``gs://``, ``hdfs://`` and ``file://`` go through Arrow's own file systems, any other
+scheme through fsspec. Files are read in ranges; nothing is ever written.
+"""
+
+from __future__ import annotations
+
+import errno
+
+import fsspec
+import pyarrow as pa
+import pyarrow.fs as arrowfs
+
+from spark.errors import ReplicaError
+from store.filesystem import Bytes, FileSystem, Lock
+from store.osfiles import OsFileSystem
+
+
+def open_file_system(path: str) -> tuple[FileSystem, str]:
+    """The file system of a path or URL, and the path within it.
+
+    Raises :class:`~spark.errors.ReplicaError` for a scheme that neither Arrow nor fsspec knows.
+    """
+    scheme, separator, rest = path.partition("://")
+    if not separator:
+        return OsFileSystem(), trim(path)
+    if scheme == "file" and rest.startswith("/"):
+        return OsFileSystem(), trim(rest)
+    try:
+        found, inner = arrowfs.FileSystem.from_uri(path)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ImportError):
+        try:
+            opened, inner = fsspec.core.url_to_fs(path)
+        except (ValueError, ImportError, OSError) as error:
+            raise ReplicaError(f"{path}: this cannot be opened: {error}") from error
+        found = arrowfs.PyFileSystem(arrowfs.FSSpecHandler(opened))
+    return RemoteFileSystem(found), trim(inner)
+
+
+def trim(path: str) -> str:
+    return path.rstrip("/") or "/"
+
+
+class RemoteFile:
+    """One open file, for reading only."""
+
+    def __init__(self, path: str, file: pa.NativeFile) -> None:
+        self._path = path
+        self._file = file
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def pread(self, size: int, position: int) -> bytes:
+        if position >= self.size():
+            return b""
+        data: bytes = self._file.read_at(size, position)
+        return data
+
+    def pread_cached(self, size: int, position: int) -> bytes | None:
+        return self.pread(size, position)
+
+    def pwrite(self, data: Bytes, position: int) -> None:  # noqa: ARG002
+        raise read_only(self._path)
+
+    def datasync(self) -> None:
+        raise read_only(self._path)
+
+    def drop_cached(self, size: int, position: int) -> None:
+        """Nothing of it is in this machine's page cache."""
+
+    def size(self) -> int:
+        size: int = self._file.size()
+        return size
+
+    def truncate(self, size: int) -> None:  # noqa: ARG002
+        raise read_only(self._path)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class RemoteFileSystem:
+    """Arrow's file systems behind :class:`~store.filesystem.FileSystem`; read only."""
+
+    def __init__(self, inner: arrowfs.FileSystem) -> None:
+        self._inner = inner
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> RemoteFile:
+        if create or writable:
+            raise read_only(path)
+        return RemoteFile(path, self._inner.open_input_file(path))
+
+    def exists(self, path: str) -> bool:
+        found: bool = self._inner.get_file_info(path).type != arrowfs.FileType.NotFound
+        return found
+
+    def list_directory(self, path: str) -> list[str]:
+        infos = self._inner.get_file_info(arrowfs.FileSelector(path))
+        return sorted(info.base_name for info in infos)
+
+    def make_directories(self, path: str) -> None:
+        raise read_only(path)
+
+    def rename(self, source: str, target: str) -> None:  # noqa: ARG002
+        raise read_only(target)
+
+    def link(self, source: str, target: str) -> None:  # noqa: ARG002
+        raise read_only(target)
+
+    def remove(self, path: str) -> None:
+        raise read_only(path)
+
+    def remove_tree(self, path: str) -> None:
+        raise read_only(path)
+
+    def sync_directory(self, path: str) -> None:
+        raise read_only(path)
+
+    def free_bytes(self, path: str) -> int:
+        raise read_only(path)
+
+    def total_bytes(self, path: str) -> int:
+        raise read_only(path)
+
+    def lock(self, path: str) -> Lock:
+        raise read_only(path)
+
+
+def read_only(path: str) -> OSError:
+    return OSError(errno.EROFS, "read through Arrow, where nothing can be written", path)

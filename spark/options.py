@@ -1,0 +1,101 @@
+"""The options of the data source, checked: an unknown name or an impossible value is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from spark.errors import OptionError
+
+RANGE_BYTES = 64 << 20
+_INDEX_MAX = (1 << 63) - 1
+
+
+class View(StrEnum):
+    """Which table is read."""
+
+    ENTRIES = "entries"
+    MESSAGES = "messages"
+    CONSUMEQUEUE = "consumequeue"
+    INDEX = "index"
+    KEYINDEX = "keyindex"
+
+
+OPTIONS = {
+    "view": "entries, messages, consumequeue, index or keyindex; default entries",
+    "replica": "names of replicas, such as n0 or broker-a/n0, with commas between; default all",
+    "fromindex": "the first log entry, default the first there is",
+    "toindex": "the last log entry, default the last that is committed",
+    "topic": "messages and rows of this topic only",
+    "bodies": "true: entries and messages with their bodies; default false",
+    "rangebytes": "bytes of log that one task reads, default 64 MiB",
+    "pushdown": "true: filters are handed to the source; needs Spark's setting for it",
+}
+# What Spark itself hands on with them.
+_GIVEN = frozenset({"path", "paths"})
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """``to_index`` is inclusive, as in the log."""
+
+    view: View = View.ENTRIES
+    replicas: frozenset[str] = frozenset()
+    from_index: int = 0
+    to_index: int = _INDEX_MAX
+    topic: str | None = None
+    bodies: bool = False
+    range_bytes: int = RANGE_BYTES
+    pushdown: bool = False
+
+    def wants(self, name: str) -> bool:
+        """Whether the replica ``group/node`` is asked for."""
+        return not self.replicas or bool(self.replicas & {name, name.partition("/")[2]})
+
+
+def parse_options(given: Mapping[str, str]) -> ReadOptions:
+    """Raises :class:`~spark.errors.OptionError` naming the option."""
+    options = {name.lower(): value for name, value in given.items()}
+    unknown = sorted(options.keys() - OPTIONS.keys() - _GIVEN)
+    if unknown:
+        raise OptionError(f"unknown option {unknown[0]}: there are {', '.join(OPTIONS)}")
+    name = options.get("view", View.ENTRIES)
+    try:
+        view = View(name.lower())
+    except ValueError:
+        raise OptionError(f"option view={name}: it is one of {', '.join(View)}") from None
+    replicas = frozenset(filter(None, options.get("replica", "").replace(" ", "").split(",")))
+    parsed = ReadOptions(
+        view,
+        replicas,
+        parse_number(options, "fromindex", 0),
+        parse_number(options, "toindex", _INDEX_MAX),
+        options.get("topic"),
+        parse_truth(options, "bodies"),
+        parse_number(options, "rangebytes", RANGE_BYTES),
+        parse_truth(options, "pushdown"),
+    )
+    if parsed.range_bytes == 0:
+        raise OptionError("option rangeBytes=0: a task must read something")
+    if parsed.bodies and view not in {View.ENTRIES, View.MESSAGES}:
+        raise OptionError(f"option bodies: the view {view} has no bodies")
+    if parsed.topic is not None and view not in {View.MESSAGES, View.CONSUMEQUEUE}:
+        raise OptionError(f"option topic: the view {view} has no topics")
+    return parsed
+
+
+def parse_number(options: Mapping[str, str], name: str, default: int) -> int:
+    text = options.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and int(text) <= _INDEX_MAX):
+        raise OptionError(f"option {name}={text}: not a number from 0 up")
+    return int(text)
+
+
+def parse_truth(options: Mapping[str, str], name: str) -> bool:
+    text = options.get(name, "false").lower()
+    if text not in {"true", "false"}:
+        raise OptionError(f"option {name}={text}: it is true or false")
+    return text == "true"

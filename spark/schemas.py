@@ -1,0 +1,104 @@
+"""The columns of each view, for Arrow and for Spark, which must agree to the letter.
+
+Indexes, positions and offsets are what ``docs/format.md`` calls so; positions and sizes are bytes,
+CRCs are unsigned and therefore ``bigint``, times are ``timestamp`` with milliseconds. Every column
+may be null as far as Spark knows, though only ``body`` ever is.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from spark.options import ReadOptions, View
+
+_LONG, _INT, _TEXT = "bigint", "int", "string"
+
+COLUMNS: dict[View, tuple[tuple[str, str], ...]] = {
+    View.ENTRIES: (
+        ("replica", _TEXT),
+        ("index", _LONG),
+        ("term", _LONG),
+        ("kind", _TEXT),
+        ("position", _LONG),
+        ("size", _INT),
+        ("chain_crc", _LONG),
+        ("body_crc", _LONG),
+        ("body_crc_ok", "boolean"),
+        ("path", _TEXT),
+    ),
+    View.MESSAGES: (
+        ("replica", _TEXT),
+        ("index", _LONG),
+        ("position", _LONG),
+        ("size", _INT),
+        ("topic", _TEXT),
+        ("queue_id", _INT),
+        ("queue_offset", _LONG),
+        ("msg_id", _TEXT),
+        ("unique_key", _TEXT),
+        ("tags", _TEXT),
+        ("keys", _TEXT),
+        ("flag", _INT),
+        ("sys_flag", _INT),
+        ("born_timestamp", "timestamp"),
+        ("born_host", _TEXT),
+        ("store_timestamp", "timestamp"),
+        ("store_host", _TEXT),
+        ("reconsume_times", _INT),
+        ("prepared_position", _LONG),
+        ("body_size", _INT),
+        ("body_crc", _LONG),
+        ("properties", "map<string,string>"),
+    ),
+    View.CONSUMEQUEUE: (
+        ("replica", _TEXT),
+        ("topic", _TEXT),
+        ("queue_id", _INT),
+        ("queue_offset", _LONG),
+        ("position", _LONG),
+        ("size", _INT),
+        ("tags_code", _LONG),
+        ("path", _TEXT),
+    ),
+    View.INDEX: (
+        ("replica", _TEXT),
+        ("index", _LONG),
+        ("term", _LONG),
+        ("kind", _TEXT),
+        ("position", _LONG),
+        ("size", _INT),
+        ("path", _TEXT),
+    ),
+    View.KEYINDEX: (
+        ("replica", _TEXT),
+        ("key_hash", _LONG),
+        ("position", _LONG),
+        ("store_timestamp", "timestamp"),
+        ("path", _TEXT),
+    ),
+}
+
+_ARROW = {
+    _LONG: pa.int64(),
+    _INT: pa.int32(),
+    _TEXT: pa.string(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "map<string,string>": pa.map_(pa.string(), pa.string()),
+}
+
+
+def columns(options: ReadOptions) -> tuple[tuple[str, str], ...]:
+    """Names and Spark types of what a read gives; ``body`` only where it was asked for."""
+    found = COLUMNS[options.view]
+    return (*found, ("body", "binary")) if options.bodies else found
+
+
+def spark_schema(options: ReadOptions) -> str:
+    """As DDL, which needs no session to be read."""
+    return ", ".join(f"`{name}` {kind}" for name, kind in columns(options))
+
+
+def arrow_schema(options: ReadOptions) -> pa.Schema:
+    return pa.schema([(name, _ARROW[kind]) for name, kind in columns(options)])

@@ -1,0 +1,55 @@
+"""The Spark session of a command: the one that runs already, or one of our own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from spark.java import find_java_home
+
+
+@contextmanager
+def open_session(master: str | None, *, progress: bool = False) -> Iterator[SparkSession]:
+    """An existing session is used and left as it is; one that was started here is stopped.
+
+    ``master`` is Spark's URL; ``None`` takes what ``spark-submit`` says, else ``local[*]``.
+    Raises :class:`~spark.errors.JavaError` where Spark would find no Java.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    session = start_session(master, progress=progress)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def start_session(master: str | None, *, progress: bool = False) -> SparkSession:
+    """Starts a session, with the Python that runs this as the Python of its workers."""
+    builder = SparkSession.builder.appName("dledger audit")
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        # Within spark-submit the Java side runs already, and its settings are the user's.
+        return (builder if master is None else builder.master(master)).getOrCreate()
+    if master is not None and master.startswith("sc://"):
+        return builder.remote(master).getOrCreate()
+    home = find_java_home(os.environ)
+    if home is not None:
+        os.environ["JAVA_HOME"] = home
+    # Else workers run the first python3 on the path, which may lack what they need.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": str(progress).lower(),
+        "spark.log.level": "ERROR",
+    }
+    if master is None or master.startswith("local"):
+        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.master(master or "local[*]").getOrCreate()

@@ -1,0 +1,86 @@
+"""Snapshots of small groups, as real directories."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from simulator.disk import SimulatedFileSystem
+from store.batch import Run
+from tests.store.replicas import GROUP, Replica, message
+from tests.store.steps import simulated
+
+NODES = ("n0", "n1", "n2")
+ENTRIES = 30
+TIME_MS = 1_700_000_100_000
+
+
+def write_group(
+    root: Path,
+    *,
+    nodes: tuple[str, ...] = NODES,
+    entries: int = ENTRIES,
+    forked: str = "",
+    body_size: int = 20,
+) -> list[Path]:
+    """Snapshots ``root/<group>/<node>``; ``forked`` has another message in its last entry.
+
+    Entry 0 is a no-op. Each entry from 1 on has two messages for queue 0 of ``orders`` and one for
+    a queue of ``bills``.
+    """
+    return [
+        write_snapshot(root, node, entries=entries, fork=node == forked, body_size=body_size)
+        for node in nodes
+    ]
+
+
+def write_snapshot(
+    root: Path, node: str, *, entries: int = ENTRIES, fork: bool = False, body_size: int = 20
+) -> Path:
+    fs = simulated()
+    replica = Replica(fs, node)
+    replica.no_op()
+    for number in range(1, entries):
+        salt = 500 if fork and number == entries - 1 else 0
+        orders = [message(number + salt, size=body_size), message(1000 + number, size=body_size)]
+        bills = [message(number, "bills", 100)]
+        replica.send(
+            [
+                Run("orders", 0, 2 * number - 2, orders),
+                Run("bills", number % 2, (number - 1) // 2, bills),
+            ]
+        )
+        if number == entries // 2:
+            replica.checkpoint()
+    replica.checkpoint()
+    replica.mark()
+    target = f"/snap/{node}"
+    for _ in replica.store.begin_snapshot(target, TIME_MS).steps():
+        pass
+    replica.close()
+    path = root / GROUP / node
+    copy_out(fs, target, path)
+    return path
+
+
+def copy_out(fs: SimulatedFileSystem, source: str, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    for name in fs.list_directory(source):
+        try:
+            data = fs.visible_bytes(f"{source}/{name}")
+        except (KeyError, OSError):
+            copy_out(fs, f"{source}/{name}", target / name)
+        else:
+            (target / name).write_bytes(data)
+
+
+def flip(path: Path, byte: int) -> None:
+    """Flips one bit."""
+    data = bytearray(path.read_bytes())
+    data[byte] ^= 1
+    path.write_bytes(data)
+
+
+def edit_manifest(replica: Path, **fields: object) -> None:
+    path = replica / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
