@@ -210,13 +210,13 @@ def cut_client(cluster: Cluster, client: str, host: str) -> None:
 # --- clocks
 
 
-@action(str, int)
+@action(HostName, int)
 def set_clock(cluster: Cluster, host: str, milliseconds: int) -> None:
     """The wall clock jumps by so much."""
     cluster.host(host).clock.jump(milliseconds)
 
 
-@action(str, float)
+@action(HostName, float)
 def drift_clock(cluster: Cluster, host: str, rate: float) -> None:
     """From its next start on its clock counts so many seconds in a second."""
     cluster.host(host).clock.rate = rate
@@ -225,33 +225,33 @@ def drift_clock(cluster: Cluster, host: str, rate: float) -> None:
 # --- disks, call by call and at rest
 
 
-@action(str, str, int)
+@action(HostName, str, int)
 def fail_operation(cluster: Cluster, host: str, operation: str, calls: int) -> None:
     """The so-manieth call of that name fails: ``pread``, ``pwrite``, ``datasync``, ``rename``."""
     cluster.host(host).fail_a_call(calls, operation)
 
 
-@action(str, float, int)
+@action(HostName, float, int)
 def flip_bit(cluster: Cluster, host: str, share: float, bit: int) -> None:
     """At rest, in the log below the durable mark; ``share`` of the way through it."""
     damage.flip_bit(cluster, cluster.host(host), share, bit)
 
 
-@action(str, float)
+@action(HostName, float)
 def lose_file(cluster: Cluster, host: str, share: float) -> None:
     damage.lose_file(cluster, cluster.host(host), share)
 
 
-@action(str, float)
+@action(HostName, float)
 def cut_file(cluster: Cluster, host: str, share: float) -> None:
     damage.cut_file(cluster, cluster.host(host), share)
 
 
-@action(str, float, float)
+@action(HostName, float, float)
 def swap_files(cluster: Cluster, host: str, one: float, other: float) -> None:
     damage.swap_files(cluster, cluster.host(host), one, other)
 
 
-@action(str, float, float)
+@action(HostName, float, float)
 def misdirect_write(cluster: Cluster, host: str, source: float, target: float) -> None:
     damage.misdirect_write(cluster, cluster.host(host), source, target)

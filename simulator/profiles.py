@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from simulator.faults import KINDS
+from simulator.wholefaults import DAMAGE_KINDS, WHOLE_KINDS
 from simulator.worlds import BROKERS, NODES
 
 
@@ -24,6 +26,11 @@ class Profile:
     kinds: tuple[str, ...] = ()
     thorough: bool = False
 
+    def kinds_of(self, seed: int) -> tuple[str, ...]:
+        """The kinds for the world of a seed: bare nodes know nothing of clients and clocks."""
+        known = WHOLE_KINDS if self.world(seed) == BROKERS else KINDS
+        return tuple(kind for kind in self.kinds if kind in known)
+
     def world(self, seed: int) -> str:
         """The world of a seed."""
         return self.worlds[seed % len(self.worlds)]
@@ -37,6 +44,10 @@ DISK_KINDS = (
     "disk error",
     "full disk",
     "slow disk",
+    "expiry",
+    "sync error",
+    "read error",
+    *DAMAGE_KINDS,
 )
 NETWORK_KINDS = (
     "pause",
@@ -47,6 +58,9 @@ NETWORK_KINDS = (
     "duplication",
     "reordering",
     "delay",
+    "flapping link",
+    "client cut off",
+    "client pause",
 )
 
 PROFILES = {

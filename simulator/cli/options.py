@@ -38,7 +38,7 @@ class RunOptions:
             world=self.profile.world(seed),
             nodes=self.nodes,
             seconds=self.seconds,
-            kinds=self.profile.kinds,
+            kinds=self.profile.kinds_of(seed),
         )
 
     def repeat_command(self, seed: int) -> str:
