@@ -1,6 +1,7 @@
 # make run     sets up .venv from the lock, starts a three-node broker group, stays until Ctrl-C
 # make test    everything it needs, then format, lint, types and the whole test suite
 # make check   format, lint and types alone      make fix    what a tool can mend by itself
+# make nightly the simulator for hours: thousands of seeds, and every planted bug
 # make lock    resolves the lock files anew      make clean  removes what the others installed
 #
 # Every step leaves a stamp, so the second run starts at once. Whatever is installed is pinned by
@@ -11,13 +12,17 @@ BIN := .venv/bin
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check --no-input
 CLIENTS := build/clients
 
-.PHONY: run test check fix lock clean setup clients
+.PHONY: run test nightly check fix lock clean setup clients
 
 run: .venv/.run
 	@$(BIN)/dledger up $(ARGS)
 
 test: check clients
 	$(BIN)/python -m pytest $(ARGS)
+
+nightly: .venv/.run
+	$(BIN)/python -m simulator bugs --jobs 2
+	$(BIN)/python -m simulator run --profile nightly --jobs 2 $(ARGS)
 
 check: .venv/.test
 	$(BIN)/ruff format --check .

@@ -23,6 +23,7 @@ from simulator.host import GroupConfig, Host, World
 from simulator.invariants import Invariant, raft_invariants
 from simulator.invariants.acknowledged import AcknowledgedKept
 from simulator.loop import VirtualLoop
+from simulator.members import bring_back
 from simulator.network import Network, NetworkFaults
 from simulator.randomness import CountingRandom, Streams
 from simulator.schedule import Action, Schedule
@@ -239,6 +240,7 @@ class Cluster:
         self.heal_network()
         for host in self.hosts:
             host.work_again()
+        await self.until(lambda: bring_back(self), "all are voters")
         await self._heal_clients()
         await self.until(self._agrees, "the replicas agree")
         settled = self._state()

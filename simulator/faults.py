@@ -15,6 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, ClassVar, TypeVarTuple, Unpack
 
 from simulator.actions import NOTICED, SILENT, Argument
+from simulator.members import MEMBER_KINDS
 from simulator.schedule import TIME_DIGITS
 
 if TYPE_CHECKING:
@@ -91,7 +92,19 @@ class FaultInjector:
             self._next()
 
     def _strike_with(self, kind: str) -> None:
-        KINDS[kind](self)
+        (KINDS.get(kind) or MEMBER_KINDS[kind])(self)
+
+    def do(self, name: str, *arguments: Argument) -> None:
+        """Proposes an action, for faults that are told elsewhere."""
+        self._do(name, *arguments)
+
+    def do_to_one(self, name: str) -> None:
+        """An action on one host, the leader more often."""
+        self._do(name, self._host().name)
+
+    def names(self) -> Sequence[str]:
+        """Of all hosts."""
+        return [host.name for host in self._cluster.hosts]
 
     def _later(self, seconds_max: float, name: str, *arguments: Argument) -> None:
         self._after(self._rng.uniform(0.01, seconds_max), self._do_unless_stopped, name, *arguments)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simulator.faults import KINDS
+from simulator.members import MEMBER_KINDS
 from simulator.wholefaults import DAMAGE_KINDS, WHOLE_KINDS
 from simulator.worlds import BROKERS, NODES
 
@@ -28,7 +29,7 @@ class Profile:
 
     def kinds_of(self, seed: int) -> tuple[str, ...]:
         """The kinds for the world of a seed: bare nodes know nothing of clients and clocks."""
-        known = WHOLE_KINDS if self.world(seed) == BROKERS else KINDS
+        known = WHOLE_KINDS if self.world(seed) == BROKERS else (*KINDS, *MEMBER_KINDS)
         return tuple(kind for kind in self.kinds if kind in known)
 
     def world(self, seed: int) -> str:
@@ -63,6 +64,19 @@ NETWORK_KINDS = (
     "client pause",
 )
 
+MEMBER_PROFILE_KINDS = (
+    *MEMBER_KINDS,
+    "crash",
+    "power loss",
+    "stop",
+    "pause",
+    "partition",
+    "one-way link",
+    "loss",
+    "delay",
+    "slow disk",
+)
+
 PROFILES = {
     profile.name: profile
     for profile in (
@@ -71,6 +85,14 @@ PROFILES = {
         Profile("default", "whole brokers for twenty seconds", 1 / 3, (1, 100), (BROKERS,)),
         Profile("disk", "power, disks, crashes within a call", 1 / 3, (1, 100), kinds=DISK_KINDS),
         Profile("network", "pauses and links", 1 / 3, (1, 100), kinds=NETWORK_KINDS),
+        Profile(
+            "membership",
+            "members leave and return, leaders hand over",
+            1 / 3,
+            (1, 200),
+            (NODES,),
+            MEMBER_PROFILE_KINDS,
+        ),
         Profile("nightly", "thousands of runs of a minute", 1.0, (1, 5000), thorough=True),
     )
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dledger.messages import Message, VoteRequest, VoteResponse
+from dledger.messages import Message, TimeoutNow, VoteRequest, VoteResponse
 from dledger.quorum import majority
 from simulator.invariants.base import Invariant
 from simulator.violation import Violation
@@ -24,12 +24,21 @@ class PreVoteFirst(Invariant):
     def __init__(self, hosts: Sequence[Host]) -> None:
         self._needed = majority(len(hosts))
         self._agreed: dict[tuple[str, int], dict[str, None]] = {}
+        self._ordered: dict[tuple[str, int], None] = {}
+
+    def receives(self, host: Host, _sender: str, message: Message) -> None:
+        """See :class:`Invariant`."""
+        if isinstance(message, TimeoutNow):
+            self._ordered[host.name, message.term + 1] = None
 
     def sends(self, host: Host, peer: str, message: Message) -> None:
         """See :class:`Invariant`."""
         match message:
             case VoteResponse(term=term, granted=True, pre_vote=True):
                 self._agreed.setdefault((peer, term), {})[host.name] = None
+            case VoteRequest(term=term, ordered=True):
+                if (host.name, term) not in self._ordered:
+                    raise Violation(f"{host.name} campaigns in term {term}, ordered by nobody")
             case VoteRequest(term=term, pre_vote=False):
                 agreed = [host.name, *self._agreed.get((host.name, term), ())]
                 if len(agreed) < self._needed:

@@ -1,6 +1,7 @@
 """Who hears a leader gives nobody else its vote (thesis 4.2.3).
 
-Otherwise one node with a bad link keeps deposing a leader that all others hear.
+Otherwise one node with a bad link keeps deposing a leader that all others hear. An election that
+the leader ordered is another matter.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class StickToTheLeader(Invariant):
                 leader_term, at = self._heard.get(process, (-1, 0.0))
                 asked = (*process, sender, term, pre_vote)
                 if (
-                    core.leader is not None
+                    not message.ordered
+                    and core.leader is not None
                     and leader_term == core.term
                     and host.now - at < core.config.election_seconds
                 ):

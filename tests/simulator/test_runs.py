@@ -142,3 +142,14 @@ def test_bad_arguments_are_refused_in_one_line(capsys: pytest.CaptureFixture[str
             main(arguments)
         assert refused.value.code == 2
     assert "ends before it begins" in capsys.readouterr().err
+
+
+def test_members_leave_and_return_and_leaders_hand_over() -> None:
+    marks: Counter[str] = Counter()
+    options = RunOptions(3, 0.1, PROFILES["membership"])
+    for seed in range(1, 7):
+        outcome = options.of(seed).play()
+        assert outcome.violation is None, options.repeat_command(seed)
+        marks.update(outcome.marks)
+    assert {"removal", "addition", "promotion"} <= set(marks)
+    assert "handing over" in marks

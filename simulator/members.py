@@ -1,0 +1,136 @@
+"""Members that leave and come back, and leaders that hand over, as actions on a cluster.
+
+One member is away at most, and only from a group of three, so that what the invariants take for a
+majority of the hosts is one of the voters too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dledger.configuration import MemberAddress
+from dledger.errors import ProposeError
+from dledger.membership import Membership
+from simulator.actions import HostName, action
+
+if TYPE_CHECKING:
+    from simulator.cluster import Cluster
+    from simulator.faults import FaultInjector
+    from simulator.host import Host
+
+GROUP_SIZE = 3
+
+
+def _ask(cluster: Cluster, what: str, request: Callable[[Membership], None]) -> None:
+    """An operator asks whoever leads; what comes of it is noted, and nobody is told."""
+    leader = cluster.leader()
+    if leader is None or leader.process is None:
+        return
+
+    def ask() -> None:
+        assert leader.node is not None  # noqa: S101 - an event of its process
+        membership = leader.node.membership
+        if membership.busy:
+            return
+        try:
+            request(membership)
+        except ProposeError as error:
+            leader.note(f"{what} is refused: {error}")
+
+    leader.process.run(ask)
+
+
+def _told(leader: Host | None, what: str) -> Callable[[Exception | None], None]:
+    def done(error: Exception | None) -> None:
+        if leader is not None:
+            leader.note(f"{what}: {error or 'done'}")
+            if error is None:
+                leader.mark(what.split(" of ", maxsplit=1)[0])
+
+    return done
+
+
+def _address(cluster: Cluster, host: str) -> MemberAddress:
+    ip = cluster.host(host).ip
+    return MemberAddress(f"{ip}:1", f"{ip}:2", f"{ip}:3")
+
+
+@action(HostName)
+def hand_over(cluster: Cluster, host: str) -> None:
+    """Whoever leads lets that host lead."""
+    done = _told(cluster.leader(), f"handing over of the leadership to {host}")
+    _ask(cluster, f"handing over to {host}", lambda members: members.transfer(host, done))
+
+
+@action(HostName)
+def remove_member(cluster: Cluster, host: str) -> None:
+    """Unless another one is away."""
+    if len(cluster.hosts) != GROUP_SIZE or not all_vote(cluster):
+        return
+    done = _told(cluster.leader(), f"removal of {host}")
+    _ask(cluster, f"removal of {host}", lambda members: members.remove(host, done))
+
+
+@action(HostName)
+def add_member(cluster: Cluster, host: str) -> None:
+    """Comes back as a learner, and is promoted at the next try."""
+    leader = cluster.leader()
+    if leader is None or leader.node is None:
+        return
+    found = leader.node.core.configuration
+    if host in found.learners:
+        done = _told(leader, f"promotion of {host}")
+        _ask(cluster, f"promotion of {host}", lambda members: members.promote(host, done))
+    elif host not in found.voters:
+        done = _told(leader, f"addition of {host}")
+        address = _address(cluster, host)
+        _ask(
+            cluster, f"addition of {host}", lambda members: members.add_learner(host, address, done)
+        )
+
+
+def all_vote(cluster: Cluster) -> bool:
+    """Whether every host is a voter, as far as the leader knows."""
+    leader = cluster.leader()
+    if leader is None or leader.node is None:
+        return False
+    found = leader.node.core.configuration
+    return not found.is_joint and len(found.voters) == len(cluster.hosts)
+
+
+def bring_back(cluster: Cluster) -> bool:
+    """Whether every host is a voter; one that is not is helped on its way."""
+    if all_vote(cluster):
+        return True
+    leader = cluster.leader()
+    if leader is not None and leader.node is not None:
+        found = leader.node.core.configuration
+        for host in cluster.hosts:
+            if host.name not in found.voters:
+                add_member(cluster, host.name)
+                break
+    return False
+
+
+# --- faults, in the sense of this package
+
+
+def _leader_hands_over(injector: FaultInjector) -> None:
+    injector.do_to_one("hand-over")
+
+
+def _member_leaves(injector: FaultInjector) -> None:
+    injector.do_to_one("remove-member")
+
+
+def _member_returns(injector: FaultInjector) -> None:
+    for host in injector.names():
+        injector.do("add-member", host)
+
+
+MEMBER_KINDS: dict[str, Callable[[FaultInjector], None]] = {
+    "leader hands over": _leader_hands_over,
+    "member leaves": _member_leaves,
+    "member returns": _member_returns,
+}
