@@ -43,7 +43,7 @@ _FIELDS: dict[int, tuple[Scalar, ...]] = {
     4: (int, int, int),
     5: (int, int, int, int),
     6: (int, int, int),
-    7: (int, int, int, int, int),
+    7: (int, int, int, int, int, int),
     8: (int,),
     9: (int, int),
     10: (int, int, int),
@@ -80,8 +80,8 @@ class MessageEncoder:
                 return _pack((5, term, rejected_index, hint_index, hint_term))
             case Heartbeat(term, commit_index, number):
                 return _pack((6, term, commit_index, number))
-            case HeartbeatResponse(term, match_index, last_index, number, incarnation):
-                return _pack((7, term, match_index, last_index, number, incarnation))
+            case HeartbeatResponse(term, match, last_index, number, incarnation, log_index):
+                return _pack((7, term, match, last_index, number, incarnation, log_index))
             case TimeoutNow(term):
                 return _pack((8, term))
             case ReadRequest(term, number):

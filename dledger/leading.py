@@ -16,7 +16,7 @@ noted anew once it holds all that it can have confirmed before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dledger.config import RaftConfig
 from dledger.configuration import (
@@ -36,7 +36,7 @@ from dledger.messages import (
     TimeoutNow,
 )
 from dledger.progress import Progress
-from dledger.quorum import joint_quorum_index
+from dledger.quorum import joint_quorum_index, majority
 from dledger.readrounds import ReadAsked, ReadRounds
 from dledger.replication import Replicator
 from store.entry import HEADER_SIZE, Entry, EntryKind, build_entry
@@ -208,6 +208,7 @@ class Leading:
             return
         moved = self.replicator.heartbeat_answered(sender, answer, self._local.commit_index, now)
         progress = self.replicator.peers[sender]
+        self._note_loss(progress)
         if answer.round > progress.round:
             progress.round = min(answer.round, self.replicator.round)
             self._serve_reads(now)
@@ -218,7 +219,6 @@ class Leading:
         """The logs do not meet there."""
         if sender in self.replicator.peers:
             self.replicator.rejected(sender, answer, self._local.commit_index, now)
-            self._note_loss(self.replicator.peers[sender])
 
     def _heard(self, sender: str, incarnation: int, match_index: int) -> Progress | None:
         """What is known of a member that answers; None for who is none any more."""
@@ -272,9 +272,9 @@ class Leading:
         if node not in found.learners:
             raise ChangeRefusedError(f"{node} is no learner")
         lag = self._local.commit_index - self.replicator.peers[node].match_index
-        if lag > self._config.promote_lag_entries:
+        if not self._ready(node):
             raise ChangeRefusedError(f"{node} has to catch up first: it lacks {lag} entries")
-        return self._change(found.with_voters((*found.voters, node)), now)
+        return self._change_voters((*found.voters, node), now)
 
     def remove(self, node: str, now: float) -> int:
         """Takes a member out, be it this leader itself."""
@@ -286,7 +286,30 @@ class Leading:
         voters = [name for name in found.voters if name != node]
         if not voters:
             raise ChangeRefusedError(f"{node} is the only voter")
-        return self._change(found.with_voters(voters), now)
+        return self._change_voters(voters, now)
+
+    def _ready(self, voter: str) -> bool:
+        """Whether a voter can carry its part at once: reached, on its own disk, and up to date."""
+        if voter == self._node:
+            return True
+        progress = self.replicator.peers[voter]
+        lag = self._local.commit_index - progress.match_index
+        return (
+            progress.connected
+            and progress.match_index >= 0
+            and lag <= self._config.promote_lag_entries
+            and self.counts(voter)
+        )
+
+    def _change_voters(self, voters: Sequence[str], now: float) -> int:
+        """Not to voters of whom no majority could elect anybody: there is no way back from that
+        once this leader is gone."""
+        unready = [voter for voter in voters if not self._ready(voter)]
+        if len(voters) - len(unready) < majority(len(voters)):
+            raise ChangeRefusedError(
+                f"{', '.join(unready)} cannot be reached, has to catch up first, or is refilled"
+            )
+        return self._change(self._configuration.with_voters(voters), now)
 
     def _changeable(self) -> Configuration:
         configurations = self._local.configurations

@@ -98,13 +98,17 @@ class Heartbeat:
 @dataclass(frozen=True, slots=True)
 class HeartbeatResponse:
     """Repeats what is confirmed (an earlier answer may be lost): all up to ``match_index`` is
-    durable; all up to ``last_index`` is received and matching, though perhaps not durable yet."""
+    durable; all up to ``last_index`` is received and matching, though perhaps not durable yet.
+
+    ``log_index`` is where the log ends, matching or not: below what was confirmed before ``round``
+    began, it says that entries were lost."""
 
     term: int
     match_index: int
     last_index: int
     round: int = 0
     incarnation: int = 0
+    log_index: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ class Progress:
         "_window_bytes",
         "_window_messages",
         "confirmed_index",
+        "confirmed_round",
         "connected",
         "heard_at",
         "incarnation",
@@ -51,6 +52,7 @@ class Progress:
         self.loading = False  # entries for it are being read from the disk
         self.incarnation: int | None = None  # what it said of its disk; None: nothing yet
         self.confirmed_index = -1  # what it ever confirmed to this leader
+        self.confirmed_round = 0  # the newest heartbeat round when it did so last
         self.lost = False  # it holds less than that
         self.needed_index = -1  # what a disk that is new here must hold before it counts
         self.round = 0  # the last heartbeat round that it echoed

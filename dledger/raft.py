@@ -139,6 +139,15 @@ class Raft:
         return found.votes(self.node) and found.trusts(self.node, self.incarnation)
 
     @property
+    def _may_campaign(self) -> bool:
+        """A voter, or one that is to be none as soon as an entry is committed which may not be yet:
+        if its log is the longest, nobody else can be elected (thesis 4.2.2)."""
+        found = self.configuration
+        committed = self.configurations.at(self.commit_index)
+        voter = found.votes(self.node) or committed.votes(self.node)
+        return voter and found.trusts(self.node, self.incarnation)
+
+    @property
     def replicator(self) -> Replicator | None:
         """The leader's knowledge of its followers; None on others."""
         return None if self.leading is None else self.leading.replicator
@@ -182,7 +191,7 @@ class Raft:
             self.leading.tick(now)
             self._end_if_over(now)
         elif now >= self._election_at:
-            if self.campaigns and self.counts:
+            if self.campaigns and self._may_campaign:
                 self._campaign(now, pre_vote=True)
             else:
                 self._election_at = now + self._draw(self.config.election_seconds)
@@ -300,10 +309,10 @@ class Raft:
                 if self._follow(sender, message.term, now):
                     local.commit_to(min(message.commit_index, local.verified_index))
                 held = (local.match_index, local.received_index)
-                echo = (message.round, self.incarnation)
+                echo = (message.round, self.incarnation, self.log.last_index)
                 self._send(sender, HeartbeatResponse(self.term, *held, *echo))
             case TimeoutNow():
-                if (message.term, sender) == (self.term, self.leader) and self.counts:
+                if (message.term, sender) == (self.term, self.leader) and self._may_campaign:
                     self._campaign(now, pre_vote=False, ordered=True)
             case ReadRequest():
                 if self.leading is not None and message.term == self.term:

@@ -69,6 +69,8 @@ class Replicator:
         progress = self.peers[peer]
         progress.heard_at = now
         moved = progress.accepted(match_index, now)
+        if moved:
+            progress.confirmed_round = self.round
         self.replicate(peer, commit_index, now)
         return moved
 
@@ -78,8 +80,6 @@ class Replicator:
         progress.heard_at = now
         if answer.rejected_index <= progress.match_index:
             return
-        if answer.rejected_index <= progress.confirmed_index and progress.incarnation:
-            progress.lost = True
         if (
             progress.state is ProgressState.PROBE
             and answer.rejected_index != progress.next_index - 1
@@ -98,7 +98,15 @@ class Replicator:
         if answer.last_index < progress.match_index:
             # It holds less than it confirmed. Without this, an idle leader would never notice.
             progress = self._start_over(peer, now)
+        if (
+            answer.log_index < progress.confirmed_index
+            and answer.round > progress.confirmed_round
+            and answer.incarnation
+        ):
+            progress.lost = True
         moved = progress.alive(answer.match_index, answer.last_index, now)
+        if moved:
+            progress.confirmed_round = self.round
         self.replicate(peer, commit_index, now)
         return moved
 
@@ -106,6 +114,7 @@ class Replicator:
         """A link came up; the peer may be a new process."""
         progress = self._start_over(peer, now)
         progress.connected = True
+        self.round += 1  # what it holds now, and not what it held when it confirmed last
         self._heartbeat(peer, progress, commit_index)
         self.replicate(peer, commit_index, now)
 
@@ -118,6 +127,7 @@ class Replicator:
         progress.connected = before.connected
         progress.incarnation = before.incarnation
         progress.confirmed_index = before.confirmed_index
+        progress.confirmed_round = before.confirmed_round
         progress.needed_index = before.needed_index
         progress.lost = before.lost
         self.peers[peer] = progress

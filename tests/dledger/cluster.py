@@ -7,7 +7,7 @@ call an event, so that a transcript and a checker of invariants can watch the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -101,6 +101,7 @@ class Cluster:
         observers: Iterable[Observer] = (),
         *,
         config: RaftConfig | None = None,
+        incarnations: Mapping[str, int] | None = None,
         segment_size: int = 1 << 20,
         seed: int = 0,
     ) -> None:
@@ -110,7 +111,8 @@ class Cluster:
         self.observers = list(observers)
         self.config = config or RaftConfig()
         self.now = 0.0
-        self.disks = {name: Disk() for name in names}
+        found = incarnations or {}
+        self.disks = {name: Disk(incarnation=found.get(name, 0)) for name in names}
         self.cores: dict[str, Raft] = {}
         self.flight: list[Packet] = []
         self.late: list[Packet] = []
@@ -171,9 +173,9 @@ class Cluster:
         self._standing[name] = self._stand(name)
         self._committed[name] = disk.mark
 
-    def add(self, name: str) -> None:
+    def add(self, name: str, incarnation: int = 0) -> None:
         """Starts a node that waits to be added to the group."""
-        self.disks[name] = Disk()
+        self.disks[name] = Disk(incarnation=incarnation)
         self.links.update({(min(a, name), max(a, name)): True for a in self.names})
         self.names += (name,)
         self.joining += (name,)

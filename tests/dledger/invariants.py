@@ -6,6 +6,7 @@ from dledger.effects import Read, Write
 from dledger.errors import InvariantError, PeerError
 from dledger.messages import AppendAccepted, AppendRequest, VoteRequest, VoteResponse
 from dledger.quorum import majority
+from dledger.raft import Raft
 from tests.dledger.cluster import Cluster, Observer, Packet, Standing
 
 
@@ -23,6 +24,7 @@ class Invariants(Observer):
         self.committed: list[tuple[int, int, int]] = []  # (term, chain, term of the committer)
         self.votes: dict[tuple[str, int], str] = {}
         self.promised_terms: dict[str, int] = {}
+        self.wiped: dict[str, int] = {}  # nodes that lost their disk, until they count again
         self.truncations = 0
         self.disk_reads = 0
 
@@ -98,14 +100,19 @@ class Invariants(Observer):
                 self.committed.append((term, chain, core.term))
         if core.role.value == "leader":
             assert core.log.term_at(last) == core.term, f"{node} commits {last} of an older term"
-            self._held_by_majority(last)
+            self._held_by_majority(core, last)
 
-    def _held_by_majority(self, index: int) -> None:
+    def _held_by_majority(self, core: Raft, index: int) -> None:
         term, chain, _ = self.committed[index]
-        disks = self.cluster.disks.values()
-        held = [disk for disk in disks if len(disk.entries) > index]
-        count = sum(disk.entries[index].chain_crc == chain for disk in held)
-        assert count >= majority(len(disks)), f"{index}/{term} is durable on {count} nodes only"
+        for voters in core.configuration.quorums:
+            disks = [self.cluster.disks[name] for name in voters]
+            held = [disk for disk in disks if len(disk.entries) > index]
+            count = sum(disk.entries[index].chain_crc == chain for disk in held)
+            # What a node confirmed before its disk was lost counted rightly.
+            count += any(name in voters for name in self.wiped)
+            assert count >= majority(len(disks)), (
+                f"{index}/{term} is durable on {count} of {voters} only"
+            )
 
     def refuses(self, node: str, error: PeerError) -> None:
         raise AssertionError(f"{node} refuses an honest peer: {error}")
@@ -116,12 +123,19 @@ class Invariants(Observer):
 
 def check_converged(cluster: Cluster) -> None:
     """Liveness, after all faults are healed: one leader, one log, all of it committed."""
-    roles = sorted(core.role.value for core in cluster.cores.values())
+    leading = [core for core in cluster.cores.values() if core.role.value == "leader"]
+    assert len(leading) == 1, f"{len(leading)} leaders"
+    members = leading[0].configuration.members
+    cores = {name: core for name, core in cluster.cores.items() if name in members}
+    roles = sorted(core.role.value for core in cores.values())
     assert roles == ["follower"] * (len(roles) - 1) + ["leader"], f"no single leader: {roles}"
     ends = {
         name: (core.log.last_index, core.log.chain_crc, core.durable_index, core.commit_index)
-        for name, core in cluster.cores.items()
+        for name, core in cores.items()
     }
     last, *_ = next(iter(ends.values()))
     assert all(end[0] == end[2] == end[3] == last for end in ends.values()), f"apart: {ends}"
     assert len({end[1] for end in ends.values()}) == 1, f"different logs: {ends}"
+    found = {name: core.configuration for name, core in cores.items()}
+    assert len({str(each) for each in found.values()}) == 1, f"different members: {found}"
+    assert not leading[0].configuration.is_joint, "a change of the members has no end"

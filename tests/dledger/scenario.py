@@ -8,6 +8,7 @@ printed then.
 
 ====================================  ==========================================================
 ``nodes n0 n1 n2``                    starts a group; all links stand, all disks are empty
+                                      (``n0=7``: with an incarnation; so with ``start``)
 ``limits window_messages=2``          (before ``nodes``) limits and times other than the defaults
 ``log n0 1 1 2:x [term 3] [vote n1]   n0 starts anew with a log of entries of these terms (the last
 [commit 0]``                          with body x), term 3 (or that of the last), vote, commit index
@@ -104,8 +105,13 @@ class Scenario:
         self._config = RaftConfig(**limits)
 
     def do_nodes(self, words: list[str]) -> None:
+        found = [word.partition("=") for word in words]
         self.cluster = Cluster(
-            words, self._observers, config=self._config, segment_size=self._segment_size
+            [name for name, _, _ in found],
+            self._observers,
+            config=self._config,
+            incarnations={name: int(number) for name, _, number in found if number},
+            segment_size=self._segment_size,
         )
 
     def do_log(self, words: list[str]) -> None:
@@ -160,8 +166,9 @@ class Scenario:
     # --- members
 
     def do_start(self, words: list[str]) -> None:
-        for name in words:
-            self.cluster.add(name)
+        for word in words:
+            name, _, number = word.partition("=")
+            self.cluster.add(name, int(number or 0))
 
     def _ask(self, leader: str, event: Callable[[Raft], object]) -> None:
         try:

@@ -31,15 +31,19 @@ class BrokenRuleError(AssertionError):
 class Schedule:
     """One run: its commands so far, and the rules watched meanwhile."""
 
-    def __init__(self, names: Sequence[str], draw: Draw) -> None:
+    def __init__(self, names: Sequence[str], draw: Draw, *, spare: Sequence[str] = ()) -> None:
+        """With ``spare`` nodes, members change: those are added, all of them removed and wiped."""
         self.commands: list[str] = []
-        self._names = names
+        self._names = [*names]
         self._draw = draw
+        self._spare = [*spare]
+        self._incarnation = 10
         self.seen = Invariants()
+        self._wiped = self.seen.wiped
         self._scenario = Scenario([self.seen])
         self._proposed = 0
-        self._do(LIMITS)
-        self._do(f"nodes {' '.join(names)}")
+        self._do(f"{LIMITS} change_seconds=1" if spare else LIMITS)
+        self._do(f"nodes {' '.join(map(self._named, names) if spare else names)}")
         self.seen.cluster = self._cluster = self._scenario.cluster
         moves: list[tuple[int, Callable[[Cluster], None]]] = [
             (60, self._deliver),
@@ -64,6 +68,15 @@ class Schedule:
             (1, self._cut),
             (2, self._heal),
         ]
+        if spare:
+            moves += [
+                (3, self._start_spare),
+                (4, self._add_learner),
+                (4, self._promote),
+                (3, self._remove),
+                (3, self._transfer),
+                (1, self._wipe),
+            ]
         self._moves = [move for weight, move in moves for _ in range(weight)]
 
     def run(self, steps: int) -> None:
@@ -98,6 +111,85 @@ class Schedule:
         found = list(choices)
         if found:
             self._do(command.format(self._pick(found)))
+
+    # --- moves of members
+
+    def _named(self, name: str) -> str:
+        self._incarnation += 1
+        return f"{name}={self._incarnation}"
+
+    def _leaders(self, cluster: Cluster) -> list[str]:
+        return [name for name, core in cluster.cores.items() if core.role.value == "leader"]
+
+    def _start_spare(self, cluster: Cluster) -> None:
+        if self._spare:
+            name = self._spare.pop()
+            self._names.append(name)
+            self._do(f"start {self._named(name)}")
+
+    def _add_learner(self, cluster: Cluster) -> None:
+        self._do_with_one(
+            "learner {}",
+            (
+                f"{leader} {name}"
+                for leader in self._leaders(cluster)
+                for name in self._names
+                if name not in cluster.cores[leader].configuration.members
+            ),
+        )
+
+    def _promote(self, cluster: Cluster) -> None:
+        self._do_with_one(
+            "promote {}",
+            (
+                f"{leader} {name}"
+                for leader in self._leaders(cluster)
+                for name in cluster.cores[leader].configuration.learners
+            ),
+        )
+
+    def _remove(self, cluster: Cluster) -> None:
+        self._do_with_one(
+            "remove {}",
+            (
+                f"{leader} {name}"
+                for leader in self._leaders(cluster)
+                if len(cluster.cores[leader].configuration.members) > 2
+                for name in cluster.cores[leader].configuration.members
+            ),
+        )
+
+    def _transfer(self, cluster: Cluster) -> None:
+        self._do_with_one(
+            "transfer {}",
+            (f"{leader} {n}" for leader in self._leaders(cluster) for n in self._names),
+        )
+
+    def _wipe(self, cluster: Cluster) -> None:
+        """The disk of one node is lost, and no other before the log says that it counts again."""
+        noted = [
+            core.configurations.at(core.commit_index).incarnations
+            for core in cluster.cores.values()
+        ]
+        for name, number in list(self._wiped.items()):
+            if any(found.get(name) == number for found in noted):
+                del self._wiped[name]
+        settled = all(
+            found.get(name) == cluster.disks[name].incarnation
+            for found in noted
+            for name in self._names
+        )
+        quorums = [q for core in cluster.cores.values() for q in core.configuration.quorums]
+        small = any(0 < len(voters) < 3 for voters in quorums)
+        down = len(cluster.cores) < len(self._names)
+        if self._wiped or down or not settled or small:
+            return  # of two voters, both are a majority
+        name = self._pick(list(cluster.cores))
+        self._incarnation += 1
+        self._wiped[name] = self._incarnation
+        self._do(f"crash {name}")
+        self._do(f"wipe {name} {self._incarnation}")
+        self.seen.promised_terms.pop(name, None)
 
     # --- moves; one that makes no sense now does nothing
 

@@ -46,7 +46,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(AppendAccepted, numbers, numbers, numbers),
     st.builds(AppendRejected, numbers, numbers, numbers, numbers),
     st.builds(Heartbeat, numbers, numbers),
-    st.builds(HeartbeatResponse, numbers, numbers, numbers, numbers, numbers),
+    st.builds(HeartbeatResponse, *[numbers] * 6),
     st.builds(TimeoutNow, numbers),
     st.builds(ReadRequest, numbers, numbers),
     st.builds(ReadResponse, numbers, numbers, numbers),

@@ -28,6 +28,11 @@ def test_five_nodes_keep_the_rules(seed: int) -> None:
     Schedule(FIVE, Random(seed).randrange).run(400)
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_changing_members_keep_the_rules(seed: int) -> None:
+    Schedule(THREE, Random(seed).randrange, spare=("n3", "n4")).run(500)
+
+
 class Tape:
     """Draws from bytes, so that Hypothesis can shorten a schedule that breaks a rule."""
 
