@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import pytest
@@ -28,7 +28,7 @@ from dledger.messages import (
 )
 from dledger.raft import Role
 from simulator.bugs import bug_by_id, planted
-from tests.dledger.cluster import Cluster, Packet
+from tests.dledger.cluster import Cluster, Observer, Packet
 from tests.dledger.invariants import Invariants, check_converged
 from tests.dledger.reference import (
     append_entries,
@@ -48,6 +48,16 @@ CONFIG = RaftConfig(
 )
 
 
+class Votes(Observer):
+    """Tells of every delivery: a vote may also arrive while time passes."""
+
+    def __init__(self, note: Callable[[Packet], None]) -> None:
+        self._note = note
+
+    def delivered(self, packet: Packet) -> None:
+        self._note(packet)
+
+
 class CoreMachine(RuleBasedStateMachine):
     """A group of cores; a rule is one thing that happens to it."""
 
@@ -56,7 +66,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.seen = Invariants()
         self.cluster = Cluster(
             [f"n{place}" for place in range(size)],
-            [self.seen],
+            [self.seen, Votes(self.note_vote)],
             config=CONFIG,
             segment_size=500,
             seed=seed,
@@ -123,10 +133,15 @@ class CoreMachine(RuleBasedStateMachine):
             case _:
                 self.check_committed(name)
 
+    def note_vote(self, packet: Packet) -> None:
+        match packet.message:
+            case VoteResponse(term=term, granted=True, pre_vote=False):
+                self.granted.setdefault((packet.to, term), set()).add(packet.sender)
+            case _:
+                pass
+
     def note_answer(self, name: str, sender: str, message: object) -> None:
         match message:
-            case VoteResponse(term=term, granted=True, pre_vote=False):
-                self.granted.setdefault((name, term), set()).add(sender)
             case (
                 AppendAccepted(term=term, match_index=index)
                 | HeartbeatResponse(term=term, match_index=index)
