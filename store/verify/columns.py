@@ -8,7 +8,7 @@ compares one field of all messages at once. Whatever does not fit is for the che
 from __future__ import annotations
 
 import zlib
-from itertools import groupby
+from itertools import groupby, repeat
 from operator import attrgetter
 
 import numpy as np
@@ -71,9 +71,10 @@ def is_proved(entry: Entry, batch: Batch) -> bool:
         or (body_ends + 3 > ends).any()
     ):
         return False
-    crc32, body = zlib.crc32, batch.records
-    bounds = zip(body_starts.tolist(), body_ends.tolist(), strict=True)
-    if [crc32(body[start:end]) & 0x7FFFFFFF for start, end in bounds] != heads["crc"].tolist():
+    body = batch.records
+    bounds = map(slice, body_starts.tolist(), body_ends.tolist())
+    crcs = np.array(list(map(zlib.crc32, map(body.__getitem__, bounds))), np.uint32)
+    if not np.array_equal(crcs & np.uint32(0x7FFFFFFF), heads["crc"]):
         return False
     return _are_tails_right(
         batch, records=records, rows=rows, heads=heads, begins=body_ends, ends=ends
@@ -146,9 +147,9 @@ def _derive_all(topic: str, tails: Bytes2D) -> tuple[int, list[list[int]]] | Non
     for start, end in _words(properties):
         size = end - start
         joined = memoryview(tails[:, at + start : at + end].tobytes())
-        columns.append(
-            [crc32c(joined[place : place + size], prefix) for place in range(0, len(joined), size)]
-        )
+        places = range(0, len(joined), size)
+        slices = map(slice, places, range(size, len(joined) + size, size))
+        columns.append(list(map(crc32c, map(joined.__getitem__, slices), repeat(prefix))))
     if [column[0] for column in columns] != list(hashes):
         return None
     return tags, columns

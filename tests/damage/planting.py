@@ -176,7 +176,10 @@ def older_segment(group: Group, member: Member, rng: Random) -> Planted | None:
     if not group.fs.exists(path):
         return None
     now = group.fs.visible_bytes(path)
-    differing = next((at for at, (a, b) in enumerate(zip(now, data, strict=False)) if a != b), None)
+    padded = data.ljust(len(now), b"\0")
+    differing = next(
+        (at for at, (a, b) in enumerate(zip(now, padded, strict=False)) if a != b), None
+    )
     if differing is None:
         return None
     entry = next((one for one in group.entries if one.end > int(name) + differing), None)
