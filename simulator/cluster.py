@@ -57,6 +57,8 @@ class Outcome:
     last_term: int
     marks: dict[str, int] = field(default_factory=dict)
     schedule: tuple[Action, ...] = ()
+    picture: str = ""
+    """Of the violation, as a web page, where a check has drawn one."""
 
 
 class Cluster:
@@ -313,7 +315,7 @@ class Cluster:
             host.switch_off()
         self.loop.close()
 
-    def outcome(self, violation: str | None) -> Outcome:
+    def outcome(self, violation: str | None, picture: str = "") -> Outcome:
         """The summary of the run so far."""
         acknowledged, unknown = self._told()
         return Outcome(
@@ -331,6 +333,7 @@ class Cluster:
             ),
             marks=dict(sorted(self.trace.marks.items())),
             schedule=tuple(self.schedule.done),
+            picture=picture,
         )
 
 
@@ -370,14 +373,15 @@ def _play(
     cluster: Cluster, script: Callable[[Cluster], Coroutine[object, object, None]]
 ) -> Outcome:
     violation: str | None = None
+    picture = ""
     try:
         cluster.loop.run_until_complete(script(cluster))
     except Violation as broken:
-        violation = str(broken)
+        violation, picture = str(broken), broken.page
     except Exception as error:  # noqa: BLE001 - any failure of shipped code is a finding
         violation = f"{type(error).__name__}: {error}"
     if violation is not None:
         cluster.trace.note("!!!", violation)
-    outcome = cluster.outcome(violation)
+    outcome = cluster.outcome(violation, picture)
     cluster.switch_off()
     return outcome

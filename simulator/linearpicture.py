@@ -1,7 +1,7 @@
 """A picture of operations that could not have happened one at a time: one file, nothing to load.
 
 Each client has a lane, each operation a bar from its call to its end. The longest order that was
-found is numbered; what fits nowhere in it is red.
+found is numbered; the first operation that fits nowhere in it is red.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ text {{ font: 12px system-ui, sans-serif; }}
 .write {{ fill: #cfe3f7; stroke: #3b78b5; }}
 .read {{ fill: #d9efd9; stroke: #3f8f4a; }}
 .misfit {{ fill: #f9d0d0; stroke: #c62828; stroke-width: 2; }}
+.later {{ fill: #eceff1; stroke: #90a4ae; }}
 .open {{ stroke-dasharray: 5 3; }}
 </style>
 <h1>{title}</h1>
 <p>Blue writes, green reads; dashed bars are operations whose outcome nobody knows. Numbers give the
-longest order that was found. Nothing explains the red ones: <b>{misfit}</b>.</p>
+longest order that was found. Nothing explains the red one: <b>{misfit}</b>. Grey ones come after it
+or were not needed.</p>
 <div class="scroll"><svg width="{width}" height="{height}" role="img" aria-label="{title}">
 {marks}
 </svg></div>
@@ -61,7 +63,7 @@ def picture(search: Search) -> str:
         y = 30 + LANE_HEIGHT * lanes.index(operation.client)
         kind = "write" if operation.is_write else "read"
         if place not in numbers:
-            kind = "misfit"
+            kind = "misfit" if operation is search.first_misfit else "later"
         dashed = " open" if operation.ended_at == inf else ""
         sign = "w" if operation.is_write else "r"
         label = f"{sign} {operation.value}"

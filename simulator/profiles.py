@@ -77,6 +77,8 @@ MEMBER_PROFILE_KINDS = (
     "slow disk",
 )
 
+DAMAGE_PROFILE_KINDS = (*DAMAGE_KINDS, "crash", "power loss", "stop", "partition")
+
 PROFILES = {
     profile.name: profile
     for profile in (
@@ -92,6 +94,14 @@ PROFILES = {
             (1, 200),
             (NODES,),
             MEMBER_PROFILE_KINDS,
+        ),
+        Profile(
+            "damage",
+            "disks damaged at rest, a minority of them",
+            1 / 3,
+            (1, 100),
+            (BROKERS,),
+            DAMAGE_PROFILE_KINDS,
         ),
         Profile("nightly", "thousands of runs of a minute", 1.0, (1, 5000), thorough=True),
     )

@@ -5,3 +5,6 @@ from __future__ import annotations
 
 class Violation(AssertionError):  # noqa: N818 - it is what is looked for, not an error of ours
     """A promise was broken."""
+
+    page = ""
+    """A picture of it as a web page, where there is one that says more than the text."""

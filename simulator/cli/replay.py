@@ -22,7 +22,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("seed", type=int)
     parser.add_argument("--trace", action="store_true", help="print one event a line")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="draw the run as a page")
+    parser.add_argument(
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="draw the run as a page (and, in another, what is not linearizable)",
+    )
     parser.add_argument("--bug", type=bug, metavar="ID", help="with a planted bug, as it is run")
     add_run_options(parser)
     parser.set_defaults(command=replay)
@@ -47,14 +52,16 @@ def replay(asked: argparse.Namespace) -> int:
         outcome = run.play(show if asked.trace or asked.html is not None else None)
     print(one_line(outcome))
     if asked.html is not None:
-        write_page(asked.html, one_line(outcome), lines)
+        write_page(asked.html, render_page(one_line(outcome), lines))
+        if outcome.picture:
+            write_page(asked.html.with_suffix(".registers.html"), outcome.picture)
     return 0 if outcome.violation is None else 1
 
 
-def write_page(path: Path, title: str, lines: list[str]) -> None:
-    """Writes the page of a run. Raises :class:`Refusal`."""
+def write_page(path: Path, page: str) -> None:
+    """Writes a page. Raises :class:`Refusal`."""
     try:
-        path.write_text(render_page(title, lines), encoding="utf-8")
+        path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise Refusal(f"cannot write {path}: {error.strerror}") from error
     print(f"open {path} in a browser", file=sys.stderr)

@@ -9,6 +9,7 @@ from pathlib import Path
 from simulator.cli.options import Refusal
 from simulator.cli.replay import write_page
 from simulator.cli.summary import as_json, one_line
+from simulator.page import render_page
 from simulator.scenario import Scenario, ScenarioError, parse_scenario
 
 
@@ -42,7 +43,7 @@ def scenario(asked: argparse.Namespace) -> int:
         else:
             print(f"{path}: {'as it must be' if wrong is None else wrong}")
         if asked.html is not None:
-            write_page(asked.html, f"{path}, {one_line(outcome)}", lines)
+            write_page(asked.html, render_page(f"{path}, {one_line(outcome)}", lines))
     return 1 if wrong_ones else 0
 
 

@@ -23,6 +23,7 @@ def one_line(outcome: Outcome) -> str:
 def as_json(outcome: Outcome) -> dict[str, Any]:
     """A run as a JSON object; what was done to it only where a promise was broken."""
     told = {field.name: getattr(outcome, field.name) for field in fields(outcome)}
+    del told["picture"]  # a page is no line
     told["schedule"] = [str(action) for action in outcome.schedule] if outcome.violation else []
     return told
 

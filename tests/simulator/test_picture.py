@@ -1,0 +1,21 @@
+"""What is not linearizable is drawn beside the page of the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from simulator.cli.main import main
+
+
+def test_a_replay_draws_the_registers_that_are_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "run.html"
+    assert main(["replay", "1", "--bug", "D11x", "--html", str(page)]) == 1
+    assert "is not linearizable" in capsys.readouterr().out
+    assert page.exists()
+    drawn = (tmp_path / "run.registers.html").read_text(encoding="utf-8")
+    assert 'class="misfit"' in drawn
+    assert "is not linearizable" in drawn
