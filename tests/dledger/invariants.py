@@ -125,7 +125,9 @@ def check_converged(cluster: Cluster) -> None:
     """Liveness, after all faults are healed: one leader, one log, all of it committed."""
     leading = [core for core in cluster.cores.values() if core.role.value == "leader"]
     assert len(leading) == 1, f"{len(leading)} leaders"
+    leading[0].check_may_propose()
     members = leading[0].configuration.members
+    assert leading[0].node in members, f"{leading[0].node} leads, and is no member"
     cores = {name: core for name, core in cluster.cores.items() if name in members}
     roles = sorted(core.role.value for core in cores.values())
     assert roles == ["follower"] * (len(roles) - 1) + ["leader"], f"no single leader: {roles}"

@@ -1,0 +1,132 @@
+"""Scenarios and schedules of changing members are tested by bugs: one defence is taken out, and
+the story must be another, or a rule be seen broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from dledger.configuration import Configuration, Configurations
+from dledger.leading import Leading
+from dledger.messages import VoteRequest
+from dledger.raft import Raft
+from simulator.bugs.plant import Patch
+from tests.dledger.scenario import SCENARIOS, play
+from tests.dledger.schedule import BrokenRuleError, Schedule
+
+THREE = ("n0", "n1", "n2")
+SPARE = ("n3", "n4")
+
+
+def members_alone_vote_and_are_voted_for(patch: Patch) -> None:
+    """A8: a new voter that does not know yet that it is one refuses its vote."""
+    may_vote = Raft._may_vote
+
+    def strict(core: Raft, sender: str, request: VoteRequest) -> bool:
+        found = core.configuration
+        return found.votes(core.node) and found.votes(sender) and may_vote(core, sender, request)
+
+    patch.set(Raft, "_may_vote", strict)
+
+
+def removed_leader_goes_on(patch: Patch) -> None:
+    """A8: a leader that is removed does not step down."""
+    patch.set(Raft, "_end_if_over", lambda _core, _now: None)
+
+
+def transfer_without_an_end(patch: Patch) -> None:
+    """A11: a leader whose target never takes over refuses proposals for ever."""
+    begin = Leading.begin_transfer
+
+    def forever(leading: Leading, target: str, now: float) -> None:
+        begin(leading, target, now)
+        leading._transfer_ends_at = float("inf")
+
+    patch.set(Leading, "begin_transfer", forever)
+
+
+def changes_overlap(patch: Patch) -> None:
+    """B8: a change begins before the last one, and an entry of the own term, are committed."""
+    patch.set(Leading, "_changeable", lambda leading: leading._configuration)
+
+
+def configuration_forgotten_at_a_restart(patch: Patch) -> None:
+    """B9: a node starts with the voters that the group began with."""
+
+    def forgetful(
+        cls: type[Configurations], voters: object, _index: int, _packed: bytes, _entries: object
+    ) -> Configurations:
+        assert isinstance(voters, tuple)
+        return cls(Configuration(voters))
+
+    patch.set(Configurations, "recovered", classmethod(forgetful))
+
+
+def configuration_of_a_cut_entry_kept(patch: Patch) -> None:
+    """B9: the membership of an entry that another leader overwrote stays in effect."""
+    patch.set(Configurations, "truncate", lambda _configurations, _first_index: None)
+
+
+def every_disk_counts(patch: Patch) -> None:
+    """C11: a wiped node votes as if it still held what it lost."""
+    patch.set(Configuration, "trusts", lambda _configuration, _node, _incarnation: True)
+    patch.set(Raft, "_may_vote", lambda _core, _sender, _request: True)
+
+
+BUGS: dict[Callable[[Patch], None], str] = {
+    members_alone_vote_and_are_voted_for: "a8_new_voter_that_does_not_know_yet_votes",
+    removed_leader_goes_on: "a8_removed_leader_steps_down",
+    transfer_without_an_end: "a11_transfer_that_comes_to_nothing",
+    changes_overlap: "b8_no_change_before_an_entry_of_the_own_term",
+    configuration_forgotten_at_a_restart: "b9_joint_configuration_survives_a_restart",
+    configuration_of_a_cut_entry_kept: "b9_configuration_of_a_cut_entry_is_forgotten",
+    every_disk_counts: "c11_wiped_voter_counts_for_nothing_until_refilled",
+}
+IDS = [bug.__name__ for bug in BUGS]
+
+
+@pytest.mark.parametrize(("bug", "name"), BUGS.items(), ids=IDS)
+def test_a_planted_bug_changes_the_scenario_that_is_told_of_it(
+    bug: Callable[[Patch], None], name: str
+) -> None:
+    told = (SCENARIOS / f"{name}.txt").read_text()
+    patch = Patch()
+    bug(patch)
+    try:
+        assert play(told) != told
+    finally:
+        patch.undo()
+    assert play(told) == told
+
+
+def test_a_wiped_voter_that_votes_elects_a_leader_without_what_was_acknowledged() -> None:
+    """What the defence is for: the acknowledged x is gone."""
+    told = (SCENARIOS / "c11_wiped_voter_counts_for_nothing_until_refilled.txt").read_text()
+    patch = Patch()
+    every_disk_counts(patch)
+    try:
+        assert "n0 LEADS" in play(told)
+    finally:
+        patch.undo()
+
+
+@pytest.mark.parametrize(
+    ("bug", "seeds"),
+    [(configuration_forgotten_at_a_restart, 20), (configuration_of_a_cut_entry_kept, 60)],
+)
+def test_a_planted_bug_breaks_a_rule_of_a_schedule(
+    bug: Callable[[Patch], None], seeds: int
+) -> None:
+    patch = Patch()
+    bug(patch)
+    try:
+        for seed in range(seeds):
+            try:
+                Schedule(THREE, Random(seed).randrange, spare=SPARE).run(500)
+            except BrokenRuleError:
+                return
+    finally:
+        patch.undo()
+    pytest.fail(f"no rule was seen broken in {seeds} seeds")
