@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +41,7 @@ def wait_until_given_up(cluster: RunningCluster, node: str, position: int) -> No
         time.sleep(0.2)
 
 
-def test_a_member_behind_the_first_retained_entry_is_refilled_and_equals_the_others(
+def test_a_member_behind_the_first_retained_entry_or_wiped_is_refilled_and_equals_the_others(
     small_logs: RunningCluster,
 ) -> None:
     cluster = small_logs
@@ -62,6 +63,13 @@ def test_a_member_behind_the_first_retained_entry_is_refilled_and_equals_the_oth
     cluster.wait_until_level()
     assert begins_at(cluster.data(away)) > 0
     assert not (cluster.data(away) / "refill").exists()
+    cluster.kill(away)
+    for name in ("commitlog", "index", "consumequeue", "keyindex", "state"):
+        shutil.rmtree(cluster.data(away) / name)
+    cluster.start(away)
+    cluster.wait_until_answering(away)
+    cluster.wait_until_level()
+    assert begins_at(cluster.data(away)) > 0
     cluster.stop()
     checked = cluster.dledger("verify", *(str(cluster.data(node)) for node in cluster.nodes))
     assert "damage" not in checked.stdout
