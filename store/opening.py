@@ -142,6 +142,9 @@ def _recover(
         )
     torn = settle(log, found.end, floor)
     index.append(found.rows)
+    if checkpoint is not None:
+        # Where the files were lost or damaged: what a checkpoint covers is on disk.
+        index.flush(checkpoint.index + 1)
     log.start_segment()
 
     commit_index = mark.commit_index

@@ -94,7 +94,7 @@ class RunningCluster:
             env={"NAMESRV_ADDR": self.namesrv},
             check=False,
         )
-        assert done.returncode == code, done.stderr
+        assert done.returncode == code, done.stderr + done.stdout
         return done
 
     def popen(self, *arguments: str) -> subprocess.Popen[str]:

@@ -87,6 +87,7 @@ def test_a_complete_refill_takes_the_place_of_the_log_when_the_replica_is_opened
     assert not fs.exists(f"{DIRECTORY}/refill")
     assert not fs.exists(f"{DIRECTORY}/consumequeue")
     assert fs.exists(f"{DIRECTORY}/state/rebuild")
+    assert fs.list_directory(f"{DIRECTORY}/index"), "what a checkpoint covers is on disk"
     next_entry = peer_log().entries[LAST + 1]
     store.append([next_entry])
     store.sync()
