@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from spark.errors import ReplicaError
 from spark.filesystems import open_file_system
@@ -97,8 +97,8 @@ def run_audit(
                 results, seconds = check_ranges(session, root, group)
                 audit.scan_seconds += time.perf_counter() - began
                 audit.groups.append(GroupAudit(group, results, seconds))
-                for finding in finish_audit(fs, group, results):
-                    audit.told.append(tell(finding, group, results))
+                findings = finish_audit(fs, group, results)
+                audit.told += [tell(finding, group, findings) for finding in findings]
         except (DataFormatError, StoreError, OSError) as error:
             raise ReplicaError(str(error)) from error
         for finding in plan.findings:
@@ -128,10 +128,15 @@ def check_ranges(
     count = len(group.ranges)
     if count == 0:
         return [], {}
-    frame = session.range(0, count, 1, count)
-    rows = frame.mapInArrow(range_task(root, group), RESULT_SCHEMA).collect()
+    rows = range_frame(session, root, group).collect()
     results = [pickle.loads(row["result"]) for row in rows]
     return results, {row["number"]: row["seconds"] for row in rows}
+
+
+def range_frame(session: SparkSession, root: str, group: GroupPlan) -> DataFrame:
+    """A row for each range, of a task each: nothing in it makes Spark exchange rows."""
+    count = len(group.ranges)
+    return session.range(0, count, 1, count).mapInArrow(range_task(root, group), RESULT_SCHEMA)
 
 
 def range_task(
@@ -160,28 +165,36 @@ def range_task(
     return check
 
 
-def tell(finding: Finding, group: GroupPlan, results: Sequence[RangeResult]) -> Told:
-    """Adds which replicas agree with each other where the finding is."""
-    names = [replica.name for replica in group.replicas]
-    if finding.replica == UNKNOWN_REPLICA or len(names) < 3:
-        return Told(finding, group.group, ())
-    first = finding.index_first
-    result = next(
-        (
-            each
-            for each in results
-            if first is not None and each.first_index <= first <= each.last_index
-        ),
-        None,
-    )
-    if result is None:
+def tell(finding: Finding, group: GroupPlan, findings: Sequence[Finding]) -> Told:
+    """Adds the replicas which agree where the finding is, if they are a majority of the group.
+
+    Those are the others which know these entries and have no finding of that kind there.
+    """
+    first, last = finding.index_first, finding.index_last
+    if finding.replica == UNKNOWN_REPLICA or first is None or last is None:
         return Told(finding, group.group, ())
     agree = [
-        name
-        for name, word in zip(names, result.agreement, strict=True)
-        if word == "same" and name != finding.replica
+        replica.name
+        for replica in group.replicas
+        if replica.name != finding.replica
+        and replica.first_index <= first
+        and last <= replica.known_index
+        and not any(_clashes(other, replica.name, finding) for other in findings)
     ]
-    return Told(finding, group.group, tuple(agree) if len(agree) * 2 > len(names) else ())
+    return Told(finding, group.group, tuple(agree) if len(agree) * 2 > len(group.replicas) else ())
+
+
+def _clashes(other: Finding, name: str, finding: Finding) -> bool:
+    """Whether a finding of the replica ``name`` is of the same kind about the same entries."""
+    if other.replica not in {name, UNKNOWN_REPLICA} or other.kind not in {
+        finding.kind,
+        FindingKind.DIVERGENCE,
+    }:
+        return False
+    if other.index_first is None or other.index_last is None:
+        return False
+    first, last = finding.index_first or 0, finding.index_last or 0
+    return other.index_first <= last and first <= other.index_last
 
 
 def different_groups(groups: Sequence[GroupAudit]) -> list[Told]:

@@ -1,0 +1,110 @@
+"""Snapshots of three equal replicas with messages of one size, for the benchmark."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+
+from store.batch import Run, decode_batch, encode_batch
+from store.checkpoint import Checkpoint
+from store.consumequeue import ConsumeQueues
+from store.entry import HEADER_SIZE, EntryKind, build_entry
+from store.formatfile import FORMAT_NAME, decode_format, encode_format
+from store.keyindex import KeyIndex
+from store.layout import next_position
+from store.machinestate import MachineState, QueueLength, encode_machine_state
+from store.manifest import MANIFEST_NAME, decode_manifest, encode_manifest
+from store.osfiles import OsFileSystem
+from store.record import stage_message
+from store.replica import ReplicaStore, StoreConfig
+
+GROUP = "broker-a"
+NODES = ("n0", "n1", "n2")
+SEGMENT_SIZE = 256 << 20
+HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
+BORN_MS = 1_700_000_000_000
+BATCH = 64
+SYNC_EVERY = 256
+
+
+def write_snapshots(directory: str, size_bytes: int, body_size: int) -> list[str]:
+    """Three snapshots of about ``size_bytes`` of log each; their directories."""
+    fs = OsFileSystem()
+    live = f"{directory}/live"
+    config = StoreConfig(GROUP, NODES[0], segment_size=SEGMENT_SIZE, min_free_bytes=0)
+    store = ReplicaStore.open(fs, live, config)
+    store.save_hard_state(1, NODES[0])
+    queues = ConsumeQueues(fs, f"{live}/consumequeue")
+    keys = KeyIndex(fs, f"{live}/keyindex")
+    queue = queues.get_or_create("bench", 0)
+    body = bytes(range(256)) * (body_size // 256 + 1)
+    end = index = chain = 0
+    batch_count = max(1, min(BATCH, (4 << 20) // body_size))
+    while end < size_bytes:
+        messages = [
+            stage_message(
+                "bench",
+                body[number : number + body_size],
+                f"UNIQ_KEY\x01{queue.end_offset + number:032X}\x02".encode(),
+                born_timestamp=BORN_MS,
+                born_host=HOST,
+            )
+            for number in range(batch_count)
+        ]
+        run = [Run("bench", 0, queue.end_offset, messages)]
+        stored_ms = BORN_MS + index
+        size = sum(map(len, encode_batch(0, stored_ms, HOST, run, b"")))
+        position = next_position(end, HEADER_SIZE + size, SEGMENT_SIZE)
+        parts = encode_batch(position, stored_ms, HOST, run, b"")
+        entry = build_entry(EntryKind.DATA, index, 1, position, chain, parts)
+        store.append([entry])
+        batch = decode_batch(entry.body)
+        queue.append(queue.end_offset, batch.rows)
+        keys.append(batch.key_rows)
+        end, chain, index = entry.end, entry.chain_crc, index + 1
+        if index % SYNC_EVERY == 0:
+            store.sync()
+    store.sync()
+    for flush in queues.begin_flush():
+        flush.run()
+        flush.finish()
+    key_flush = keys.begin_flush()
+    if key_flush is not None:
+        key_flush.run()
+        key_flush.finish()
+    lengths = [QueueLength(*length) for length in queues.lengths()]
+    state = MachineState(b"", lengths, {}, 0, end)
+    store.save_checkpoint(
+        Checkpoint(
+            index=index - 1,
+            end_position=end,
+            chain_crc=chain,
+            term=1,
+            term_starts=((1, 0),),
+            commit_index=index - 1,
+            state=encode_machine_state(state),
+        )
+    )
+    first = f"{directory}/{GROUP}/{NODES[0]}"
+    for _ in store.begin_snapshot(first, BORN_MS).steps():
+        pass
+    store.close()
+    shutil.rmtree(live)
+    return [first, *(copy_as(first, f"{directory}/{GROUP}/{node}", node) for node in NODES[1:])]
+
+
+def copy_as(source: str, target: str, node: str) -> str:
+    """The snapshot as another node would have made it."""
+    shutil.copytree(source, target)
+    path = os.path.join(target, "state", FORMAT_NAME)
+    with open(path, "rb") as file:
+        identity = decode_format(file.read(), path)
+    with open(path, "wb") as file:
+        file.write(encode_format(identity._replace(node=node)))
+    path = os.path.join(target, MANIFEST_NAME)
+    with open(path, "rb") as file:
+        manifest = decode_manifest(file.read(), path)
+    with open(path, "wb") as file:
+        file.write(encode_manifest(replace(manifest, node=node)))
+    return target

@@ -1,0 +1,189 @@
+"""``python -m spark audit``: exit code 0 for consistent replicas, 1 for findings, 2 for neither."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from spark.errors import ReplicaError, SparkSideError
+
+if TYPE_CHECKING:
+    from spark.audit import Audit
+
+EXIT_FOUND = 1
+EXIT_UNUSABLE = 2
+EXAMPLES = """\
+examples:
+  python -m spark audit snap/broker-a/n0 snap/broker-a/n1 snap/broker-a/n2 --out audit
+  spark-submit --py-files dledger.zip spark/__main__.py audit snap/broker-a --out audit
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    args = make_parser().parse_args(arguments)
+    try:
+        return run(args) if args.command == "audit" else run_bench(args)
+    except (SparkSideError, OSError) as error:
+        print(f"spark {args.command}: {error}", file=sys.stderr)
+        return EXIT_UNUSABLE
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m spark", description="dledger with Spark")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    audit = commands.add_parser(
+        "audit",
+        help="prove that the replicas of a group agree",
+        description="Checks every byte of the replicas, and compares them.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    audit.add_argument(
+        "directories",
+        metavar="DIR",
+        nargs="+",
+        help="a replica's snapshot or stopped data directory, or one that holds several; or a URL",
+    )
+    audit.add_argument(
+        "--out",
+        metavar="DIR",
+        help="gets findings.parquet, ranges.parquet, report.html and, last, summary.json",
+    )
+    audit.add_argument("--master", metavar="URL", help="Spark's master (default: local[*])")
+    audit.add_argument(
+        "--acknowledged",
+        metavar="FILE",
+        help="what dledger produce --json printed: each message must be in the log",
+    )
+    audit.add_argument(
+        "--range-mib",
+        type=positive,
+        default=256,
+        metavar="N",
+        help="MiB of each replica's log that one task checks (default: 256)",
+    )
+    audit.add_argument("--json", action="store_true", help="print the summary as one JSON document")
+    bench = commands.add_parser(
+        "bench",
+        help="measure the audit against plain processes, on data made for it",
+        description="Measures the audit with local[2] against two plain processes.",
+        epilog="example:\n  python -m spark bench --gib 0.25 1 4 --size 1024\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    bench.add_argument(
+        "--gib", type=share, nargs="+", default=[0.25], metavar="N", help="log of each replica, GiB"
+    )
+    bench.add_argument(
+        "--size", type=positive, default=1024, metavar="N", help="bytes of a body (default: 1024)"
+    )
+    bench.add_argument(
+        "--range-mib", type=positive, default=64, metavar="N", help="MiB of a task (default: 64)"
+    )
+    bench.add_argument("--dir", metavar="DIR", help="where the data go meanwhile")
+    bench.add_argument("--json", action="store_true", help="print one JSON document")
+    return parser
+
+
+def share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1 << 20:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of GiB")
+    return value
+
+
+def positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
+    return int(text)
+
+
+def run_bench(args: argparse.Namespace) -> int:
+    from spark.benchmark import run_benchmark  # noqa: PLC0415 - PySpark is an extra
+    from spark.session import open_session  # noqa: PLC0415
+
+    with open_session("local[2]") as session:
+        rows = run_benchmark(session, args.gib, args.size, args.range_mib << 20, args.dir)
+    if args.json:
+        print(json.dumps({"body_size": args.size, "sizes": rows}))
+        return 0
+    print("GiB a replica  ranges  plain GB/s  Spark GB/s  Spark/plain")
+    for row in rows:
+        print(
+            f"{row['gib']:>13}  {row['ranges']:>6}  {row['plain_gb_per_second']:>10}  "
+            f"{row['spark_gb_per_second']:>10}  {row['spark_to_plain']:>11}"
+        )
+    return 0
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        from spark.acknowledged import (  # noqa: PLC0415 - PySpark is an extra
+            check_acknowledged,
+            read_acknowledged,
+        )
+        from spark.audit import run_audit  # noqa: PLC0415
+        from spark.session import open_session  # noqa: PLC0415
+        from spark.targets import find_targets  # noqa: PLC0415
+    except ImportError as error:
+        raise ReplicaError(
+            f"{error}: pip install 'dledger[spark]' brings what is missing"
+        ) from None
+    directories = find_targets(args.directories)
+    listed = list(read_acknowledged(args.acknowledged)) if args.acknowledged else []
+    if args.out is not None:
+        os.makedirs(args.out, exist_ok=True)
+    with open_session(args.master, progress=sys.stderr.isatty()) as session:
+        audit = run_audit(session, directories, args.range_mib << 20)
+    audit.told += check_acknowledged(directories[0], audit.groups, listed)
+    summary = write(args.out, directories[0], audit)
+    if args.json:
+        print(json.dumps(summary))
+    else:
+        show(audit, summary)
+    return EXIT_FOUND if audit.told else 0
+
+
+def write(out: str | None, root: str, audit: Audit) -> dict[str, Any]:
+    """The files of the audit, where they are wanted; gives the summary."""
+    from spark.filesystems import open_file_system  # noqa: PLC0415 - PySpark is an extra
+    from spark.report import render  # noqa: PLC0415
+    from spark.tables import (  # noqa: PLC0415
+        finding_rows,
+        range_rows,
+        summarize,
+        write_summary,
+        write_tables,
+    )
+
+    summary = summarize(audit)
+    if out is not None:
+        findings = finding_rows(open_file_system(root)[0], audit)
+        write_tables(out, findings, range_rows(audit))
+        with open(f"{out}/report.html", "w", encoding="utf-8") as file:
+            file.write(render(audit, summary, findings))
+        write_summary(out, summary)
+    return summary
+
+
+def show(audit: Audit, summary: dict[str, Any]) -> None:
+    for told in audit.told:
+        print(told.finding)
+    for group in summary["groups"]:
+        for replica in group["replicas"]:
+            count = replica["findings"]
+            print(
+                f"{replica['replica']}: entries {replica['first_index']} to "
+                f"{replica['commit_index']}: {f'{count} finding(s)' if count else 'nothing found'}"
+            )
+    seconds = max(summary["scan_seconds"], 1e-9)
+    print(
+        f"{summary['bytes_read']:,} bytes in {seconds:.1f} s: "
+        f"{'consistent' if summary['consistent'] else 'NOT consistent'}"
+    )

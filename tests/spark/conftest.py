@@ -1,0 +1,55 @@
+"""One Spark session for all tests: starting it costs more than all that they do."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from pyspark.sql import SparkSession
+
+import spark
+from spark.java import find_java_home
+from tests.spark.snapshots import write_group
+
+ROOT = str(Path(__file__).parents[2])
+
+
+@pytest.fixture(scope="session")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Two executors in processes of their own, one core each, as on a cluster of two machines."""
+    home = find_java_home(os.environ)
+    settings = {
+        "PYTHONPATH": ROOT,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_WORKER_DIR": str(tmp_path_factory.mktemp("workers")),
+        **({} if home is None else {"JAVA_HOME": home}),
+    }
+    with mock.patch.dict(os.environ, settings):
+        started = (
+            SparkSession.builder.master("local-cluster[2,1,1024]")
+            .config("spark.ui.enabled", "false")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.executorEnv.PYTHONPATH", ROOT)
+            .config("spark.executor.memory", "1g")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.log.level", "ERROR")
+            .getOrCreate()
+        )
+        spark.register(started)
+        yield started
+        started.stop()
+
+
+@pytest.fixture(scope="session")
+def group(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Whole snapshots of three replicas; not to be changed."""
+    root = tmp_path_factory.mktemp("group")
+    write_group(root)
+    return root

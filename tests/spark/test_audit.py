@@ -1,0 +1,191 @@
+"""The audit on executors of their own finds what a check without Spark finds, and names it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.testing import assertDataFrameEqual
+
+from spark.acknowledged import check_acknowledged, read_acknowledged
+from spark.audit import Audit, range_frame, run_audit
+from spark.cli import main
+from spark.errors import ReplicaError
+from spark.tables import FINDINGS
+from store.osfiles import OsFileSystem
+from store.verify import FindingKind, verify_replicas
+from tests.spark.snapshots import ENTRIES, NODES, edit_manifest, flip, write_snapshot
+
+RANGE_BYTES = 4096
+
+
+@pytest.fixture
+def replicas(group: Path, tmp_path: Path) -> list[Path]:
+    """Snapshots of three replicas, to be damaged."""
+    shutil.copytree(group / "broker-a", tmp_path / "broker-a")
+    return [tmp_path / "broker-a" / node for node in NODES]
+
+
+def audit(session: SparkSession, replicas: list[Path]) -> Audit:
+    """The audit, whose findings must be those of the check without Spark."""
+    directories = [str(replica) for replica in replicas]
+    found = run_audit(session, directories, RANGE_BYTES)
+    alone = verify_replicas(OsFileSystem(), directories, range_bytes=RANGE_BYTES).findings
+    assert sorted(map(str, alone)) == sorted(str(told.finding) for told in found.told)
+    return found
+
+
+def segment(replica: Path, number: int) -> Path:
+    return sorted((replica / "commitlog").iterdir())[number]
+
+
+def test_equal_replicas_are_consistent_and_shuffle_nothing(
+    session: SparkSession, replicas: list[Path]
+) -> None:
+    found = audit(session, replicas)
+    assert found.told == []
+    (group,) = found.groups
+    assert len(group.results) > 3
+    assert sum(result.messages for result in group.results) == 3 * (ENTRIES - 1)
+    assert {word for result in group.results for word in result.agreement} == {"same"}
+    counts = {topic for result in group.results for topic, _ in result.counts}
+    assert counts == {"orders", "bills"}
+    frame = range_frame(session, str(replicas[0]), group.plan)
+    assert frame.rdd.getNumPartitions() == len(group.results)
+    assert "Exchange" not in frame._jdf.queryExecution().toString()
+
+
+def test_a_lagging_replica_is_no_finding(
+    session: SparkSession, group: Path, tmp_path: Path
+) -> None:
+    late = write_snapshot(tmp_path, "n1", entries=ENTRIES - 9)
+    others = [group / "broker-a" / node for node in ("n0", "n2")]
+    found = audit(session, [others[0], late, others[1]])
+    assert found.told == []
+    assert found.groups[0].results[-1].agreement == ("same", "behind", "same")
+
+
+def test_a_flipped_bit_is_named_with_the_majority_against_it(
+    session: SparkSession, replicas: list[Path]
+) -> None:
+    flip(segment(replicas[1], 0), 300)
+    (told,) = audit(session, replicas).told
+    assert (told.finding.kind, told.finding.replica) == (FindingKind.ENTRY, "broker-a/n1")
+    assert (told.finding.index_first, told.finding.path) == (1, str(segment(replicas[1], 0)))
+    assert told.majority == ("broker-a/n0", "broker-a/n2")
+
+
+def test_another_entry_whose_checksums_are_right_is_a_divergence(
+    session: SparkSession, replicas: list[Path], tmp_path: Path
+) -> None:
+    forked = write_snapshot(tmp_path / "forked", "n2", fork=True)
+    (told,) = audit(session, [*replicas[:2], forked]).told
+    assert (told.finding.kind, told.finding.replica) == (FindingKind.DIVERGENCE, "broker-a/n2")
+    assert (told.finding.index_first, told.finding.index_last) == (ENTRIES - 1, ENTRIES - 1)
+    assert told.majority == ("broker-a/n0", "broker-a/n1")
+
+
+def test_between_two_replicas_there_is_no_majority(
+    session: SparkSession, replicas: list[Path], tmp_path: Path
+) -> None:
+    forked = write_snapshot(tmp_path / "forked", "n2", fork=True)
+    (told,) = audit(session, [replicas[0], forked]).told
+    assert (told.finding.replica, told.majority) == ("unknown", ())
+
+
+def test_a_misdirected_queue_row_is_found(session: SparkSession, replicas: list[Path]) -> None:
+    path = sorted((replicas[0] / "consumequeue/orders/0").iterdir())[1]
+    flip(path, 27)
+    (told,) = audit(session, replicas).told
+    assert (told.finding.kind, told.finding.path) == (FindingKind.CONSUME_QUEUE, str(path))
+
+
+def test_a_manifest_that_names_another_chain_is_found(
+    session: SparkSession, replicas: list[Path]
+) -> None:
+    edit_manifest(replicas[2], chain_crc=1)
+    kinds = {told.finding.kind for told in audit(session, replicas).told}
+    assert FindingKind.FORMAT in kinds
+
+
+def test_what_is_acknowledged_must_be_in_the_log(
+    session: SparkSession, replicas: list[Path], tmp_path: Path
+) -> None:
+    rows = (
+        session.read.format("dledger")
+        .options(view="messages", replica="n0")
+        .load(str(tmp_path / "broker-a"))
+        .select("msg_id", "queue_id", "queue_offset")
+        .collect()
+    )
+    lines = [json.dumps({**row.asDict(), "broker": "broker-a"}) for row in rows]
+    listed = tmp_path / "acknowledged"
+    lost = {"msg_id": "0A" * 8 + f"{97:016X}", "queue_id": 0, "queue_offset": 7}
+    late = {"msg_id": "0A" * 8 + f"{1 << 40:016X}", "queue_id": 0, "queue_offset": 8}
+    lines += [json.dumps({**one, "broker": "broker-a"}) for one in (lost, late)]
+    listed.write_text("\n".join(lines))
+    groups = audit(session, replicas).groups
+    told = check_acknowledged(str(replicas[0]), groups, list(read_acknowledged(str(listed))))
+    assert [(one.kind, one.finding.position) for one in told] == [
+        ("acknowledged", 97),
+        ("acknowledged", 0),
+    ]
+    assert "number 7 of queue 0" in told[0].finding.expected
+    assert "the end of the committed log" in told[1].finding.found
+
+
+def test_a_line_that_is_no_message_is_refused(tmp_path: Path) -> None:
+    listed = tmp_path / "acknowledged"
+    listed.write_text('\n{"msg_id": "1"}\n')
+    with pytest.raises(ReplicaError, match=r"acknowledged, line 2: not what dledger produce"):
+        list(read_acknowledged(str(listed)))
+
+
+def test_the_command_leaves_tables_a_summary_and_a_page(
+    session: SparkSession,
+    replicas: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "out"
+    assert main(["audit", str(replicas[0].parent), "--out", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["consistent"] is True
+    flip(segment(replicas[1], 0), 300)
+    assert main(["audit", *map(str, replicas), "--out", str(out)]) == 1
+    assert "broker-a/n1: entry" in capsys.readouterr().out
+    summary = json.loads((out / "summary.json").read_text())
+    assert (summary["findings"], summary["findings_by_kind"]) == (1, {"entry": 1})
+    found = session.read.parquet(str(out / "findings.parquet"))
+    assert found.columns == FINDINGS.names
+    named = found.select("kind", "replica", "index_first", "majority")
+    rows = [("entry", "broker-a/n1", 1, ["broker-a/n0", "broker-a/n2"])]
+    assertDataFrameEqual(named, session.createDataFrame(rows, named.schema))
+    assert session.read.parquet(str(out / "ranges.parquet")).count() == 3
+    page = (out / "report.html").read_text()
+    assert 'class="damaged"' in page
+    assert "http" not in page
+    # The session was there before the command, which must not stop it.
+    assert session.range(2).count() == 2
+
+
+def test_what_cannot_be_audited_ends_with_one_line_and_code_2(
+    session: SparkSession,
+    replicas: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["audit", str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err == (
+        f"spark audit: {tmp_path}/none: there is no such directory\n"
+    )
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert main(["audit", str(empty)]) == 2
+    (replicas[0] / "lock").touch()
+    held = OsFileSystem().lock(str(replicas[0] / "lock"))
+    assert main(["audit", *map(str, replicas)]) == 2
+    assert "a running node has this data open" in capsys.readouterr().err
+    held.release()
