@@ -9,7 +9,7 @@ from dledger.effects import Outbox
 from dledger.leading import Leading
 from dledger.locallog import LocalLog
 from dledger.log import RaftLog
-from dledger.messages import AppendAccepted, AppendRequest, Heartbeat
+from dledger.messages import AppendRequest, Heartbeat
 from dledger.progress import Progress
 from dledger.raft import Raft
 from dledger.replication import Replicator
@@ -126,20 +126,6 @@ def quorum_of_three_used_for_five(patch: Patch) -> None:
     patch.set(Leading, "quorum_index", second)
 
 
-def answers_to_an_earlier_leadership_counted(patch: Patch) -> None:
-    """What a follower confirmed in an earlier term counts in this one."""
-    answer = Raft._answer
-
-    def careless(core: Raft, sender: str, message: Any, now: float) -> None:
-        if isinstance(message, AppendAccepted) and message.term < core.term:
-            message = replace(message, term=core.term)
-            if message.match_index > core.log.last_index:
-                return
-        answer(core, sender, message, now)
-
-    patch.set(Raft, "_answer", careless)
-
-
 def divergent_tail_walked_entry_by_entry(patch: Patch) -> None:
     """A conflict goes back by one entry for each round trip."""
 
@@ -205,14 +191,6 @@ BUGS = (
     ),
     Bug("B7", minority_counted_as_quorum, "only the disks of", 10),
     Bug("B7b", quorum_of_three_used_for_five, "only the disks of", 20, nodes=5),
-    Bug(
-        "B8x",
-        answers_to_an_earlier_leadership_counted,
-        "only the disks of",
-        300,
-        nodes=5,
-        kinds=("partition", "delay", "reordering"),
-    ),
     Bug("B10", divergent_tail_walked_entry_by_entry, "entry by entry", 100),
     Bug("B11x", log_before_an_append_not_compared, WRONG, 60),
     Bug("B12", lost_entries_never_sent_again, "not within", 5),

@@ -109,6 +109,7 @@ def _table(findings: Sequence[Finding]) -> str:
     rows = ["| id | what is taken out | the check says | seeds |", "| --- | --- | --- | --- |"]
     for finding in findings:
         bug_ = finding.bug
+        says = bug_.says.replace(" | ", " or ")
         needed = "not found" if finding.seed is None else str(finding.seed)
-        rows.append(f"| {bug_.id} | {bug_.told} | {bug_.says} | {needed} of {bug_.seeds} |")
+        rows.append(f"| {bug_.id} | {bug_.told} | {says} | {needed} of {bug_.seeds} |")
     return "\n".join(rows)
