@@ -36,6 +36,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.executorEnv.PYTHONPATH", ROOT)
             .config("spark.executor.memory", "1g")
+            .config("spark.task.maxFailures", "1")
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.ui.showConsoleProgress", "false")

@@ -50,7 +50,7 @@ def test_messages_are_those_that_were_sent(session: SparkSession, group: Path) -
 def test_each_segment_is_read_by_many_tasks_and_each_entry_once(
     session: SparkSession, group: Path
 ) -> None:
-    found = load(session, group, view="entries", rangeBytes=2000)
+    found = load(session, group, view="entries", rangeBytes=4000)
     tasks = found.select(F.spark_partition_id()).distinct().count()
     assert tasks > 3 * len(segments(group / "broker-a" / "n0"))
     counts = (

@@ -1,0 +1,21 @@
+"""What the benchmark measures on is three whole and equal replicas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spark.benchdata import write_snapshots
+from store.osfiles import OsFileSystem
+from store.verify import verify_replicas
+
+
+def test_the_data_of_the_benchmark_are_whole_and_of_the_size_asked_for(tmp_path: Path) -> None:
+    replicas = write_snapshots(str(tmp_path), 300_000, 1024)
+    verification = verify_replicas(OsFileSystem(), replicas)
+    assert verification.findings == []
+    assert [report.name for report in verification.replicas] == [
+        "broker-a/n0",
+        "broker-a/n1",
+        "broker-a/n2",
+    ]
+    assert all(report.end_position >= 300_000 for report in verification.replicas)
