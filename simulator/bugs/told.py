@@ -9,7 +9,6 @@ from broker.gather import Gatherer
 from broker.staging import Completion, StagedBatch
 from broker.state import BrokerState
 from dledger.errors import ProposeError
-from dledger.leading import Leading
 from dledger.node import Node
 from simulator.bugs.plant import Bug, Patch
 from simulator.worlds import BROKERS
@@ -99,12 +98,6 @@ def entries_applied_before_they_are_committed(patch: Patch) -> None:
     patch.set(Node, "_apply", eager)
 
 
-def offsets_read_without_asking_a_majority(patch: Patch) -> None:
-    """A leader takes itself for one until it hears otherwise, and answers from what it has."""
-    patch.set(Leading, "_confirmed_round", lambda leading: leading.replicator.round)
-    patch.set(Leading, "_heard_by_majority", lambda *_asked: True)
-
-
 def open_proposals_forgotten(patch: Patch) -> None:
     """Who waits for an answer of a deposed leader waits for ever."""
     patch.set(Node, "_drop_proposals", lambda node: node._proposals.clear())
@@ -143,13 +136,6 @@ BUGS = (
         "partition",
     ),
     Bug("D9", entries_applied_before_they_are_committed, "only the disks of", 20),
-    _in_brokers(
-        "A10",
-        offsets_read_without_asking_a_majority,
-        "is not linearizable",
-        100,
-        "partition",
-    ),
     Bug("D10x", open_proposals_forgotten, "not within", 100),
     _in_brokers("D11x", offsets_not_in_the_checkpoint, "is not linearizable", 40, "stop", "crash"),
 )

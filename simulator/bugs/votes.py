@@ -10,9 +10,7 @@ from dledger.effects import Outbox
 from dledger.messages import VoteRequest, VoteResponse
 from dledger.raft import NOBODY, Raft, Role
 from simulator.bugs.plant import Bug, Patch
-from store.errors import DamagedError
 from store.slotfile import SLOT_COUNT, SLOT_SIZE, SlotFile, encode_slot
-from store.statefiles import VOTE_NAME, HardState
 
 
 def vote_before_it_is_durable(patch: Patch) -> None:
@@ -58,33 +56,6 @@ def term_forgotten_at_restart(patch: Patch) -> None:
 def vote_not_saved(patch: Patch) -> None:
     """Saving the vote does nothing, and nobody notices."""
     patch.set(SlotFile, "save", lambda _file, _payload: None)
-
-
-def vote_file_overwritten_at_once(patch: Patch) -> None:
-    """The file is cut and written anew, both slots with one sync; what a power loss leaves of it
-    is taken for a new node's."""
-    begin, save_safely = SlotFile.open, SlotFile.save
-
-    def save(slots: SlotFile, payload: bytes) -> None:
-        if not slots.path.endswith(VOTE_NAME):
-            save_safely(slots, payload)
-            return
-        slots._sequence += 1
-        slots.payload = payload
-        slots._file.truncate(0)
-        slots._file.pwrite(encode_slot(slots._sequence, payload) * SLOT_COUNT, 0)
-        slots._file.datasync()
-
-    def trusting(fs: Any, path: str) -> SlotFile:
-        try:
-            return begin(fs, path)
-        except DamagedError:
-            if not path.endswith(VOTE_NAME):
-                raise
-            return SlotFile(fs.open(path), 1, HardState().pack())
-
-    patch.set(SlotFile, "save", save)
-    patch.set(SlotFile, "open", staticmethod(trusting))
 
 
 def rotten_slot_brings_the_old_vote_back(patch: Patch) -> None:
@@ -164,15 +135,12 @@ def pre_votes_counted_as_votes(patch: Patch) -> None:
     patch.set(Raft, "_vote_response", careless)
 
 
-POWER = ("power loss within a call", "partition")
-
 BUGS = (
     Bug("A1", vote_before_it_is_durable, "its disk holds", 5),
     Bug("A1b", vote_forgotten_at_restart, "takes its vote for", 40),
     Bug("A1c", voting_twice_in_a_term, "votes for", 40),
     Bug("A2", term_forgotten_at_restart, "has spoken in term", 80),
     Bug("A3", vote_not_saved, "its disk holds", 5),
-    Bug("A4", vote_file_overwritten_at_once, "below the log's last", 200, kinds=POWER),
     Bug("A4b", rotten_slot_brings_the_old_vote_back, "its disk holds", 20),
     Bug("A5", last_term_taken_from_the_current_term, "lacks the committed entry", 100),
     Bug("A5b", votes_by_length_alone, "lacks the committed entry", 300),
