@@ -7,6 +7,7 @@ scheme through fsspec. Files are read in ranges; nothing is ever written.
 from __future__ import annotations
 
 import errno
+import os
 
 import fsspec
 import pyarrow as pa
@@ -24,7 +25,8 @@ def open_file_system(path: str) -> tuple[FileSystem, str]:
     """
     scheme, separator, rest = path.partition("://")
     if not separator:
-        return OsFileSystem(), trim(path)
+        # Executors have other working directories.
+        return OsFileSystem(), os.path.abspath(path)
     if scheme == "file" and rest.startswith("/"):
         return OsFileSystem(), trim(rest)
     try:

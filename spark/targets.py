@@ -28,7 +28,8 @@ def find_targets(directories: Sequence[str]) -> list[str]:
         below = search(fs, inner, DEPTH)
         if not below:
             raise ReplicaError(f"{directory} holds no replica: there is no commitlog in it")
-        found += [directory.rstrip("/") + path[len(inner) :] for path in below]
+        outer = directory.rstrip("/") if "://" in directory else inner
+        found += [outer + path[len(inner) :] for path in below]
     return list(dict.fromkeys(found))
 
 

@@ -15,6 +15,7 @@ from spark.audit import Audit, range_frame, run_audit
 from spark.cli import main
 from spark.errors import ReplicaError
 from spark.tables import FINDINGS
+from spark.targets import find_targets
 from store.osfiles import OsFileSystem
 from store.verify import FindingKind, verify_replicas
 from tests.spark.snapshots import ENTRIES, NODES, edit_manifest, flip, write_snapshot
@@ -169,6 +170,14 @@ def test_the_command_leaves_tables_a_summary_and_a_page(
     assert "http" not in page
     # The session was there before the command, which must not stop it.
     assert session.range(2).count() == 2
+
+
+def test_replicas_are_found_below_a_directory_and_named_by_absolute_paths(
+    group: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(group)
+    expected = [str(group / "broker-a" / node) for node in NODES]
+    assert find_targets(["broker-a/"]) == find_targets(["."]) == expected
 
 
 def test_what_cannot_be_audited_ends_with_one_line_and_code_2(
