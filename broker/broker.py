@@ -22,6 +22,7 @@ from broker.hold import HeldPulls
 from broker.lookup import MessageLookup
 from broker.machine import BrokerStateMachine, MachineListener
 from broker.processors.dispatch import broker_handlers
+from broker.queuelocks import QueueLocks
 from broker.reader import MessageReader
 from broker.registration import Announcement
 from broker.remoting.dispatch import Handler, dispatch_by_code
@@ -125,6 +126,7 @@ class Broker(MachineListener):
             lookup=MessageLookup(machine, reader),
             holds=HeldPulls(loop),
             clients=Clients(loop, self._notifies),
+            locks=QueueLocks(loop.time),
             stats=BrokerStats(boot_ms=world.wall_clock()),
         )
         self.dispatch: Handler = dispatch_by_code(broker_handlers(self.context))
@@ -192,6 +194,8 @@ class Broker(MachineListener):
 
     def leadership_changed(self, leadership: Leadership) -> None:
         self.context.gatherer.leadership_changed(leadership)
+        if not leadership.serving:
+            self.context.locks.clear()
         self.on_announcement_changed()
 
     def _disk_level_changed(self, level: DiskLevel) -> None:

@@ -15,6 +15,7 @@ from broker.gather import Gatherer
 from broker.hold import HeldPulls
 from broker.lookup import MessageLookup
 from broker.machine import BrokerStateMachine
+from broker.queuelocks import QueueLocks
 from broker.reader import MessageReader
 from broker.stats import BrokerStats
 from dledger.node import Node
@@ -42,6 +43,7 @@ class BrokerContext:
     lookup: MessageLookup
     holds: HeldPulls
     clients: Clients
+    locks: QueueLocks
     stats: BrokerStats
 
     @property

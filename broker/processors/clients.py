@@ -8,13 +8,14 @@ from typing import Any
 from broker.autocreate import ensure_group
 from broker.clients import Client, ConsumerSettings
 from broker.context import BrokerContext
+from broker.processors.jsonbody import json_object, objects_of
 from broker.refusals import REFUSALS, refused
 from broker.remoting.codes import ResponseCode
 from broker.remoting.connection import Connection
 from broker.remoting.errors import FieldError, RequestError
 from broker.remoting.fields import ext_str
 from broker.remoting.frame import Frame
-from broker.remoting.javajson import decode_json, encode_json
+from broker.remoting.javajson import encode_json
 from broker.subscription import Subscription
 
 CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
@@ -39,15 +40,15 @@ class ClientProcessor:
 
     def heartbeat(self, connection: Connection, request: Frame) -> None:
         """Code 34. A new group and its retry topic are created by it, on the leader."""
-        body = _object(_decoded(request), "the heartbeat")
+        body = json_object(request, "the heartbeat")
         client_id = body.get("clientID")
         if type(client_id) is not str or not client_id:
             raise FieldError(f"the heartbeat has no clientID: {client_id!r}")
         client = Client(client_id, request.language, request.version, self._clients.now())
-        producers = [_group_name(each) for each in _objects(body, "producerDataSet")]
+        producers = [_group_name(each) for each in objects_of(body, "producerDataSet")]
         consumers = [
             (_group_name(each), _settings(each), _subscriptions(each))
-            for each in _objects(body, "consumerDataSet")
+            for each in objects_of(body, "consumerDataSet")
         ]
         try:
             for group, _settings_of, _topics in consumers:
@@ -72,7 +73,7 @@ class ClientProcessor:
 
     def check_client_config(self, connection: Connection, request: Frame) -> None:
         """Code 46: may a client with this subscription work here?"""
-        body = _object(_decoded(request), "the client config")
+        body = json_object(request, "the client config")
         subscription = body.get("subscriptionData")
         kind = subscription.get("expressionType") if isinstance(subscription, dict) else None
         if kind not in {None, "", "TAG"}:
@@ -131,27 +132,6 @@ def _not_online(group: str) -> RequestError:
     )
 
 
-def _decoded(request: Frame) -> object:
-    try:
-        return decode_json(request.body)
-    except ValueError as error:
-        raise FieldError(f"the body is not JSON: {error}") from None
-
-
-def _object(value: object, what: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise FieldError(f"{what} is not a JSON object")
-    return value
-
-
-def _objects(body: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
-    # C++ leaves out what it has none of.
-    values = body.get(name) or []
-    if not isinstance(values, list):
-        raise FieldError(f"{name} is not a list")
-    return [_object(value, f"an element of {name}") for value in values]
-
-
 def _group_name(data: Mapping[str, Any]) -> str:
     group = data.get("groupName")
     if type(group) is not str or not group:
@@ -177,6 +157,6 @@ def _enumerated(data: Mapping[str, Any], name: str, names: Sequence[str], usual:
 
 def _subscriptions(data: Mapping[str, Any]) -> list[Subscription]:
     try:
-        return [Subscription.from_json(each) for each in _objects(data, "subscriptionDataSet")]
+        return [Subscription.from_json(each) for each in objects_of(data, "subscriptionDataSet")]
     except ValueError as error:
         raise FieldError(str(error)) from None

@@ -8,6 +8,7 @@ from broker.context import BrokerContext
 from broker.newest import newest
 from broker.processors.admin import AdminProcessor
 from broker.processors.clients import ClientProcessor
+from broker.processors.locks import LockProcessor
 from broker.processors.members import MemberProcessor
 from broker.processors.messages import MessageProcessor
 from broker.processors.offsets import OffsetProcessor
@@ -28,6 +29,7 @@ def broker_handlers(context: BrokerContext) -> Mapping[int, Handler]:
     messages = MessageProcessor(context)
     admin = AdminProcessor(context)
     members = MemberProcessor(context)
+    locks = LockProcessor(context)
     return {
         RequestCode.SEND_MESSAGE: send.send,
         RequestCode.SEND_MESSAGE_V2: send.send_v2,
@@ -46,6 +48,8 @@ def broker_handlers(context: BrokerContext) -> Mapping[int, Handler]:
         RequestCode.GET_CONSUMER_LIST_BY_GROUP: clients.consumer_list,
         RequestCode.GET_CONSUMER_CONNECTION_LIST: clients.consumer_connections,
         RequestCode.GET_PRODUCER_CONNECTION_LIST: clients.producer_connections,
+        RequestCode.LOCK_BATCH_MQ: locks.lock,
+        RequestCode.UNLOCK_BATCH_MQ: locks.unlock,
         RequestCode.UPDATE_AND_CREATE_TOPIC: topics.create_topic,
         RequestCode.DELETE_TOPIC_IN_BROKER: topics.delete_topic,
         RequestCode.GET_ALL_TOPIC_CONFIG: newest(context, topics.all_topics),

@@ -1,0 +1,55 @@
+"""Locks of queues that are consumed in order: 41 and 42, on the leader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker.context import BrokerContext
+from broker.processors.jsonbody import json_object, objects_of, text_of
+from broker.queuelocks import LockedQueue
+from broker.refusals import REFUSALS, refused
+from broker.remoting.connection import Connection
+from broker.remoting.errors import FieldError
+from broker.remoting.frame import Frame
+from broker.remoting.javajson import encode_json
+
+
+class LockProcessor:
+    """Handles what consumers ask before they consume in order."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+
+    def lock(self, connection: Connection, request: Frame) -> None:
+        """Code 41; the answer names the queues that the client holds now."""
+        group, client_id, wanted = self._read(request)
+        granted = set(self._context.locks.lock(group, client_id, wanted))
+        held = [named for queue, named in wanted.items() if queue in granted]
+        connection.respond(request, body=(encode_json({"lockOKMQSet": held}),))
+
+    def unlock(self, connection: Connection, request: Frame) -> None:
+        """Code 42."""
+        group, client_id, queues = self._read(request)
+        self._context.locks.unlock(group, client_id, queues)
+        connection.respond(request)
+
+    def _read(self, request: Frame) -> tuple[str, str, dict[LockedQueue, Mapping[str, Any]]]:
+        """Group, client, and the queues as the client names them."""
+        try:
+            self._context.gatherer.check_serving()
+        except REFUSALS as error:
+            raise refused(error) from error
+        body = json_object(request, "the request for locks")
+        queues = {
+            LockedQueue(text_of(named, "topic"), _queue_id(named)): named
+            for named in objects_of(body, "mqSet")
+        }
+        return text_of(body, "consumerGroup"), text_of(body, "clientId"), queues
+
+
+def _queue_id(named: Mapping[str, Any]) -> int:
+    value = named.get("queueId")
+    if type(value) is not int or value < 0:
+        raise FieldError(f"queueId is no number of a queue: {value!r}")
+    return value

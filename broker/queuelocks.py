@@ -1,0 +1,67 @@
+"""Which consumer may take from a queue whose messages must be consumed in order.
+
+A member of a group locks a queue at the leader before it consumes from it in order, and renews the
+lock every 20 s (``RebalanceLockManager``). The locks are the leader's alone, as RocketMQ's are: a
+new leader knows none and grants each queue to who asks first. A client that consumes in order asks
+again before its own belief in a lock, 30 s old at most, has run out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+LOCK_SECONDS = 60.0
+"""The life of a lock that is not renewed; RocketMQ's ``rebalanceLockMaxLiveTime``."""
+
+
+class LockedQueue(NamedTuple):
+    """A queue of this broker group."""
+
+    topic: str
+    queue_id: int
+
+
+class _Lock(NamedTuple):
+    client_id: str
+    until: float
+
+
+class QueueLocks:
+    """The locks of all groups. ``now`` gives seconds of a clock that only goes forward."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._groups: dict[str, dict[LockedQueue, _Lock]] = {}
+
+    def lock(self, group: str, client_id: str, queues: Iterable[LockedQueue]) -> list[LockedQueue]:
+        """Locks what nobody else has locked, or renews it; returns what the client holds now."""
+        now = self._now()
+        self._forget_expired(now)
+        held = self._groups.setdefault(group, {})
+        granted: list[LockedQueue] = []
+        for queue in queues:
+            lock = held.get(queue)
+            if lock is None or lock.client_id == client_id:
+                held[queue] = _Lock(client_id, now + LOCK_SECONDS)
+                granted.append(queue)
+        return granted
+
+    def unlock(self, group: str, client_id: str, queues: Iterable[LockedQueue]) -> None:
+        """Gives up those locks that the client holds."""
+        held = self._groups.get(group, {})
+        for queue in queues:
+            lock = held.get(queue)
+            if lock is not None and lock.client_id == client_id:
+                del held[queue]
+
+    def clear(self) -> None:
+        """This node does not lead any more."""
+        self._groups.clear()
+
+    def _forget_expired(self, now: float) -> None:
+        for group, held in list(self._groups.items()):
+            for queue in [queue for queue, lock in held.items() if lock.until <= now]:
+                del held[queue]
+            if not held:
+                del self._groups[group]
