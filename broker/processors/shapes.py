@@ -73,7 +73,7 @@ class Stager:
         """
         topic, sys_flag, born_timestamp, born_host, reconsume_times, prefix, fixed_size = of
         before, mark, rest = properties.partition(_UNIQUE_KEY_MARK)
-        unique, _, after = rest.partition(PAIR_END)
+        unique, end, after = rest.partition(PAIR_END)
         shape = self._shapes.get((before, mark, after))
         if shape is None or len(properties) > PROPERTIES_SIZE_MAX:
             if mark and before and not before.endswith(PAIR_END):
@@ -91,8 +91,7 @@ class Stager:
             shape = self._learn(properties, before, mark, after)
         stored_before, stored_after, changed, code, words = shape
         if changed:
-            pair = mark + unique + PAIR_END if mark else b""
-            properties = stored_before + pair + stored_after
+            properties = stored_before + mark + unique + end + stored_after
         if words:
             hashes = tuple([crc32c(word, prefix) for word in words])
             if unique:

@@ -49,6 +49,11 @@ def test_a_message_is_staged_as_if_it_were_the_first(
         assert stager.stage(ORIGIN, *message) == one_by_one(*message)
 
 
+def test_a_unique_key_that_nothing_ends_is_stored_as_it_was_sent() -> None:
+    message = 0, b"", b"WAIT\x01true\x02UNIQ_KEY\x01a"
+    assert Stager().stage(ORIGIN, *message) == one_by_one(*message)
+
+
 def test_properties_that_are_too_long_are_refused_also_where_their_shape_is_known() -> None:
     stager = Stager()
     stager.stage(ORIGIN, 0, b"", b"UNIQ_KEY\x01a\x02TAGS\x01t\x02")
