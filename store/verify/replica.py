@@ -143,9 +143,11 @@ class ReplicaCheck:
         self._index.finish()
         if self._is_covered:
             self._check_terms()
-        queues, keys = self._queues.end_range(covered=self._is_covered), RangeKeys()
+        queues = self._queues.end_range(covered=self._is_covered)
         if self._is_covered and self._state.machine is not None:
             keys = self._keys.end_range()
+        else:  # what was given up here may lack to files that earlier ranges compare
+            keys = RangeKeys(expired_position=self._keys.expired_position)
         report, walk = self._report, self._walk
         report.first_index, report.last_index = walk.first_index, walk.last_index
         report.commit_index = self._state.commit_index
