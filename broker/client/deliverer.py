@@ -18,7 +18,7 @@ from broker.client.errors import (
 )
 from broker.client.faults import FAILED_LATENCY_MS, LatencyFaults
 from broker.client.message import MessageQueue, SendResult, SendStatus
-from broker.client.outcome import find_stored, until_applied
+from broker.client.outcome import APPLIED_SECONDS_MAX, find_stored, until_applied
 from broker.client.routes import Routes
 from broker.remoting.client import RemotingClient
 from broker.remoting.errors import CallError
@@ -142,8 +142,14 @@ class Deliverer:
         broker = target.queue.broker
         if broker in delivery.doubtful_at:
             if delivery.doubtful_at[broker] == target.address:
+                seconds = delivery.applied_seconds
+                delivery.applied_seconds = min(2 * seconds, APPLIED_SECONDS_MAX)
                 await until_applied(
-                    self._remoting, target.address, delivery.topic, self._config.group
+                    self._remoting,
+                    target.address,
+                    delivery.topic,
+                    self._config.group,
+                    seconds=seconds,
                 )
             found = await find_stored(
                 self._remoting,

@@ -7,6 +7,7 @@ from struct import Struct
 
 from broker.client.errors import BadAnswerError, Failure, outcome_unknown, refusal
 from broker.client.message import SEND_STATUS_BY_CODE, Bytes, MessageQueue, SendResult
+from broker.client.outcome import APPLIED_SECONDS_FIRST
 from broker.remoting.codes import RequestCode
 from broker.remoting.frame import Frame
 from store.record import record_size
@@ -20,6 +21,7 @@ class Delivery:
 
     __slots__ = (
         "address",
+        "applied_seconds",
         "body",
         "code",
         "count",
@@ -60,6 +62,7 @@ class Delivery:
         self.queue: MessageQueue | None = pinned
         """The queue of the latest try."""
         self.tries = 0
+        self.applied_seconds = APPLIED_SECONDS_FIRST
         self.address = ""
         """The leader asked by the latest try."""
         self.doubtful_at: dict[str, str] = {}

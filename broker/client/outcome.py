@@ -25,9 +25,10 @@ INT64_MAX = 2**63 - 1
 MATCHES_MAX = 32
 
 
-APPLIED_SECONDS = 0.5
-"""How long a leader is waited for to be done with what came before; then the route is looked up
-again, because a node that leads no more does not answer at all."""
+APPLIED_SECONDS_FIRST = 0.1
+APPLIED_SECONDS_MAX = 0.8
+"""How long a leader is waited for to be done with what came before, twice as long each time; then
+the route is looked up again, because a node that leads no more does not answer at all."""
 
 
 class Stored(NamedTuple):
@@ -38,7 +39,9 @@ class Stored(NamedTuple):
     message_ids: list[str]
 
 
-async def until_applied(remoting: RemotingClient, address: str, topic: str, group: str) -> None:
+async def until_applied(
+    remoting: RemotingClient, address: str, topic: str, group: str, *, seconds: float
+) -> None:
     """Returns when the leader has applied all that reached it earlier on this connection.
 
     It is asked for an offset (code 14), whatever that is: leaders answer this from a state that a
@@ -48,7 +51,7 @@ async def until_applied(remoting: RemotingClient, address: str, topic: str, grou
         address,
         RequestCode.QUERY_CONSUMER_OFFSET,
         {"consumerGroup": group, "topic": topic, "queueId": "0"},
-        timeout=APPLIED_SECONDS,
+        timeout=seconds,
     )
 
 

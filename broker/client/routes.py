@@ -34,7 +34,7 @@ logger = logging.getLogger("dledger.client")
 POLL_SECONDS = 30.0
 BACKOFF_MIN_SECONDS = 0.02
 BACKOFF_MAX_SECONDS = 0.5
-BACKOFF_DIVISOR = 8
+BACKOFF_DIVISOR = 12
 OUTAGE_OVER_SECONDS = 2.0
 """Nothing has failed for so long: the next failure begins a new outage."""
 
