@@ -20,6 +20,7 @@ SYS_FLAG_HOSTS_V6 = 0x10 | 0x20
 
 _WAIT = re.compile(rb"(?:(?<=\x02)|\A)WAIT\x01[^\x02]*(?:\x02|\Z)")
 _DELAY = re.compile(rb"(?:\x02|\A)DELAY\x01(?!-|0*(?:\x02|\Z))")
+_TIMER = re.compile(rb"(?:\x02|\A)TIMER_(?:DELIVER_MS|DELAY_SEC|DELAY_MS)\x01")
 _HALF = re.compile(rb"(?:\x02|\A)TRAN_MSG\x01true(?:\x02|\Z)")
 
 
@@ -137,7 +138,9 @@ def storable_properties(properties: bytes) -> bytes:
         )
     if b"WAIT\x01" in properties:
         properties = _WAIT.sub(b"", properties)
-    if b"DELAY\x01" in properties and _DELAY.search(properties):
+    if (b"DELAY\x01" in properties and _DELAY.search(properties)) or (
+        b"TIMER_DE" in properties and _TIMER.search(properties)
+    ):
         raise RequestError(
             ResponseCode.MESSAGE_ILLEGAL, "delayed messages are not supported by this version"
         )

@@ -216,6 +216,13 @@ def test_a_malformed_batch_is_refused_as_a_whole(tmp_path: Path, body: bytes, re
         ({"f": "4"}, ResponseCode.NO_PERMISSION, "transaction messages are not supported"),
         ({"i": "TRAN_MSG\x01true\x02"}, ResponseCode.NO_PERMISSION, "transaction messages"),
         ({"i": "DELAY\x013\x02"}, ResponseCode.MESSAGE_ILLEGAL, "delayed messages"),
+        ({"i": "TIMER_DELIVER_MS\x011700000009000\x02"}, ResponseCode.MESSAGE_ILLEGAL, "delayed"),
+        ({"i": "A\x01a\x02TIMER_DELAY_SEC\x019\x02"}, ResponseCode.MESSAGE_ILLEGAL, "delayed"),
+        (
+            {"i": "UNIQ_KEY\x01a\x02TIMER_DELAY_MS\x019\x02"},
+            ResponseCode.MESSAGE_ILLEGAL,
+            "delayed",
+        ),
     ],
 )
 def test_a_bad_field_is_refused_with_what_is_wrong(
