@@ -37,6 +37,11 @@ class SimulatedFile:
         self._fs.begin("pread", self._path)
         return bytes(self._inode.seen[position : position + size])
 
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        data = self.pread(len(buffer), position)
+        buffer[: len(data)] = data
+        return len(data)
+
     def pread_cached(self, size: int, position: int) -> bytes | None:
         return self.pread(size, position)
 

@@ -61,6 +61,11 @@ class RemoteFile:
         data: bytes = self._file.read_at(size, position)
         return data
 
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        data = self.pread(len(buffer), position)
+        buffer[: len(data)] = data
+        return len(data)
+
     def pread_cached(self, size: int, position: int) -> bytes | None:
         return self.pread(size, position)
 

@@ -23,6 +23,13 @@ class File(Protocol):
     def pread(self, size: int, position: int) -> bytes:
         """Up to ``size`` bytes from ``position``; fewer only where the file ends."""
 
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        """Fills a buffer from ``position`` on; how many bytes, fewer only where the file ends.
+
+        Who reads much reads into the same buffer again and again: fresh memory costs more than
+        the copying.
+        """
+
     def pread_cached(self, size: int, position: int) -> bytes | None:
         """As :meth:`pread`, or ``None`` if that would wait for the disk (page-cache miss)."""
 

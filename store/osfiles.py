@@ -49,6 +49,14 @@ class OsFile:
             missing -= len(part)
         return b"".join(parts)
 
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        count = os.preadv(self._fd, [buffer], position)
+        if count in {0, len(buffer)}:
+            return count
+        while part := os.preadv(self._fd, [buffer[count:]], position + count):
+            count += part
+        return count
+
     def pread_cached(self, size: int, position: int) -> bytes | None:
         if not self._nowait:
             return self.pread(size, position)

@@ -51,13 +51,19 @@ def _are_equal(fs: FileSystem, paths: Sequence[str], begin: int, end: int) -> bo
                 return False
             files.callback(file.close)
             opened.append(file)
+        piece, other = bytearray(PIECE_SIZE), bytearray(PIECE_SIZE)
         for at in range(begin, end, PIECE_SIZE):
             wanted = min(PIECE_SIZE, end - at)
-            piece = opened[0].pread(wanted, at)
-            if any(other.pread(wanted, at) != piece for other in opened[1:]):
-                return False
-            if len(piece) < wanted:
-                return False
+            if wanted < PIECE_SIZE:
+                piece, other = bytearray(wanted), bytearray(wanted)
+            # Behind the padding of a segment its file may end.
+            count = opened[0].pread_into(memoryview(piece), at)
+            for file in opened[1:]:
+                if file.pread_into(memoryview(other), at) != count:
+                    return False
+                # Bytearrays are compared by memcmp, views of them byte by byte.
+                if (other != piece) if count == wanted else (other[:count] != piece[:count]):
+                    return False
     return True
 
 

@@ -31,6 +31,31 @@ def test_a_read_past_the_end_is_short(fs: OsFileSystem, tmp_path: Path) -> None:
     assert file.pread(10, 5) == b""
 
 
+def test_a_read_into_a_buffer_says_how_much_there_was(fs: OsFileSystem, tmp_path: Path) -> None:
+    file = fs.open(f"{tmp_path}/a", create=True)
+    file.pwrite(b"hello", 0)
+    buffer = bytearray(b"......")
+    assert file.pread_into(memoryview(buffer)[:3], 1) == 3
+    assert buffer == b"ell..."
+    assert file.pread_into(memoryview(buffer), 3) == 2
+    assert buffer == b"lol..."
+    assert file.pread_into(memoryview(buffer), 5) == 0
+
+
+def test_a_short_read_into_a_buffer_is_continued(
+    fs: OsFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = fs.open(f"{tmp_path}/a", create=True)
+    file.pwrite(b"hello", 0)
+    preadv = os.preadv
+    monkeypatch.setattr(
+        os, "preadv", lambda fd, buffers, position: preadv(fd, [buffers[0][:2]], position)
+    )
+    buffer = bytearray(5)
+    assert file.pread_into(memoryview(buffer), 0) == 5
+    assert buffer == b"hello"
+
+
 def test_a_cached_read_of_fresh_bytes_gives_them(fs: OsFileSystem, tmp_path: Path) -> None:
     file = fs.open(f"{tmp_path}/a", create=True)
     file.pwrite(b"hello", 0)
