@@ -10,6 +10,8 @@ array is a name followed by the fields of the class below, in order::
     ["delete-group", name, remove offsets, timestamp ms]
     ["offset", group, topic, queue id, offset]
     ["expire", position]
+    ["schedule", delay level, offset]
+    ["timer", deliver time ms, offset, messages]
 
 Timestamps are taken once, by the leader: replicas that apply a command never look at a clock.
 A name or a shape that this version does not know is a broken invariant and not a bad request: what
@@ -120,7 +122,25 @@ class Expire(NamedTuple):
     position: int
 
 
-Command: TypeAlias = PutTopic | DeleteTopic | PutGroup | DeleteGroup | CommitOffset | Expire
+class Schedule(NamedTuple):
+    """The messages of a delay level below ``offset`` are delivered, in this entry or before."""
+
+    level: int
+    offset: int
+
+
+class Timer(NamedTuple):
+    """Timed messages up to this deliver time and offset are delivered, the last ``messages`` of
+    them in this entry."""
+
+    deliver_ms: int
+    offset: int
+    messages: int
+
+
+Command: TypeAlias = (
+    PutTopic | DeleteTopic | PutGroup | DeleteGroup | CommitOffset | Expire | Schedule | Timer
+)
 
 _CLASSES: dict[str, type[Command]] = {
     "topic": PutTopic,
@@ -129,6 +149,8 @@ _CLASSES: dict[str, type[Command]] = {
     "delete-group": DeleteGroup,
     "offset": CommitOffset,
     "expire": Expire,
+    "schedule": Schedule,
+    "timer": Timer,
 }
 _NAMES: dict[type[Command], str] = {made: name for name, made in _CLASSES.items()}
 _TYPES: dict[str, tuple[type, ...]] = {

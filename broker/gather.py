@@ -27,12 +27,13 @@ from broker.commands import (
     PutTopic,
     encode_commands,
 )
-from broker.staging import Completion, StagedBatch, StagedQueue, Waiter
+from broker.staging import Addressed, Completion, StagedBatch, StagedQueue, Waiter
 from broker.state import BrokerState
 from broker.topics import GroupConfig, TopicConfig
 from dledger.errors import BusyError, NoRoomError, NotLeaderError, ProposeError
 from dledger.statemachine import Leadership
 from store.batch import Run, batch_size, encode_batch, staged_bytes
+from store.deferred import SCHEDULE_TOPIC, with_deliver_times
 from store.entry import HEADER_SIZE
 from store.errors import EntryTooLargeError
 from store.filesystem import Bytes
@@ -171,13 +172,41 @@ class Gatherer:
         queue.messages.extend(messages)
         queue.waiters.append((waiter, len(messages)))
 
-    def add_command(self, command: Command, completion: Completion | None = None) -> None:
-        """Stages a command. Raises :class:`~dledger.errors.NotLeaderError` or BusyError."""
-        names = sum(len(field) for field in command if isinstance(field, str))
-        batch = self._room(_COMMAND_BYTES + 4 * names)
-        batch.commands.append(command)
+    def add_together(
+        self,
+        messages: Sequence[Addressed],
+        commands: Sequence[Command],
+        completion: Completion | None = None,
+    ) -> None:
+        """Stages messages of any queues and commands, all of which will be in the same entry.
+
+        Raises as :meth:`add_messages`; nothing is staged then. ``completion`` is told after the
+        messages' waiters.
+        """
+        size = sum(map(command_bytes, commands))
+        for to in messages:
+            size += _RUN_BYTES + staged_bytes(to.messages)
+        batch = self._room_for_messages(size) if messages else self._room(size)
+        for topic, queue_id, staged, waiter in messages:
+            queue = batch.queues.get((topic, queue_id))
+            if queue is None:
+                queue = batch.queues[topic, queue_id] = StagedQueue()
+            queue.messages.extend(staged)
+            queue.waiters.append((waiter, len(staged)))
+        for command in commands:
+            self._stage_command(batch, command)
         if completion is not None:
             batch.completions.append(completion)
+
+    def add_command(self, command: Command, completion: Completion | None = None) -> None:
+        """Stages a command. Raises :class:`~dledger.errors.NotLeaderError` or BusyError."""
+        batch = self._room(command_bytes(command))
+        self._stage_command(batch, command)
+        if completion is not None:
+            batch.completions.append(completion)
+
+    def _stage_command(self, batch: StagedBatch, command: Command) -> None:
+        batch.commands.append(command)
         match command:
             case CommitOffset():
                 self._lazy_offsets.pop(command[:3], None)
@@ -303,6 +332,7 @@ class Gatherer:
     def _propose(self, batch: StagedBatch) -> None:
         self._take_lazy_offsets(batch)
         self._staged_bytes -= batch.bytes
+        timestamp_ms = self.now_ms()
         next_offsets = self._next_offsets
         for key, queue in batch.queues.items():
             topic, queue_id = key
@@ -310,9 +340,11 @@ class Gatherer:
             if first is None:
                 first = self._applied.end_offset(topic, queue_id)
             next_offsets[key] = first + len(queue.messages)
-            batch.runs.append(Run(topic, queue_id, first, queue.messages))
+            messages = queue.messages
+            if topic == SCHEDULE_TOPIC:
+                messages = with_deliver_times(messages, queue_id, timestamp_ms)
+            batch.runs.append(Run(topic, queue_id, first, messages))
         commands = encode_commands(batch.commands)
-        timestamp_ms = self._timestamp_ms()
 
         def build(position: int) -> Sequence[Bytes]:
             batch.position = position
@@ -341,8 +373,9 @@ class Gatherer:
         batch.bytes += len(taken) * _LAZY_OFFSET_BYTES
         self._staged_bytes += len(taken) * _LAZY_OFFSET_BYTES
 
-    def _timestamp_ms(self) -> int:
-        """Never behind an earlier record's, so that a queue can be searched by time."""
+    def now_ms(self) -> int:
+        """The time of a record stored now: never behind an earlier one's, so that a queue can be
+        searched by time, and that a message once due stays due."""
         self._last_timestamp_ms = max(
             self._wall_clock(), self._last_timestamp_ms, self._applied.state.store_timestamp_ms
         )
@@ -365,6 +398,12 @@ class Gatherer:
             _drop_of(self._pending_groups, batch)
         if self._pending_offsets:
             _drop_of(self._pending_offsets, batch)
+
+
+def command_bytes(command: Command) -> int:
+    """What a command takes in an entry, at most."""
+    names = sum(len(field) for field in command if isinstance(field, str))
+    return _COMMAND_BYTES + 4 * names
 
 
 def _drop_of(pending: dict[K, tuple[StagedBatch, T]], batch: StagedBatch) -> None:

@@ -20,6 +20,7 @@ from dledger.statemachine import Leadership
 from store.batch import QUEUE_ROW, Batch, decode_batch
 from store.commitlog import OUT_OF_SPACE
 from store.consumequeue import ConsumeQueue, ConsumeQueues, QueueFlush
+from store.deferred import TIMER_TOPIC
 from store.entry import Entry, EntryKind
 from store.errors import CorruptBatchError, DiskFullError, StoreError
 from store.filesystem import Bytes, FileSystem
@@ -193,10 +194,13 @@ class BrokerStateMachine:
         listener = self.listener
         queues = self._queues
         row_size = QUEUE_ROW.size
+        timed = 0
         for run in batch.runs:
             first = run.first_row * row_size
             rows = batch.rows[first : first + run.count * row_size]
             queues.get_or_create(run.topic, run.queue_id).append(run.first_offset, rows)
+            if run.topic == TIMER_TOPIC:
+                timed += run.count
             listener.messages_arrived(run.topic, run.queue_id, rows)
         if batch.key_rows:
             self.keys.append(batch.key_rows)
@@ -205,6 +209,8 @@ class BrokerStateMachine:
         (self.state.store_timestamp_ms,) = _STORE_TIMESTAMP.unpack_from(
             batch.records, last + STORE_TIMESTAMP_AT
         )
+        if timed:
+            self.state.timer = self.state.timer.stored(timed, self.state.store_timestamp_ms)
 
     def _apply_commands(self, commands: Sequence[Command]) -> None:
         topics_changed = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from operator import attrgetter
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from broker.commands import Command
 from dledger.errors import ProposeError
@@ -27,6 +27,28 @@ class Waiter(Protocol):
 
     def failed(self, error: ProposeError) -> None:
         """Not stored, or (:class:`~dledger.errors.OutcomeUnknownError`) perhaps."""
+
+
+class _Nobody:
+    """Nobody waits for these messages themselves."""
+
+    def stored(self, first_offset: int, positions: Sequence[int]) -> None:
+        pass
+
+    def failed(self, error: ProposeError) -> None:
+        pass
+
+
+NOBODY: Waiter = _Nobody()
+
+
+class Addressed(NamedTuple):
+    """Messages for one queue, and who waits for them."""
+
+    topic: str
+    queue_id: int
+    messages: Sequence[StagedMessage]
+    waiter: Waiter = NOBODY
 
 
 class StagedQueue:

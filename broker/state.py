@@ -6,7 +6,7 @@ give equal states, and equal states give equal bytes, so replicas can be compare
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgpack
 
@@ -17,11 +17,16 @@ from broker.commands import (
     DeleteTopic,
     PutGroup,
     PutTopic,
+    Schedule,
+    Timer,
 )
 from broker.topics import AUTO_CREATE_TEMPLATE, GroupConfig, TopicConfig
 from dledger.errors import InvariantError
 
-STATE_VERSION = 1
+STATE_VERSION = 2
+STATE_VERSION_WITHOUT_PARTS = 1
+
+_PARTS = frozenset(("schedule", "timer"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,23 @@ class DataVersion:
 
     def as_json(self) -> dict[str, object]:
         return {"counter": self.counter, "timestamp": self.timestamp_ms}
+
+
+@dataclass(frozen=True, slots=True)
+class TimerMark:
+    """Timed messages up to ``deliver_ms`` and, where that is the same, up to ``offset`` are
+    delivered; ``waiting`` are not."""
+
+    deliver_ms: int = 0
+    offset: int = -1
+    waiting: int = 0
+
+    def stored(self, messages: int, store_timestamp_ms: int) -> TimerMark:
+        """More wait. Where none did, nothing can be due before now: the mark says so, and who
+        goes on from it has not to look through the time in which nothing was waiting."""
+        if self.waiting or store_timestamp_ms <= self.deliver_ms:
+            return replace(self, waiting=self.waiting + messages)
+        return TimerMark(store_timestamp_ms, -1, messages)
 
 
 @dataclass(slots=True)
@@ -53,6 +75,9 @@ class BrokerState:
     topics_version: DataVersion = DataVersion()
     groups_version: DataVersion = DataVersion()
     store_timestamp_ms: int = 0
+    schedule: dict[int, int] = field(default_factory=dict)
+    """By delay level: the offset up to which its messages are delivered."""
+    timer: TimerMark = TimerMark()
 
     def offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """What the group has committed for the queue, or None."""
@@ -75,6 +100,10 @@ class BrokerState:
                 self.groups_version = self.groups_version.next(command.timestamp_ms)
             case DeleteGroup():
                 self._delete_group(command)
+            case Schedule(level, offset):
+                self.schedule[level] = offset
+            case Timer(deliver_ms, offset, messages):
+                self.timer = TimerMark(deliver_ms, offset, max(self.timer.waiting - messages, 0))
 
     def _delete_group(self, command: DeleteGroup) -> None:
         if self.groups.pop(command.name, None) is not None:
@@ -97,19 +126,35 @@ class BrokerState:
                 _fields(self.topics_version),
                 _fields(self.groups_version),
                 self.store_timestamp_ms,
+                self._parts(),
             )
         )
         return packed
+
+    def _parts(self) -> dict[str, object]:
+        """What not every group has, by name, in order; nothing of what it has not."""
+        parts: dict[str, object] = {}
+        if self.schedule:
+            parts["schedule"] = sorted(self.schedule.items())
+        if self.timer != TimerMark():
+            parts["timer"] = _fields(self.timer)
+        return parts
 
     @classmethod
     def from_bytes(cls, data: bytes) -> BrokerState:
         """The reverse of :meth:`to_bytes`. Raises :class:`~dledger.errors.InvariantError`."""
         try:
-            version, topics, groups, offsets, topics_version, groups_version, stored_ms = (
-                msgpack.unpackb(data)
-            )
-            if version != STATE_VERSION:
+            version, *fields = msgpack.unpackb(data)
+            if version == STATE_VERSION_WITHOUT_PARTS:
+                fields.append({})
+            elif version != STATE_VERSION:
                 raise InvariantError(f"the broker state has version {version}, not {STATE_VERSION}")
+            topics, groups, offsets, topics_version, groups_version, stored_ms, parts = fields
+            unknown = sorted(parts.keys() - _PARTS)
+            if unknown:
+                raise InvariantError(
+                    f"the broker state has parts unknown to this version: {unknown}"
+                )
             return cls(
                 topics={fields[0]: TopicConfig(*fields) for fields in topics},
                 groups={fields[0]: GroupConfig(*fields) for fields in groups},
@@ -117,10 +162,12 @@ class BrokerState:
                 topics_version=DataVersion(*topics_version),
                 groups_version=DataVersion(*groups_version),
                 store_timestamp_ms=stored_ms,
+                schedule=dict(parts.get("schedule", ())),
+                timer=TimerMark(*parts.get("timer", ())),
             )
-        except (ValueError, TypeError, msgpack.UnpackException) as error:
+        except (ValueError, TypeError, AttributeError, msgpack.UnpackException) as error:
             raise InvariantError(f"the broker state cannot be read: {error}") from error
 
 
-def _fields(record: TopicConfig | GroupConfig | DataVersion) -> tuple[object, ...]:
+def _fields(record: TopicConfig | GroupConfig | DataVersion | TimerMark) -> tuple[object, ...]:
     return tuple(getattr(record, name) for name in record.__slots__)

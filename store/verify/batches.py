@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterator
 
 from store.batch import KEY_ROW, QUEUE_ROW, Batch
+from store.deferred import DEFERRED_TOPICS, row_code
 from store.entry import HEADER_SIZE, Entry
 from store.errors import CorruptRecordError, StoreError
 from store.record import (
@@ -69,6 +70,10 @@ def check_each(entry: Entry, batch: Batch) -> None:
                     at, "topic, queue, offset and position", expected=expected, found=found
                 )
             tags, hashes = derive(prefix, record.properties)
+            if run.topic in DEFERRED_TOPICS:
+                tags = row_code(
+                    run.topic, run.queue_id, record.properties, record.store_timestamp, tags
+                )
             _check_row(batch, run.first_row + number, record, tags)
             seconds = record.store_timestamp // 1000 & _U32
             key_rows += [KEY_ROW.pack(key, base + place, seconds) for key in hashes]
@@ -110,6 +115,7 @@ def is_consistent(entry: Entry, batch: Batch) -> bool:
         topic_part = bytes((len(topic),)) + topic
         properties_at = len(topic_part) + 2
         prefix = key_prefix(run.topic)
+        deferred = run.topic in DEFERRED_TOPICS
         end_offset = run.first_offset + run.count
         for offset, (row_position, size, row_tags) in zip(
             range(run.first_offset, end_offset), rows, strict=False
@@ -125,6 +131,8 @@ def is_consistent(entry: Entry, batch: Batch) -> bool:
             tail = bytes(records[stop:end])
             properties = tail[properties_at:]
             tags, hashes = derive(prefix, properties) if properties else (0, ())
+            if deferred:
+                tags = row_code(run.topic, run.queue_id, properties, head[10], tags)
             if (
                 head[:2] != (size, RECORD_MAGIC)
                 or head[2] != crc32(records[body_start:stop]) & 0x7FFFFFFF

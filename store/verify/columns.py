@@ -16,6 +16,7 @@ from crc32c import crc32c
 from numpy.typing import NDArray
 
 from store.batch import Batch, RunHeader
+from store.deferred import DEFERRED_TOPICS
 from store.entry import HEADER_SIZE, Entry
 from store.properties import KEYS, NAME_END, PAIR_END, UNIQUE_KEY
 from store.record import (
@@ -50,7 +51,7 @@ Bytes2D = NDArray[np.uint8]
 def is_proved(entry: Entry, batch: Batch) -> bool:
     """Whether records, rows, key rows and checksums of the batch are all as they must be."""
     rows = np.frombuffer(batch.rows, _ROWS)
-    if len(rows) < MESSAGES_MIN:
+    if len(rows) < MESSAGES_MIN or any(run.topic in DEFERRED_TOPICS for run in batch.runs):
         return False
     records = np.frombuffer(batch.records, np.uint8)
     sizes = rows["size"].astype(np.int64)

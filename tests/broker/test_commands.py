@@ -15,10 +15,12 @@ from broker.commands import (
     Expire,
     PutGroup,
     PutTopic,
+    Schedule,
+    Timer,
     decode_commands,
     encode_commands,
 )
-from broker.state import BrokerState, DataVersion
+from broker.state import BrokerState, DataVersion, TimerMark
 from broker.topics import AUTO_CREATE_TOPIC, GroupConfig, TopicConfig
 from dledger.errors import InvariantError
 
@@ -43,6 +45,8 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(DeleteGroup, names, st.booleans(), numbers),
     st.builds(CommitOffset, names, names, numbers, numbers),
     st.builds(Expire, numbers),
+    st.builds(Schedule, numbers, numbers),
+    st.builds(Timer, numbers, numbers, numbers),
 )
 
 
@@ -93,8 +97,28 @@ def test_a_state_comes_back_from_its_bytes(given_commands: list[Command]) -> Non
 
 
 def test_bytes_of_another_version_are_refused() -> None:
-    with pytest.raises(InvariantError, match="has version 2, not 1"):
-        BrokerState.from_bytes(msgpack.packb([2, [], [], [], [0, 0], [0, 0], 0]))
+    with pytest.raises(InvariantError, match="has version 3, not 2"):
+        BrokerState.from_bytes(msgpack.packb([3, [], [], [], [0, 0], [0, 0], 0, {}]))
+
+
+def test_a_part_of_the_state_that_is_not_known_is_refused() -> None:
+    with pytest.raises(InvariantError, match=r"parts unknown to this version: \['dreams'\]"):
+        BrokerState.from_bytes(msgpack.packb([2, [], [], [], [0, 0], [0, 0], 0, {"dreams": 1}]))
+
+
+def test_a_state_from_before_there_were_parts_is_read() -> None:
+    data = msgpack.packb(
+        [1, [], [["g", True, True, True, 1, 16, 0, 1, True]], [], [1, 2], [3, 4], 5]
+    )
+    state = BrokerState.from_bytes(data)
+    assert (state.groups, state.topics_version) == ({"g": GroupConfig("g")}, DataVersion(1, 2))
+    assert (state.store_timestamp_ms, state.schedule) == (5, {})
+
+
+def test_timed_messages_that_begin_to_wait_set_the_mark_to_their_time() -> None:
+    mark = TimerMark(500, 3, 0).stored(2, 9_000)
+    assert mark == TimerMark(9_000, -1, 2)
+    assert mark.stored(1, 9_500) == TimerMark(9_000, -1, 3)
 
 
 def test_the_template_of_automatic_topics_is_there_from_the_beginning() -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from broker.commands import CommitOffset, DeleteTopic, PutTopic, decode_commands
+from broker.commands import CommitOffset, DeleteTopic, PutTopic, Schedule, decode_commands
 from broker.gather import ENTRY_BYTES, PIPELINE_ENTRIES, STAGED_BYTES_MAX, Gatherer
+from broker.staging import Addressed
 from broker.state import BrokerState
 from broker.topics import TopicConfig
 from dledger.errors import (
@@ -19,7 +20,8 @@ from dledger.errors import (
 )
 from dledger.raft import Role
 from dledger.statemachine import Leadership
-from store.batch import Batch, decode_batch
+from store.batch import QUEUE_ROW, Batch, decode_batch
+from store.deferred import SCHEDULE_TOPIC
 from store.entry import HEADER_SIZE
 from store.errors import EntryTooLargeError
 from store.filesystem import Bytes
@@ -162,6 +164,46 @@ def test_messages_of_one_request_are_never_parted(room: Room) -> None:
     room.turn()
     room.node.commit()
     assert (heard.first_offset, len(heard.positions)) == (1, 2)
+
+
+def test_messages_and_commands_together_are_one_entry_however_full_the_last_one_is(
+    room: Room,
+) -> None:
+    room.add(b"x" * (ENTRY_BYTES - 400))
+    heard, ended = Heard(), list[ProposeError | None]()
+    room.gatherer.add_together(
+        [Addressed("t", 0, [message(b"a")], heard), Addressed("u", 3, [message(b"b")])],
+        [Schedule(2, 7), PutTopic.of(TopicConfig("u"), 5)],
+        ended.append,
+    )
+    assert room.gatherer.topic("u") == TopicConfig("u")
+    room.turn()
+    assert [len(room.node.bodies(i)) for i in range(2)] == [1, 2]
+    assert decode_commands(room.node.batches[1].commands) == [
+        Schedule(2, 7),
+        PutTopic.of(TopicConfig("u"), 5),
+    ]
+    room.node.commit()
+    room.node.commit()
+    assert (heard.first_offset, len(heard.positions), ended) == (1, 1, [None])
+
+
+def test_what_is_too_much_together_is_not_staged_in_part(small_room: Room) -> None:
+    large = [Addressed("t", queue, [message(b"x" * 5000)]) for queue in range(2)]
+    with pytest.raises(EntryTooLargeError):
+        small_room.gatherer.add_together(large, [Schedule(1, 1)])
+    small_room.turn()
+    assert small_room.node.batches == []
+
+
+def test_a_scheduled_message_is_due_its_delay_after_it_is_stored(room: Room) -> None:
+    for level in (1, 18):
+        staged = stage_message(SCHEDULE_TOPIC, b"m", b"", born_timestamp=1, born_host=HOST)
+        room.gatherer.add_message(SCHEDULE_TOPIC, level - 1, staged, Heard())
+    room.now_ms = 2_000_000
+    room.turn()
+    codes = [row[2] for row in QUEUE_ROW.iter_unpack(room.node.batches[0].rows)]
+    assert codes == [2_001_000, 2_000_000 + 7_200_000]
 
 
 def test_a_full_pipeline_makes_the_next_entry_grow(room: Room) -> None:
