@@ -26,6 +26,7 @@ from broker.queuelocks import QueueLocks
 from broker.reader import MessageReader
 from broker.registration import Announcement
 from broker.remoting.dispatch import Handler, dispatch_by_code
+from broker.resets import PendingResets
 from broker.retention import Retention
 from broker.stats import BrokerStats
 from dledger.config import RaftConfig
@@ -127,6 +128,7 @@ class Broker(MachineListener):
             holds=HeldPulls(loop),
             clients=Clients(loop, self._notifies),
             locks=QueueLocks(loop.time),
+            resets=PendingResets(loop.time),
             stats=BrokerStats(boot_ms=world.wall_clock()),
         )
         self.dispatch: Handler = dispatch_by_code(broker_handlers(self.context))
@@ -196,6 +198,7 @@ class Broker(MachineListener):
         self.context.gatherer.leadership_changed(leadership)
         if not leadership.serving:
             self.context.locks.clear()
+            self.context.resets.clear()
         self.on_announcement_changed()
 
     def _disk_level_changed(self, level: DiskLevel) -> None:

@@ -17,6 +17,7 @@ from broker.lookup import MessageLookup
 from broker.machine import BrokerStateMachine
 from broker.queuelocks import QueueLocks
 from broker.reader import MessageReader
+from broker.resets import PendingResets
 from broker.stats import BrokerStats
 from dledger.node import Node
 
@@ -44,6 +45,7 @@ class BrokerContext:
     holds: HeldPulls
     clients: Clients
     locks: QueueLocks
+    resets: PendingResets
     stats: BrokerStats
 
     @property

@@ -81,6 +81,12 @@ class HeldPulls:
                 self._loop.call_soon(self._run_woken)
             self._woken.append(pull)
 
+    def wake(self, topic: str, queue_id: int) -> None:
+        """All pulls of a queue run at once, whatever they wait for."""
+        for pull in list(self._by_queue.get((topic, queue_id), ())):
+            self.drop(pull)
+            pull.run()
+
     def drop(self, pull: HeldPull) -> None:
         """Forgets a pull that is held; it will not run."""
         key = (pull.topic, pull.queue_id)

@@ -15,7 +15,7 @@ from broker.remoting.connection import Connection
 from broker.remoting.errors import RequestError
 from broker.remoting.fields import ext_str
 from broker.remoting.frame import Frame
-from broker.remoting.javajson import encode_json
+from broker.remoting.javajson import encode_json, object_map
 from broker.runtime import runtime_info
 
 
@@ -111,12 +111,8 @@ class AdminProcessor:
         connection.respond(request, body=(body,))
 
     def _by_queue(self, stats: Iterable[tuple[str, int, Mapping[str, int]]]) -> bytes:
-        pairs = [
-            encode_json(
-                {"brokerName": self._context.config.group, "queueId": queue, "topic": topic}
-            )
-            + b":"
-            + encode_json(entry)
+        broker = self._context.config.group
+        return object_map(
+            ({"brokerName": broker, "queueId": queue, "topic": topic}, entry)
             for topic, queue, entry in stats
-        ]
-        return b"{" + b",".join(pairs) + b"}"
+        )

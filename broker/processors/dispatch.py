@@ -13,6 +13,7 @@ from broker.processors.members import MemberProcessor
 from broker.processors.messages import MessageProcessor
 from broker.processors.offsets import OffsetProcessor
 from broker.processors.pull import PullProcessor
+from broker.processors.resets import ResetProcessor
 from broker.processors.send import SendProcessor
 from broker.processors.topics import TopicProcessor
 from broker.remoting.codes import RequestCode
@@ -30,6 +31,7 @@ def broker_handlers(context: BrokerContext) -> Mapping[int, Handler]:
     admin = AdminProcessor(context)
     members = MemberProcessor(context)
     locks = LockProcessor(context)
+    resets = ResetProcessor(context)
     return {
         RequestCode.SEND_MESSAGE: send.send,
         RequestCode.SEND_MESSAGE_V2: send.send_v2,
@@ -49,6 +51,7 @@ def broker_handlers(context: BrokerContext) -> Mapping[int, Handler]:
         RequestCode.GET_CONSUMER_CONNECTION_LIST: clients.consumer_connections,
         RequestCode.GET_PRODUCER_CONNECTION_LIST: clients.producer_connections,
         RequestCode.LOCK_BATCH_MQ: locks.lock,
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: resets.reset,
         RequestCode.UNLOCK_BATCH_MQ: locks.unlock,
         RequestCode.UPDATE_AND_CREATE_TOPIC: topics.create_topic,
         RequestCode.DELETE_TOPIC_IN_BROKER: topics.delete_topic,

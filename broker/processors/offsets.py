@@ -63,13 +63,15 @@ class OffsetProcessor:
         connection.respond(request, ext={"offset": str(offset)})
 
     def update_consumer_offset(self, connection: Connection, request: Frame) -> None:
-        """Code 15. A negative offset means none, and is taken without effect (ali-ons sends it)."""
+        """Code 15. A negative offset means none, and is taken without effect (ali-ons sends it),
+        as is any while the group is being moved in the queue."""
         group = ext_str(request, "consumerGroup")
         topic = ext_str(request, "topic")
         queue_id = ext_int(request, "queueId", minimum=0, maximum=INT32_MAX)
         offset = ext_int(request, "commitOffset")
         gatherer = self._context.gatherer
-        if offset < 0:
+        resets = self._context.resets
+        if offset < 0 or (resets and resets.is_pending(group, topic, queue_id)):
             connection.respond(request)
             return
         if request.is_one_way and gatherer.offset(group, topic, queue_id) == offset:

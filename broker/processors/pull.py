@@ -45,6 +45,7 @@ _CODES = {
     Status.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
     Status.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     Status.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    Status.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
 }
 
 
@@ -81,13 +82,15 @@ class PullProcessor:
         codes = self._tag_codes(request, group, topic_name, flags)
         if flags & FLAG_COMMIT_OFFSET:
             committed = ext_int(request, "commitOffset")
-            if committed >= 0:
+            resets = context.resets
+            if committed >= 0 and not (resets and resets.is_pending(group, topic_name, queue_id)):
                 context.gatherer.add_lazy_offset(group, topic_name, queue_id, committed)
         hold_seconds = min(hold_ms / 1000, HOLD_SECONDS_MAX) if flags & FLAG_SUSPEND else 0.0
         return _Pull(
             context,
             connection,
             request,
+            group,
             topic_name,
             queue_id,
             offset,
@@ -147,6 +150,7 @@ class _Pull:
         "connection",
         "context",
         "deadline",
+        "group",
         "limits",
         "offset",
         "queue_id",
@@ -159,6 +163,7 @@ class _Pull:
         context: BrokerContext,
         connection: Connection,
         request: Frame,
+        group: str,
         topic: str,
         queue_id: int,
         offset: int,
@@ -169,6 +174,7 @@ class _Pull:
         self.context = context
         self.connection = connection
         self.request = request
+        self.group = group
         self.topic = topic
         self.queue_id = queue_id
         self.offset = offset
@@ -177,6 +183,8 @@ class _Pull:
         self.deadline = deadline
 
     def run(self) -> None:
+        if self.context.resets and self._was_moved():
+            return
         try:
             found = self.context.reader.find(
                 self.topic, self.queue_id, self.offset, self.limits, self.codes
@@ -190,6 +198,15 @@ class _Pull:
             )
         elif self._code(found) is not ResponseCode.PULL_NOT_FOUND or not self._held():
             self._answer(found)
+
+    def _was_moved(self) -> bool:
+        """Sends a group that was moved by an operator to where it has to go on."""
+        offset = self.context.resets.take(self.group, self.topic, self.queue_id)
+        if offset is None or offset == self.offset:
+            return False
+        first, end = self.context.reader.offsets(self.topic, self.queue_id)
+        self._answer(Found(Status.OFFSET_RESET, offset, first, end))
+        return True
 
     def _held(self) -> bool:
         deadline = self.deadline

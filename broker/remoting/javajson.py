@@ -7,10 +7,12 @@ clients before 4.9.4 expect; newer ones want quoted keys. Both are read here, bo
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
 
+_OBJECT_KEY = re.compile(rb'(\{(?:"(?:[^"\\]|\\.)*"|[^{}"])*\})(\s*:)', re.DOTALL)
 _STRING_OR_BARE_KEY = re.compile(rb'("(?:[^"\\]|\\.)*")|([{,]\s*)(-?\d+)(\s*:)', re.DOTALL)
 
 
@@ -30,6 +32,16 @@ def decode_json(data: bytes) -> Any:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
         return orjson.loads(_STRING_OR_BARE_KEY.sub(_quote_bare_key, data))
+
+
+def object_map(pairs: Iterable[tuple[Mapping[str, object], object]]) -> bytes:
+    """A map whose keys are objects, as fastjson writes them: ``{{"queueId":0}:5}``."""
+    return b"{%b}" % b",".join(encode_json(key) + b":" + encode_json(value) for key, value in pairs)
+
+
+def quote_object_keys(data: bytes) -> bytes:
+    """JSON, where keys were objects without any within: each is a string with its text instead."""
+    return _OBJECT_KEY.sub(lambda match: orjson.dumps(match[1].decode()) + match[2], data)
 
 
 def _quote_bare_key(match: re.Match[bytes]) -> bytes:

@@ -1,0 +1,52 @@
+"""Groups that are moved while they consume: what the leader remembers until they have followed.
+
+The new offsets are committed like any others. The members are told (request 220), but not every
+client understands that, and one that does may commit what it had consumed before in between. So for
+each queue that is moved the leader ignores commits, and answers the next pull of the group that
+does not begin there with "offset moved" (21), as RocketMQ 5 does. This is the leader's alone, as
+in RocketMQ: after a failover in that moment the members' own commits count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+RESET_SECONDS = 60.0
+"""For so long a group may take to follow; Java's clients need ten seconds, others a pull."""
+
+
+class _Reset(NamedTuple):
+    offset: int
+    until: float
+
+
+class PendingResets:
+    """False while there are none. ``now`` gives seconds of a clock that only goes forward."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._resets: dict[tuple[str, str, int], _Reset] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._resets)
+
+    def add(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """The group is moved to ``offset``."""
+        now = self._now()
+        self._resets = {key: reset for key, reset in self._resets.items() if reset.until > now}
+        self._resets[group, topic, queue_id] = _Reset(offset, now + RESET_SECONDS)
+
+    def is_pending(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether the group has yet to begin anew in this queue."""
+        reset = self._resets.get((group, topic, queue_id))
+        return reset is not None and reset.until > self._now()
+
+    def take(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where the group has to go on in this queue, if it was moved; said only once."""
+        reset = self._resets.pop((group, topic, queue_id), None)
+        return reset.offset if reset is not None and reset.until > self._now() else None
+
+    def clear(self) -> None:
+        """This node does not lead any more."""
+        self._resets.clear()
