@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,7 +12,8 @@ from broker.cli.admin import Admin, NoTopicError, RefusedError, document_of, run
 from broker.cli.failure import CommandError
 from broker.cli.options import add_json, add_namesrv, print_json, print_table
 from broker.cli.topic import QueueView, view_queues
-from broker.remoting.codes import RequestCode
+from broker.client.resets import reset_offsets as reset_offsets_of
+from broker.remoting.codes import RequestCode, ResponseCode
 
 EXAMPLES = """\
   dledger group list
@@ -23,6 +24,7 @@ EXAMPLES = """\
 """
 
 EARLIEST, LATEST = "earliest", "latest"
+GROUP_IS_AWAY = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = actions.add_parser("list", help="the groups that the brokers know")
     describe = actions.add_parser("describe", help="a group's members, offsets and lag")
     reset = actions.add_parser(
-        "reset-offset", help="move a group in a topic; its consumers must be stopped"
+        "reset-offset", help="move a group in a topic, whether it is consuming or not"
     )
     reset.add_argument("--topic", metavar="T", required=True)
     reset.add_argument("--to", type=_target, metavar="earliest|latest|TIMESTAMP_MS", required=True)
@@ -178,28 +180,53 @@ async def reset_offsets(
 ) -> dict[tuple[str, int], int]:
     """Moves the group in every queue of the topic; returns the new offsets.
 
-    Refuses while consumers are connected: they would go on where they are, and commit that.
+    A broker with members of the group moves it there and tells them; elsewhere the offsets are
+    committed.
     """
-    members = await view_members(admin, group)
-    if members:
-        raise CommandError(
-            f"{len(members)} consumer(s) of {group} are connected ({', '.join(members)}); "
-            "stop them first, or they overwrite what is set here"
-        )
     queues = await view_queues(admin, topic)
-    masters = (await admin.route(topic)).masters
+    offsets: dict[tuple[str, int], int] = {}
+    for broker, address in (await admin.route(topic)).masters.items():
+        here = [queue for queue in queues if queue.broker == broker]
+        moved = await _reset_members(admin, address, group, topic, target)
+        if moved is None:
+            moved = await _commit_offsets(admin, address, group, topic, target=target, queues=here)
+        offsets |= {(broker, queue_id): offset for queue_id, offset in sorted(moved.items())}
+    return offsets
 
+
+async def _reset_members(
+    admin: Admin, address: str, group: str, topic: str, target: str | int
+) -> dict[int, int] | None:
+    """The new offsets by queue id; None where the group has no members at this broker."""
+    timestamp_ms = {EARLIEST: 0, LATEST: -1}.get(str(target), target)
+    ext = {"topic": topic, "group": group, "timestamp": timestamp_ms, "isForce": True}
+    try:
+        answer = await admin.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
+    except RefusedError as error:
+        if error.code in GROUP_IS_AWAY:
+            return None
+        raise
+    return {queue.queue_id: offset for queue, offset in reset_offsets_of(answer.body).items()}
+
+
+async def _commit_offsets(
+    admin: Admin,
+    address: str,
+    group: str,
+    topic: str,
+    *,
+    target: str | int,
+    queues: Sequence[QueueView],
+) -> dict[int, int]:
     async def move(queue: QueueView) -> int:
-        address = masters[queue.broker]
         place = {"topic": topic, "queueId": queue.queue_id}
         if target == EARLIEST:
             offset = queue.min_offset
         elif target == LATEST:
             offset = queue.max_offset
         else:
-            found = await admin.ask(
-                address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, place | {"timestamp": target}
-            )
+            of_time = place | {"timestamp": target, "boundaryType": "lower"}
+            found = await admin.ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, of_time)
             offset = int(str(found.ext["offset"]))
         await admin.ask(
             address,
@@ -208,8 +235,8 @@ async def reset_offsets(
         )
         return offset
 
-    offsets = await asyncio.gather(*(move(queue) for queue in queues))
-    return {(q.broker, q.queue_id): offset for q, offset in zip(queues, offsets, strict=True)}
+    offsets = await asyncio.gather(*map(move, queues))
+    return {queue.queue_id: offset for queue, offset in zip(queues, offsets, strict=True)}
 
 
 def _delete(args: argparse.Namespace) -> int:

@@ -18,6 +18,7 @@ from broker.client.message import MessageQueue
 from broker.client.offsets import Offsets
 from broker.client.pulled import PulledBatch
 from broker.client.requests import ConsumerRequests
+from broker.client.resets import reset_offsets
 from broker.client.routes import Routes, TopicRoute, parse_name_servers
 from broker.clock import system_clock_ms
 from broker.remoting.client import RemotingClient
@@ -74,7 +75,10 @@ class Consumer:
             topic: Subscription(topic, expression or "*", version)
             for topic, expression in subscriptions.items()
         }
-        handlers = {int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED): self._members_changed}
+        handlers = {
+            int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED): self._members_changed,
+            int(RequestCode.RESET_CONSUMER_CLIENT_OFFSET): self._group_reset,
+        }
         self._remoting = RemotingClient(self._loop, handlers)
         self._routes = Routes(self._loop, self._remoting, parse_name_servers(name_servers), rng)
         self._requests = ConsumerRequests(self._remoting, self._config, group, client_id)
@@ -96,6 +100,7 @@ class Consumer:
         self._ready_bytes = 0
         self._arrival: asyncio.Future[None] | None = None
         self._committing: asyncio.Task[None] | None = None
+        self._resets: dict[asyncio.Task[None], None] = {}
         self._closed = False
 
     async def start(self) -> None:
@@ -115,6 +120,9 @@ class Consumer:
         if self._committing is not None:
             self._committing.cancel()
             await asyncio.gather(self._committing, return_exceptions=True)
+        for reset in self._resets:
+            reset.cancel()
+        await asyncio.gather(*self._resets, return_exceptions=True)
         fetchers = list(self._fetchers.values())
         await asyncio.gather(*(fetcher.stop() for fetcher in fetchers))
         if not await self.commit():
@@ -155,6 +163,7 @@ class Consumer:
         self._ready_bytes -= batch.size
         fetcher.ahead -= 1
         fetcher.wake()
+        self._offsets.hand_out(batch.queue, batch.next_offset)
         if not had_room and self.has_room():
             for other in self._fetchers.values():
                 other.wake()
@@ -213,6 +222,24 @@ class Consumer:
         if ext_str(request, "consumerGroup") == self._group:
             self._membership.rebalance_soon()
 
+    def _group_reset(self, _: Connection, request: Frame) -> None:
+        """Request 220 of a broker: an operator has moved the group."""
+        if ext_str(request, "group") == self._group and not self._closed:
+            task = self._loop.create_task(self._begin_anew(reset_offsets(request.body)))
+            self._resets[task] = None
+            task.add_done_callback(lambda done: self._resets.pop(done, None))
+
+    async def _begin_anew(self, offsets: Mapping[MessageQueue, int]) -> None:
+        for queue, offset in offsets.items():
+            fetcher = self._fetchers.get(queue)
+            if fetcher is None:
+                continue
+            logger.warning("%s: an operator reset the group to offset %d", queue, offset)
+            self._offsets.reset(queue, offset)
+            await self._stop(fetcher)
+            if self._fetchers.get(queue) is fetcher:
+                self._fetch(queue, wait_seconds=0.0)
+
     def _route_changed(self, route: TopicRoute) -> None:
         if route.topic in self._subscriptions:
             for queue, fetcher in self._fetchers.items():
@@ -227,26 +254,32 @@ class Consumer:
                 await self._give_up(queue)
         for queue in share.queues:
             if queue not in self._fetchers and not self._closed:
-                self._fetchers[queue] = Fetcher(
-                    loop=self._loop,
-                    routes=self._routes,
-                    requests=self._requests,
-                    offsets=self._offsets,
-                    sink=self,
-                    queue=queue,
-                    subscription=self._subscriptions[share.topic],
-                    start_from=self._start_from,
-                    broadcast=self._broadcast,
-                    wait_seconds=self._config.handover_seconds if share.has_others else 0.0,
-                )
+                handover_seconds = self._config.handover_seconds if share.has_others else 0.0
+                self._fetch(queue, wait_seconds=handover_seconds)
 
-    async def _give_up(self, queue: MessageQueue) -> None:
-        """Another member will go on with the queue from what is committed now."""
-        fetcher = self._fetchers.pop(queue)
+    def _fetch(self, queue: MessageQueue, *, wait_seconds: float) -> None:
+        self._fetchers[queue] = Fetcher(
+            loop=self._loop,
+            routes=self._routes,
+            requests=self._requests,
+            offsets=self._offsets,
+            sink=self,
+            queue=queue,
+            subscription=self._subscriptions[queue.topic],
+            start_from=self._start_from,
+            broadcast=self._broadcast,
+            wait_seconds=wait_seconds,
+        )
+
+    async def _stop(self, fetcher: Fetcher) -> None:
         await fetcher.stop()
         kept = [(owner, batch) for owner, batch in self._ready if owner is not fetcher]
         self._ready = deque(kept)
         self._ready_bytes = sum(batch.size for _, batch in kept)
+
+    async def _give_up(self, queue: MessageQueue) -> None:
+        """Another member will go on with the queue from what is committed now."""
+        await self._stop(self._fetchers.pop(queue))
         if not self._broadcast and queue in self._offsets.uncommitted():
             await self._offsets.commit([queue])
 

@@ -19,7 +19,8 @@ class Offsets:
     """Acknowledged and committed offsets by queue.
 
     What was acknowledged is remembered for good, even when the queue goes to another member and
-    comes back: within one run no message is handed out again after it was acknowledged.
+    comes back: within one run no message is handed out again after it was acknowledged, unless an
+    operator resets the group.
     """
 
     def __init__(self, requests: ConsumerRequests, routes: Routes) -> None:
@@ -27,15 +28,28 @@ class Offsets:
         self._routes = routes
         self._acknowledged: dict[MessageQueue, int] = {}
         self._committed: dict[MessageQueue, int] = {}
+        self._handed_out: dict[MessageQueue, int] = {}
+        """Of queues that were reset: up to where their messages have come again."""
 
     def acknowledge(self, queue: MessageQueue, next_offset: int) -> None:
         """All messages of the queue before ``next_offset`` are done with."""
+        if self._handed_out.get(queue, next_offset) < next_offset:
+            return  # of what came before the queue was reset
         if next_offset > self._acknowledged.get(queue, -1):
             self._acknowledged[queue] = next_offset
 
     def rewind(self, queue: MessageQueue, next_offset: int) -> None:
         """The queue begins anew, before what was acknowledged."""
         self._acknowledged[queue] = next_offset
+
+    def reset(self, queue: MessageQueue, next_offset: int) -> None:
+        """An operator wants the queue to go on from there, whatever was acknowledged."""
+        self._acknowledged[queue] = self._handed_out[queue] = next_offset
+
+    def hand_out(self, queue: MessageQueue, next_offset: int) -> None:
+        """Messages up to there have been handed out, and may be acknowledged."""
+        if queue in self._handed_out:
+            self._handed_out[queue] = max(next_offset, self._handed_out[queue])
 
     def acknowledged(self, queue: MessageQueue) -> int | None:
         return self._acknowledged.get(queue)

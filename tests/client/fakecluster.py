@@ -13,6 +13,7 @@ from broker.remoting.connection import Connection
 from broker.remoting.dispatch import dispatch_by_code
 from broker.remoting.fields import ext_int, ext_str
 from broker.remoting.frame import Frame
+from broker.remoting.javajson import object_map
 from broker.remoting.server import RemotingServer
 from broker.subscription import tag_codes
 from store.batch import Run, decode_batch, encode_batch
@@ -153,6 +154,15 @@ class Broker:
         """Request 40 to every member."""
         for connection in self.members:
             connection.push(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
+
+    def reset_group(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """An operator moves the group: committed, and request 220 to every member."""
+        self.group.offsets[group, topic, queue_id] = offset
+        queue = {"brokerName": self.group.name, "queueId": queue_id, "topic": topic}
+        body = b'{"offsetTable":%b}' % object_map([(queue, offset)])
+        ext = {"group": group, "topic": topic, "timestamp": "0", "isForce": "true"}
+        for connection in self.members:
+            connection.push(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, (body,))
 
     def store(self, topic: str, queue_id: int, *bodies: bytes, properties: bytes = b"") -> None:
         """Stores messages that no producer of the test sent, and wakes held pulls."""
