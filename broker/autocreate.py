@@ -15,6 +15,7 @@ from broker.topics import (
     PERM_INHERIT,
     RETRY_PREFIX,
     TOPIC_SIZE_MAX,
+    UNSENDABLE_TOPICS,
     GroupConfig,
     TopicConfig,
     check_group_name,
@@ -29,7 +30,8 @@ def create_topic_for_send(
     """Creates a topic that a producer sends to and nobody has created (section 10.1).
 
     Raises :class:`~broker.topics.NameRefusedError` for a bad name, and
-    :class:`~broker.remoting.errors.RequestError`: 17 where topics are not created in this way.
+    :class:`~broker.remoting.errors.RequestError`: 17 where topics are not created in this way,
+    16 for a topic of the broker's own.
     """
     if len(name) > TOPIC_SIZE_MAX:
         raise RequestError(
@@ -37,6 +39,10 @@ def create_topic_for_send(
             f"the topic name has {len(name)} characters, at most {TOPIC_SIZE_MAX} are allowed",
         )
     check_topic_name(name)
+    if name in UNSENDABLE_TOPICS:
+        raise RequestError(
+            ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden."
+        )
     template = context.gatherer.topic(default_topic)
     if name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
         created = TopicConfig(name, 1, 1)

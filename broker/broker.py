@@ -16,6 +16,7 @@ from typing import ClassVar
 from broker.clients import Clients
 from broker.config import NodeConfig
 from broker.context import BrokerContext, host_bytes
+from broker.deferred.delivery import Delivery
 from broker.derived import DerivedCheck
 from broker.gather import Gatherer
 from broker.hold import HeldPulls
@@ -33,6 +34,7 @@ from dledger.config import RaftConfig
 from dledger.node import Executors, Node
 from dledger.statemachine import Leadership
 from dledger.transport import Transport
+from store.deferred import DEFERRED_TOPICS
 from store.errors import DamagedError
 from store.filesystem import Bytes, FileSystem
 from store.rebuild import rebuild_derived, request_rebuild
@@ -130,6 +132,7 @@ class Broker(MachineListener):
             locks=QueueLocks(loop.time),
             resets=PendingResets(loop.time),
             stats=BrokerStats(boot_ms=world.wall_clock()),
+            delivery=Delivery(machine=machine, reader=reader, gatherer=gatherer, loop=loop),
         )
         self.dispatch: Handler = dispatch_by_code(broker_handlers(self.context))
         self.on_announcement_changed: Callable[[], None] = lambda: None
@@ -162,6 +165,7 @@ class Broker(MachineListener):
         """Refuses what is staged, forgets who waits, and stops the node in order."""
         self._retention.stop()
         self.context.clients.stop()
+        self.context.delivery.stop()
         self.context.holds.close()
         self.context.gatherer.close()
         await self.context.node.stop()
@@ -187,6 +191,8 @@ class Broker(MachineListener):
 
     def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
         self.context.holds.arrived(topic, queue_id, rows)
+        if topic in DEFERRED_TOPICS:
+            self.context.delivery.arrived(topic, queue_id)
 
     def topics_changed(self) -> None:
         self.on_announcement_changed()
@@ -196,6 +202,7 @@ class Broker(MachineListener):
 
     def leadership_changed(self, leadership: Leadership) -> None:
         self.context.gatherer.leadership_changed(leadership)
+        self.context.delivery.leadership_changed(leadership)
         if not leadership.serving:
             self.context.locks.clear()
             self.context.resets.clear()

@@ -11,6 +11,7 @@ from struct import Struct
 
 from broker.clients import Clients
 from broker.config import Endpoint, NodeConfig
+from broker.deferred.delivery import Delivery
 from broker.gather import Gatherer
 from broker.hold import HeldPulls
 from broker.lookup import MessageLookup
@@ -47,6 +48,7 @@ class BrokerContext:
     locks: QueueLocks
     resets: PendingResets
     stats: BrokerStats
+    delivery: Delivery
 
     @property
     def store_host(self) -> bytes:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from store.deferred import SCHEDULE_TOPIC, TIMER_TOPIC
+
 PERM_WRITE = 2
 PERM_READ = 4
 PERM_INHERIT = 1
@@ -29,7 +31,8 @@ DLQ_PREFIX = "%DLQ%"
 
 SYSTEM_TOPICS = (
     AUTO_CREATE_TOPIC,
-    "SCHEDULE_TOPIC_XXXX",
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
     "BenchmarkTest",
     "SELF_TEST_TOPIC",
     "OFFSET_MOVED_EVENT",
@@ -38,6 +41,9 @@ SYSTEM_TOPICS = (
     "TRANS_CHECK_MAX_TIME_TOPIC",
 )
 """Names that no user may create, change or delete."""
+
+UNSENDABLE_TOPICS = frozenset(SYSTEM_TOPICS) - {AUTO_CREATE_TOPIC, "BenchmarkTest"}
+"""Those that nobody may send to either (``TopicValidator.isNotAllowedSendTopic``)."""
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 

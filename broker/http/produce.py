@@ -16,14 +16,14 @@ from broker.autocreate import create_topic_for_send
 from broker.context import BrokerContext
 from broker.http.errors import HttpRefusedError, json_response, refused_by_error, refused_with_code
 from broker.members import member_addresses
+from broker.processors.deferredsend import DeferredSend
 from broker.processors.send import queue_for_send
-from broker.processors.sendheader import storable_properties
+from broker.processors.sendheader import SendHeader
 from broker.refusals import REFUSALS
 from broker.remoting.errors import RequestError
 from broker.topics import AUTO_CREATE_TOPIC
 from dledger.errors import ProposeError
 from store.properties import encode_properties
-from store.record import StagedMessage, stage_message
 
 DEFAULT_QUEUES = 4
 _FIELDS = ("body", "body_base64", "keys", "properties", "queue_id", "tags")
@@ -51,6 +51,7 @@ class ProduceHandler:
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
+        self._deferred = DeferredSend(context)
 
     async def post(self, request: web.Request) -> web.Response:
         """See the module."""
@@ -61,12 +62,18 @@ class ProduceHandler:
         leader = self._leader()
         try:
             context.gatherer.check_serving()
-            message = self._staged(name, document)
+            body, properties = self._body(document), _properties(document)
             topic = context.gatherer.topic(name) or create_topic_for_send(
                 context, name, AUTO_CREATE_TOPIC, DEFAULT_QUEUES
             )
             queue_id = queue_for_send(topic, _queue_id(document), context.rng)
-            context.gatherer.add_message(name, queue_id, message, waiter)
+            self._deferred.stage(
+                SendHeader(name, queue_id, 0, context.wall_clock(), 0, 0, properties),
+                queue_id,
+                body,
+                _NO_HOST,
+                waiter,
+            )
             offset, position = await waiter.done
         except RequestError as error:
             raise refused_with_code(error.code, error.remark, leader) from error
@@ -91,7 +98,7 @@ class ProduceHandler:
         member = member_addresses(self._context.config, found).get(leader)
         return member.http if member is not None and member.http else None
 
-    def _staged(self, topic: str, document: Mapping[str, Any]) -> StagedMessage:
+    def _body(self, document: Mapping[str, Any]) -> bytes:
         body = _body(document)
         size_max = self._context.config.max_message_size
         if len(body) > size_max:
@@ -99,13 +106,7 @@ class ProduceHandler:
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
                 f"the body has {len(body)} bytes, at most {size_max} are allowed",
             )
-        return stage_message(
-            topic,
-            body,
-            storable_properties(_properties(document)),
-            born_timestamp=self._context.wall_clock(),
-            born_host=_NO_HOST,
-        )
+        return body
 
 
 def _document(body: bytes) -> Mapping[str, Any]:

@@ -13,10 +13,12 @@ from random import Random
 from broker.autocreate import create_topic_for_send
 from broker.context import BrokerContext
 from broker.processors.batchbody import batch_messages
+from broker.processors.deferredsend import DeferredSend
 from broker.processors.sendheader import (
     INT32_MAX,
     LONG_NAMES,
     SHORT_NAMES,
+    DeferredMessageError,
     HeaderNames,
     SendHeader,
     read_header,
@@ -51,6 +53,7 @@ class SendProcessor:
         self._context = context
         self._gatherer = context.gatherer
         self._stager = Stager()
+        self._deferred = DeferredSend(context)
         self._body_size_max = context.config.max_message_size
         self.stats = context.stats
         self.store_host_hex = context.store_host.hex().upper()
@@ -83,6 +86,22 @@ class SendProcessor:
             )
             answer = _Answer(self, connection, request, queue_id)
             self._gatherer.add_message(header.topic, queue_id, message, answer)
+        except DeferredMessageError:
+            self._send_deferred(connection, request, header, queue_id)
+        except REFUSALS as error:
+            raise refused(error) from error
+
+    def _send_deferred(
+        self, connection: Connection, request: Frame, header: SendHeader, queue_id: int
+    ) -> None:
+        try:
+            self._deferred.stage(
+                header,
+                queue_id,
+                request.body,
+                connection.remote_host_bytes,
+                _Answer(self, connection, request, queue_id),
+            )
         except REFUSALS as error:
             raise refused(error) from error
 
@@ -97,6 +116,11 @@ class SendProcessor:
             messages = self._staged_batch(connection, self._checked_body(request), header)
             answer = _Answer(self, connection, request, queue_id)
             self._gatherer.add_messages(header.topic, queue_id, messages, answer)
+        except DeferredMessageError:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "a message of a batch may neither wait nor belong to a transaction",
+            ) from None
         except REFUSALS as error:
             raise refused(error) from error
 

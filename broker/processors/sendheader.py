@@ -24,6 +24,14 @@ _TIMER = re.compile(rb"(?:\x02|\A)TIMER_(?:DELIVER_MS|DELAY_SEC|DELAY_MS)\x01")
 _HALF = re.compile(rb"(?:\x02|\A)TRAN_MSG\x01true(?:\x02|\Z)")
 
 
+class DeferredMessageError(Exception):
+    """What is sent is not to be delivered at once (:mod:`broker.deferred`).
+
+    Raised where the properties of messages are read, which is once for each shape of them, so
+    that plain messages pay nothing for those that wait.
+    """
+
+
 class HeaderNames(NamedTuple):
     """What the fields of a send request are called."""
 
@@ -130,7 +138,24 @@ def _read_unusual(request: Frame, names: HeaderNames) -> SendHeader:
 
 
 def storable_properties(properties: bytes) -> bytes:
-    """The property bytes as they are stored: without ``WAIT``, as RocketMQ stores them."""
+    """The property bytes as they are stored: without ``WAIT``, as RocketMQ stores them.
+
+    Raises :class:`DeferredMessageError` where they say that the message is not to be delivered
+    at once.
+    """
+    properties = checked_properties(properties)
+    if (
+        (b"DELAY\x01" in properties and _DELAY.search(properties))
+        or (b"TIMER_DE" in properties and _TIMER.search(properties))
+        or (b"TRAN_MSG\x01" in properties and _HALF.search(properties))
+    ):
+        raise DeferredMessageError
+    return properties
+
+
+def checked_properties(properties: bytes) -> bytes:
+    """The same for any message. Raises :class:`~broker.remoting.errors.RequestError`, code 13,
+    where they are too long."""
     if len(properties) > PROPERTIES_SIZE_MAX:
         raise RequestError(
             ResponseCode.MESSAGE_ILLEGAL,
@@ -138,15 +163,13 @@ def storable_properties(properties: bytes) -> bytes:
         )
     if b"WAIT\x01" in properties:
         properties = _WAIT.sub(b"", properties)
-    if (b"DELAY\x01" in properties and _DELAY.search(properties)) or (
-        b"TIMER_DE" in properties and _TIMER.search(properties)
-    ):
-        raise RequestError(
-            ResponseCode.MESSAGE_ILLEGAL, "delayed messages are not supported by this version"
-        )
-    if b"TRAN_MSG\x01" in properties and _HALF.search(properties):
-        raise _transaction_refused()
     return properties
+
+
+def refuse_half_message(properties: bytes) -> None:
+    """Raises :class:`~broker.remoting.errors.RequestError`, code 16, for one."""
+    if _HALF.search(properties):
+        raise _transaction_refused()
 
 
 def _storable_sys_flag(sys_flag: int) -> int:

@@ -119,10 +119,13 @@ class SingleBroker:
         *,
         fs: FileSystem | None = None,
         retention: RetentionPolicy | None = None,
+        clock_runs: bool = False,
         **settings: Any,
     ) -> None:
+        """``clock_runs``: the wall clock goes on with the loop's time from ``now_ms``."""
         self.loop = loop
         self.now_ms = NOW_MS
+        self._began = loop.time() if clock_runs else None
         fs = fs or OsFileSystem()
         self.config = NodeConfig(
             **{
@@ -155,12 +158,17 @@ class SingleBroker:
             executors=Executors(self.log_executor, self.read_executor, LoopExecutor(loop)),
             loop=loop,
             rng=Random(1),
-            wall_clock=lambda: self.now_ms,
+            wall_clock=self.wall_ms,
         )
         self.failures: list[BaseException] = []
         self.broker = Broker(self.config, store, world, self.failures.append, retention)
         self.server = RemotingServer(loop, "127.0.0.1", PORT, self.broker.dispatch)
         self.client = RemotingClient(loop)
+
+    def wall_ms(self) -> int:
+        """What the broker's wall clock shows."""
+        passed = 0.0 if self._began is None else self.loop.time() - self._began
+        return self.now_ms + int(passed * 1000)
 
     async def start(self, *, serving: bool = True) -> None:
         await self.broker.start()

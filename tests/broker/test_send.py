@@ -215,14 +215,10 @@ def test_a_malformed_batch_is_refused_as_a_whole(tmp_path: Path, body: bytes, re
         ({"i": "A\x01" + "x" * 32_767}, ResponseCode.MESSAGE_ILLEGAL, "32769 bytes, at most 32767"),
         ({"f": "4"}, ResponseCode.NO_PERMISSION, "transaction messages are not supported"),
         ({"i": "TRAN_MSG\x01true\x02"}, ResponseCode.NO_PERMISSION, "transaction messages"),
-        ({"i": "DELAY\x013\x02"}, ResponseCode.MESSAGE_ILLEGAL, "delayed messages"),
-        ({"i": "TIMER_DELIVER_MS\x011700000009000\x02"}, ResponseCode.MESSAGE_ILLEGAL, "delayed"),
-        ({"i": "A\x01a\x02TIMER_DELAY_SEC\x019\x02"}, ResponseCode.MESSAGE_ILLEGAL, "delayed"),
-        (
-            {"i": "UNIQ_KEY\x01a\x02TIMER_DELAY_MS\x019\x02"},
-            ResponseCode.MESSAGE_ILLEGAL,
-            "delayed",
-        ),
+        ({"i": "DELAY\x0119\x02"}, ResponseCode.MESSAGE_ILLEGAL, "no delay level 19, the levels"),
+        ({"i": "A\x01a\x02DELAY\x01soon\x02"}, ResponseCode.MESSAGE_ILLEGAL, "level soon is not"),
+        ({"b": "SCHEDULE_TOPIC_XXXX"}, ResponseCode.NO_PERMISSION, "is forbidden"),
+        ({"b": "RMQ_SYS_TRANS_HALF_TOPIC"}, ResponseCode.NO_PERMISSION, "is forbidden"),
     ],
 )
 def test_a_bad_field_is_refused_with_what_is_wrong(
