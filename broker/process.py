@@ -98,6 +98,7 @@ async def _open_store(config: NodeConfig) -> ReplicaStore:
         config.node,
         config.segment_size,
         incarnation=SystemRandom().randrange(FIRST_INCARNATION, 1 << 62),
+        direct=config.flush == "sync",
     )
     while True:
         try:

@@ -65,7 +65,7 @@ class Cluster:
     """Hosts of one group, their network, and one client. The seed decides everything else too."""
 
     injector_class: ClassVar[type[FaultInjector]] = FaultInjector
-    segment_sizes: ClassVar[Sequence[int]] = (700, 2_000, 20_000)
+    segment_sizes: ClassVar[Sequence[int]] = (700, 2_000, 20_480)
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from simulator.diskfaults import PowerLossError
 from simulator.inode import Inode, resize
-from store.filesystem import Bytes
+from store.filesystem import BLOCK_SIZE, Bytes
 
 if TYPE_CHECKING:
     from simulator.disk import SimulatedFileSystem
@@ -59,6 +59,11 @@ class SimulatedFile:
             self._put(data[: max(0, len(data) + room)], position)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
         self._put(data, position)
+
+    def append_direct(self, data: Bytes, position: int) -> None:
+        """With the zeros that the real one may write behind, so that a wrong use shows."""
+        end = position + len(data)
+        self.pwrite(bytes(data) + bytes(-end % BLOCK_SIZE), position)
 
     def drop_cached(self, size: int, position: int) -> None:
         """There is no cache to drop from: reads always see what was written."""

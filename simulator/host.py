@@ -231,6 +231,7 @@ class Host:
             group.segment_size,
             min_free_bytes=MIN_FREE_BYTES,
             index_rows_per_file=16,
+            direct=True,
         )
         try:
             store = ReplicaStore.open(self.fs, DIRECTORY, config)

@@ -38,7 +38,7 @@ class WholeCluster(Cluster):
     """See the module."""
 
     injector_class: ClassVar[type[FaultInjector]] = WholeFaultInjector
-    segment_sizes: ClassVar[Sequence[int]] = (4_000, 20_000, 100_000)
+    segment_sizes: ClassVar[Sequence[int]] = (4_096, 20_480, 102_400)
 
     hosts: Sequence[BrokerHost]
 

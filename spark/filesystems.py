@@ -72,6 +72,9 @@ class RemoteFile:
     def pwrite(self, data: Bytes, position: int) -> None:  # noqa: ARG002
         raise read_only(self._path)
 
+    def append_direct(self, data: Bytes, position: int) -> None:  # noqa: ARG002
+        raise read_only(self._path)
+
     def datasync(self) -> None:
         raise read_only(self._path)
 

@@ -37,8 +37,15 @@ class CommitLog:
     """The log from ``first_position`` to ``end``, of which all below ``synced_end`` is durable."""
 
     def __init__(
-        self, fs: FileSystem, directory: str, segment_size: int, min_free_bytes: int
+        self,
+        fs: FileSystem,
+        directory: str,
+        segment_size: int,
+        min_free_bytes: int,
+        *,
+        direct: bool = False,
     ) -> None:
+        """``direct``: the log is written past the page cache (see :mod:`store.directwriter`)."""
         self._fs = fs
         self._table = threading.Lock()
         self._opened: dict[int, None] = {}
@@ -48,6 +55,7 @@ class CommitLog:
         self.directory = directory
         self.segment_size = segment_size
         self.min_free_bytes = min_free_bytes
+        self.direct = direct
         self.segments: dict[int, Segment] = {}
         self.first_position = 0
         self.end = 0
@@ -87,7 +95,7 @@ class CommitLog:
                 segment = self._segment_of(position)
                 self._dirty[segment.start] = segment
                 joined = chunk[0] if len(chunk) == 1 else b"".join(chunk)
-                segment.write(joined, position - segment.start)
+                segment.append(joined, position - segment.start)
         except OSError as error:
             if error.errno not in OUT_OF_SPACE:
                 raise
@@ -120,7 +128,7 @@ class CommitLog:
 
     def new_segment(self, start: int) -> Segment:
         """The segment that begins at ``start``, not yet opened nor in the table."""
-        return Segment(self._fs, self.directory, start, self.segment_size)
+        return Segment(self._fs, self.directory, start, self.segment_size, direct=self.direct)
 
     def remove_segment(self, segment: Segment) -> None:
         """Removes the file and its place in the table; :meth:`sync_directory` makes it durable."""

@@ -13,6 +13,9 @@ from typing import Protocol, TypeAlias
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
+BLOCK_SIZE = 4096
+"""What :meth:`File.append_direct` writes wholes of, in bytes: no less than a device's sector."""
+
 
 class File(Protocol):
     """One open file. Reads may run in any thread; writes and syncs run in one thread at a time."""
@@ -35,6 +38,13 @@ class File(Protocol):
 
     def pwrite(self, data: Bytes, position: int) -> None:
         """Writes all of ``data``; a short write is continued, and an error is raised."""
+
+    def append_direct(self, data: Bytes, position: int) -> None:
+        """As :meth:`pwrite`, past the page cache where the system can do that.
+
+        For the end of what the file holds: behind ``data``, up to the next multiple of
+        :data:`BLOCK_SIZE`, zeros may be written too.
+        """
 
     def datasync(self) -> None:
         """``fdatasync``: returns only when all bytes written so far survive power loss."""

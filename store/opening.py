@@ -31,7 +31,8 @@ class StoreConfig:
 
     ``min_free_bytes`` is what the log leaves free on the disk for all that must still be written
     when no more entries are accepted. ``incarnation`` is the number that the directory gets if it
-    is made now; 0 for none.
+    is made now; 0 for none. ``direct`` has the log written past the page cache, which is for those
+    who wait for each write to reach the disk.
     """
 
     group: str
@@ -40,6 +41,7 @@ class StoreConfig:
     min_free_bytes: int = 64 << 20
     index_rows_per_file: int = ROWS_PER_FILE
     incarnation: int = 0
+    direct: bool = False
 
     def __post_init__(self) -> None:
         if not SEGMENT_SIZE_MIN <= self.segment_size <= SEGMENT_SIZE_MAX:
@@ -122,7 +124,13 @@ def _recover(
     checkpoints = Checkpoints(fs, state)
     checkpoint = _newest(checkpoints, mark, mark_file.path)
 
-    log = CommitLog(fs, f"{directory}/commitlog", config.segment_size, config.min_free_bytes)
+    log = CommitLog(
+        fs,
+        f"{directory}/commitlog",
+        config.segment_size,
+        config.min_free_bytes,
+        direct=config.direct,
+    )
     log.first_position = mark.first_position
     for segment in adopt_segments(log, fs.list_directory(log.directory)):
         log.remove_segment(segment)

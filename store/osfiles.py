@@ -8,7 +8,8 @@ import fcntl
 import os
 import shutil
 
-from store.filesystem import Bytes
+from store.directwriter import DirectWriter
+from store.filesystem import BLOCK_SIZE, Bytes
 
 # Errors by which a kernel or a file system says that it knows no RWF_NOWAIT.
 _NOWAIT_UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
@@ -24,12 +25,14 @@ class OsFile:
     whatever file gets the same descriptor number next.
     """
 
-    __slots__ = ("_fd", "_nowait", "_path")
+    __slots__ = ("_direct", "_direct_tried", "_fd", "_nowait", "_path")
 
     def __init__(self, path: str, fd: int) -> None:
         self._path = path
         self._fd = fd
         self._nowait = _NOWAIT
+        self._direct: DirectWriter | None = None
+        self._direct_tried = False
 
     @property
     def path(self) -> str:
@@ -77,6 +80,8 @@ class OsFile:
         return bytes(memoryview(buffer)[:count])
 
     def pwrite(self, data: Bytes, position: int) -> None:
+        if self._direct is not None:
+            self._direct.forget()
         count = os.pwrite(self._fd, data, position)
         if count == len(data):
             return
@@ -86,6 +91,21 @@ class OsFile:
             if written == 0:
                 raise OSError(errno.EIO, "write made no progress", self._path)
             count += written
+
+    def append_direct(self, data: Bytes, position: int) -> None:
+        if not self._direct_tried:
+            self._direct_tried = True
+            self._direct = DirectWriter.open(self._path)
+        direct = self._direct
+        if direct is not None:
+            before = b""
+            if not direct.continues(position):
+                size = position % BLOCK_SIZE
+                before = self.pread(size, position - size).ljust(size, b"\0")
+            if direct.append(data, position, before):
+                return
+            self._direct = None
+        self.pwrite(data, position)
 
     def datasync(self) -> None:
         os.fdatasync(self._fd)
@@ -104,6 +124,8 @@ class OsFile:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+        if self._direct is not None:
+            self._direct.close()
 
     def __del__(self) -> None:
         with contextlib.suppress(OSError):

@@ -19,10 +19,11 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
-from store.filesystem import Bytes, File, FileSystem
+from store.filesystem import BLOCK_SIZE, Bytes, File, FileSystem
 from store.layout import segment_name
 
 ZERO_STEP = 1 << 20
+_ZEROS = memoryview(bytes(ZERO_STEP))
 
 
 class SegmentSpan(NamedTuple):
@@ -35,7 +36,10 @@ class SegmentSpan(NamedTuple):
 class Segment:
     """One file of the log, from position ``start`` to ``start + size``. Offsets are in the file."""
 
-    def __init__(self, fs: FileSystem, directory: str, start: int, size: int) -> None:
+    def __init__(
+        self, fs: FileSystem, directory: str, start: int, size: int, *, direct: bool = False
+    ) -> None:
+        """``direct``: what is appended goes past the page cache, where the size allows that."""
         self._fs = fs
         self._directory = directory
         self._file: File | None = None
@@ -43,6 +47,7 @@ class Segment:
         self.path = f"{directory}/{segment_name(start)}"
         self.start = start
         self.size = size
+        self.direct = direct and size % BLOCK_SIZE == 0
         self.zeroed_end = 0
         self.name_durable = False
 
@@ -80,14 +85,19 @@ class Segment:
     def read(self, size: int, offset: int) -> bytes:
         return self.file.pread(size, offset)
 
-    def write(self, data: Bytes, offset: int) -> None:
+    def append(self, data: Bytes, offset: int) -> None:
+        """Writes ``data`` at the end of the log: nothing but zeros lies behind it."""
         end = offset + len(data)
         if end <= self.zeroed_end:
-            self.file.pwrite(data, offset)
+            self._append(self.file, data, offset)
             return
         with self._growing:
-            self.file.pwrite(data, offset)
+            self._append(self.file, data, offset)
             self.zeroed_end = max(self.zeroed_end, end)
+
+    def write(self, data: Bytes, offset: int) -> None:
+        """Writes over bytes that are there, whatever lies behind them."""
+        self.file.pwrite(data, offset)
 
     def sync(self) -> None:
         """All that was written, and the name of the file, is durable on return."""
@@ -101,10 +111,13 @@ class Segment:
         """
         with self._growing:
             begin = self.zeroed_end
+            if self.direct:
+                begin += -begin % BLOCK_SIZE  # the entry that grew the file has filled its block
             length = min(ZERO_STEP, self.size - begin)
             if length <= 0:
+                self.zeroed_end = self.size
                 return False
-            file.pwrite(bytes(length), begin)
+            self._append(file, _ZEROS[:length], begin)
             self.zeroed_end = begin + length
         file.datasync()
         self._sync_name()
@@ -113,7 +126,13 @@ class Segment:
     def clear(self, begin: int, end: int) -> None:
         """Overwrites the bytes from offset ``begin`` to ``end`` with zeros, not yet synced."""
         for offset in range(begin, end, ZERO_STEP):
-            self.write(bytes(min(ZERO_STEP, end - offset)), offset)
+            self.write(_ZEROS[: min(ZERO_STEP, end - offset)], offset)
+
+    def _append(self, file: File, data: Bytes, offset: int) -> None:
+        if self.direct:
+            file.append_direct(data, offset)
+        else:
+            file.pwrite(data, offset)
 
     def _sync_name(self) -> None:
         if not self.name_durable:

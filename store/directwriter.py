@@ -1,0 +1,111 @@
+"""Writing the end of a log past the page cache.
+
+A page of the cache costs more than the write that fills it: memory has to be found for it, and a
+virtual machine may have to ask its host for that. With ``O_DIRECT`` bytes go from one buffer, used
+over and over, to the device. It demands whole blocks at multiples of their size. So the bytes of
+the first block that were written before are kept and written once more, as a page cache would do
+it, and zeros fill the last one, as they follow the end of a log anyway.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+
+from store.filesystem import BLOCK_SIZE, Bytes
+
+BUFFER_SIZE = 1 << 20
+"""The largest single write, in bytes; a multiple of the block."""
+
+# By these a file system says that it does not write past the page cache, or not in such blocks.
+_UNSUPPORTED = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
+_O_DIRECT: int = getattr(os, "O_DIRECT", 0)
+
+
+class DirectWriter:
+    """Appends to one file. It belongs to one thread, and closes its descriptor when it goes."""
+
+    __slots__ = ("_buffer", "_end", "_fd", "_path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        """``fd`` was opened with ``O_DIRECT``, and is the writer's from now on."""
+        self._path = path
+        self._fd = fd
+        self._buffer = mmap.mmap(-1, BUFFER_SIZE)  # memory of whole pages, as O_DIRECT wants it
+        self._end = -1
+
+    @staticmethod
+    def open(path: str) -> DirectWriter | None:
+        """A writer for the file, or ``None`` where its file system knows no such writes."""
+        if not _O_DIRECT:
+            return None
+        try:
+            return DirectWriter(path, os.open(path, os.O_WRONLY | os.O_CLOEXEC | _O_DIRECT))
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
+            return None
+
+    def continues(self, position: int) -> bool:
+        """Whether the bytes of the block before ``position`` are at hand."""
+        return position % BLOCK_SIZE == 0 or position == self._end
+
+    def forget(self) -> None:
+        """The file was written in another way: the bytes at hand may no longer be its own."""
+        self._end = -1
+
+    def append(self, data: Bytes, position: int, before: bytes = b"") -> bool:
+        """Writes ``data``, and zeros to the end of its last block.
+
+        ``before`` are the file's bytes from the beginning of the block up to ``position``; they
+        are asked for where :meth:`continues` says no. Returns whether it was done: false where the
+        device refuses such writes, and nothing has been written then.
+        """
+        view = memoryview(data)
+        buffer = self._buffer
+        head = position % BLOCK_SIZE
+        if before:
+            buffer[:head] = before
+        self._end = -1
+        begin = position - head
+        while True:
+            end = min(head + len(view), BUFFER_SIZE)
+            buffer[head:end] = view[: end - head]
+            blocks_end = end + -end % BLOCK_SIZE
+            buffer[end:blocks_end] = bytes(blocks_end - end)
+            try:
+                self._write(blocks_end, begin)
+            except OSError as error:
+                if error.errno not in _UNSUPPORTED or begin + head != position:
+                    raise
+                return False
+            view = view[end - head :]
+            if not view:
+                break
+            begin += end
+            head = 0
+        rest = end % BLOCK_SIZE
+        buffer[:rest] = buffer[end - rest : end]
+        self._end = begin + end
+        return True
+
+    def _write(self, size: int, position: int) -> None:
+        with memoryview(self._buffer) as view:
+            count = 0
+            while count < size:
+                # What a signal or a full disk cut short ends at a block, or cannot be continued.
+                written = os.pwrite(self._fd, view[count:size], position + count)
+                if written == 0:
+                    raise OSError(errno.EIO, "write made no progress", self._path)
+                count += written
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError):
+            self.close()

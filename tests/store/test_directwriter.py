@@ -1,0 +1,138 @@
+"""Appends past the page cache leave the same file as any other writes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import store.directwriter
+from store.directwriter import BUFFER_SIZE, DirectWriter
+from store.filesystem import BLOCK_SIZE
+from store.osfiles import OsFile, OsFileSystem
+
+SIZES = st.lists(
+    st.one_of(
+        st.integers(1, 3 * BLOCK_SIZE),
+        st.sampled_from(
+            [BLOCK_SIZE, 2 * BLOCK_SIZE, BUFFER_SIZE - 1, BUFFER_SIZE, BUFFER_SIZE + 1]
+        ),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def new_file(path: Path) -> OsFile:
+    path.unlink(missing_ok=True)
+    return OsFileSystem().open(str(path), create=True)
+
+
+@given(sizes=SIZES, seed=st.integers(0, 1 << 30))
+def test_appends_of_any_sizes_lie_one_after_the_other(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], seed: int
+) -> None:
+    file = new_file(tmp_path_factory.getbasetemp() / "appends")
+    rng = random.Random(seed)
+    expected = b""
+    for size in sizes:
+        data = rng.randbytes(size)
+        file.append_direct(data, len(expected))
+        expected += data
+        assert file.pread(len(expected), 0) == expected
+    behind = file.pread(BLOCK_SIZE, len(expected))
+    assert behind == bytes(len(behind))
+    assert len(behind) < BLOCK_SIZE
+
+
+def test_zeros_that_lie_behind_stay(tmp_path: Path) -> None:
+    file = new_file(tmp_path / "a")
+    file.pwrite(bytes(3 * BLOCK_SIZE), 0)
+    file.append_direct(b"first", 0)
+    file.append_direct(b"second", 5)
+    assert file.pread(4 * BLOCK_SIZE, 0) == b"firstsecond".ljust(3 * BLOCK_SIZE, b"\0")
+
+
+def test_what_another_write_changed_in_the_block_is_not_written_over(tmp_path: Path) -> None:
+    file = new_file(tmp_path / "a")
+    file.append_direct(b"0123456789", 0)
+    file.pwrite(b"xx", 4)
+    file.pwrite(bytes(2), 8)
+    file.append_direct(b"end", 8)
+    assert file.pread(11, 0) == b"0123xx67end"
+
+
+def test_an_append_behind_what_another_process_wrote_keeps_it(tmp_path: Path) -> None:
+    first = new_file(tmp_path / "a")
+    first.append_direct(b"a" * 5000, 0)
+    second = OsFileSystem().open(str(tmp_path / "a"))
+    second.append_direct(b"b" * 10, 5000)
+    assert second.pread(6000, 0).rstrip(b"\0") == b"a" * 5000 + b"b" * 10
+
+
+def test_where_the_system_knows_no_such_writes_they_go_through_the_page_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store.directwriter, "_O_DIRECT", 0)
+    assert DirectWriter.open(str(tmp_path)) is None
+    file = new_file(tmp_path / "a")
+    file.append_direct(b"hello", 0)
+    file.append_direct(b"world", 5)
+    assert file.pread(100, 0) == b"helloworld"
+
+
+def test_where_the_file_cannot_be_opened_so_it_is_written_through_the_page_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = new_file(tmp_path / "a")
+
+    def refused(path: str, flags: int, *mode: int) -> int:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
+
+    monkeypatch.setattr(os, "open", refused)
+    file.append_direct(b"hello", 0)
+    assert file.pread(100, 0) == b"hello"
+
+
+def test_where_the_device_wants_larger_blocks_it_is_written_through_the_page_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = new_file(tmp_path / "a")
+    whole = os.pwrite
+
+    def refused(fd: int, data: bytes, position: int) -> int:
+        if len(data) % BLOCK_SIZE == 0:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return whole(fd, data, position)
+
+    monkeypatch.setattr(os, "pwrite", refused)
+    file.append_direct(b"hello", 0)
+    file.append_direct(b"world", 5)
+    assert file.pread(100, 0) == b"helloworld"
+
+
+def test_a_short_write_is_continued_and_an_error_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = new_file(tmp_path / "a")
+    whole = os.pwrite
+    calls: list[int] = []
+
+    def short(fd: int, data: bytes, position: int) -> int:
+        calls.append(len(data))
+        if len(calls) == 4:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return whole(fd, data[:BLOCK_SIZE], position)
+
+    monkeypatch.setattr(os, "pwrite", short)
+    data = random.Random(1).randbytes(2 * BLOCK_SIZE + 1)
+    file.append_direct(data, 0)
+    assert calls == [3 * BLOCK_SIZE, 2 * BLOCK_SIZE, BLOCK_SIZE]
+    assert file.pread(len(data), 0) == data
+    with pytest.raises(OSError, match="Input/output"):
+        file.append_direct(b"more", len(data))
