@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from store.errors import StoreError
 from store.filesystem import FileSystem
 from store.verify.compare import compare_replicas
-from store.verify.comparebytes import have_same_bytes
-from store.verify.findings import UNKNOWN_REPLICA, Finding, FindingKind
+from store.verify.findings import UNKNOWN_REPLICA, Finding
 from store.verify.ranges import (
     GroupPlan,
     RangeKeys,
@@ -17,27 +17,25 @@ from store.verify.ranges import (
     ReplicaRange,
 )
 from store.verify.replica import ReplicaCheck, ReplicaReport
+from store.verify.sharedlog import Buffers
 
 Outcome = tuple[ReplicaReport, RangeQueues, RangeKeys]
-OF_LOG = frozenset({FindingKind.ENTRY, FindingKind.SEGMENT, FindingKind.PADDING, FindingKind.BATCH})
 
 
-def check_range(fs: FileSystem, group: GroupPlan, number: int) -> RangeResult:
+def check_range(
+    fs: FileSystem, group: GroupPlan, number: int, buffers: Buffers | None = None
+) -> RangeResult:
     """Checks range ``number`` of a group: every replica's part of it, and that they are equal.
 
     Needs no other range, so ranges may be checked in any order and in many processes. Where all
     replicas have the same bytes, one of them is checked for all: equal bytes have equal CRCs.
-    Where they have not, each is checked by itself, and then entry against entry.
+    Where they have not, each is checked by itself, and then entry against entry. ``buffers`` are
+    for whoever checks many ranges, one after the other.
     """
     plan = group.ranges[number]
-    if have_same_bytes(fs, group, plan):
-        checks = _checks(fs, group, plan)
-        first, *others = checks.values()
-        first.run(others)
-        outcomes = {place: check.end() for place, check in checks.items()}
-        # Damage that all have alike is told of each.
-        if not any(finding.kind in OF_LOG for finding in outcomes[plan.members[0]][0].findings):
-            return _result(group, plan, outcomes, first.counts, [])
+    result = _check_alike(fs, group, plan, buffers or Buffers())
+    if result is not None:
+        return result
     checks = _checks(fs, group, plan)
     outcomes = {}
     for place, check in checks.items():
@@ -50,6 +48,23 @@ def check_range(fs: FileSystem, group: GroupPlan, number: int) -> RangeResult:
         divergences = compare_replicas(fs, list(reports.values()), diverged)
     fullest = max(reports, key=lambda place: reports[place].messages)
     return _result(group, plan, outcomes, checks[fullest].counts, divergences)
+
+
+def _check_alike(
+    fs: FileSystem, group: GroupPlan, plan: RangePlan, buffers: Buffers
+) -> RangeResult | None:
+    """The result where the log is whole and the same in all; ``None`` where it is not."""
+    borders = [border for border in plan.borders if border is not None]
+    if plan.last_index is None or plan.diverged or any(border != borders[0] for border in borders):
+        return None
+    checks = _checks(fs, group, plan)
+    first, *others = checks.values()
+    try:
+        first.run_shared(others, plan.last_index, buffers)
+    except (StoreError, OSError):
+        return None  # told by the check of each
+    outcomes = {place: check.end() for place, check in checks.items()}
+    return _result(group, plan, outcomes, first.counts, [])
 
 
 def _checks(fs: FileSystem, group: GroupPlan, plan: RangePlan) -> dict[int, ReplicaCheck]:

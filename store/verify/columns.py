@@ -1,32 +1,24 @@
-"""The check of a batch column by column: what costs per message is little but its body's CRC.
+"""The check of batches column by column: what costs per message is little but its body's CRC.
 
-Messages of one producer have heads of one layout and, mostly, properties of one layout. NumPy then
-compares one field of all messages at once. Whatever does not fit is for the check record by record
-(:mod:`store.verify.batches`): "not proved" says nothing against a batch.
+NumPy compares one field of all messages at once, over as many entries as lie in one buffer.
+Whatever does not fit is for the check record by record (:mod:`store.verify.batches`): "not proved"
+says nothing against a batch.
 """
 
 from __future__ import annotations
 
 import zlib
-from itertools import groupby, repeat
-from operator import attrgetter
+from collections.abc import Sequence
 
 import numpy as np
-from crc32c import crc32c
 from numpy.typing import NDArray
 
-from store.batch import Batch, RunHeader
-from store.deferred import DEFERRED_TOPICS
+from store.batch import Batch
+from store.deferred import DEFERRED_TOPICS, row_code
 from store.entry import HEADER_SIZE, Entry
-from store.properties import KEYS, NAME_END, PAIR_END, UNIQUE_KEY
-from store.record import (
-    HEAD,
-    RECORD_FIXED_SIZE,
-    RECORD_MAGIC,
-    V6_HOSTS,
-    derive,
-    key_prefix,
-)
+from store.filesystem import Bytes
+from store.record import HEAD, RECORD_FIXED_SIZE, RECORD_MAGIC, V6_HOSTS
+from store.verify.layouts import Derived, Numbers, derive_columns, gather
 
 MESSAGES_MIN = 16
 """Below so many messages the check record by record is as fast."""
@@ -43,155 +35,146 @@ _HEAD = np.dtype(
         "itemsize": HEAD.size,
     }
 )  # fmt: skip
-_HEAD_BYTES = np.arange(HEAD.size)
-
-Bytes2D = NDArray[np.uint8]
 
 
-def is_proved(entry: Entry, batch: Batch) -> bool:
-    """Whether records, rows, key rows and checksums of the batch are all as they must be."""
-    rows = np.frombuffer(batch.rows, _ROWS)
-    if len(rows) < MESSAGES_MIN or any(run.topic in DEFERRED_TOPICS for run in batch.runs):
-        return False
-    records = np.frombuffer(batch.records, np.uint8)
+def are_proved(data: Bytes, position: int, batches: Sequence[tuple[Entry, Batch]]) -> bool:
+    """Whether records, rows, key rows and checksums of the batches are all as they must be.
+
+    The bytes of the entries lie in ``data``, which begins at ``position`` of the log.
+    """
+    full = []
+    for entry, batch in batches:
+        if len(batch.rows):
+            full.append((entry, batch))
+        elif len(batch.records) or len(batch.key_rows):
+            return False
+    rows = np.frombuffer(b"".join([batch.rows for _, batch in full]), _ROWS)
+    if len(rows) < MESSAGES_MIN:
+        return not full
     sizes = rows["size"].astype(np.int64)
-    if sizes.min() < RECORD_FIXED_SIZE or int(sizes.sum()) != len(records):
+    if sizes.min() < RECORD_FIXED_SIZE:
         return False
+    # Records follow each other from where those of their batch begin.
+    counts = np.array([len(batch.rows) // _ROWS.itemsize for _, batch in full])
+    firsts = np.cumsum(counts) - counts
+    if np.add.reduceat(sizes, firsts).tolist() != [len(batch.records) for _, batch in full]:
+        return False
+    bases = np.array([entry.position for entry, _ in full]) + (HEADER_SIZE - position)
     ends = np.cumsum(sizes)
+    ends += np.repeat(bases - (ends[firsts] - sizes[firsts]), counts)
     starts = ends - sizes
-    positions = starts + (entry.position + HEADER_SIZE)
-    heads = records[starts[:, None] + _HEAD_BYTES].view(_HEAD).ravel()
+    octets = np.frombuffer(data, np.uint8)
+    heads = gather(octets, starts, HEAD.size).view(_HEAD).ravel()
+    positions = starts + position
     lengths = heads["length"].astype(np.int64)
     body_starts = starts + HEAD.size
     body_ends = body_starts + lengths
     if (
-        not _are_heads_right(heads, batch.runs, sizes)
-        or not np.array_equal(heads["position"], positions)
-        or not np.array_equal(rows["position"], positions)
+        not _are_heads_right(heads, full, sizes)
+        or (heads["position"] != positions).any()
+        or (rows["position"] != positions).any()
         or lengths.min() < 0
         or (body_ends + 3 > ends).any()
     ):
         return False
-    body = batch.records
+    view = memoryview(data)
     bounds = map(slice, body_starts.tolist(), body_ends.tolist())
-    crcs = np.array(list(map(zlib.crc32, map(body.__getitem__, bounds))), np.uint32)
-    if not np.array_equal(crcs & np.uint32(0x7FFFFFFF), heads["crc"]):
+    crcs = np.array(list(map(zlib.crc32, map(view.__getitem__, bounds))), np.uint32)
+    if ((crcs & np.uint32(0x7FFFFFFF)) != heads["crc"]).any():
         return False
-    return _are_tails_right(
-        batch, records=records, rows=rows, heads=heads, begins=body_ends, ends=ends
+    topics, topic_of = _topics(full)
+    derived = derive_columns(octets, topics, topic_of, body_ends, ends)
+    if derived is None:
+        return False
+    if DEFERRED_TOPICS.intersection(topics):
+        _defer(derived.tags, full, view, heads=heads, tails=(body_ends, ends))
+    return not (rows["tags"] != derived.tags).any() and (
+        _are_keys_right(full, firsts, positions=positions, heads=heads, derived=derived)
     )
 
 
 def _are_heads_right(
-    heads: NDArray[np.void], runs: list[RunHeader], sizes: NDArray[np.int64]
+    heads: NDArray[np.void], batches: Sequence[tuple[Entry, Batch]], sizes: Numbers
 ) -> bool:
-    counts = [run.count for run in runs]
-    queues = np.repeat([run.queue_id for run in runs], counts)
-    # The offset of a message less its place in the batch is one for a whole run.
-    firsts = np.repeat([run.first_offset - run.first_row for run in runs], counts)
-    return (
-        np.array_equal(heads["size"], sizes)
-        and bool((heads["magic"] == RECORD_MAGIC).all())
-        and np.array_equal(heads["queue"], queues)
-        and np.array_equal(heads["offset"], firsts + np.arange(len(heads)))
-        and not (heads["flags"] & V6_HOSTS).any()
+    runs = [run for _, batch in batches for run in batch.runs]
+    counts = np.array([run.count for run in runs])
+    queues = np.repeat(np.array([run.queue_id for run in runs]), counts)
+    # The offset of a message less its place among all is one for a whole run.
+    places = np.cumsum(counts) - counts
+    firsts = np.repeat(np.array([run.first_offset for run in runs]) - places, counts)
+    firsts += np.arange(len(heads))
+    return not (
+        (heads["size"] != sizes).any()
+        or (heads["magic"] != RECORD_MAGIC).any()
+        or (heads["queue"] != queues).any()
+        or (heads["offset"] != firsts).any()
+        or (heads["flags"] & V6_HOSTS).any()
     )
 
 
-def _are_tails_right(
-    batch: Batch,
+def _topics(batches: Sequence[tuple[Entry, Batch]]) -> tuple[list[str], Numbers]:
+    """The topics there are, and by message the number of its own."""
+    numbers: dict[str, int] = {}
+    of_run = []
+    counts = []
+    for _, batch in batches:
+        for run in batch.runs:
+            of_run.append(numbers.setdefault(run.topic, len(numbers)))
+            counts.append(run.count)
+    return list(numbers), np.repeat(np.array(of_run), counts)
+
+
+def _defer(
+    tags: Numbers,
+    batches: Sequence[tuple[Entry, Batch]],
+    data: memoryview,
     *,
-    records: Bytes2D,
-    rows: NDArray[np.void],
     heads: NDArray[np.void],
-    begins: NDArray[np.int64],
-    ends: NDArray[np.int64],
-) -> bool:
-    """Topics and properties, and what is derived from these."""
-    expected_keys: list[bytes] = []
-    for topic, group in groupby(batch.runs, attrgetter("topic")):
-        runs = list(group)
-        first, last = runs[0].first_row, runs[-1].first_row + runs[-1].count
-        size = int(ends[first] - begins[first])
-        if ((ends[first:last] - begins[first:last]) != size).any():
-            return False
-        tails = records[begins[first:last, None] + np.arange(size)]
-        derived = _derive_all(topic, tails)
-        if derived is None or (rows["tags"][first:last] != derived[0]).any():
-            return False
-        if derived[1]:
-            keys = np.empty((last - first, len(derived[1])), _KEY_ROWS)
-            keys["hash"] = np.array(derived[1], np.uint32).T
-            keys["position"] = heads["position"][first:last, None]
-            keys["seconds"] = (heads["stored"][first:last, None] // 1000) & 0xFFFFFFFF
-            expected_keys.append(keys.tobytes())
-    return b"".join(expected_keys) == batch.key_rows
+    tails: tuple[Numbers, Numbers],
+) -> None:
+    """Rows of messages that wait hold a time, not a tags code: message by message, as they are few.
 
-
-def _derive_all(topic: str, tails: Bytes2D) -> tuple[int, list[list[int]]] | None:
-    """The tags code and, key by key, the hashes of all messages; ``None`` for mixed layouts."""
-    name = topic.encode()
-    topic_part = bytes((len(name),)) + name
-    at = len(topic_part) + 2
-    first = tails[0].tobytes()
-    properties = first[at:]
-    if first[:at] != topic_part + len(properties).to_bytes(2, "big"):
-        return None
-    fixed = np.ones(tails.shape[1], bool)
-    for start, end in _free_values(properties):
-        fixed[at + start : at + end] = False
-    if (tails[:, fixed] != tails[0, fixed]).any() or (tails[:, ~fixed] <= ord(b" ")).any():
-        return None
-    prefix = key_prefix(topic)
-    tags, hashes = derive(prefix, properties)
-    columns = []
-    for start, end in _words(properties):
-        size = end - start
-        joined = memoryview(tails[:, at + start : at + end].tobytes())
-        places = range(0, len(joined), size)
-        slices = map(slice, places, range(size, len(joined) + size, size))
-        columns.append(list(map(crc32c, map(joined.__getitem__, slices), repeat(prefix))))
-    if [column[0] for column in columns] != list(hashes):
-        return None
-    return tags, columns
-
-
-def _words(properties: bytes) -> list[tuple[int, int]]:
-    """Where the keys of a message stand in its properties: the unique key, then each word."""
-    spans = []
-    unique, keys = _find(properties, UNIQUE_KEY), _find(properties, KEYS)
-    if unique is not None:
-        spans.append(unique)
-    if keys is not None:
-        place = keys[0]
-        for word in properties[keys[0] : keys[1]].split():
-            place = properties.index(word, place)
-            spans.append((place, place + len(word)))
-            place += len(word)
-    return spans
-
-
-def _find(properties: bytes, name: bytes) -> tuple[int, int] | None:
-    """Where the value of a property begins and ends, if it has one that is not empty."""
-    mark = PAIR_END + name + NAME_END
-    start = (PAIR_END + properties).find(mark) + len(mark) - 1
-    if start < len(mark) - 1:
-        return None
-    end = (properties + PAIR_END).index(PAIR_END, start)
-    return (start, end) if end > start else None
-
-
-def _free_values(properties: bytes) -> list[tuple[int, int]]:
-    """What may differ from message to message: keys, word by word, and other properties' values.
-
-    Not so the tag: its code is then one for all.
+    Their ``tags`` are replaced.
     """
-    spans = _words(properties)
     place = 0
-    for pair in properties.split(PAIR_END):
-        name, separator, value = pair.partition(NAME_END)
-        start = place + len(name) + len(separator)
-        if value and name not in {KEYS, UNIQUE_KEY, b"TAGS"} and min(value) > ord(b" "):
-            spans.append((start, start + len(value)))
-        place += len(pair) + 1
-    return spans
+    for _, batch in batches:
+        for run in batch.runs:
+            skipped = 3 + len(run.topic.encode())
+            for number in range(place, place + run.count if run.topic in DEFERRED_TOPICS else 0):
+                begin, end = (int(edges[number]) for edges in tails)
+                tags[number] = row_code(
+                    run.topic,
+                    run.queue_id,
+                    bytes(data[begin + skipped : end]),
+                    int(heads["stored"][number]),
+                    int(tags[number]),
+                )
+            place += run.count
+
+
+def _are_keys_right(
+    batches: Sequence[tuple[Entry, Batch]],
+    firsts: Numbers,
+    *,
+    positions: Numbers,
+    heads: NDArray[np.void],
+    derived: Derived,
+) -> bool:
+    """Each message's key rows, one for each of its keys in their order."""
+    counts = derived.key_counts
+    sizes = [len(batch.key_rows) for _, batch in batches]
+    if (np.add.reduceat(counts, firsts) * _KEY_ROWS.itemsize).tolist() != sizes:
+        return False
+    found = np.frombuffer(b"".join([batch.key_rows for _, batch in batches]), _KEY_ROWS)
+    seconds = heads["stored"].astype(np.int64) // 1000 & 0xFFFFFFFF
+    hashes = np.empty(len(found), np.uint32)
+    begins = np.cumsum(counts) - counts
+    for places, columns in derived.hashes:
+        starts = begins[places]
+        for number, column in enumerate(columns):
+            hashes[starts + number] = column
+    return not (
+        (found["hash"] != hashes).any()
+        or (found["position"] != np.repeat(positions, counts)).any()
+        or (found["seconds"] != np.repeat(seconds, counts)).any()
+    )

@@ -8,63 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 
 from store.filesystem import FileSystem
 from store.layout import segment_name, segment_start
-from store.verify.ranges import GroupPlan, RangePlan
 from store.verify.replica import ReplicaReport
 
 READ_SIZE = 4 << 20
-PIECE_SIZE = 256 << 10
-
-
-def have_same_bytes(fs: FileSystem, group: GroupPlan, plan: RangePlan) -> bool:
-    """Whether two or more replicas take part in a range and hold it byte by byte alike."""
-    borders = [(place, border) for place, border in enumerate(plan.borders) if border is not None]
-    (first, start), *others = borders
-    end = group.range_end(plan, first)
-    if plan.diverged or not others or end is None or end < start.position:
-        return False
-    if any(border != start or group.range_end(plan, place) != end for place, border in others):
-        return False
-    directories = [group.replicas[place].directory for place, _border in borders]
-    begin = start.position
-    while begin < end:
-        segment = segment_start(begin, group.segment_size)
-        stop = min(segment + group.segment_size, end)
-        paths = [f"{directory}/commitlog/{segment_name(segment)}" for directory in directories]
-        if not _are_equal(fs, paths, begin - segment, stop - segment):
-            return False
-        begin = stop
-    return True
-
-
-def _are_equal(fs: FileSystem, paths: Sequence[str], begin: int, end: int) -> bool:
-    """Compares a part of files, in pieces that stay in the processor's cache."""
-    with ExitStack() as files:
-        opened = []
-        for path in paths:
-            try:
-                file = fs.open(path, writable=False)
-            except FileNotFoundError:
-                return False
-            files.callback(file.close)
-            opened.append(file)
-        piece, other = bytearray(PIECE_SIZE), bytearray(PIECE_SIZE)
-        for at in range(begin, end, PIECE_SIZE):
-            wanted = min(PIECE_SIZE, end - at)
-            if wanted < PIECE_SIZE:
-                piece, other = bytearray(wanted), bytearray(wanted)
-            # Behind the padding of a segment its file may end.
-            count = opened[0].pread_into(memoryview(piece), at)
-            for file in opened[1:]:
-                if file.pread_into(memoryview(other), at) != count:
-                    return False
-                # Bytearrays are compared by memcmp, views of them byte by byte.
-                if (other != piece) if count == wanted else (other[:count] != piece[:count]):
-                    return False
-    return True
 
 
 def differing_entries(

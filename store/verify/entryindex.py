@@ -12,6 +12,11 @@ ROWS_AT_ONCE = 1 << 14
 ADVICE = "remove the directory index: the next start makes it again from the log"
 
 
+def index_row(entry: Entry) -> bytes:
+    """What the index must have for an entry."""
+    return ROW.pack(entry.kind, entry.position, entry.size, entry.index, entry.term)
+
+
 class EntryIndexCheck:
     """Takes the entries in order. Rows up to ``flushed_end`` must be there; later ones may be."""
 
@@ -23,11 +28,12 @@ class EntryIndexCheck:
         self._expected = bytearray()
         self._bad: tuple[int, int, bytes, bytes] | None = None
 
-    def take(self, entry: Entry) -> None:
-        if self._first + len(self._expected) // ROW_SIZE != entry.index:
+    def take(self, first_index: int, rows: bytes) -> None:
+        """Takes the rows of entries from ``first_index`` on."""
+        if self._first + len(self._expected) // ROW_SIZE != first_index:
             self._compare()
-            self._first = entry.index
-        self._expected += ROW.pack(entry.kind, entry.position, entry.size, entry.index, entry.term)
+            self._first = first_index
+        self._expected += rows
         if len(self._expected) >= ROWS_AT_ONCE * ROW_SIZE:
             self._compare()
 

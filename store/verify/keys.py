@@ -55,22 +55,28 @@ class KeyCheck:
         self._files = self._read_headers(end_position)
         self._next = 0
         self._rows: list[bytes] = []
+        self._sorted: dict[tuple[int, int, int], NDArray[np.void]] = {}
         self._entries: list[tuple[int, int]] = []
         self._missing: tuple[int, int, int] | None = None
         self.expired_position = 0
         """Files of records below may have been removed."""
 
-    def take(self, entry: Entry, batch: Batch) -> None:
-        if not batch.key_rows:
+    def take(self, rows: bytes, entries: Sequence[tuple[int, int]]) -> None:
+        """Takes the key rows of entries, of which ``entries`` has positions and indexes."""
+        if not rows:
             return
-        first_position = int.from_bytes(batch.key_rows[4:12], "big")
+        first_position = int.from_bytes(rows[4:12], "big")
         while self._next < len(self._files) and (
             self._files[self._next].last_position < first_position
         ):
             self._compare(self._files[self._next])
             self._next += 1
-        self._rows.append(bytes(batch.key_rows))
-        self._entries.append((entry.position, entry.index))
+        self._rows.append(rows)
+        self._entries += entries
+
+    def share(self, other: KeyCheck) -> None:
+        """The other one takes the same rows: what one has sorted, the other need not."""
+        self._sorted = other._sorted
 
     def end_range(self) -> RangeKeys:
         """Compares the rest; that no file has a row is for the end to judge."""
@@ -118,23 +124,40 @@ class KeyCheck:
         return file
 
     def _pending(self) -> NDArray[np.void]:
-        return np.frombuffer(b"".join(self._rows), KEY_FIELDS)
+        if len(self._rows) > 1:
+            self._rows = [b"".join(self._rows)]
+        return np.frombuffer(self._rows[0] if self._rows else b"", KEY_FIELDS)
+
+    def _expected(self, file: IndexFile) -> NDArray[np.void]:
+        """The rows from the log that a file must have, in its order."""
+        rows = self._pending()
+        rows = rows[rows["position"] <= file.last_position]
+        name = (file.first_position, file.last_position, len(rows))
+        if name not in self._sorted:
+            hashes, positions = rows["hash"].astype(np.uint64), rows["position"].astype(np.int64)
+            offsets = (positions - file.first_position).view(np.uint64)
+            if len(rows) and offsets.max() < 1 << 32:
+                order = np.argsort(hashes << np.uint64(32) | offsets)
+            else:
+                order = np.lexsort((positions, hashes))
+            self._sorted[name] = rows[order]
+        return self._sorted[name]
 
     def _compare(self, file: IndexFile) -> None:
         """Compares a file with the rows from the log that end with its last record."""
         self._compare_none(file.first_position)
         found = None if file.path in self._unreadable else self._read_rows(file)
         if found is not None:
-            rows = self._pending()
-            expected = rows[rows["position"] <= file.last_position]
-            expected = expected[np.lexsort((expected["position"], expected["hash"]))]
-            positions = found["position"]
+            expected = self._expected(file)
+            positions = found["position"].astype(np.int64)
             known = positions >= max(self._first_position, self._range_position)
             known &= positions < self._range_end
             for start, end in self._lost:
                 known &= (positions < start) | (positions >= end)
-            if found[known].tobytes() != expected.tobytes():
-                self._tell_different(file, found[known], expected)
+            if not known.all():
+                found = found[known]
+            if found.tobytes() != expected.tobytes():
+                self._tell_different(file, found, expected)
         self._drop_below(file.last_position + 1)
 
     def _read_rows(self, file: IndexFile) -> NDArray[np.void] | None:
@@ -218,6 +241,11 @@ class KeyCheck:
         """The entry that holds a record, as far as the entries at hand tell."""
         place = max(bisect_right(self._entries, (position, _NO_INDEX)) - 1, 0)
         return self._entries[place][1] if self._entries else -1
+
+
+def key_rows_of(batches: Sequence[tuple[Entry, Batch]]) -> bytes:
+    """The key rows of some entries, one after the other."""
+    return b"".join([batch.key_rows for _, batch in batches])
 
 
 def tell_missing(directory: str, ranges: Iterable[RangeKeys], log: FindingLog) -> None:

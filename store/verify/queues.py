@@ -7,13 +7,14 @@ it, and it may be torn, but it must not be something else either.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from store.batch import QUEUE_ROW, Batch
 from store.consumequeue import ROW_SIZE
 from store.entry import Entry
-from store.filesystem import FileSystem
+from store.filesystem import Bytes, FileSystem
 from store.machinestate import QueueLength
 from store.verify.findings import RESTORE, FindingKind, FindingLog
 from store.verify.queuefiles import QueueFiles, find_extra
@@ -24,6 +25,7 @@ ADVICE = (
     "remove consumequeue, keyindex and the checkpoints: the next start makes them again, if the "
     "log is kept from entry 0; if it is not, " + RESTORE
 )
+_NO_INDEX = 1 << 62
 OFFSETS = "a broker gave an offset twice or left one out; report it"
 
 
@@ -64,6 +66,54 @@ class _Queue:
             )
 
 
+@dataclass(slots=True)
+class RowRun:
+    """Messages of one queue with consecutive offsets, from one entry or several.
+
+    ``entry`` has index and position of the first one, ``parts`` the first offset of each and its
+    index.
+    """
+
+    key: tuple[str, int]
+    first_offset: int
+    end_offset: int
+    entry: tuple[int, int]
+    rows: list[Bytes]
+    parts: list[tuple[int, int]]
+
+    def index_of(self, offset: int) -> int:
+        """The entry that holds the message with that offset."""
+        return self.parts[bisect_right(self.parts, (offset, _NO_INDEX)) - 1][1]
+
+
+def join_runs(batches: Sequence[tuple[Entry, Batch]]) -> list[RowRun]:
+    """The rows of entries, those of one queue together as far as its offsets follow."""
+    runs: list[RowRun] = []
+    last: dict[tuple[str, int], RowRun] = {}
+    for entry, batch in batches:
+        for run in batch.runs:
+            key = (run.topic, run.queue_id)
+            end_offset = run.first_offset + run.count
+            first = run.first_row * ROW_SIZE
+            rows = batch.rows[first : first + run.count * ROW_SIZE]
+            before = last.get(key)
+            if before is not None and before.end_offset == run.first_offset:
+                before.end_offset = end_offset
+                before.rows.append(rows)
+                before.parts.append((run.first_offset, entry.index))
+                continue
+            last[key] = RowRun(
+                key,
+                run.first_offset,
+                end_offset,
+                (entry.index, entry.position),
+                [rows],
+                [(run.first_offset, entry.index)],
+            )
+            runs.append(last[key])
+    return runs
+
+
 class QueueCheck:
     """Takes the batches of a range in order, and tells which rows are wrong.
 
@@ -95,27 +145,23 @@ class QueueCheck:
         self._emptied: set[str] = set()
         self._queues: dict[tuple[str, int], _Queue] = {}
 
-    def take(self, entry: Entry, batch: Batch, *, covered: bool) -> None:
-        """Compares the rows of one entry; ``covered`` says that the checkpoint includes it."""
-        for run in batch.runs:
-            key = (run.topic, run.queue_id)
-            queue = self._queues.get(key)
+    def take(self, runs: Sequence[RowRun], *, covered: bool) -> None:
+        """Compares the rows of entries; ``covered`` says that the checkpoint includes these."""
+        for run in runs:
+            queue = self._queues.get(run.key)
             if queue is None:
-                queue = self._begin(key, run.first_offset)
-                queue.first = (run.first_offset, not self._uncertain, entry.index, entry.position)
+                queue = self._begin(run.key, run.first_offset)
+                queue.first = (run.first_offset, not self._uncertain, *run.entry)
             if queue.end_known and run.first_offset != queue.end:
-                self._tell_offset(
-                    (entry.index, entry.position), key, expected=queue.end, found=run.first_offset
-                )
+                self._tell_offset(run.entry, run.key, expected=queue.end, found=run.first_offset)
             queue.end_known = True
-            queue.end = run.first_offset + run.count
-            first = run.first_row * ROW_SIZE
-            rows = bytes(batch.rows[first : first + run.count * ROW_SIZE])
+            queue.end = run.end_offset
+            rows = b"".join(run.rows)
             if covered:
                 queue.covered_end = queue.end
                 if queue.begin is None:
                     self._set_begin(queue, run.first_offset, rows)
-            self._compare(queue, entry.index, run.first_offset, rows)
+            self._compare(queue, run, rows)
 
     def lose(self) -> None:
         """Entries could not be read: where a queue goes on is unknown until its next message."""
@@ -217,8 +263,8 @@ class QueueCheck:
                 queue.begin = offset
                 break
 
-    def _compare(self, queue: _Queue, index: int, first_offset: int, rows: bytes) -> None:
-        length = queue.length
+    def _compare(self, queue: _Queue, run: RowRun, rows: bytes) -> None:
+        length, first_offset = queue.length, run.first_offset
         retained = 0 if length is None else length.first_offset
         covered_end = 0 if length is None else length.end_offset
         skipped = max(retained - first_offset, 0)
@@ -232,6 +278,7 @@ class QueueCheck:
             if row == expected or (offset >= covered_end and is_torn(row, expected)):
                 continue
             path, byte = queue.files.locate(offset)
+            index = run.index_of(offset)
             queue.add_wrong(WrongRows(path, byte, index, index, offset, offset, expected, row))
 
     # --- telling

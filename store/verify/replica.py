@@ -8,18 +8,20 @@ from dataclasses import dataclass, field
 
 import msgpack
 
-from store.batch import Batch, decode_batch
+from store.batch import QUEUE_ROW, Batch, decode_batch
 from store.entry import Entry, EntryKind
 from store.errors import CorruptBatchError
 from store.filesystem import Bytes, FileSystem
 from store.layout import segment_name, segment_start
 from store.verify.batches import BatchMismatchError, check_batch, count_messages
-from store.verify.entryindex import EntryIndexCheck
+from store.verify.columns import are_proved
+from store.verify.entryindex import EntryIndexCheck, index_row
 from store.verify.findings import Finding, FindingKind, FindingLog
-from store.verify.keys import KeyCheck
+from store.verify.keys import KeyCheck, key_rows_of
 from store.verify.log import LogWalk
-from store.verify.queues import QueueCheck
+from store.verify.queues import QueueCheck, RowRun, join_runs
 from store.verify.ranges import Border, RangeKeys, RangeQueues, ReplicaPlan
+from store.verify.sharedlog import Buffers, SharedLog, Window
 from store.verify.state import StateFiles, read_state
 
 LEADER_FAULT = "the entry is as a leader made it: report it; all replicas should have the same"
@@ -100,7 +102,9 @@ class ReplicaCheck:
         # What the small files themselves have wrong was told with the plan.
         self._state = state = read_state(fs, directory, plan.identity, FindingLog(""))
         self._border = border
-        self._walk = LogWalk(fs, directory, state, self._log, border=border, last_index=last_index)
+        self._fs = fs
+        self._own = LogWalk(fs, directory, state, self._log, border=border, last_index=last_index)
+        self._walk: LogWalk | SharedLog = self._own
         checkpoint = state.checkpoint
         self._covered_index = -1 if checkpoint is None else checkpoint.index
         self._is_covered = last_index is not None and last_index <= self._covered_index
@@ -117,26 +121,60 @@ class ReplicaCheck:
             range_end=covered_end if end_position is None else min(covered_end, end_position),
             lost=self._walk.lost,
         )
+        named = {state.mark.index, self._covered_index}
+        if state.manifest is not None:
+            named.add(state.manifest.commit_index)
+        self._named = sorted(named)
+        """Entries that the small files name."""
         self._term_starts: list[tuple[int, int]] = []
         self._last_term = max(border.term, 0)
         self.counts: dict[tuple[str, int], int] = {}
 
-    def run(self, followers: Sequence[ReplicaCheck] = ()) -> None:
-        """Reads the log and checks all of it.
-
-        ``followers`` are replicas whose log is known to have the same bytes: of these only what is
-        derived from it is checked, on the way.
-        """
+    def run(self) -> None:
+        """Reads the log of this replica and checks all of it, telling what is damaged."""
+        walk = self._own
         lost = 0
-        for entry in self._walk.entries():
-            if len(self._walk.lost) != lost:
-                lost = len(self._walk.lost)
+        for entry in walk.entries():
+            if len(walk.lost) != lost:
+                lost = len(walk.lost)
                 self._queues.lose()
-            self._take(entry, followers)
-        if len(self._walk.lost) != lost:
+            try:
+                self._check_entry(entry)
+            except CorruptBatchError as error:
+                self._queues.lose()
+                self._tell_batch(entry, 0, expected="a batch", found=error)
+            except BatchMismatchError as error:
+                expected = f"{error.what} {error.expected}"
+                self._tell_batch(entry, error.byte, expected=expected, found=error.found)
+        if len(walk.lost) != lost:
             self._queues.lose()
+
+    def run_shared(
+        self, followers: Sequence[ReplicaCheck], last_index: int, buffers: Buffers
+    ) -> None:
+        """The same where nothing is wrong with the log, for others that have the same bytes too.
+
+        What is derived is checked for each replica, and may be wrong. Raises
+        :class:`~store.errors.StoreError` or ``OSError`` for anything else; then what was found
+        here is of no use.
+        """
+        everyone = [self, *followers]
         for follower in followers:
-            follower._walk = self._walk
+            follower._keys.share(self._keys)
+        log = SharedLog(
+            self._fs,
+            [check._report.directory for check in everyone],
+            self._report.segment_size,
+            border=self._border,
+            last_index=last_index,
+            buffers=buffers,
+        )
+        for window in log.windows():
+            self._check_window(window, everyone)
+        for check in everyone:
+            check._walk = log
+            check._term_starts, check._last_term = self._term_starts, self._last_term
+            check._report.messages, check.counts = self._report.messages, self.counts
 
     def end(self) -> tuple[ReplicaReport, RangeQueues, RangeKeys]:
         """What came out, once all entries were taken."""
@@ -156,53 +194,89 @@ class ReplicaCheck:
         report.chains, report.positions, report.ends = walk.chains, walk.positions, walk.ends
         return report, queues, keys
 
-    # --- one entry
+    # --- entries
 
-    def _take(self, entry: Entry, followers: Sequence[ReplicaCheck]) -> None:
-        everyone = [self, *followers]
-        for check in everyone:
-            check._take_header(entry)
+    def _check_entry(self, entry: Entry) -> None:
+        """Raises :class:`BatchMismatchError` and :class:`CorruptBatchError`."""
+        self._note_terms([entry])
+        self._take_headers([entry], index_row(entry))
         if entry.kind is not EntryKind.DATA:
             return
-        try:
+        batch = decode_batch(entry.body)
+        batches = [(entry, batch)]
+        commands = _file_commands(batch.commands)
+        # Readable or not, what the entry's rows say is what was put into the files.
+        self._take_rows(batches, join_runs(batches), key_rows_of(batches), commands)
+        self._count(batches)
+        check_batch(entry, batch)
+
+    def _check_window(self, window: Window, everyone: Sequence[ReplicaCheck]) -> None:
+        self._note_terms(window.entries)
+        rows = b"".join(map(index_row, window.entries))
+        for check in everyone:
+            check._take_headers(window.entries, rows)
+        batches: list[tuple[Entry, Batch]] = []
+        parts: list[tuple[list[tuple[Entry, Batch]], list[str | int]]] = []
+        part: list[tuple[Entry, Batch]] = []
+        for entry in window.entries:
+            if entry.kind is not EntryKind.DATA:
+                continue
             batch = decode_batch(entry.body)
+            batches.append((entry, batch))
+            part.append((entry, batch))
             commands = _file_commands(batch.commands)
-            # Readable or not, what the entry's rows say is what was put into the files.
+            if commands:
+                parts.append((part, commands))
+                part = []
+        parts.append((part, []))
+        for part, commands in parts:
+            runs, key_rows = join_runs(part), key_rows_of(part)
             for check in everyone:
-                check._take_batch(entry, batch, commands)
-            check_batch(entry, batch)
-        except CorruptBatchError as error:
-            self._queues.lose()
-            self._tell_batch(entry, 0, expected="a batch", found=error)
-        except BatchMismatchError as error:
-            expected = f"{error.what} {error.expected}"
-            self._tell_batch(entry, error.byte, expected=expected, found=error.found)
+                check._take_rows(part, runs, key_rows, commands)
+        self._count(batches)
+        if not are_proved(window.data, window.position, batches):
+            for entry, batch in batches:
+                check_batch(entry, batch)
 
-    def _take_header(self, entry: Entry) -> None:
-        if entry.term != self._last_term:
-            self._term_starts.append((entry.term, entry.index))
-            self._last_term = entry.term
-        self._index.take(entry)
-        self._check_named(entry)
+    def _note_terms(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            if entry.term != self._last_term:
+                self._term_starts.append((entry.term, entry.index))
+                self._last_term = entry.term
 
-    def _take_batch(self, entry: Entry, batch: Batch, commands: Sequence[object]) -> None:
-        covered = entry.index <= self._covered_index
-        self._count(batch)
-        self._queues.take(entry, batch, covered=covered)
+    def _take_headers(self, entries: Sequence[Entry], rows: bytes) -> None:
+        """``rows`` are those of the entry index."""
+        first = entries[0].index
+        self._index.take(first, rows)
+        for index in self._named:
+            if 0 <= index - first < len(entries):
+                self._check_named(entries[index - first])
+
+    def _take_rows(
+        self,
+        batches: Sequence[tuple[Entry, Batch]],
+        runs: Sequence[RowRun],
+        key_rows: bytes,
+        commands: Sequence[str | int],
+    ) -> None:
+        """Rows of the batches, and commands of the last one."""
+        if not batches:
+            return
+        covered = batches[-1][0].index <= self._covered_index
+        self._queues.take(runs, covered=covered)
         if covered:
-            self._keys.take(entry, batch)
+            self._keys.take(key_rows, [(entry.position, entry.index) for entry, _ in batches])
         for command in commands:
-            match command:
-                case [str(name), str(topic), *_] if name == DELETE_TOPIC:
-                    self._queues.empty(topic, covered=covered)
-                case [str(name), int(position)] if name == EXPIRE:
-                    self._keys.expired_position = max(self._keys.expired_position, position)
+            if isinstance(command, str):
+                self._queues.empty(command, covered=covered)
+            else:
+                self._keys.expired_position = max(self._keys.expired_position, command)
 
-    def _count(self, batch: Batch) -> None:
-        for run in batch.runs:
-            self._report.messages += run.count
-        for key, messages in count_messages(batch):
-            self.counts[key] = self.counts.get(key, 0) + messages
+    def _count(self, batches: Sequence[tuple[Entry, Batch]]) -> None:
+        for _, batch in batches:
+            self._report.messages += len(batch.rows) // QUEUE_ROW.size
+            for key, messages in count_messages(batch):
+                self.counts[key] = self.counts.get(key, 0) + messages
 
     def _tell_batch(self, entry: Entry, byte: int, *, expected: object, found: object) -> None:
         path, start = self._walk.segment_path(entry.position)
@@ -301,8 +375,8 @@ def open_queue_check(
     )
 
 
-def _file_commands(commands: Bytes) -> list[object]:
-    """The commands of a batch; of them the store knows those that concern its files."""
+def _file_commands(commands: Bytes) -> list[str | int]:
+    """What the commands of a batch do to files: topics deleted, positions expired."""
     if not len(commands):
         return []
     try:
@@ -311,4 +385,11 @@ def _file_commands(commands: Bytes) -> list[object]:
         raise CorruptBatchError(f"the commands are not MessagePack: {error}") from error
     if not isinstance(arrays, list):
         raise CorruptBatchError(f"the commands are no array: {arrays!r}")
-    return arrays
+    found: list[str | int] = []
+    for command in arrays:
+        match command:
+            case [str(name), str(topic), *_] if name == DELETE_TOPIC:
+                found.append(topic)
+            case [str(name), int(position)] if name == EXPIRE:
+                found.append(position)
+    return found

@@ -22,7 +22,7 @@ from store.entry import HEADER_SIZE, Entry, EntryKind, build_entry
 from store.errors import CorruptBatchError
 from store.record import StagedMessage, iter_records, key_hash, stage_message
 from store.verify.batches import BatchMismatchError, check_batch, check_each, is_consistent
-from store.verify.columns import is_proved
+from store.verify.columns import are_proved
 
 POSITION = 4096
 STORED_MS = 1_700_000_000_999
@@ -202,7 +202,7 @@ def uniform() -> Entry:
 
 def test_messages_of_one_layout_are_proved_column_by_column() -> None:
     entry = uniform()
-    assert is_proved(entry, decode_batch(entry.body))
+    assert are_proved(entry.data, POSITION, [(entry, decode_batch(entry.body))])
 
 
 @settings(max_examples=300)
@@ -215,14 +215,14 @@ def test_what_is_proved_by_columns_is_right_record_by_record(byte: int, bit: int
         batch = decode_batch(entry.body)
     except CorruptBatchError:
         return
-    assert not is_proved(entry, batch) or is_consistent(entry, batch)
+    assert not are_proved(entry.data, POSITION, [(entry, batch)]) or is_consistent(entry, batch)
 
 
 @pytest.mark.parametrize("properties", [b"", b"TAGS\x01y\x02", b"KEYS\x01one two\x02x\x01y\x02"])
 def test_equal_properties_are_proved(properties: bytes) -> None:
     messages = [stage("orders", b"body", properties) for _ in range(16)]
     entry = entry_of([Run("orders", 0, 0, messages)])
-    assert is_proved(entry, decode_batch(entry.body))
+    assert are_proved(entry.data, POSITION, [(entry, decode_batch(entry.body))])
 
 
 RECORDS = HEADER_SIZE
