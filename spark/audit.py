@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cache
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +23,7 @@ from spark.filesystems import open_file_system
 from store.errors import DataFormatError, StoreError
 from store.filesystem import FileSystem
 from store.verify import (
+    Buffers,
     Finding,
     FindingKind,
     GroupPlan,
@@ -149,10 +151,11 @@ def range_task(
             # Spark collects garbage after each task: what is loaded by now need not be looked at.
             gc.freeze()
         fs, _ = open_file_system(root)
+        buffers = buffers_of_worker()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 began = time.perf_counter()
-                result = check_range(fs, group, number)
+                result = check_range(fs, group, number, buffers)
                 seconds = time.perf_counter() - began
                 yield pa.RecordBatch.from_pydict(
                     {
@@ -163,6 +166,12 @@ def range_task(
                 )
 
     return check
+
+
+@cache
+def buffers_of_worker() -> Buffers:
+    """A worker runs many tasks, one at a time."""
+    return Buffers()
 
 
 def tell(finding: Finding, group: GroupPlan, findings: Sequence[Finding]) -> Told:

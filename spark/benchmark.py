@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark.audit import check_ranges
+from spark.audit import buffers_of_worker, check_ranges
 from spark.benchdata import write_snapshots
 from spark.errors import ReplicaError
 from store.osfiles import OsFileSystem
@@ -73,7 +73,7 @@ def check_plain(group: GroupPlan) -> list[RangeResult]:
 
 
 def check_one(group: GroupPlan, number: int) -> RangeResult:
-    return check_range(OsFileSystem(), group, number)
+    return check_range(OsFileSystem(), group, number, buffers_of_worker())
 
 
 def total(results: Sequence[RangeResult]) -> int:

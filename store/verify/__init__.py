@@ -19,9 +19,11 @@ from store.verify.finish import finish_audit
 from store.verify.plan import RANGE_BYTES, plan_audit
 from store.verify.ranges import AuditPlan, GroupPlan, RangeResult
 from store.verify.replica import ReplicaReport
+from store.verify.sharedlog import Buffers
 
 __all__ = [
     "AuditPlan",
+    "Buffers",
     "Finding",
     "FindingKind",
     "GroupPlan",
@@ -90,8 +92,9 @@ def verify_replicas(
         findings = list(plan.findings)
         for group in plan.groups:
             results = []
+            buffers = Buffers()
             for number in range(len(group.ranges)):
-                results.append(check_range(fs, group, number))
+                results.append(check_range(fs, group, number, buffers))
                 progress(results[-1].bytes_read)
             findings += finish_audit(fs, group, results)
             for place, replica in enumerate(group.replicas):

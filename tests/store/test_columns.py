@@ -1,0 +1,130 @@
+"""Many messages at once are judged as each by itself, whatever their properties look like."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.disk import SimulatedFileSystem
+from store.batch import Batch, Run, decode_batch, encode_batch
+from store.entry import Entry, EntryKind, build_entry
+from store.record import stage_message
+from store.verify import replica as replica_checks
+from store.verify import sharedlog, verify_replicas
+from store.verify.batches import is_consistent
+from store.verify.columns import are_proved
+from tests.store.replicas import HOST, Replica, message
+from tests.store.steps import simulated
+
+POSITION = 4096
+STORED_MS = 1_700_000_000_999
+WORDS = st.text(st.sampled_from("aB9-é\N{SNOWMAN} \t"), max_size=6)
+
+
+@st.composite
+def message_properties(draw: st.DrawFn) -> list[bytes]:
+    """Of many messages: mostly one layout with other values, and some of others."""
+    length = draw(st.integers(1, 5))
+    alike = st.text(st.sampled_from("abz9~"), min_size=length, max_size=length)
+    layout = draw(
+        st.sampled_from(
+            (
+                "TAGS\x01{}\x02KEYS\x01{} {}\x02",
+                "UNIQ_KEY\x01{}\x02TAGS\x01{}\x02x\x01{}\x02",
+                "KEYS\x01{}\x02KEYS\x01{}\x02UNIQ_KEY\x01{}",
+                "x{}\x01KEYS{}\x02TAGS\x01{}\x02",
+            )
+        )
+    )
+    found = []
+    for _ in range(draw(st.integers(16, 40))):
+        words = alike if draw(st.integers(0, 9)) else WORDS
+        found.append(layout.format(draw(words), draw(words), draw(words)).encode())
+    return found
+
+
+def entries_of(properties: list[bytes], split: int) -> list[Entry]:
+    """Entries that follow each other, with runs of ``split`` messages."""
+    entries = []
+    position = POSITION
+    for index, first in enumerate(range(0, len(properties), 2 * split)):
+        runs = []
+        for begin, topic in ((first, "bills"), (first + split, "orders")):
+            messages = [
+                stage_message(topic, b"x" * len(each), each, born_timestamp=1, born_host=HOST)
+                for each in properties[begin : begin + split]
+            ]
+            if messages:
+                runs.append(Run(topic, 1, first, messages))
+        parts = encode_batch(position, STORED_MS, HOST, runs, b"")
+        entries.append(build_entry(EntryKind.DATA, index, 1, position, 0, parts))
+        position = entries[-1].end
+    return entries
+
+
+def decoded(entries: list[Entry]) -> tuple[bytes, list[tuple[Entry, Batch]]]:
+    data = b"".join(entry.data for entry in entries)
+    return data, [(entry, decode_batch(entry.body)) for entry in entries]
+
+
+@settings(max_examples=60, deadline=None)
+@given(message_properties(), st.integers(3, 20))
+def test_whatever_a_leader_makes_is_proved(properties: list[bytes], split: int) -> None:
+    data, batches = decoded(entries_of(properties, split))
+    assert are_proved(data, POSITION, batches)
+
+
+@settings(max_examples=200, deadline=None)
+@given(message_properties(), st.integers(0, 1 << 30), st.integers(0, 7))
+def test_what_is_proved_is_right_message_by_message(
+    properties: list[bytes], byte: int, bit: int
+) -> None:
+    entries = entries_of(properties, 40)
+    body = bytearray(entries[0].body)
+    byte %= decode_batch(body).records.nbytes + 60
+    body[byte] ^= 1 << bit
+    flipped = build_entry(EntryKind.DATA, 0, 1, POSITION, 0, [body])
+    data, batches = decoded([flipped, *entries[1:]])
+    assert not are_proved(data, POSITION, batches) or is_consistent(*batches[0])
+
+
+def snapshots(fs: SimulatedFileSystem, entries: int) -> list[str]:
+    """Three equal ones, of several segments, with a large entry."""
+    writer, *others = [Replica(fs, node) for node in ("n0", "n1", "n2")]
+    for number in range(entries):
+        size = 3000 if number == 7 else 20
+        entry = writer.send([Run("orders", 0, number, [message(number, size=size)])])
+        for other in others:
+            other.take(entry)
+            other.apply(entry)
+    found = []
+    for replica in (writer, *others):
+        replica.checkpoint()
+        found.append(f"/snap/{replica.node}")
+        for _copied in replica.store.begin_snapshot(found[-1], STORED_MS).steps():
+            pass
+        replica.close()
+    return found
+
+
+@pytest.mark.parametrize(("window", "piece"), [(4 << 20, 256 << 10), (700, 512), (64, 16)])
+def test_equal_replicas_are_read_once_for_all(
+    window: int, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With windows that many entries, few, or none fit into."""
+    fs = simulated()
+    directories = snapshots(fs, 60)
+    monkeypatch.setattr(sharedlog, "WINDOW_SIZE", window)
+    monkeypatch.setattr(sharedlog, "PIECE_SIZE", piece)
+    monkeypatch.delattr(replica_checks.ReplicaCheck, "run")  # the check of each alone
+    assert verify_replicas(fs, directories, range_bytes=3000).findings == []
+
+
+@pytest.mark.parametrize("byte", [0, 1000, 4321])
+def test_one_other_byte_in_one_of_them_is_seen(byte: int) -> None:
+    fs = simulated()
+    directories = snapshots(fs, 60)
+    fs.flip_bit(f"{directories[2]}/commitlog/{0:020d}", byte, 3)
+    findings = verify_replicas(fs, directories).findings
+    assert {finding.replica for finding in findings} == {"broker-a/n2"}
