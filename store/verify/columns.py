@@ -88,9 +88,9 @@ def are_proved(data: Bytes, position: int, batches: Sequence[tuple[Entry, Batch]
         return False
     if DEFERRED_TOPICS.intersection(topics):
         _defer(derived.tags, full, view, heads=heads, tails=(body_ends, ends))
-    return not (rows["tags"] != derived.tags).any() and (
-        _are_keys_right(full, firsts, positions=positions, heads=heads, derived=derived)
-    )
+    if (rows["tags"] != derived.tags).any():
+        return False
+    return _are_keys_right(full, firsts, positions=positions, heads=heads, derived=derived)
 
 
 def _are_heads_right(

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from simulator.disk import SimulatedFileSystem
 from store.batch import Batch, Run, decode_batch, encode_batch
+from store.deferred import SCHEDULE_TOPIC, TIMER_TOPIC, with_deliver_times
 from store.entry import Entry, EntryKind, build_entry
-from store.record import stage_message
+from store.record import record_size, stage_message
 from store.verify import replica as replica_checks
 from store.verify import sharedlog, verify_replicas
 from store.verify.batches import is_consistent
@@ -87,6 +88,29 @@ def test_what_is_proved_is_right_message_by_message(
     flipped = build_entry(EntryKind.DATA, 0, 1, POSITION, 0, [body])
     data, batches = decoded([flipped, *entries[1:]])
     assert not are_proved(data, POSITION, batches) or is_consistent(*batches[0])
+
+
+@pytest.mark.parametrize(("wrong", "proved"), [(0, True), (1, False)])
+def test_rows_of_messages_that_wait_are_checked_for_their_times(wrong: int, proved: bool) -> None:
+    timed = [
+        message(number)._replace(
+            properties=(text := f"TIMER_OUT_MS\x01{number}\x02".encode()),
+            size=record_size(TIMER_TOPIC, 20, len(text)),
+            tags_code=number + (wrong if number == 15 else 0),
+            key_hashes=(),
+        )
+        for number in range(20)
+    ]
+    delayed = [message(number, SCHEDULE_TOPIC) for number in range(20)]
+    runs = [
+        Run("orders", 1, 0, [message(number) for number in range(20)]),
+        Run(SCHEDULE_TOPIC, 4, 0, with_deliver_times(delayed, 4, STORED_MS)),
+        Run(TIMER_TOPIC, 0, 0, timed),
+    ]
+    parts = encode_batch(POSITION, STORED_MS, HOST, runs, b"")
+    data, batches = decoded([build_entry(EntryKind.DATA, 0, 1, POSITION, 0, parts)])
+    assert is_consistent(*batches[0]) is proved
+    assert are_proved(data, POSITION, batches) is proved
 
 
 def snapshots(fs: SimulatedFileSystem, entries: int) -> list[str]:
