@@ -8,7 +8,7 @@ import os
 from broker.context import BrokerContext
 from broker.members import member_addresses, own_address, standing
 from broker.remoting.codes import PROTOCOL_VERSION
-from dledger.raft import Role
+from dledger.standing import Role
 from store.watermarks import DiskSpace
 
 _ROLES = {

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dledger.executor import Executor
-from dledger.raft import Role
 from dledger.service import Report
+from dledger.standing import Role
 from store.watermarks import DiskLevel, DiskSpace, Watermarks
 
 if TYPE_CHECKING:
@@ -170,9 +170,10 @@ class Fitness:
     def _changed(self) -> None:
         """Draws the consequences of what is known."""
         core, now, report = self._node.core, self._loop.time(), self.report
-        core.votes = self._node.floor < 0
-        core.campaigns = core.votes and report.prompt and report.whole
-        core.patience = 1.0 if report.room else PATIENCE
+        elections = core.elections
+        elections.votes = self._node.floor < 0
+        elections.campaigns = elections.votes and report.prompt and report.whole
+        core.standing.patience = 1.0 if report.room else PATIENCE
         if report != self._reported or now >= self._report_at:
             self._reported = report
             self._report_at = now + REPORT_SECONDS

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dledger.executor import Executor
-from dledger.raft import Role
+from dledger.standing import Role
 from dledger.statemachine import CheckpointWork, StateMachine
 from store.checkpoint import Checkpoint
 from store.entry import Entry

@@ -36,23 +36,23 @@ class Membership:
     def add_learner(self, node: str, address: MemberAddress, done: Done) -> None:
         """``done(None)`` when the learner is one. Raises :class:`~dledger.errors.ProposeError`
         where nothing was begun, as the others here do."""
-        index = self._node.core.add_learner(node, address, self._loop.time())
+        index = self._node.core.lead().changes.add_learner(node, address, self._loop.time())
         self._begun(index, lambda found: node in found.learners, done)
 
     def promote(self, node: str, done: Done) -> None:
         """``done(None)`` when the learner is a voter."""
-        index = self._node.core.promote(node, self._loop.time())
+        index = self._node.core.lead().changes.promote(node, self._loop.time())
         self._begun(index, lambda found: node in found.voters, done)
 
     def remove(self, node: str, done: Done) -> None:
         """``done(None)`` when the node is no member any more."""
-        index = self._node.core.remove(node, self._loop.time())
+        index = self._node.core.lead().changes.remove(node, self._loop.time())
         self._begun(index, lambda found: node not in found.members, done)
 
     def transfer(self, target: str, done: Done) -> None:
         """``done(None)`` when the target leads; an error when it does not within an election
         timeout."""
-        self._node.core.transfer(target, self._loop.time())
+        self._node.core.lead().begin_transfer(target, self._loop.time())
         self._transfer = (target, done)
         self._node.after_request()
 
@@ -82,7 +82,7 @@ class Membership:
             if core.leader == target:
                 self._transfer = None
                 done(None)
-            elif core.leading is not None and core.leading.transfer_target is None:
+            elif core.leading is not None and core.leading.handover.target is None:
                 self._transfer = None
                 done(ChangeRefusedError(f"{target} did not take over in time; this node goes on"))
             elif core.leading is None and core.leader is not None:

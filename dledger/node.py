@@ -37,7 +37,7 @@ from dledger.log import RaftLog
 from dledger.logwriter import LogWriter
 from dledger.membership import Membership
 from dledger.messages import AppendRequest, Message
-from dledger.raft import Raft, Role
+from dledger.raft import Raft
 from dledger.reading import LinearizableReads
 from dledger.scrub import Scrubber
 from dledger.service import (
@@ -50,6 +50,7 @@ from dledger.service import (
     ServiceMessage,
 )
 from dledger.snapshots import Snapshots
+from dledger.standing import Role
 from dledger.statemachine import Leadership, StateMachine
 from dledger.supply import Supply
 from dledger.transport import Transport
@@ -159,7 +160,8 @@ class Node:
         self.membership = Membership(node=self, loop=loop)
         self._members_from = -1  # the entry from which the transport knows the members
         self.floor = store.read_floor()
-        self.core.votes = self.core.campaigns = self.floor < 0
+        elections = self.core.elections
+        elections.votes = elections.campaigns = self.floor < 0
         self.calls = PeerCalls(self, loop)
         self.supply = Supply(
             node=self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from dledger.raft import Role
+from dledger.standing import Role
 from store.entry import Entry
 
 

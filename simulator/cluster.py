@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from dledger.config import RaftConfig
-from dledger.raft import Role
+from dledger.standing import Role
 from simulator.client import Client
 from simulator.damage import FaultAtlas
 from simulator.faults import FaultInjector, FaultPlan

@@ -12,9 +12,9 @@ import store.opening
 import store.recovery
 from dledger.effects import Write
 from dledger.keeper import Keeper
-from dledger.leading import Leading
 from dledger.locallog import LocalLog
 from dledger.logwriter import LogWriter
+from dledger.majorities import Majorities
 from dledger.node import Node
 from simulator.bugs.plant import Bug, Patch
 from simulator.disk import SimulatedFileSystem
@@ -69,13 +69,13 @@ def confirm_before_the_term_is_durable(patch: Patch) -> None:
 
 def leader_counts_itself_before_its_sync(patch: Patch) -> None:
     """What was proposed counts as durable on the leader."""
-    count = Leading.quorum_index
+    count = Majorities.quorum_index
 
-    def hasty(leading: Leading) -> int:
-        leading._local.durable_index = leading._local.log.last_index
-        return count(leading)
+    def hasty(majorities: Majorities) -> int:
+        majorities._local.durable_index = majorities._local.log.last_index
+        return count(majorities)
 
-    patch.set(Leading, "quorum_index", hasty)
+    patch.set(Majorities, "quorum_index", hasty)
 
 
 def acknowledgement_before_the_commit(patch: Patch) -> None:

@@ -9,10 +9,11 @@ from dledger.effects import Outbox
 from dledger.leading import Leading
 from dledger.locallog import LocalLog
 from dledger.log import RaftLog
+from dledger.majorities import Majorities
 from dledger.messages import AppendRequest, Heartbeat
 from dledger.progress import Progress
-from dledger.raft import Raft
 from dledger.replication import Replicator
+from dledger.standing import Standing
 from simulator.bugs.plant import Bug, Patch
 from simulator.network import Network
 from store.entry import Entry
@@ -22,7 +23,7 @@ def commit_of_an_older_term_by_counting(patch: Patch) -> None:
     """Figure 8 of the Raft paper: copies of an entry of an earlier term are counted."""
 
     def advance(leading: Leading, now: float) -> None:
-        index = leading.quorum_index()
+        index = leading.majorities.quorum_index()
         if index > leading._local.commit_index:
             leading._local.commit_to(index)
             leading.replicator.committed(now)
@@ -76,20 +77,20 @@ def commit_index_trusted_beyond_what_matches(patch: Patch) -> None:
 def heartbeat_commits_what_was_never_compared(patch: Patch) -> None:
     """A heartbeat carries the leader's own commit index, and a follower takes its word for it."""
     send = Outbox.send
-    follow = Raft._follow
+    follow = Standing.follow
 
     def heartbeat(replicator: Replicator, peer: str, progress: Progress, commit: int) -> None:
         progress.sent_commit = max(progress.sent_commit, commit)
         send(replicator._outbox, peer, Heartbeat(replicator._term, commit))
 
-    def followed(core: Raft, sender: str, term: int, now: float) -> bool:
-        took = follow(core, sender, term, now)
+    def followed(standing: Standing, sender: str, term: int, now: float) -> bool:
+        took = follow(standing, sender, term, now)
         if took:
-            core._local.verified_index = core.log.last_index
+            standing._local.verified_index = standing._local.log.last_index
         return took
 
     patch.set(Replicator, "_heartbeat", heartbeat)
-    patch.set(Raft, "_follow", followed)
+    patch.set(Standing, "follow", followed)
 
 
 def what_matched_an_earlier_leader_is_confirmed(patch: Patch) -> None:
@@ -107,23 +108,23 @@ def what_matched_an_earlier_leader_is_confirmed(patch: Patch) -> None:
 def minority_counted_as_quorum(patch: Patch) -> None:
     """The quorum is one too small."""
 
-    def one(leading: Leading) -> int:
+    def one(majorities: Majorities) -> int:
         return max(
-            leading._local.durable_index,
-            *(progress.match_index for progress in leading.replicator.peers.values()),
+            majorities._local.durable_index,
+            *(progress.match_index for progress in majorities._replicator.peers.values()),
         )
 
-    patch.set(Leading, "quorum_index", one)
+    patch.set(Majorities, "quorum_index", one)
 
 
 def quorum_of_three_used_for_five(patch: Patch) -> None:
     """A short cut that is right for three voters, the second highest, and wrong for five."""
 
-    def second(leading: Leading) -> int:
-        held = [progress.match_index for progress in leading.replicator.peers.values()]
-        return sorted([leading._local.durable_index, *held])[-2]
+    def second(majorities: Majorities) -> int:
+        held = [progress.match_index for progress in majorities._replicator.peers.values()]
+        return sorted([majorities._local.durable_index, *held])[-2]
 
-    patch.set(Leading, "quorum_index", second)
+    patch.set(Majorities, "quorum_index", second)
 
 
 def divergent_tail_walked_entry_by_entry(patch: Patch) -> None:

@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from dledger.effects import Outbox
+from dledger.elections import Elections
 from dledger.messages import VoteRequest, VoteResponse
-from dledger.raft import NOBODY, Raft, Role
+from dledger.raft import Raft
+from dledger.standing import NOBODY, Role
 from simulator.bugs.plant import Bug, Patch
 from store.slotfile import SLOT_COUNT, SLOT_SIZE, SlotFile, encode_slot
 
@@ -30,14 +32,15 @@ def vote_forgotten_at_restart(patch: Patch) -> None:
 
 def voting_twice_in_a_term(patch: Patch) -> None:
     """Whoever asks gets the vote, though another has it."""
-    asked = Raft._vote_request
+    asked = Elections.asked
 
-    def generous(core: Raft, sender: str, request: VoteRequest, now: float) -> None:
-        if request.term == core.term and core.role is Role.FOLLOWER:
-            core.vote = NOBODY
-        asked(core, sender, request, now)
+    def generous(elections: Elections, sender: str, request: VoteRequest, now: float) -> None:
+        standing = elections._standing
+        if request.term == standing.term and standing.role is Role.FOLLOWER:
+            standing.vote = NOBODY
+        asked(elections, sender, request, now)
 
-    patch.set(Raft, "_vote_request", generous)
+    patch.set(Elections, "asked", generous)
 
 
 def term_forgotten_at_restart(patch: Patch) -> None:
@@ -79,12 +82,12 @@ def last_term_taken_from_the_current_term(patch: Patch) -> None:
 
 def votes_by_length_alone(patch: Patch) -> None:
     """A voter looks at the index of the last entry and not at its term."""
-    asked = Raft._vote_request
+    asked = Elections.asked
 
-    def short_sighted(core: Raft, sender: str, request: VoteRequest, now: float) -> None:
-        asked(core, sender, replace(request, last_term=core.log.last_term), now)
+    def short_sighted(elections: Elections, sender: str, request: VoteRequest, now: float) -> None:
+        asked(elections, sender, replace(request, last_term=elections._log.last_term), now)
 
-    patch.set(Raft, "_vote_request", short_sighted)
+    patch.set(Elections, "asked", short_sighted)
 
 
 def _boasting(patch: Patch, change: Callable[[VoteRequest], VoteRequest]) -> None:
@@ -101,38 +104,40 @@ def _boasting(patch: Patch, change: Callable[[VoteRequest], VoteRequest]) -> Non
 
 def no_pre_vote(patch: Patch) -> None:
     """A node that was cut off raises its term, and deposes a healthy leader when it is back."""
-    campaign = Raft._campaign
+    campaign = Elections.campaign
 
-    def at_once(core: Raft, now: float, **_asked: bool) -> None:
-        campaign(core, now, pre_vote=False)
+    def at_once(elections: Elections, now: float, **_asked: bool) -> None:
+        campaign(elections, now, pre_vote=False)
 
-    patch.set(Raft, "_campaign", at_once)
+    patch.set(Elections, "campaign", at_once)
 
 
 def votes_while_a_leader_is_heard(patch: Patch) -> None:
     """No stickiness: one who does not hear the leader can depose it with the votes of those who
     do."""
-    asked = Raft._vote_request
+    asked = Elections.asked
 
-    def fickle(core: Raft, sender: str, request: VoteRequest, now: float) -> None:
-        heard, core._leader_heard_at = core._leader_heard_at, float("-inf")
-        asked(core, sender, request, now)
-        if core.leader is not None:
-            core._leader_heard_at = heard
+    def fickle(elections: Elections, sender: str, request: VoteRequest, now: float) -> None:
+        standing = elections._standing
+        heard, standing.leader_heard_at = standing.leader_heard_at, float("-inf")
+        asked(elections, sender, request, now)
+        if standing.leader is not None:
+            standing.leader_heard_at = heard
 
-    patch.set(Raft, "_vote_request", fickle)
+    patch.set(Elections, "asked", fickle)
 
 
 def pre_votes_counted_as_votes(patch: Patch) -> None:
     """What was answered to the question before the election counts as a vote in it."""
-    answered = Raft._vote_response
+    answered = Elections.answered
 
-    def careless(core: Raft, sender: str, answer: VoteResponse, now: float) -> None:
-        if answer.granted and answer.pre_vote and core.role is Role.CANDIDATE:
-            answer = replace(answer, term=core.term, pre_vote=False)
-        answered(core, sender, answer, now)
+    def careless(elections: Elections, sender: str, answer: VoteResponse, now: float) -> None:
+        standing = elections._standing
+        if answer.granted and answer.pre_vote and standing.role is Role.CANDIDATE:
+            answer = replace(answer, term=standing.term, pre_vote=False)
+        answered(elections, sender, answer, now)
 
-    patch.set(Raft, "_vote_response", careless)
+    patch.set(Elections, "answered", careless)
 
 
 BUGS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dledger.messages import AppendRejected, Message
-from dledger.raft import Role
+from dledger.standing import Role
 from simulator.invariants.base import Invariant
 from store.layout import segment_start
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dledger.raft import Role
+from dledger.standing import Role
 from simulator.invariants.base import Invariant
 from simulator.violation import Violation
 

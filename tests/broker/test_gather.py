@@ -18,7 +18,7 @@ from dledger.errors import (
     OutcomeUnknownError,
     ProposeError,
 )
-from dledger.raft import Role
+from dledger.standing import Role
 from dledger.statemachine import Leadership
 from store.batch import QUEUE_ROW, Batch, decode_batch
 from store.deferred import SCHEDULE_TOPIC

@@ -12,7 +12,7 @@ import pytest
 
 from broker.queuelocks import LOCK_SECONDS
 from broker.remoting.codes import RequestCode, ResponseCode
-from dledger.raft import Role
+from dledger.standing import Role
 from dledger.statemachine import Leadership
 from tests.broker.harness import SingleBroker, with_broker
 

@@ -180,19 +180,19 @@ class Scenario:
         leader, node = words
         now = self.cluster.now
         address = MemberAddress(node, "", "")
-        self._ask(leader, lambda core: core.add_learner(node, address, now))
+        self._ask(leader, lambda core: core.lead().changes.add_learner(node, address, now))
 
     def do_promote(self, words: list[str]) -> None:
         leader, node = words
-        self._ask(leader, lambda core: core.promote(node, self.cluster.now))
+        self._ask(leader, lambda core: core.lead().changes.promote(node, self.cluster.now))
 
     def do_remove(self, words: list[str]) -> None:
         leader, node = words
-        self._ask(leader, lambda core: core.remove(node, self.cluster.now))
+        self._ask(leader, lambda core: core.lead().changes.remove(node, self.cluster.now))
 
     def do_transfer(self, words: list[str]) -> None:
         leader, target = words
-        self._ask(leader, lambda core: core.transfer(target, self.cluster.now))
+        self._ask(leader, lambda core: core.lead().begin_transfer(target, self.cluster.now))
 
     def do_read(self, words: list[str]) -> None:
         for name in words:

@@ -18,8 +18,8 @@ from dledger.messages import (
     VoteResponse,
 )
 from dledger.node import Executors, Node
-from dledger.raft import Role
 from dledger.service import Report
+from dledger.standing import Role
 from dledger.transport import TransportHandler
 from simulator.disk import SimulatedFileSystem
 from simulator.loop import VirtualLoop

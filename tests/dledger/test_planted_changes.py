@@ -8,10 +8,12 @@ from random import Random
 
 import pytest
 
+from dledger.changes import Changes
 from dledger.configuration import Configuration, Configurations
-from dledger.leading import Leading
+from dledger.elections import Elections
+from dledger.handover import Handover
 from dledger.messages import VoteRequest
-from dledger.raft import Raft
+from dledger.standing import Standing
 from simulator.bugs.plant import Patch
 from tests.dledger.scenario import SCENARIOS, play
 from tests.dledger.schedule import BrokenRuleError, Schedule
@@ -22,34 +24,35 @@ SPARE = ("n3", "n4")
 
 def members_alone_vote_and_are_voted_for(patch: Patch) -> None:
     """A8: a new voter that does not know yet that it is one refuses its vote."""
-    may_vote = Raft._may_vote
+    may_vote = Elections._may_vote
 
-    def strict(core: Raft, sender: str, request: VoteRequest) -> bool:
-        found = core.configuration
-        return found.votes(core.node) and found.votes(sender) and may_vote(core, sender, request)
+    def strict(elections: Elections, sender: str, request: VoteRequest) -> bool:
+        found, node = elections._configurations.current, elections._standing.node
+        known = found.votes(node) and found.votes(sender)
+        return known and may_vote(elections, sender, request)
 
-    patch.set(Raft, "_may_vote", strict)
+    patch.set(Elections, "_may_vote", strict)
 
 
 def removed_leader_goes_on(patch: Patch) -> None:
     """A8: a leader that is removed does not step down."""
-    patch.set(Raft, "_end_if_over", lambda _core, _now: None)
+    patch.set(Standing, "end_if_over", lambda _standing, _now: None)
 
 
 def transfer_without_an_end(patch: Patch) -> None:
     """A11: a leader whose target never takes over refuses proposals for ever."""
-    begin = Leading.begin_transfer
+    begin = Handover.begin
 
-    def forever(leading: Leading, target: str, now: float) -> None:
-        begin(leading, target, now)
-        leading._transfer_ends_at = float("inf")
+    def forever(handover: Handover, target: str, now: float) -> None:
+        begin(handover, target, now)
+        handover.ends_at = float("inf")
 
-    patch.set(Leading, "begin_transfer", forever)
+    patch.set(Handover, "begin", forever)
 
 
 def changes_overlap(patch: Patch) -> None:
     """B8: a change begins before the last one, and an entry of the own term, are committed."""
-    patch.set(Leading, "_changeable", lambda leading: leading._configuration)
+    patch.set(Changes, "changeable", lambda changes: changes._majorities.configuration)
 
 
 def configuration_forgotten_at_a_restart(patch: Patch) -> None:
@@ -72,7 +75,7 @@ def configuration_of_a_cut_entry_kept(patch: Patch) -> None:
 def every_disk_counts(patch: Patch) -> None:
     """C11: a wiped node votes as if it still held what it lost."""
     patch.set(Configuration, "trusts", lambda _configuration, _node, _incarnation: True)
-    patch.set(Raft, "_may_vote", lambda _core, _sender, _request: True)
+    patch.set(Elections, "_may_vote", lambda _elections, _sender, _request: True)
 
 
 BUGS: dict[Callable[[Patch], None], str] = {

@@ -26,7 +26,7 @@ from dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
-from dledger.raft import Role
+from dledger.standing import Role
 from simulator.bugs import bug_by_id, planted
 from tests.dledger.cluster import Cluster, Observer, Packet
 from tests.dledger.invariants import Invariants, check_converged

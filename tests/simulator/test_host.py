@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pytest
 
-from dledger.raft import Role
+from dledger.standing import Role
 from simulator.cluster import Cluster, Outcome, play
 from simulator.faults import FaultPlan
 from simulator.host import Ending, Host

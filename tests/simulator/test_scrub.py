@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from dledger.raft import Role
+from dledger.standing import Role
 from simulator.cluster import Cluster
 from simulator.host import DIRECTORY, Host
 from store.layout import segment_name, segment_start
@@ -56,11 +56,11 @@ def test_a_node_with_damage_does_not_campaign_until_it_is_whole() -> None:
         assert not node.fitness.report.whole
         await cluster.pass_time(3.0)
         assert node.core.role is Role.FOLLOWER
-        assert not node.core.campaigns
+        assert not node.core.elections.campaigns
         cluster.heal_network()
         await cluster.until(lambda: not node.scrubber.damage, "the damage is mended")
         await cluster.pass_time(1.0)
-        assert node.core.campaigns
+        assert node.core.elections.campaigns
         await settle(cluster)
 
     run(script)
