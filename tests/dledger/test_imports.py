@@ -12,13 +12,18 @@ import pytest
 import dledger
 
 CORE = (
+    "changes",
     "config",
     "configuration",
     "effects",
+    "elections",
     "errors",
+    "handover",
+    "leaderreads",
     "leading",
     "locallog",
     "log",
+    "majorities",
     "messages",
     "progress",
     "quorum",
@@ -26,6 +31,7 @@ CORE = (
     "readrounds",
     "replication",
     "service",
+    "standing",
 )
 WORLD = ("aiohttp", "asyncio", "msgpack", "os", "socket", "ssl", "threading", "time", "uvloop")
 
