@@ -5,7 +5,8 @@ the same again after a restart.
 
 What is too old, or too much, goes although a member may lack it: that one is refilled
 (``dledger/catchup.py``), and what it fetches just now is kept. At the disk's first watermark
-segments go that all members hold, at the second in any case (:mod:`store.watermarks`).
+segments go that all members hold, at the second in any case (:mod:`store.watermarks`). Before
+that, messages that still wait for their time are kept, with all that lies behind them.
 """
 
 from __future__ import annotations
@@ -82,8 +83,10 @@ class Retention:
                 self._held_position(),
                 self._refilling_position(stats),
             ),
-            relief_position(stats, marks, DiskLevel.FORCE, space),
         )
+        if position > context.machine.expired_position:
+            position = min(position, self._waiting_position(stats))
+        position = max(position, relief_position(stats, marks, DiskLevel.FORCE, space))
         return position if spans and position > spans[0].start else 0
 
     def _refilling_position(self, stats: list[SegmentStats]) -> int:
@@ -95,6 +98,13 @@ class Retention:
             return store.position_of(needed)
         except OutOfRangeError:
             return 0
+
+    def _waiting_position(self, stats: list[SegmentStats]) -> int:
+        """The start of the segment with the first message that still waits for its time."""
+        first = self._context.delivery.kept_from()
+        if first is None:
+            return stats[-1].end if stats else 0
+        return max((segment.start for segment in stats if segment.start <= first), default=0)
 
     def _held_position(self) -> int:
         """Up to which position every member holds the log, as far as this leader knows."""

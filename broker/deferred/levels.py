@@ -34,7 +34,8 @@ STEP_BYTES = 1 << 20
 WAIT_SECONDS_MAX = 2.0
 """The wall clock may be set; so nothing is waited for without looking at it again."""
 
-RETRY_SECONDS = 0.1
+RETRY_SECONDS_MIN = 0.1
+RETRY_SECONDS_MAX = 2.0
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class LevelDelivery:
         self._timer: asyncio.Handle | None = None
         self._delivering = False
         self._stopped = False
+        self._retry_seconds = RETRY_SECONDS_MIN
 
     def look(self) -> None:
         """Delivers what is due, and comes back when more is."""
@@ -147,12 +149,14 @@ class LevelDelivery:
             self._try_again(f"are not stored: {error}")
             return
         self._delivering = False
+        self._retry_seconds = RETRY_SECONDS_MIN
         self.look()
 
     def _try_again(self, why: str) -> None:
         log.warning("due messages of delay level %d %s", self.level, why)
         self._delivering = False
-        self._look_in(RETRY_SECONDS)
+        self._look_in(self._retry_seconds)
+        self._retry_seconds = min(2 * self._retry_seconds, RETRY_SECONDS_MAX)
 
     # --- waiting
 

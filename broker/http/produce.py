@@ -72,7 +72,7 @@ class ProduceHandler:
                 queue_id,
                 body,
                 _NO_HOST,
-                waiter,
+                waiter=waiter,
             )
             offset, position = await waiter.done
         except RequestError as error:

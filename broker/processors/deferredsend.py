@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from broker.commands import PutTopic
 from broker.context import BrokerContext
+from broker.deferred.retry import dead_letter, topics_for_return
 from broker.deferred.waiting import waiting_place
 from broker.processors.sendheader import SendHeader, checked_properties, refuse_half_message
-from broker.staging import Waiter
+from broker.remoting.codes import ResponseCode
+from broker.remoting.errors import RequestError
+from broker.staging import Addressed, Waiter
+from broker.topics import RETRY_PREFIX, GroupConfig
 from store.filesystem import Bytes
 from store.record import stage_message
 
@@ -15,15 +22,32 @@ class DeferredSend:
 
     def __init__(self, context: BrokerContext) -> None:
         self._gatherer = context.gatherer
+        self._wall_clock = context.wall_clock
 
     def stage(
-        self, header: SendHeader, queue_id: int, body: Bytes, born_host: bytes, waiter: Waiter
+        self,
+        header: SendHeader,
+        queue_id: int,
+        body: Bytes,
+        born_host: bytes,
+        *,
+        waiter: Waiter,
+        times_max: int = -1,
     ) -> None:
         """Raises as the staging of any message, and
-        :class:`~broker.remoting.errors.RequestError` for a time that cannot be."""
+        :class:`~broker.remoting.errors.RequestError` for a time that cannot be.
+
+        ``times_max``: how often a message to a retry topic is tried, below 0 as its group says.
+        """
         properties = checked_properties(header.properties)
         refuse_half_message(properties)
-        place = waiting_place(header.topic, queue_id, properties)
+        commands: Sequence[PutTopic] = ()
+        group = self._given_up(header, times_max)
+        if group is None:
+            place = waiting_place(header.topic, queue_id, properties)
+        else:
+            topic, place = dead_letter(group, properties)
+            commands = topics_for_return(group, topic, self._gatherer.topic, self._wall_clock())
         message = stage_message(
             place.topic,
             body,
@@ -34,4 +58,22 @@ class DeferredSend:
             born_host=born_host,
             reconsume_times=header.reconsume_times,
         )
-        self._gatherer.add_message(place.topic, place.queue_id, message, waiter)
+        self._gatherer.add_together(
+            [Addressed(place.topic, place.queue_id, (message,), waiter)], commands
+        )
+
+    def _given_up(self, header: SendHeader, times_max: int) -> GroupConfig | None:
+        """The group that has tried this message often enough.
+
+        A client whose code 36 has failed sends the message to the retry topic by itself.
+        """
+        if not header.topic.startswith(RETRY_PREFIX):
+            return None
+        name = header.topic.removeprefix(RETRY_PREFIX)
+        group = self._gatherer.group(name)
+        if group is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name}"
+            )
+        times_max = group.retry_max_times if times_max < 0 else times_max
+        return group if header.reconsume_times >= times_max else None

@@ -15,6 +15,7 @@ from broker.processors.offsets import OffsetProcessor
 from broker.processors.pull import PullProcessor
 from broker.processors.resets import ResetProcessor
 from broker.processors.send import SendProcessor
+from broker.processors.sendback import SendBackProcessor
 from broker.processors.topics import TopicProcessor
 from broker.remoting.codes import RequestCode
 from broker.remoting.dispatch import Handler
@@ -36,6 +37,7 @@ def broker_handlers(context: BrokerContext) -> Mapping[int, Handler]:
         RequestCode.SEND_MESSAGE: send.send,
         RequestCode.SEND_MESSAGE_V2: send.send_v2,
         RequestCode.SEND_BATCH_MESSAGE: send.send_batch,
+        RequestCode.CONSUMER_SEND_MSG_BACK: SendBackProcessor(context).send_back,
         RequestCode.PULL_MESSAGE: pull.pull,
         RequestCode.LITE_PULL_MESSAGE: pull.pull,
         RequestCode.QUERY_CONSUMER_OFFSET: offsets.query_consumer_offset,

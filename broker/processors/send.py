@@ -87,20 +87,27 @@ class SendProcessor:
             answer = _Answer(self, connection, request, queue_id)
             self._gatherer.add_message(header.topic, queue_id, message, answer)
         except DeferredMessageError:
-            self._send_deferred(connection, request, header, queue_id)
+            self._send_deferred(connection, request, names, header, queue_id)
         except REFUSALS as error:
             raise refused(error) from error
 
     def _send_deferred(
-        self, connection: Connection, request: Frame, header: SendHeader, queue_id: int
+        self,
+        connection: Connection,
+        request: Frame,
+        names: HeaderNames,
+        header: SendHeader,
+        queue_id: int,
     ) -> None:
+        times_max = ext_int(request, "l" if names is SHORT_NAMES else "maxReconsumeTimes", -1)
         try:
             self._deferred.stage(
                 header,
                 queue_id,
                 request.body,
                 connection.remote_host_bytes,
-                _Answer(self, connection, request, queue_id),
+                waiter=_Answer(self, connection, request, queue_id),
+                times_max=times_max,
             )
         except REFUSALS as error:
             raise refused(error) from error

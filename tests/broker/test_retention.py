@@ -96,3 +96,20 @@ def test_a_log_within_its_bounds_is_left_alone(tmp_path: Path) -> None:
         assert broker.broker.context.node.applied_index == index
 
     with_broker(scenario, tmp_path, retention=BY_SIZE, **SETTINGS)
+
+
+def test_a_message_that_still_waits_keeps_the_log_behind_it(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await fill(broker, 20)
+        assert (await broker.send("orders", 2, b"later", "DELAY\x0118\x02")).code == 0
+        waits_in = broker.broker.context.node.store.segments()[-1].start
+        await fill(broker, 30)
+        assert broker.broker.context.node.store.segments()[0].start == waits_in
+        broker.now_ms += 2 * HOUR_MS
+        answer = await broker.pull("orders", 2, 0, sysFlag="6", suspendTimeoutMillis="30000")
+        assert [record.body for record in messages(answer)] == [b"later"]
+        await fill(broker, 1)
+        assert broker.broker.context.node.store.segments()[0].start > waits_in
+
+    with_broker(scenario, tmp_path, retention=BY_SIZE, clock_runs=True, **SETTINGS)
