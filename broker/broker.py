@@ -29,7 +29,7 @@ from broker.registration import Announcement
 from broker.remoting.dispatch import Handler, dispatch_by_code
 from broker.resets import PendingResets
 from broker.retention import Retention
-from broker.stats import BrokerStats
+from broker.stats import BrokerStats, Rates
 from dledger.config import RaftConfig
 from dledger.node import Executors, Node
 from dledger.statemachine import Leadership
@@ -117,6 +117,7 @@ class Broker(MachineListener):
             segment_size=config.segment_size,
         )
         reader = MessageReader(node, machine, leads=lambda: node.serving)
+        stats = BrokerStats(boot_ms=world.wall_clock())
         self.context = BrokerContext(
             config=config,
             loop=loop,
@@ -131,7 +132,8 @@ class Broker(MachineListener):
             clients=Clients(loop, self._notifies),
             locks=QueueLocks(loop.time),
             resets=PendingResets(loop.time),
-            stats=BrokerStats(boot_ms=world.wall_clock()),
+            stats=stats,
+            rates=Rates(loop, stats, world.wall_clock),
             delivery=Delivery(machine=machine, reader=reader, gatherer=gatherer, loop=loop),
         )
         self.dispatch: Handler = dispatch_by_code(broker_handlers(self.context))
@@ -159,12 +161,14 @@ class Broker(MachineListener):
             rebuild_derived(self._fs, data, store)
             await node.start()
         self.context.clients.start()
+        self.context.rates.start()
         self._retention.start()
 
     async def stop(self) -> None:
         """Refuses what is staged, forgets who waits, and stops the node in order."""
         self._retention.stop()
         self.context.clients.stop()
+        self.context.rates.stop()
         self.context.delivery.stop()
         self.context.holds.close()
         self.context.gatherer.close()

@@ -19,7 +19,7 @@ from broker.machine import BrokerStateMachine
 from broker.queuelocks import QueueLocks
 from broker.reader import MessageReader
 from broker.resets import PendingResets
-from broker.stats import BrokerStats
+from broker.stats import BrokerStats, Rates
 from dledger.node import Node
 
 _HOST = Struct(">4si")
@@ -48,6 +48,7 @@ class BrokerContext:
     locks: QueueLocks
     resets: PendingResets
     stats: BrokerStats
+    rates: Rates
     delivery: Delivery
 
     @property

@@ -126,6 +126,18 @@ class BrokerStateMachine:
         queue = self._queues.get(topic, queue_id)
         return 0 if queue is None else queue.end_offset
 
+    def oldest_message(self) -> tuple[str, int, int] | None:
+        """Topic, queue id and offset of the message that lies first in the log; reads a row of
+        each queue."""
+        oldest: tuple[int, tuple[str, int, int]] | None = None
+        for topic, queue_id, queue in self._queues.all():
+            row = queue.read(queue.first_offset, 1)
+            if row:
+                (position, _size, _code) = QUEUE_ROW.unpack(row)
+                if oldest is None or position < oldest[0]:
+                    oldest = (position, (topic, queue_id, queue.first_offset))
+        return None if oldest is None else oldest[1]
+
     def recent(self, position: int, size: int) -> Bytes | None:
         """Bytes of the newest applied entries, which the log's files may not have yet."""
         return self._recent.read(position, size)

@@ -75,4 +75,33 @@ def runtime_info(context: BrokerContext) -> dict[str, str]:
         "heldPulls": str(len(context.holds)),
         "putMessages": str(stats.put_messages),
         "getMessages": str(stats.get_messages),
+        **_rocketmq_stats(context),
+    }
+
+
+def _rocketmq_stats(context: BrokerContext) -> dict[str, str]:
+    """What Apache's tools read, and fail without.
+
+    There are no thread pools and no lock of a page cache here, so nothing ever waits for them.
+    """
+    stats, rates = context.stats, context.rates
+    return {
+        "runtime": f"[ {(context.wall_clock() - stats.boot_ms) // 1000} seconds ]",
+        "msgPutTotalYesterdayMorning": str(rates.yesterday.put_messages),
+        "msgPutTotalTodayMorning": str(rates.today.put_messages),
+        "msgPutTotalTodayNow": str(stats.put_messages),
+        "msgGetTotalYesterdayMorning": str(rates.yesterday.get_messages),
+        "msgGetTotalTodayMorning": str(rates.today.get_messages),
+        "msgGetTotalTodayNow": str(stats.get_messages),
+        "putTps": rates.tps(lambda sample: sample.put_messages),
+        "getTransferedTps": rates.tps(lambda sample: sample.get_messages),
+        "getTotalTps": rates.tps(lambda sample: sample.pulls),
+        "getFoundTps": rates.tps(lambda sample: sample.pulls_found),
+        "getMissTps": rates.tps(lambda sample: sample.pulls_missed),
+        "sendThreadPoolQueueSize": "0",
+        "sendThreadPoolQueueHeadWaitTimeMills": "0",
+        "pullThreadPoolQueueSize": "0",
+        "pullThreadPoolQueueHeadWaitTimeMills": "0",
+        "pageCacheLockTimeMills": "0",
+        "commitLogMinOffset": str(context.machine.expired_position),
     }

@@ -1,14 +1,101 @@
-"""Counters of one process since it started, for runtime info and ``/status``."""
+"""Counters of one process since it started, for runtime info and ``/status``, and their rates."""
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
+
+SAMPLE_SECONDS = 10.0
+SPANS = (1, 6, 60)
+"""Samples over which rates are averaged: RocketMQ's 10, 60 and 600 seconds."""
+
+DAY_MS = 86_400_000
 
 
 @dataclass(slots=True)
 class BrokerStats:
-    """Messages, not requests. ``boot_ms`` is when the process started."""
+    """Messages, unless the name says pulls. ``boot_ms`` is when the process started."""
 
     boot_ms: int
     put_messages: int = 0
     get_messages: int = 0
+    pulls_found: int = 0
+    pulls_missed: int = 0
+
+
+class Sample(NamedTuple):
+    """The counters at one moment."""
+
+    at: float
+    put_messages: int = 0
+    get_messages: int = 0
+    pulls_found: int = 0
+    pulls_missed: int = 0
+
+    @property
+    def pulls(self) -> int:
+        return self.pulls_found + self.pulls_missed
+
+
+class Mornings(NamedTuple):
+    """What had been put and got when a day (UTC) began."""
+
+    put_messages: int = 0
+    get_messages: int = 0
+
+
+class Rates:
+    """Looks at the counters every ten seconds. ``wall_clock`` gives milliseconds since 1970."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, stats: BrokerStats, wall_clock: Callable[[], int]
+    ) -> None:
+        self._loop = loop
+        self._stats = stats
+        self._wall_clock = wall_clock
+        self._samples = deque([self._sample()], maxlen=SPANS[-1] + 1)
+        self._day = wall_clock() // DAY_MS
+        self._timer: asyncio.TimerHandle | None = None
+        self.today = Mornings()
+        self.yesterday = Mornings()
+
+    def start(self) -> None:
+        self._timer = self._loop.call_later(SAMPLE_SECONDS, self._tick)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def tps(self, count: Callable[[Sample], int]) -> str:
+        """A second, over the spans, separated by spaces; as far back as there are samples."""
+        now = self._sample()
+        parts = []
+        for span in SPANS:
+            before = self._samples[-min(span, len(self._samples))]
+            seconds = now.at - before.at
+            rate = (count(now) - count(before)) / seconds if seconds > 0 else 0.0
+            parts.append(f"{rate:.2f}")
+        return " ".join(parts)
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(SAMPLE_SECONDS, self._tick)
+        self._samples.append(self._sample())
+        day = self._wall_clock() // DAY_MS
+        if day != self._day:
+            self._day = day
+            self.yesterday = self.today
+            self.today = Mornings(self._stats.put_messages, self._stats.get_messages)
+
+    def _sample(self) -> Sample:
+        stats = self._stats
+        return Sample(
+            self._loop.time(),
+            stats.put_messages,
+            stats.get_messages,
+            stats.pulls_found,
+            stats.pulls_missed,
+        )

@@ -1,4 +1,4 @@
-"""What operators and tools ask: 26, 28, 43, 202, 208, 300.
+"""What operators and tools ask: 25, 26, 28, 43, 202, 208, 300.
 
 Apache's tools write some maps with JSON objects as keys, which no JSON reader but theirs accepts;
 they are reproduced here because those tools depend on it.
@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from broker.context import BrokerContext
-from broker.members import member_addresses
-from broker.remoting.codes import PROTOCOL_VERSION, ResponseCode
+from broker.properties import broker_properties
+from broker.remoting.codes import ResponseCode
 from broker.remoting.connection import Connection
 from broker.remoting.errors import RequestError
 from broker.remoting.fields import ext_str
 from broker.remoting.frame import Frame
 from broker.remoting.javajson import encode_json, object_map
 from broker.runtime import runtime_info
+from broker.storetimes import Place, store_times
+from store.errors import StoreError
 
 
 class AdminProcessor:
@@ -24,41 +26,49 @@ class AdminProcessor:
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
+        self._earliest: tuple[int, int] | None = None
+        """Up to where the log had expired, and when its first message was stored then."""
 
     def runtime_info(self, connection: Connection, request: Frame) -> None:
         """Code 28."""
-        body = encode_json({"table": runtime_info(self._context)})
-        connection.respond(request, body=(body,))
+        context = self._context
+        expired = context.machine.expired_position
+        if self._earliest is not None and self._earliest[0] == expired:
+            self._answer_info(connection, request, self._earliest[1])
+            return
+        try:
+            oldest = context.machine.oldest_message()
+        except StoreError as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        if oldest is None:
+            self._answer_info(connection, request, -1)
+            return
+
+        def found(times: Mapping[Place, int]) -> None:
+            self._earliest = (expired, times[oldest])
+            self._answer_info(connection, request, times[oldest])
+
+        store_times(context.lookup, [oldest], found)
+
+    def _answer_info(self, connection: Connection, request: Frame, earliest_ms: int) -> None:
+        info = runtime_info(self._context) | {"earliestMessageTimeStamp": str(earliest_ms)}
+        connection.respond(request, body=(encode_json({"table": info}),))
 
     def broker_config(self, connection: Connection, request: Frame) -> None:
         """Code 26: Java properties text."""
-        config = self._context.config
-        leads = self._context.node.leadership.serving
-        settings = {
-            "brokerName": config.group,
-            "brokerClusterName": config.cluster,
-            "brokerId": 0 if leads else config.follower_broker_id,
-            "brokerIP1": config.own.address.host,
-            "listenPort": config.own.address.port,
-            "namesrvAddr": ";".join(config.namesrv),
-            "autoCreateTopicEnable": str(config.auto_create_topics).lower(),
-            "maxMessageSize": config.max_message_size,
-            "flushDiskType": "SYNC_FLUSH" if config.flush == "sync" else "ASYNC_FLUSH",
-            "mappedFileSizeCommitLog": config.segment_size,
-            "enableDLegerCommitLog": "true",
-            "dLegerGroup": config.group,
-            "dLegerSelfId": config.node,
-            "dLegerPeers": ";".join(
-                f"{node}-{at.peer}"
-                for node, at in member_addresses(
-                    config, self._context.node.core.configuration
-                ).items()
-            ),
-            "version": PROTOCOL_VERSION,
-        }
+        settings = broker_properties(self._context)
         text = "".join(f"{key}={value}\n" for key, value in settings.items())
         version = encode_json(self._context.machine.state.topics_version.as_json()).decode()
         connection.respond(request, ext={"version": version}, body=(text.encode(),))
+
+    def update_config(self, _connection: Connection, _request: Frame) -> None:
+        """Code 25: refused. Members of a group that are set differently would answer differently,
+        so settings change in each node.toml, which is read at the start."""
+        raise RequestError(
+            ResponseCode.NO_PERMISSION,
+            "settings are fixed while the broker runs: change node.toml on every node of the "
+            "group, and restart them one after the other",
+        )
 
     def all_consumer_offsets(self, connection: Connection, request: Frame) -> None:
         """Code 43: the contents of Apache's consumerOffset.json, queue ids as bare keys."""
@@ -76,27 +86,55 @@ class AdminProcessor:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
             )
-        stats: list[tuple[str, int, Mapping[str, int]]] = []
-        for queue_id in range(max(topic.read_queues, topic.write_queues)):
-            first, end = self._context.reader.offsets(name, queue_id)
-            entry = {"lastUpdateTimestamp": 0, "maxOffset": end, "minOffset": first}
-            stats.append((name, queue_id, entry))
-        connection.respond(request, body=(b'{"offsetTable":%b}' % self._by_queue(stats),))
+        queues = {
+            queue_id: self._context.reader.offsets(name, queue_id)
+            for queue_id in range(max(topic.read_queues, topic.write_queues))
+        }
+        newest = {queue_id: (name, queue_id, end - 1) for queue_id, (_, end) in queues.items()}
+
+        def found(times: Mapping[Place, int]) -> None:
+            stats = [
+                (
+                    (name, queue_id),
+                    {
+                        "lastUpdateTimestamp": times[newest[queue_id]],
+                        "maxOffset": end,
+                        "minOffset": first,
+                    },
+                )
+                for queue_id, (first, end) in queues.items()
+            ]
+            connection.respond(request, body=(b'{"offsetTable":%b}' % self._by_queue(stats),))
+
+        store_times(self._context.lookup, list(newest.values()), found)
 
     def consume_stats(self, connection: Connection, request: Frame) -> None:
         """Code 208: how far a group is in each queue that it has committed an offset for."""
         group = ext_str(request, "consumerGroup")
         only_topic = ext_str(request, "topic", "")
-        stats: list[tuple[str, int, Mapping[str, int]]] = []
+        consumed: dict[Place, tuple[int, int]] = {}
         for (owner, topic), queues in sorted(self._context.machine.state.offsets.items()):
-            if owner != group or (only_topic and topic != only_topic):
-                continue
-            for queue_id, offset in sorted(queues.items()):
-                _first, end = self._context.reader.offsets(topic, queue_id)
-                entry = {"brokerOffset": end, "consumerOffset": offset, "lastTimestamp": 0}
-                stats.append((topic, queue_id, entry))
-        body = b'{"consumeTps":0.0,"offsetTable":%b}' % self._by_queue(stats)
-        connection.respond(request, body=(body,))
+            if owner == group and only_topic in {"", topic}:
+                for queue_id, offset in sorted(queues.items()):
+                    _first, end = self._context.reader.offsets(topic, queue_id)
+                    consumed[topic, queue_id, offset - 1] = (offset, end)
+
+        def found(times: Mapping[Place, int]) -> None:
+            stats = [
+                (
+                    (topic, queue_id),
+                    {
+                        "brokerOffset": end,
+                        "consumerOffset": offset,
+                        "lastTimestamp": times[topic, queue_id, last],
+                    },
+                )
+                for (topic, queue_id, last), (offset, end) in consumed.items()
+            ]
+            body = b'{"consumeTps":0.0,"offsetTable":%b}' % self._by_queue(stats)
+            connection.respond(request, body=(body,))
+
+        store_times(self._context.lookup, list(consumed), found)
 
     def groups_of_topic(self, connection: Connection, request: Frame) -> None:
         """Code 300: the groups that have consumed a topic or are connected for it."""
@@ -110,9 +148,9 @@ class AdminProcessor:
         body = encode_json({"groupList": sorted({*committed, *connected})})
         connection.respond(request, body=(body,))
 
-    def _by_queue(self, stats: Iterable[tuple[str, int, Mapping[str, int]]]) -> bytes:
+    def _by_queue(self, stats: Iterable[tuple[tuple[str, int], Mapping[str, int]]]) -> bytes:
         broker = self._context.config.group
         return object_map(
             ({"brokerName": broker, "queueId": queue, "topic": topic}, entry)
-            for topic, queue, entry in stats
+            for (topic, queue), entry in stats
         )

@@ -1,4 +1,4 @@
-"""Clients: heartbeat (34), unregistration (35), members of a group (38, 203, 204), and 46."""
+"""Clients: heartbeat (34), unregistration (35), members of a group (38, 203, 204, 328), and 46."""
 
 from __future__ import annotations
 
@@ -120,6 +120,24 @@ class ClientProcessor:
             raise _not_online(group)
         body = encode_json({"connectionSet": _connections(members)})
         connection.respond(request, body=(body,))
+
+    def all_producers(self, connection: Connection, request: Frame) -> None:
+        """Code 328."""
+        now, now_ms = self._clients.now(), self._context.wall_clock()
+        producers = {
+            group: [
+                {
+                    "clientId": client.client_id,
+                    "remoteIP": member.remote_address,
+                    "language": client.language.name,
+                    "version": client.version,
+                    "lastUpdateTimestamp": now_ms - int((now - client.heard_at) * 1000),
+                }
+                for member, client in members.items()
+            ]
+            for group, members in sorted(self._clients.producers.items())
+        }
+        connection.respond(request, body=(encode_json({"data": producers}),))
 
 
 def _connections(members: Mapping[Connection, Client]) -> list[dict[str, object]]:

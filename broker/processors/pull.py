@@ -197,6 +197,7 @@ class _Pull:
                 found.ranges, lambda parts, error: self._loaded(found, parts, error)
             )
         elif self._code(found) is not ResponseCode.PULL_NOT_FOUND or not self._held():
+            self.context.stats.pulls_missed += 1
             self._answer(found)
 
     def _was_moved(self) -> bool:
@@ -217,7 +218,9 @@ class _Pull:
 
     def _loaded(self, found: Found, parts: Sequence[Bytes], error: StoreError | None) -> None:
         if error is None:
-            self.context.stats.get_messages += found.messages
+            stats = self.context.stats
+            stats.get_messages += found.messages
+            stats.pulls_found += 1
             self._answer(found, parts)
         elif self.offset < self.context.reader.offsets(self.topic, self.queue_id)[0]:
             self.run()  # expired while it was read; the queue begins later now, and says so

@@ -23,10 +23,12 @@ from broker.topics import (
     PERM_MAX,
     QUEUES_MAX,
     SYSTEM_TOPICS,
+    TOPIC_SIZE_MAX,
     GroupConfig,
     TopicConfig,
     check_group_name,
     check_topic_name,
+    retry_topic,
 )
 from dledger.errors import ProposeError
 
@@ -112,9 +114,17 @@ class TopicProcessor:
     # --- groups
 
     def create_group(self, connection: Connection, request: Frame) -> None:
-        """Code 200: creates a group or replaces its settings."""
+        """Code 200: creates a group or replaces its settings. Apache's tools look a group up by
+        its retry topic, so that is created too and not left to the first heartbeat."""
         group = _group_config(request)
-        self._commit(connection, request, PutGroup.of(group, self._context.wall_clock()))
+        now_ms = self._context.wall_clock()
+        self._commit(connection, request, PutGroup.of(group, now_ms))
+        topic = retry_topic(group.name)
+        if self._context.gatherer.topic(topic) is None and len(topic) <= TOPIC_SIZE_MAX:
+            queues = max(group.retry_queues, 1)
+            self._context.gatherer.add_command(
+                PutTopic.of(TopicConfig(topic, queues, queues), now_ms)
+            )
 
     def delete_group(self, connection: Connection, request: Frame) -> None:
         """Code 207. 4.9 and 5.x have different names for "its offsets too"."""

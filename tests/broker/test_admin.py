@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import orjson
 
 from broker.remoting.codes import RequestCode, ResponseCode
-from tests.broker.harness import SingleBroker, with_broker
+from broker.stats import DAY_MS
+from tests.broker.harness import NOW_MS, SingleBroker, with_broker
 
 QUEUE = b'{"brokerName":"broker-a","queueId":0,"topic":"orders"}'
 
@@ -52,6 +54,79 @@ def test_runtime_info_tells_the_state_of_the_group_in_strings(tmp_path: Path) ->
     with_broker(scenario, tmp_path)
 
 
+TOOLS_FAIL_WITHOUT = {
+    "brokerVersionDesc",
+    "putTps",
+    "getTransferedTps",
+    "getFoundTps",
+    "getMissTps",
+    "getTotalTps",
+    "msgPutTotalYesterdayMorning",
+    "msgPutTotalTodayMorning",
+    "msgPutTotalTodayNow",
+    "msgGetTotalYesterdayMorning",
+    "msgGetTotalTodayMorning",
+    "msgGetTotalTodayNow",
+    "sendThreadPoolQueueSize",
+    "sendThreadPoolQueueHeadWaitTimeMills",
+    "pullThreadPoolQueueSize",
+    "pullThreadPoolQueueHeadWaitTimeMills",
+    "pageCacheLockTimeMills",
+    "earliestMessageTimeStamp",
+    "commitLogDiskRatio",
+}
+
+
+async def info_of(broker: SingleBroker) -> dict[str, str]:
+    answer = await broker.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+    table: dict[str, str] = orjson.loads(answer.body)["table"]
+    return table
+
+
+def test_runtime_info_has_what_apaches_tools_compute_with(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        before = await info_of(broker)
+        assert before.keys() >= TOOLS_FAIL_WITHOUT
+        assert before["earliestMessageTimeStamp"] == "-1"
+        await consumed(broker)
+        broker.now_ms += 1000
+        await broker.send("orders", 0, b"x")
+        await broker.pull("orders", 0, 0)
+        await broker.pull("orders", 0, 3)
+        info = await info_of(broker)
+        assert (info["msgPutTotalTodayNow"], info["msgGetTotalTodayNow"]) == ("3", "3")
+        assert info["earliestMessageTimeStamp"] == str(NOW_MS)
+        await asyncio.sleep(20)
+        rates = {key: (await info_of(broker))[key] for key in ("putTps", "getMissTps")}
+        assert [rate.split(" ")[0] for rate in rates.values()] == ["0.00", "0.00"]
+        assert all(float(rate.split(" ")[1]) > 0 for rate in rates.values())
+
+    with_broker(scenario, tmp_path)
+
+
+def test_a_new_day_begins_to_count_at_midnight(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await consumed(broker)
+        for today, yesterday in (("2", "0"), ("2", "2")):
+            broker.now_ms += DAY_MS
+            await asyncio.sleep(10)
+            info = await info_of(broker)
+            assert info["msgPutTotalTodayMorning"] == today
+            assert info["msgPutTotalYesterdayMorning"] == yesterday
+
+    with_broker(scenario, tmp_path)
+
+
+def test_settings_do_not_change_while_the_broker_runs(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        body = b"autoCreateTopicEnable=false"
+        answer = await broker.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, body)
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert "change node.toml" in (answer.remark or "")
+
+    with_broker(scenario, tmp_path)
+
+
 def test_a_node_without_a_leader_still_tells_what_it_is(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         answer = await broker.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
@@ -88,7 +163,7 @@ def test_topic_stats_have_queues_as_keys(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         await consumed(broker)
         answer = await broker.ask(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "orders"})
-        entry = b'{"lastUpdateTimestamp":0,"maxOffset":2,"minOffset":0}'
+        entry = b'{"lastUpdateTimestamp":%d,"maxOffset":2,"minOffset":0}' % NOW_MS
         assert answer.body == b'{"offsetTable":{%b:%b}}' % (QUEUE, entry)
         unknown = await broker.ask(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "none"})
         assert unknown.code == ResponseCode.TOPIC_NOT_EXIST
@@ -100,7 +175,7 @@ def test_consume_stats_show_how_far_a_group_is(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         await consumed(broker)
         answer = await broker.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "readers"})
-        entry = b'{"brokerOffset":2,"consumerOffset":1,"lastTimestamp":0}'
+        entry = b'{"brokerOffset":2,"consumerOffset":1,"lastTimestamp":%d}' % NOW_MS
         assert answer.body == b'{"consumeTps":0.0,"offsetTable":{%b:%b}}' % (QUEUE, entry)
 
     with_broker(scenario, tmp_path)

@@ -13,7 +13,7 @@ import pytest
 from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.frame import Frame
-from tests.broker.harness import ADDRESS, SingleBroker, with_broker
+from tests.broker.harness import ADDRESS, NOW_MS, SingleBroker, with_broker
 
 
 class Member:
@@ -191,6 +191,9 @@ def test_a_producer_alone_needs_no_consumer_data(tmp_path: Path) -> None:
             RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "makers"}
         )
         assert [c["clientId"] for c in orjson.loads(answer.body)["connectionSet"]] == ["p@1"]
+        everybody = await broker.ask(RequestCode.GET_ALL_PRODUCER_INFO)
+        (maker,) = orjson.loads(everybody.body)["data"]["makers"]
+        assert (maker["clientId"], maker["lastUpdateTimestamp"]) == ("p@1", NOW_MS)
 
     with_broker(scenario, tmp_path)
 

@@ -185,3 +185,14 @@ def test_the_settings_of_a_topic_are_told_only_once_it_is_sure_who_leads(tmp_pat
 
     with_broker(alone, tmp_path / "alone", serving=False)
     with_broker(scenario, tmp_path)
+
+
+def test_a_created_group_has_the_retry_topic_by_which_tools_find_it(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        body = b'{"groupName":"readers","retryQueueNums":2}'
+        answer = await broker.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
+        assert answer.code == ResponseCode.SUCCESS
+        topic = broker.broker.context.machine.state.topics["%RETRY%readers"]
+        assert (topic.read_queues, topic.write_queues, topic.perm) == (2, 2, 6)
+
+    with_broker(scenario, tmp_path)

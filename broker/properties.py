@@ -1,0 +1,45 @@
+"""What a broker is set to, in the names of RocketMQ's configuration (request 26)."""
+
+from __future__ import annotations
+
+from broker.context import BrokerContext
+from broker.members import member_addresses
+from broker.remoting.codes import PROTOCOL_VERSION
+
+
+def broker_properties(context: BrokerContext) -> dict[str, str]:
+    """Settings and what stands for them here, as far as RocketMQ's tools ask for them."""
+    config = context.config
+    leads = context.node.leadership.serving
+    members = member_addresses(config, context.node.core.configuration)
+    settings: dict[str, object] = {
+        "brokerName": config.group,
+        "brokerClusterName": config.cluster,
+        "brokerId": 0 if leads else config.follower_broker_id,
+        "brokerRole": "SYNC_MASTER" if leads else "SLAVE",
+        "brokerIP1": config.own.address.host,
+        "listenPort": config.own.address.port,
+        "namesrvAddr": ";".join(config.namesrv),
+        "autoCreateTopicEnable": config.auto_create_topics,
+        "autoCreateSubscriptionGroup": True,
+        "maxMessageSize": config.max_message_size,
+        "flushDiskType": "SYNC_FLUSH" if config.flush == "sync" else "ASYNC_FLUSH",
+        "fileReservedTime": config.file_reserved_hours,
+        "mappedFileSizeCommitLog": config.segment_size,
+        "storePathRootDir": config.data,
+        "filterServerNums": 0,
+        "msgTraceTopicName": "RMQ_SYS_TRACE_TOPIC",
+        "traceOn": True,
+        "traceTopicEnable": False,
+        "useTLS": False,
+        "enableDLegerCommitLog": True,
+        "dLegerGroup": config.group,
+        "dLegerSelfId": config.node,
+        "dLegerPeers": ";".join(f"{node}-{at.peer}" for node, at in members.items()),
+        "version": PROTOCOL_VERSION,
+    }
+    return {key: _text(value) for key, value in settings.items()}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if type(value) is bool else str(value)
