@@ -13,6 +13,7 @@ from broker.config import NodeConfig
 from broker.http.server import HttpServer
 from broker.registration import Registrar
 from broker.remoting.server import RemotingServer
+from broker.unexpected import stops_the_node
 from dledger.configuration import FIRST_INCARNATION
 from dledger.executor import ThreadExecutor
 from dledger.mending import Mending
@@ -81,8 +82,8 @@ class BrokerProcess:
         Errors of single sockets are none of that kind.
         """
         loop.default_exception_handler(context)
-        error = context.get("exception")
-        if isinstance(error, Exception) and not isinstance(error, OSError):
+        error = stops_the_node(context)
+        if error is not None:
             self.broker.context.node.fail(error)
 
     def _fail(self, error: BaseException) -> None:

@@ -1,0 +1,44 @@
+"""Errors that nobody caught, as the event loop tells them: which of them stop a node."""
+
+from __future__ import annotations
+
+import errno
+import ssl
+from collections.abc import Mapping
+from socket import gaierror
+
+TOLD_OF_SOCKETS = ("transport", "socket")
+"""asyncio names one of them where a connection or a listening socket has failed."""
+
+OF_THE_NETWORK = frozenset(
+    {
+        errno.EADDRNOTAVAIL,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.ENETDOWN,
+        errno.ENETRESET,
+        errno.ENETUNREACH,
+        errno.ENOTCONN,
+    }
+)
+"""What connecting, sending and receiving end with, and no file ever does (``connect(2)``)."""
+
+
+def stops_the_node(context: Mapping[str, object]) -> BaseException | None:
+    """The error for which a node must stop, of what an exception handler of asyncio is told.
+
+    None where a single connection has failed: others take its place. An error of a disk that got
+    as far as this is none of that kind, though it is an ``OSError`` too.
+    """
+    error = context.get("exception")
+    if not isinstance(error, Exception):
+        return None
+    return None if isinstance(error, OSError) and _is_of_a_socket(context, error) else error
+
+
+def _is_of_a_socket(context: Mapping[str, object], error: OSError) -> bool:
+    return (
+        isinstance(error, ConnectionError | TimeoutError | gaierror | ssl.SSLError)
+        or error.errno in OF_THE_NETWORK
+        or any(key in context for key in TOLD_OF_SOCKETS)
+    )
