@@ -31,7 +31,8 @@ from broker.resets import PendingResets
 from broker.retention import Retention
 from broker.stats import BrokerStats, Rates
 from dledger.config import RaftConfig
-from dledger.node import Executors, Node
+from dledger.executor import Executors
+from dledger.node import Node
 from dledger.statemachine import Leadership
 from dledger.transport import Transport
 from store.deferred import DEFERRED_TOPICS

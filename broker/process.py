@@ -15,9 +15,8 @@ from broker.registration import Registrar
 from broker.remoting.server import RemotingServer
 from broker.unexpected import stops_the_node
 from dledger.configuration import FIRST_INCARNATION
-from dledger.executor import ThreadExecutor
+from dledger.executor import Executors, ThreadExecutor
 from dledger.mending import Mending
-from dledger.node import Executors
 from dledger.transport import WebSocketTransport
 from store.errors import DamagedLogError, MissingSegmentError, StoreError
 from store.osfiles import OsFileSystem

@@ -1,4 +1,5 @@
-"""Questions to peers beside the protocol, each with one answer or none in time."""
+"""What nodes do for one another beside the protocol: who deals with which message, and questions
+to peers, each with one answer or none in time."""
 
 from __future__ import annotations
 
@@ -6,7 +7,15 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from dledger.service import CheckpointAnswer, CheckpointRequest, FetchAnswer, FetchRequest
+from dledger.service import (
+    CheckpointAnswer,
+    CheckpointRequest,
+    FetchAnswer,
+    FetchRequest,
+    RefillNotice,
+    Report,
+    ServiceMessage,
+)
 
 if TYPE_CHECKING:
     from dledger.node import Node
@@ -42,7 +51,22 @@ class PeerCalls:
         self._waiting[number] = _Waiting(peer, done, timer)
         self._node.tell(peer, question(number))
 
-    def answered(self, sender: str, answer: Answer) -> None:
+    def received(self, sender: str, message: ServiceMessage) -> None:
+        """Hands a message to the part of this node that deals with it."""
+        node = self._node
+        match message:
+            case Report():
+                node.fitness.received(sender, message)
+            case RefillNotice():
+                node.catch_up.noticed(sender, message)
+            case FetchRequest():
+                node.supply.fetch(sender, message)
+            case CheckpointRequest():
+                node.supply.checkpoint(sender, message)
+            case FetchAnswer() | CheckpointAnswer():
+                self._answered(sender, message)
+
+    def _answered(self, sender: str, answer: Answer) -> None:
         """An answer came; it is dropped where nobody waits for it from that peer."""
         waiting = self._waiting.get(answer.number)
         if waiting is not None and waiting.peer == sender:

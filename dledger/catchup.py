@@ -13,6 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from dledger.calls import Answer, PeerCalls
+from dledger.errors import RefilledError
 from dledger.executor import Executor
 from dledger.service import (
     CheckpointAnswer,
@@ -58,6 +59,22 @@ class CatchUp:
         self._refill: Refill | None = None
         self._pieces: list[bytes] = []
         self._told_at = 0.0
+        self.floor = node.store.read_floor()
+        """The last entry that this node may have confirmed before a refill; -1 for none."""
+        elections = node.core.elections
+        elections.votes = elections.campaigns = self.floor < 0
+
+    def check_floor(self) -> None:
+        """Votes again once this node holds durably all that it may ever have confirmed."""
+        if not 0 <= self.floor <= self._node.core.match_index:
+            return
+        self.floor = -1
+
+        def done(_none: None, error: BaseException | None) -> None:
+            if error is not None:
+                self._node.fail(error)
+
+        self._background.submit(self._node.store.clear_floor, done)
 
     @property
     def progress(self) -> tuple[int, int] | None:
@@ -104,9 +121,27 @@ class CatchUp:
             self._pieces = []
             self._ask_checkpoint(-1, 0)
         elif refill.ended:
-            self._node.reopen(refill)
+            self._reopen(refill)
         else:
             self._fetch(refill)
+
+    def _reopen(self, refill: Refill) -> None:
+        """Ends this node, so that it can be opened with the log that was gathered.
+
+        It is silent from now on, so what it says about its old log is final.
+        """
+        node = self._node
+        if not node.alive:
+            return
+        error = RefilledError(f"refilled up to entry {refill.next_index - 1}")
+        node.fall_silent(error)
+        log.warning("%s is opened anew: %s", node.core.node, error)
+        last_index = node.core.log.last_index
+
+        def done(_none: None, failed: BaseException | None) -> None:
+            node.ended(error if failed is None else failed)
+
+        self._background.submit(lambda: refill.complete(last_index), done)
 
     def _pause(self) -> None:
         """The leader's next notice begins it again."""

@@ -9,6 +9,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -24,6 +25,15 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Finishes what was submitted and stops. Completions after this are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Executors:
+    """The three lanes of disk work of a node."""
+
+    log: Executor
+    reads: Executor
+    background: Executor
 
 
 class ThreadExecutor:

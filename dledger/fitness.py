@@ -116,7 +116,7 @@ class Fitness:
         if not self._looking:
             self._looking = True
             self._reads.submit(self._look, self._looked)
-        self._node.check_floor()
+        self._node.catch_up.check_floor()
         self._changed()
 
     def _look(self) -> tuple[DiskSpace, bool]:
@@ -171,7 +171,7 @@ class Fitness:
         """Draws the consequences of what is known."""
         core, now, report = self._node.core, self._loop.time(), self.report
         elections = core.elections
-        elections.votes = self._node.floor < 0
+        elections.votes = self._node.catch_up.floor < 0
         elections.campaigns = elections.votes and report.prompt and report.whole
         core.standing.patience = 1.0 if report.room else PATIENCE
         if report != self._reported or now >= self._report_at:

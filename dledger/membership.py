@@ -54,11 +54,11 @@ class Membership:
         timeout."""
         self._node.core.lead().begin_transfer(target, self._loop.time())
         self._transfer = (target, done)
-        self._node.after_request()
+        self._node.after_event()
 
     def _begun(self, index: int, holds: Callable[[Configuration], bool], done: Done) -> None:
         self._change = (index, self._node.core.term, holds, done)
-        self._node.after_request()
+        self._node.after_event()
 
     def applied(self, index: int) -> None:
         """An entry that is a configuration was applied."""

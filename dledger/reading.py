@@ -54,7 +54,8 @@ class LinearizableReads:
         self._asked, self._gathering = self._gathering, []
         seconds = TIMEOUT_ELECTIONS * self._node.core.config.election_seconds
         self._timer = self._loop.call_later(seconds, self._expire)
-        self._node.ask_read_index(self._number)
+        self._node.core.read_index(self._number, self._loop.time())
+        self._node.after_event()
 
     def answered(self, answer: ReadIndex) -> None:
         """The core says how far must be applied, or that nobody knows."""

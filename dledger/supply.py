@@ -13,6 +13,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from dledger.effects import Read
 from dledger.executor import Executor
 from dledger.service import (
     CheckpointAnswer,
@@ -48,11 +49,13 @@ class Supply:
         *,
         node: Node,
         background: Executor,
+        reads: Executor,
         loop: asyncio.AbstractEventLoop,
         bytes_per_second: int,
     ) -> None:
         self._node = node
         self._background = background
+        self._reads = reads
         self._loop = loop
         self._bytes_per_second = bytes_per_second
         self._free_at = 0.0
@@ -91,6 +94,30 @@ class Supply:
                 previous + 1 < core.log.first_index or core.log.term_at(previous) is None
             ):
                 self._node.tell(peer, RefillNotice(core.log.first_index))
+
+    def read_for_append(self, read: Read) -> None:
+        """Entries for a follower that keeps up too badly to be served from memory.
+
+        They are part of replication: read at once, by the executor for reads.
+        """
+        node = self._node
+
+        def done(entries: list[Entry] | None, error: BaseException | None) -> None:
+            if error is not None:
+                log.error("cannot read entries from %d: %s", read.first_index, error)
+                if not isinstance(error, StoreError):
+                    node.fail(error)
+                    return
+                if isinstance(error, DamagedError):
+                    node.scrubber.suspect(read.first_index)
+            if node.alive:
+                node.core.loaded(read.peer, entries or [], self._loop.time())
+                node.after_event()
+
+        self._reads.submit(
+            lambda: node.store.read_entries(read.first_index, read.last_index, read.bytes_max),
+            done,
+        )
 
     # --- questions
 

@@ -20,7 +20,8 @@ from broker.config import Endpoint, Member, NodeConfig
 from broker.machine import BrokerStateMachine
 from broker.registration import Registrar
 from broker.remoting.server import RemotingServer
-from dledger.node import Executors, Node
+from dledger.executor import Executors
+from dledger.node import Node
 from dledger.statemachine import Leadership
 from simulator.executors import SimulatedExecutor
 from simulator.host import DIRECTORY, GroupConfig, Host

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from dledger.config import RaftConfig
 from dledger.errors import InvariantError, RefilledError
+from dledger.executor import Executors
 from dledger.messages import Message
-from dledger.node import Executors, Node
+from dledger.node import Node
 from dledger.statemachine import Leadership
 from simulator.clock import MachineClock
 from simulator.disk import Fault, SimulatedFileSystem

@@ -149,7 +149,7 @@ def entry_applied_twice_after_a_checkpoint(patch: Patch) -> None:
 
     def one_behind(made: Node, **arguments: Any) -> None:
         begin(made, **arguments)
-        made.applied_index = max(made.applied_index - 1, -1)
+        made.applier.applied_index = max(made.applied_index - 1, -1)
 
     patch.set(Node, "__init__", one_behind)
 

@@ -8,8 +8,9 @@ from broker.commands import Command
 from broker.gather import Gatherer
 from broker.staging import Completion, StagedBatch
 from broker.state import BrokerState
+from dledger.applying import Applier
 from dledger.errors import ProposeError
-from dledger.node import Node
+from dledger.proposals import Proposals
 from simulator.bugs.plant import Bug, Patch
 from simulator.worlds import BROKERS
 from store.batch import QUEUE_ROW
@@ -89,18 +90,19 @@ def command_acknowledged_before_it_is_committed(patch: Patch) -> None:
 def entries_applied_before_they_are_committed(patch: Patch) -> None:
     """A node applies what it has received, and consumers read it."""
 
-    def eager(node: Node) -> None:
-        while node.applied_index < node.core.log.last_index:
-            entry = node.core.log.entry(node.applied_index + 1)
-            if entry is None or not node._apply_one(entry):
+    def eager(applier: Applier) -> None:
+        core = applier._node.core
+        while applier.applied_index < core.log.last_index:
+            entry = core.log.entry(applier.applied_index + 1)
+            if entry is None or not applier._apply_one(entry):
                 return
 
-    patch.set(Node, "_apply", eager)
+    patch.set(Applier, "apply", eager)
 
 
 def open_proposals_forgotten(patch: Patch) -> None:
     """Who waits for an answer of a deposed leader waits for ever."""
-    patch.set(Node, "_drop_proposals", lambda node: node._proposals.clear())
+    patch.set(Proposals, "drop", lambda proposals: proposals._waiting.clear())
 
 
 def offsets_not_in_the_checkpoint(patch: Patch) -> None:

@@ -19,8 +19,8 @@ from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode
 from broker.remoting.frame import Frame
 from broker.remoting.server import RemotingServer
+from dledger.executor import Executors
 from dledger.messages import Message
-from dledger.node import Executors
 from dledger.transport import TransportHandler
 from store.filesystem import File, FileSystem
 from store.osfiles import OsFileSystem

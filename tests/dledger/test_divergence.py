@@ -7,8 +7,9 @@ from collections.abc import Collection, Coroutine, Mapping
 from random import Random
 
 from dledger.divergence import REFUSALS
+from dledger.executor import Executors
 from dledger.messages import AppendRequest, Heartbeat, Message
-from dledger.node import Executors, Node
+from dledger.node import Node
 from dledger.service import CheckpointRequest, FetchAnswer, FetchRequest, FetchStatus
 from dledger.transport import TransportHandler
 from simulator.disk import SimulatedFileSystem

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from dledger.config import RaftConfig
+from dledger.executor import Executors
 from dledger.messages import (
     AppendAccepted,
     AppendRequest,
@@ -17,7 +18,7 @@ from dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
-from dledger.node import Executors, Node
+from dledger.node import Node
 from dledger.service import Report
 from dledger.standing import Role
 from dledger.transport import TransportHandler

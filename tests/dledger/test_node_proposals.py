@@ -8,8 +8,9 @@ from random import Random
 from typing import TypeVar
 
 from dledger.errors import OutcomeUnknownError, ProposeError
+from dledger.executor import Executors
 from dledger.messages import AppendAccepted, AppendRequest, Message, VoteRequest, VoteResponse
-from dledger.node import Executors, Node
+from dledger.node import Node
 from dledger.transport import TransportHandler
 from simulator.disk import SimulatedFileSystem
 from simulator.loop import VirtualLoop
