@@ -27,6 +27,7 @@ from broker.queuelocks import QueueLocks
 from broker.reader import MessageReader
 from broker.registration import Announcement
 from broker.remoting.dispatch import Handler, dispatch_by_code
+from broker.resent import ResentRequests
 from broker.resets import PendingResets
 from broker.retention import Retention
 from broker.stats import BrokerStats, Rates
@@ -116,9 +117,18 @@ class Broker(MachineListener):
             wall_clock=world.wall_clock,
             store_host=host_bytes(config.own.address),
             segment_size=config.segment_size,
+            remember_requests=config.dedup_window_seconds > 0,
         )
         reader = MessageReader(node, machine, leads=lambda: node.serving)
         stats = BrokerStats(boot_ms=world.wall_clock())
+        resent = ResentRequests(
+            gatherer,
+            machine,
+            reader,
+            wall_clock=world.wall_clock,
+            window_ms=config.dedup_window_seconds * 1000,
+            store_host=host_bytes(config.own.address),
+        )
         self.context = BrokerContext(
             config=config,
             loop=loop,
@@ -127,6 +137,7 @@ class Broker(MachineListener):
             node=node,
             machine=machine,
             gatherer=gatherer,
+            resent=resent,
             reader=reader,
             lookup=MessageLookup(machine, reader),
             holds=HeldPulls(loop),

@@ -12,6 +12,7 @@ array is a name followed by the fields of the class below, in order::
     ["expire", position]
     ["schedule", delay level, offset]
     ["timer", deliver time ms, offset, messages]
+    ["requests", key hash of the first message of each request in this entry, each as u32]
 
 Timestamps are taken once, by the leader: replicas that apply a command never look at a clock.
 A name or a shape that this version does not know is a broken invariant and not a bad request: what
@@ -138,8 +139,23 @@ class Timer(NamedTuple):
     messages: int
 
 
+class StoreRequests(NamedTuple):
+    """The entry holds requests of producers; a retry of one must be known (see
+    :mod:`broker.requests`)."""
+
+    keys: bytes
+
+
 Command: TypeAlias = (
-    PutTopic | DeleteTopic | PutGroup | DeleteGroup | CommitOffset | Expire | Schedule | Timer
+    PutTopic
+    | DeleteTopic
+    | PutGroup
+    | DeleteGroup
+    | CommitOffset
+    | Expire
+    | Schedule
+    | Timer
+    | StoreRequests
 )
 
 _CLASSES: dict[str, type[Command]] = {
@@ -151,6 +167,7 @@ _CLASSES: dict[str, type[Command]] = {
     "expire": Expire,
     "schedule": Schedule,
     "timer": Timer,
+    "requests": StoreRequests,
 }
 _NAMES: dict[type[Command], str] = {made: name for name, made in _CLASSES.items()}
 _TYPES: dict[str, tuple[type, ...]] = {

@@ -25,6 +25,7 @@ because a misspelt setting that is silently ignored is found the day it was need
     checkpoint_seconds = 30         # between two checkpoints: bounds what a start has to read
     scrub_mib_per_second = 8        # at which what is at rest is read again, to find what rotted
     scrub_pass_seconds = 60         # of rest between two passes over the log
+    dedup_window_seconds = 60       # a request that is sent again within it is stored once; 0: off
     refill_mib_per_second = 32      # what this node sends at most to members that lack old entries
 
     join = false                    # true: this node waits to be added to the group by
@@ -132,6 +133,7 @@ class NodeConfig:
     scrub_mib_per_second: int = 8
     scrub_pass_seconds: int = 60
     refill_mib_per_second: int = 32
+    dedup_window_seconds: int = 60
 
     def __post_init__(self) -> None:
         for key, name in (("group", self.group), ("cluster", self.cluster)):
@@ -164,6 +166,7 @@ class NodeConfig:
             "disk_force_percent", self.disk_force_percent, self.disk_clean_percent, 100
         )
         _require_between("disk_full_percent", self.disk_full_percent, self.disk_force_percent, 100)
+        _require_between("dedup_window_seconds", self.dedup_window_seconds, 0, 86_400)
         _require_between("refill_mib_per_second", self.refill_mib_per_second, 1, 100_000)
         _require_between("scrub_mib_per_second", self.scrub_mib_per_second, 1, 100_000)
         _require_between("scrub_pass_seconds", self.scrub_pass_seconds, 1, 1_000_000)

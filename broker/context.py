@@ -18,6 +18,7 @@ from broker.lookup import MessageLookup
 from broker.machine import BrokerStateMachine
 from broker.queuelocks import QueueLocks
 from broker.reader import MessageReader
+from broker.resent import ResentRequests
 from broker.resets import PendingResets
 from broker.stats import BrokerStats, Rates
 from dledger.node import Node
@@ -41,6 +42,7 @@ class BrokerContext:
     node: Node
     machine: BrokerStateMachine
     gatherer: Gatherer
+    resent: ResentRequests
     reader: MessageReader
     lookup: MessageLookup
     holds: HeldPulls

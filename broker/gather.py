@@ -25,8 +25,10 @@ from broker.commands import (
     DeleteTopic,
     PutGroup,
     PutTopic,
+    StoreRequests,
     encode_commands,
 )
+from broker.requests import KnownRequests, pack_keys
 from broker.staging import Addressed, Completion, StagedBatch, StagedQueue, Waiter
 from broker.state import BrokerState
 from broker.topics import GroupConfig, TopicConfig
@@ -56,8 +58,9 @@ K = TypeVar("K")
 _OffsetKey: TypeAlias = tuple[str, str, int]
 """Group, topic, queue id."""
 
-_ROW_BYTES = 20
 _KEY_ROW_BYTES = 16
+_REQUEST_BYTES = 4  # what heads the list of them is less than what a run is taken to need
+_MESSAGE_BYTES = 20 + _REQUEST_BYTES  # its row, and that of its key
 _RUN_BYTES = 160  # the header of a run with the longest topic, and more
 _COMMAND_BYTES = 96  # more than the numbers of any command; its names are counted
 _LAZY_OFFSET_BYTES = 512  # an offset with the longest names
@@ -95,15 +98,22 @@ class Gatherer:
         wall_clock: Callable[[], int],
         store_host: bytes,
         segment_size: int,
+        remember_requests: bool = True,
     ) -> None:
-        """``wall_clock`` gives milliseconds; ``store_host`` is 4 bytes of IPv4 and an i32 port."""
+        """``wall_clock`` gives milliseconds; ``store_host`` is 4 bytes of IPv4 and an i32 port.
+
+        With ``remember_requests`` the log says which requests an entry holds
+        (:mod:`broker.requests`).
+        """
         self._node = node
         self._applied = applied
         self._loop = loop
         self._wall_clock = wall_clock
         self._store_host = store_host
         self._entry_bytes_max = entry_size_max(segment_size) - HEADER_SIZE
-        self._entry_bytes = min(ENTRY_BYTES, self._entry_bytes_max)
+        self._entry_bytes = min(ENTRY_BYTES, self._entry_bytes_max - 2 * _RUN_BYTES)
+        self._remembers = remember_requests
+        self.known_requests = KnownRequests()
         self._leadership: Leadership | None = None
         self._serving = False
         self._open = StagedBatch()
@@ -132,6 +142,11 @@ class Gatherer:
         if not self._serving:
             raise self._not_leader()
 
+    def check_size(self, size: int) -> None:
+        """Raises :class:`~store.errors.EntryTooLargeError` for what no entry could hold."""
+        if size > self._entry_bytes_max - 2 * _RUN_BYTES:
+            raise EntryTooLargeError(size, self._entry_bytes_max - 2 * _RUN_BYTES)
+
     def topic(self, name: str) -> TopicConfig | None:
         """A topic as it will be once everything staged is applied."""
         pending = self._pending_topics.get(name)
@@ -155,10 +170,15 @@ class Gatherer:
         self, topic: str, queue_id: int, message: StagedMessage, waiter: Waiter
     ) -> None:
         """Stages one message. Raises as :meth:`add_messages`."""
-        size = message.size + _ROW_BYTES + _KEY_ROW_BYTES * len(message.key_hashes)
+        size = message.size + _MESSAGE_BYTES + _KEY_ROW_BYTES * len(message.key_hashes)
         queue = self._queue(topic, queue_id, size)
         queue.messages.append(message)
         queue.waiters.append((waiter, 1))
+        hashes = message.key_hashes
+        if hashes and self._remembers:
+            batch = self._open
+            batch.requests.append(hashes[0])
+            self.known_requests.newer[hashes[0]] = batch.place
 
     def add_messages(
         self, topic: str, queue_id: int, messages: Sequence[StagedMessage], waiter: Waiter
@@ -168,9 +188,19 @@ class Gatherer:
         Raises :class:`~dledger.errors.NotLeaderError`, :class:`~dledger.errors.BusyError`, and
         :class:`~store.errors.EntryTooLargeError` where no entry could hold them.
         """
-        queue = self._queue(topic, queue_id, staged_bytes(messages))
+        queue = self._queue(topic, queue_id, staged_bytes(messages) + _REQUEST_BYTES)
         queue.messages.extend(messages)
         queue.waiters.append((waiter, len(messages)))
+        hashes = messages[0].key_hashes
+        if hashes and self._remembers:
+            batch = self._open
+            batch.requests.append(hashes[0])
+            self.known_requests.newer[hashes[0]] = batch.place
+
+    def add_barrier(self, completion: Completion) -> None:
+        """Tells when all that was staged before is applied or refused. Raises as
+        :meth:`add_command`."""
+        self._room(0).completions.append(completion)
 
     def add_together(
         self,
@@ -247,6 +277,9 @@ class Gatherer:
         if not leadership.serving:
             self._refuse_staged(self._not_leader())
         self._next_offsets.clear()
+        self.known_requests.clear()
+        if leadership.serving and self._remembers:
+            self.known_requests.begin(self._applied.state.requests)
 
     def close(self) -> None:
         """Refuses what is staged and everything from now on."""
@@ -293,8 +326,7 @@ class Gatherer:
         if batch.bytes + size > self._entry_bytes and batch:
             self._closed.append(batch)
             batch = self._open = StagedBatch()
-        if size > self._entry_bytes_max - 2 * _RUN_BYTES:
-            raise EntryTooLargeError(size, self._entry_bytes_max - 2 * _RUN_BYTES)
+        self.check_size(size)
         batch.bytes += size
         self._staged_bytes += size
         if not self._due:
@@ -344,10 +376,13 @@ class Gatherer:
             if topic == SCHEDULE_TOPIC:
                 messages = with_deliver_times(messages, queue_id, timestamp_ms)
             batch.runs.append(Run(topic, queue_id, first, messages))
+        if batch.requests:
+            batch.commands.append(StoreRequests(pack_keys(batch.requests)))
+            self.known_requests.age()
         commands = encode_commands(batch.commands)
 
         def build(position: int) -> Sequence[Bytes]:
-            batch.position = position
+            batch.place.position = position
             return encode_batch(position, timestamp_ms, self._store_host, batch.runs, commands)
 
         self._in_flight += 1

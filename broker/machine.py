@@ -12,7 +12,14 @@ from functools import partial
 from struct import Struct
 from typing import TypeAlias
 
-from broker.commands import Command, DeleteTopic, Expire, PutTopic, decode_commands
+from broker.commands import (
+    Command,
+    DeleteTopic,
+    Expire,
+    PutTopic,
+    StoreRequests,
+    decode_commands,
+)
 from broker.recent import RecentEntries
 from broker.state import BrokerState
 from dledger.errors import InvariantError
@@ -174,7 +181,7 @@ class BrokerStateMachine:
         segment = segment_start(entry.position, self._segment_size)
         self.segment_times[segment] = self.state.store_timestamp_ms
         if batch.commands:
-            self._apply_commands(decode_commands(batch.commands))
+            self._apply_commands(decode_commands(batch.commands), entry.position)
 
     def begin_checkpoint(self) -> Checkpointing:
         """See :class:`~dledger.statemachine.StateMachine`."""
@@ -224,7 +231,7 @@ class BrokerStateMachine:
         if timed:
             self.state.timer = self.state.timer.stored(timed, self.state.store_timestamp_ms)
 
-    def _apply_commands(self, commands: Sequence[Command]) -> None:
+    def _apply_commands(self, commands: Sequence[Command], position: int) -> None:
         topics_changed = False
         for command in commands:
             match command:
@@ -233,8 +240,10 @@ class BrokerStateMachine:
                     topics_changed = True
                 case PutTopic():
                     topics_changed = True
-                case Expire(position):
-                    self._expire(position)
+                case Expire():
+                    self._expire(command.position)
+                case StoreRequests(keys):
+                    self.state.requests.add(position, keys)
             self.state.apply(command)
         if topics_changed:
             self.listener.topics_changed()

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import NamedTuple, Protocol, TypeAlias
 
 from broker.commands import Command
+from broker.requests import EntryPlace
 from dledger.errors import ProposeError
 from store.batch import Run
 from store.entry import HEADER_SIZE
@@ -62,24 +63,26 @@ class StagedQueue:
 
 
 class StagedBatch:
-    """What will be one entry. ``runs`` and ``position`` are known once it is proposed."""
+    """What will be one entry. ``runs`` and its place are known once it is proposed."""
 
-    __slots__ = ("bytes", "commands", "completions", "position", "queues", "runs")
+    __slots__ = ("bytes", "commands", "completions", "place", "queues", "requests", "runs")
 
     def __init__(self) -> None:
         self.bytes = 0
         self.queues: dict[tuple[str, int], StagedQueue] = {}
         self.commands: list[Command] = []
         self.completions: list[Completion] = []
+        self.requests: list[int] = []
+        """The key hash of the first message of each request."""
         self.runs: list[Run] = []
-        self.position = -1
+        self.place = EntryPlace()
 
     def __bool__(self) -> bool:
         return bool(self.queues or self.commands or self.completions)
 
     def succeed(self) -> None:
         """Tells everybody that the entry is applied."""
-        position = self.position + HEADER_SIZE
+        position = self.place.position + HEADER_SIZE
         for run, queue in zip(self.runs, self.queues.values(), strict=True):
             positions = list(accumulate(map(_SIZE, run.messages), initial=position))
             position = positions.pop()

@@ -20,13 +20,14 @@ from broker.commands import (
     Schedule,
     Timer,
 )
+from broker.requests import RecentRequests
 from broker.topics import AUTO_CREATE_TEMPLATE, GroupConfig, TopicConfig
 from dledger.errors import InvariantError
 
 STATE_VERSION = 2
 STATE_VERSION_WITHOUT_PARTS = 1
 
-_PARTS = frozenset(("schedule", "timer"))
+_PARTS = frozenset(("requests", "schedule", "timer"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class BrokerState:
     schedule: dict[int, int] = field(default_factory=dict)
     """By delay level: the offset up to which its messages are delivered."""
     timer: TimerMark = TimerMark()
+    requests: RecentRequests = field(default_factory=RecentRequests)
 
     def offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """What the group has committed for the queue, or None."""
@@ -134,6 +136,8 @@ class BrokerState:
     def _parts(self) -> dict[str, object]:
         """What not every group has, by name, in order; nothing of what it has not."""
         parts: dict[str, object] = {}
+        if self.requests.data:
+            parts["requests"] = bytes(self.requests.data)
         if self.schedule:
             parts["schedule"] = sorted(self.schedule.items())
         if self.timer != TimerMark():
@@ -162,6 +166,7 @@ class BrokerState:
                 topics_version=DataVersion(*topics_version),
                 groups_version=DataVersion(*groups_version),
                 store_timestamp_ms=stored_ms,
+                requests=RecentRequests(bytearray(parts.get("requests", b""))),
                 schedule=dict(parts.get("schedule", ())),
                 timer=TimerMark(*parts.get("timer", ())),
             )

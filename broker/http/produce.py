@@ -32,14 +32,22 @@ _NO_HOST = bytes(8)
 
 
 class _Stored:
-    """Waits for one message (see :class:`~broker.staging.Waiter`)."""
+    """Waits for one message (see :class:`~broker.resent.Sender`)."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.done: asyncio.Future[tuple[int, int]] = loop.create_future()
+    def __init__(self, loop: asyncio.AbstractEventLoop, host: bytes, queue_id: int) -> None:
+        self.done: asyncio.Future[tuple[bytes, int, int, int]] = loop.create_future()
+        """Host, queue, offset and position."""
+        self._host = host
+        self._queue_id = queue_id
 
     def stored(self, first_offset: int, positions: Sequence[int]) -> None:
+        self.stored_before(self._host, self._queue_id, first_offset, positions)
+
+    def stored_before(
+        self, host: bytes, queue_id: int, first_offset: int, positions: Sequence[int]
+    ) -> None:
         if not self.done.done():
-            self.done.set_result((first_offset, positions[0]))
+            self.done.set_result((host, queue_id, first_offset, positions[0]))
 
     def failed(self, error: ProposeError) -> None:
         if not self.done.done():
@@ -58,7 +66,6 @@ class ProduceHandler:
         context = self._context
         name = request.match_info["topic"]
         document = _document(await request.read())
-        waiter = _Stored(context.loop)
         leader = self._leader()
         try:
             context.gatherer.check_serving()
@@ -67,6 +74,7 @@ class ProduceHandler:
                 context, name, AUTO_CREATE_TOPIC, DEFAULT_QUEUES
             )
             queue_id = queue_for_send(topic, _queue_id(document), context.rng)
+            waiter = _Stored(context.loop, context.store_host, queue_id)
             self._deferred.stage(
                 SendHeader(name, queue_id, 0, context.wall_clock(), 0, 0, properties),
                 queue_id,
@@ -74,7 +82,7 @@ class ProduceHandler:
                 _NO_HOST,
                 waiter=waiter,
             )
-            offset, position = await waiter.done
+            host, queue_id, offset, position = await waiter.done
         except RequestError as error:
             raise refused_with_code(error.code, error.remark, leader) from error
         except REFUSALS as error:
@@ -82,7 +90,7 @@ class ProduceHandler:
         context.stats.put_messages += 1
         return json_response(
             {
-                "msg_id": f"{context.store_host.hex().upper()}{position:016X}",
+                "msg_id": f"{host.hex().upper()}{position:016X}",
                 "queue_id": queue_id,
                 "queue_offset": offset,
                 "broker": context.config.group,

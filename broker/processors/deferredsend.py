@@ -11,7 +11,8 @@ from broker.deferred.waiting import waiting_place
 from broker.processors.sendheader import SendHeader, checked_properties, refuse_half_message
 from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import RequestError
-from broker.staging import Addressed, Waiter
+from broker.resent import Sender
+from broker.staging import Addressed
 from broker.topics import RETRY_PREFIX, GroupConfig
 from store.filesystem import Bytes
 from store.record import stage_message
@@ -22,6 +23,7 @@ class DeferredSend:
 
     def __init__(self, context: BrokerContext) -> None:
         self._gatherer = context.gatherer
+        self._resent = context.resent
         self._wall_clock = context.wall_clock
 
     def stage(
@@ -31,7 +33,7 @@ class DeferredSend:
         body: Bytes,
         born_host: bytes,
         *,
-        waiter: Waiter,
+        waiter: Sender,
         times_max: int = -1,
     ) -> None:
         """Raises as the staging of any message, and
@@ -58,9 +60,12 @@ class DeferredSend:
             born_host=born_host,
             reconsume_times=header.reconsume_times,
         )
-        self._gatherer.add_together(
-            [Addressed(place.topic, place.queue_id, (message,), waiter)], commands
-        )
+        if commands:
+            self._gatherer.add_together(
+                [Addressed(place.topic, place.queue_id, (message,), waiter)], commands
+            )
+        else:
+            self._resent.add(place.topic, place.queue_id, (message,), waiter)
 
     def _given_up(self, header: SendHeader, times_max: int) -> GroupConfig | None:
         """The group that has tried this message often enough.

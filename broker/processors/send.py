@@ -52,6 +52,7 @@ class SendProcessor:
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._gatherer = context.gatherer
+        self._known_requests = context.gatherer.known_requests
         self._stager = Stager()
         self._deferred = DeferredSend(context)
         self._body_size_max = context.config.max_message_size
@@ -85,6 +86,11 @@ class SendProcessor:
                 header.properties,
             )
             answer = _Answer(self, connection, request, queue_id)
+            hashes = message.key_hashes
+            known = self._known_requests
+            if hashes and (hashes[0] in known.newer or hashes[0] in known.older):
+                self._context.resent.add(header.topic, queue_id, [message], answer)
+                return
             self._gatherer.add_message(header.topic, queue_id, message, answer)
         except DeferredMessageError:
             self._send_deferred(connection, request, names, header, queue_id)
@@ -122,7 +128,7 @@ class SendProcessor:
             queue_id = self._queue_id(request, names, header)
             messages = self._staged_batch(connection, self._checked_body(request), header)
             answer = _Answer(self, connection, request, queue_id)
-            self._gatherer.add_messages(header.topic, queue_id, messages, answer)
+            self._context.resent.add(header.topic, queue_id, messages, answer)
         except DeferredMessageError:
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL,
@@ -223,7 +229,7 @@ def queue_for_send(topic: TopicConfig, queue_id: int, rng: Random) -> int:
 
 
 class _Answer:
-    """The answer that one send request waits for (see :class:`~broker.staging.Waiter`)."""
+    """The answer that one send request waits for (see :class:`~broker.resent.Sender`)."""
 
     __slots__ = ("connection", "processor", "queue_id", "request")
 
@@ -237,9 +243,17 @@ class _Answer:
 
     def stored(self, first_offset: int, positions: Sequence[int]) -> None:
         processor = self.processor
-        host = processor.store_host_hex
+        processor.stats.put_messages += len(positions)
+        self._acknowledge(processor.store_host_hex, first_offset, positions)
+
+    def stored_before(
+        self, host: bytes, queue_id: int, first_offset: int, positions: Sequence[int]
+    ) -> None:
+        self.queue_id = queue_id
+        self._acknowledge(host.hex().upper(), first_offset, positions)
+
+    def _acknowledge(self, host: str, first_offset: int, positions: Sequence[int]) -> None:
         count = len(positions)
-        processor.stats.put_messages += count
         message_ids = f"{host}{positions[0]:016X}"
         if count > 1:
             message_ids = ",".join([f"{host}{position:016X}" for position in positions])
