@@ -9,8 +9,6 @@ import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 
-from store.batch import Batch
-from store.entry import Entry
 from store.errors import DamagedError
 from store.filesystem import FileSystem
 from store.keyindex import HEADER, KEY_ROW_SIZE, IndexFile, KeyIndex
@@ -241,11 +239,6 @@ class KeyCheck:
         """The entry that holds a record, as far as the entries at hand tell."""
         place = max(bisect_right(self._entries, (position, _NO_INDEX)) - 1, 0)
         return self._entries[place][1] if self._entries else -1
-
-
-def key_rows_of(batches: Sequence[tuple[Entry, Batch]]) -> bytes:
-    """The key rows of some entries, one after the other."""
-    return b"".join([batch.key_rows for _, batch in batches])
 
 
 def tell_missing(directory: str, ranges: Iterable[RangeKeys], log: FindingLog) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from store.batch import QUEUE_ROW, Batch
 from store.consumequeue import ROW_SIZE
 from store.entry import Entry
-from store.filesystem import Bytes, FileSystem
+from store.filesystem import FileSystem
 from store.machinestate import QueueLength
 from store.verify.findings import RESTORE, FindingKind, FindingLog
 from store.verify.queuefiles import QueueFiles, find_extra
@@ -78,7 +78,7 @@ class RowRun:
     first_offset: int
     end_offset: int
     entry: tuple[int, int]
-    rows: list[Bytes]
+    rows: list[bytes]
     parts: list[tuple[int, int]]
 
     def index_of(self, offset: int) -> int:
@@ -86,23 +86,29 @@ class RowRun:
         return self.parts[bisect_right(self.parts, (offset, _NO_INDEX)) - 1][1]
 
 
-def join_runs(batches: Sequence[tuple[Entry, Batch]]) -> list[RowRun]:
-    """The rows of entries, those of one queue together as far as its offsets follow."""
-    runs: list[RowRun] = []
-    last: dict[tuple[str, int], RowRun] = {}
-    for entry, batch in batches:
+class RowRuns:
+    """Gathers the rows of entries, those of one queue together as far as its offsets follow."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """How many rows there are."""
+        self._runs: list[RowRun] = []
+        self._last: dict[tuple[str, int], RowRun] = {}
+
+    def add(self, entry: Entry, batch: Batch) -> None:
         for run in batch.runs:
             key = (run.topic, run.queue_id)
             end_offset = run.first_offset + run.count
             first = run.first_row * ROW_SIZE
-            rows = batch.rows[first : first + run.count * ROW_SIZE]
-            before = last.get(key)
-            if before is not None and before.end_offset == run.first_offset:
-                before.end_offset = end_offset
-                before.rows.append(rows)
-                before.parts.append((run.first_offset, entry.index))
+            rows = bytes(batch.rows[first : first + run.count * ROW_SIZE])
+            self.count += run.count
+            last = self._last.get(key)
+            if last is not None and last.end_offset == run.first_offset:
+                last.end_offset = end_offset
+                last.rows.append(rows)
+                last.parts.append((run.first_offset, entry.index))
                 continue
-            last[key] = RowRun(
+            self._last[key] = RowRun(
                 key,
                 run.first_offset,
                 end_offset,
@@ -110,8 +116,15 @@ def join_runs(batches: Sequence[tuple[Entry, Batch]]) -> list[RowRun]:
                 [rows],
                 [(run.first_offset, entry.index)],
             )
-            runs.append(last[key])
-    return runs
+            self._runs.append(self._last[key])
+
+    def take(self) -> list[RowRun]:
+        """What there is, which is gone then."""
+        runs = self._runs
+        self._runs, self._last, self.count = [], {}, 0
+        for run in runs:
+            run.rows = [b"".join(run.rows)]
+        return runs
 
 
 class QueueCheck:
@@ -156,7 +169,7 @@ class QueueCheck:
                 self._tell_offset(run.entry, run.key, expected=queue.end, found=run.first_offset)
             queue.end_known = True
             queue.end = run.end_offset
-            rows = b"".join(run.rows)
+            (rows,) = run.rows
             if covered:
                 queue.covered_end = queue.end
                 if queue.begin is None:

@@ -17,9 +17,9 @@ from store.verify.batches import BatchMismatchError, check_batch, count_messages
 from store.verify.columns import are_proved
 from store.verify.entryindex import EntryIndexCheck, index_row
 from store.verify.findings import Finding, FindingKind, FindingLog
-from store.verify.keys import KeyCheck, key_rows_of
+from store.verify.keys import KeyCheck
 from store.verify.log import LogWalk
-from store.verify.queues import QueueCheck, RowRun, join_runs
+from store.verify.queues import QueueCheck, RowRuns
 from store.verify.ranges import Border, RangeKeys, RangeQueues, ReplicaPlan
 from store.verify.sharedlog import Buffers, SharedLog, Window
 from store.verify.state import StateFiles, read_state
@@ -28,6 +28,8 @@ LEADER_FAULT = "the entry is as a leader made it: report it; all replicas should
 
 DELETE_TOPIC = "delete-topic"
 EXPIRE = "expire"
+ROWS_AT_ONCE = 1 << 16
+"""Rows of ConsumeQueues that are gathered before files are read to compare them."""
 
 
 @dataclass(slots=True)
@@ -126,6 +128,7 @@ class ReplicaCheck:
             named.add(state.manifest.commit_index)
         self._named = sorted(named)
         """Entries that the small files name."""
+        self._runs = RowRuns()
         self._term_starts: list[tuple[int, int]] = []
         self._last_term = max(border.term, 0)
         self.counts: dict[tuple[str, int], int] = {}
@@ -171,6 +174,7 @@ class ReplicaCheck:
         )
         for window in log.windows():
             self._check_window(window, everyone)
+        self._take_runs(everyone)
         for check in everyone:
             check._walk = log
             check._term_starts, check._last_term = self._term_starts, self._last_term
@@ -203,40 +207,50 @@ class ReplicaCheck:
         if entry.kind is not EntryKind.DATA:
             return
         batch = decode_batch(entry.body)
-        batches = [(entry, batch)]
         commands = _file_commands(batch.commands)
+        covered = entry.index <= self._covered_index
         # Readable or not, what the entry's rows say is what was put into the files.
-        self._take_rows(batches, join_runs(batches), key_rows_of(batches), commands)
-        self._count(batches)
+        rows = RowRuns()
+        rows.add(entry, batch)
+        self._queues.take(rows.take(), covered=covered)
+        if covered:
+            self._keys.take(bytes(batch.key_rows), [(entry.position, entry.index)])
+        self._obey(commands, covered=covered)
+        self._count([(entry, batch)])
         check_batch(entry, batch)
 
     def _check_window(self, window: Window, everyone: Sequence[ReplicaCheck]) -> None:
         self._note_terms(window.entries)
-        rows = b"".join(map(index_row, window.entries))
+        index_rows = b"".join(map(index_row, window.entries))
         for check in everyone:
-            check._take_headers(window.entries, rows)
+            check._take_headers(window.entries, index_rows)
         batches: list[tuple[Entry, Batch]] = []
-        parts: list[tuple[list[tuple[Entry, Batch]], list[str | int]]] = []
-        part: list[tuple[Entry, Batch]] = []
         for entry in window.entries:
             if entry.kind is not EntryKind.DATA:
                 continue
             batch = decode_batch(entry.body)
             batches.append((entry, batch))
-            part.append((entry, batch))
+            self._runs.add(entry, batch)
             commands = _file_commands(batch.commands)
-            if commands:
-                parts.append((part, commands))
-                part = []
-        parts.append((part, []))
-        for part, commands in parts:
-            runs, key_rows = join_runs(part), key_rows_of(part)
-            for check in everyone:
-                check._take_rows(part, runs, key_rows, commands)
+            if commands or self._runs.count >= ROWS_AT_ONCE:
+                self._take_runs(everyone)
+                for check in everyone:
+                    check._obey(commands, covered=check._is_covered)
+        places = [(entry.position, entry.index) for entry, _ in batches]
+        key_rows = b"".join([batch.key_rows for _, batch in batches])
+        for check in everyone:
+            if check._is_covered:
+                check._keys.take(key_rows, places)
         self._count(batches)
         if not are_proved(window.data, window.position, batches):
             for entry, batch in batches:
                 check_batch(entry, batch)
+
+    def _take_runs(self, everyone: Sequence[ReplicaCheck]) -> None:
+        """Compares the rows of ConsumeQueues that were gathered."""
+        runs = self._runs.take()
+        for check in everyone:
+            check._queues.take(runs, covered=check._is_covered)
 
     def _note_terms(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
@@ -252,20 +266,7 @@ class ReplicaCheck:
             if 0 <= index - first < len(entries):
                 self._check_named(entries[index - first])
 
-    def _take_rows(
-        self,
-        batches: Sequence[tuple[Entry, Batch]],
-        runs: Sequence[RowRun],
-        key_rows: bytes,
-        commands: Sequence[str | int],
-    ) -> None:
-        """Rows of the batches, and commands of the last one."""
-        if not batches:
-            return
-        covered = batches[-1][0].index <= self._covered_index
-        self._queues.take(runs, covered=covered)
-        if covered:
-            self._keys.take(key_rows, [(entry.position, entry.index) for entry, _ in batches])
+    def _obey(self, commands: Sequence[str | int], *, covered: bool) -> None:
         for command in commands:
             if isinstance(command, str):
                 self._queues.empty(command, covered=covered)
