@@ -28,8 +28,13 @@ BATCH = 64
 SYNC_EVERY = 256
 
 
-def write_snapshots(directory: str, size_bytes: int, body_size: int) -> list[str]:
-    """Three snapshots of about ``size_bytes`` of log each; their directories."""
+def write_snapshots(
+    directory: str, size_bytes: int, body_size: int, *, linked: bool = False
+) -> list[str]:
+    """Three snapshots of about ``size_bytes`` of log each; their directories.
+
+    ``linked`` makes them share the files of the log, where there is no room for all.
+    """
     fs = OsFileSystem()
     live = f"{directory}/live"
     config = StoreConfig(GROUP, NODES[0], segment_size=SEGMENT_SIZE, min_free_bytes=0)
@@ -91,20 +96,30 @@ def write_snapshots(directory: str, size_bytes: int, body_size: int) -> list[str
         pass
     store.close()
     shutil.rmtree(live)
-    return [first, *(copy_as(first, f"{directory}/{GROUP}/{node}", node) for node in NODES[1:])]
+    others = [f"{directory}/{GROUP}/{node}" for node in NODES[1:]]
+    for node, target in zip(NODES[1:], others, strict=True):
+        copy_as(first, target, node, linked=linked)
+    return [first, *others]
 
 
-def copy_as(source: str, target: str, node: str) -> str:
+def copy_as(source: str, target: str, node: str, *, linked: bool = False) -> str:
     """The snapshot as another node would have made it."""
-    shutil.copytree(source, target)
+
+    def copy(one: str, other: str) -> None:
+        if linked and "/commitlog/" in one:
+            os.link(one, other)
+        else:
+            shutil.copy2(one, other)
+
+    shutil.copytree(source, target, copy_function=copy)
     path = os.path.join(target, "state", FORMAT_NAME)
     with open(path, "rb") as file:
         identity = decode_format(file.read(), path)
-    with open(path, "wb") as file:
-        file.write(encode_format(identity._replace(node=node)))
+    with open(path, "wb") as written:
+        written.write(encode_format(identity._replace(node=node)))
     path = os.path.join(target, MANIFEST_NAME)
     with open(path, "rb") as file:
         manifest = decode_manifest(file.read(), path)
-    with open(path, "wb") as file:
-        file.write(encode_manifest(replace(manifest, node=node)))
+    with open(path, "wb") as written:
+        written.write(encode_manifest(replace(manifest, node=node)))
     return target

@@ -1,80 +1,135 @@
 """How fast the audit is: in Spark, and by plain processes with the same checks and no Spark.
 
 The time of a session's start and of its first query does not count; the data are in the page cache
-as far as they fit. Rates are bytes of log of all replicas in a second.
+as far as they fit. Rates are bytes of log of all replicas in a second: of the clock, and of
+processor time of all processes that take part (Spark's own included), which does not depend on who
+else uses the machine.
 """
 
 from __future__ import annotations
 
-import multiprocessing
+import json
+import os
 import tempfile
 import time
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark.audit import buffers_of_worker, check_ranges
+from spark.audit import check_ranges
 from spark.benchdata import write_snapshots
 from spark.errors import ReplicaError
+from spark.plain import check_plain, plain_workers
+from spark.processes import cpu_seconds, peak_memory
+from spark.session import open_session
 from store.osfiles import OsFileSystem
-from store.verify import GroupPlan, RangeResult, check_range, plan_audit
+from store.verify import GroupPlan, RangeResult, plan_audit
 
 WORKERS = 2
+SHUFFLE = ("Shuffle Write Metrics", "Shuffle Bytes Written")
 
 
 def run_benchmark(
-    session: SparkSession,
     sizes_gib: Sequence[float],
     body_size: int,
     range_bytes: int,
     directory: str | None,
-) -> list[dict[str, Any]]:
-    """A row for each size. The data are deleted after each."""
+    *,
+    repeats: int = 3,
+    linked: bool = False,
+) -> dict[str, Any]:
+    """A row for each size, and what they say together. The data are deleted after each."""
     rows = []
-    session.range(0, WORKERS, 1, WORKERS).mapInArrow(lambda batches: batches, "id bigint").collect()
-    for gib in sizes_gib:
-        with tempfile.TemporaryDirectory(dir=directory, prefix="dledger-bench-") as place:
-            replicas = write_snapshots(place, int(gib * (1 << 30)), body_size)
-            rows.append({"gib": gib, **measure(session, replicas, range_bytes)})
-    return rows
+    with (
+        tempfile.TemporaryDirectory(prefix="dledger-events-") as events,
+        open_session(f"local[{WORKERS}]", settings=log_events(events)) as session,
+    ):
+        session.range(0, WORKERS, 1, WORKERS).mapInArrow(
+            lambda batches: batches, "id bigint"
+        ).collect()
+        for gib in sizes_gib:
+            with tempfile.TemporaryDirectory(dir=directory, prefix="dledger-bench-") as place:
+                replicas = write_snapshots(place, int(gib * (1 << 30)), body_size, linked=linked)
+                group = plan_audit(OsFileSystem(), replicas, range_bytes).groups[0]
+                rows.append({"gib": gib, **measure(session, replicas[0], group, repeats)})
+            rows[-1]["shuffle_bytes"] = shuffled(events)
+    return {"body_size": body_size, "sizes": rows, **together(rows)}
 
 
-def measure(session: SparkSession, replicas: list[str], range_bytes: int) -> dict[str, Any]:
-    """Plain processes and Spark in turn, the better of two runs of each."""
-    group = plan_audit(OsFileSystem(), replicas, range_bytes).groups[0]
-    plain, spark, size = [], [], 0
-    for _ in range(2):
-        began = time.perf_counter()
-        size = total(check_plain(group))
-        plain.append(time.perf_counter() - began)
-        began = time.perf_counter()
-        results, _seconds = check_ranges(session, replicas[0], group)
-        spark.append(time.perf_counter() - began)
-        if total(results) != size:
-            raise ReplicaError("Spark and plain processes read different amounts")
+def log_events(directory: str) -> dict[str, str]:
     return {
-        "ranges": len(group.ranges),
-        "bytes": size,
-        "plain_seconds": round(min(plain), 3),
-        "spark_seconds": round(min(spark), 3),
-        "plain_gb_per_second": round(size / min(plain) / 1e9, 3),
-        "spark_gb_per_second": round(size / min(spark) / 1e9, 3),
-        "spark_to_plain": round(min(plain) / min(spark), 3),
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"file://{directory}",
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.eventLog.compress": "false",
     }
 
 
-def check_plain(group: GroupPlan) -> list[RangeResult]:
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(WORKERS, mp_context=context) as pool:
-        return list(pool.map(partial(check_one, group), range(len(group.ranges))))
+def shuffled(events: str) -> int:
+    """Bytes that tasks have written for others to read, since the session began."""
+    total = 0
+    for name in os.listdir(events):
+        with open(f"{events}/{name}", encoding="utf-8") as file:
+            for line in file:
+                if '"SparkListenerTaskEnd"' in line:
+                    metrics = json.loads(line).get("Task Metrics", {})
+                    total += metrics.get(SHUFFLE[0], {}).get(SHUFFLE[1], 0)
+    return total
 
 
-def check_one(group: GroupPlan, number: int) -> RangeResult:
-    return check_range(OsFileSystem(), group, number, buffers_of_worker())
+def measure(session: SparkSession, root: str, group: GroupPlan, repeats: int) -> dict[str, Any]:
+    """Plain processes and Spark in turn, the best of their runs each."""
+    plain, spark = [], []
+    with plain_workers(WORKERS) as pool:
+        check_plain(pool, group)  # fills the page cache
+        for _ in range(repeats):
+            plain.append(timed(lambda: check_plain(pool, group)))
+            spark.append(timed(lambda: check_ranges(session, root, group)[0]))
+    sizes = {size for _, _, size in (*plain, *spark)}
+    if len(sizes) > 1:
+        raise ReplicaError("Spark and plain processes read different amounts")
+    size = sizes.pop()
+    row: dict[str, Any] = {"ranges": len(group.ranges), "bytes": size}
+    for name, runs in (("plain", plain), ("spark", spark)):
+        row[f"{name}_seconds"] = min(seconds for seconds, _, _ in runs)
+        row[f"{name}_cpu_seconds"] = min(cpu for _, cpu, _ in runs)
+    row["worker_peak_bytes"] = peak_memory("pyspark.daemon")
+    return row
 
 
-def total(results: Sequence[RangeResult]) -> int:
-    return sum(result.bytes_read for result in results)
+def timed(run: Callable[[], Sequence[RangeResult]]) -> tuple[float, float, int]:
+    """Seconds of the clock and of processors, and the bytes that were read."""
+    began, used = time.perf_counter(), cpu_seconds()
+    results = run()
+    seconds, cpu = time.perf_counter() - began, cpu_seconds() - used
+    return seconds, cpu, sum(result.bytes_read for result in results)
+
+
+def together(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Rates of each size, and from the first to the last: there what a job costs once is out."""
+    first, last = rows[0], rows[-1]
+    found: dict[str, Any] = {}
+    for row in rows:
+        for name in ("plain", "spark"):
+            for unit in ("second", "cpu_second"):
+                row[f"{name}_gb_per_{unit}"] = rate(row["bytes"], row[f"{name}_{unit}s"])
+        row["spark_to_plain"] = rate(row["plain_seconds"], row["spark_seconds"], 1)
+        row["cpu_per_gib_to_first"] = rate(
+            row["spark_cpu_seconds"] / row["bytes"], first["spark_cpu_seconds"] / first["bytes"], 1
+        )
+        row["shuffle_share"] = row["shuffle_bytes"] / row["bytes"]
+    if len(rows) > 1:
+        size = last["bytes"] - first["bytes"]
+        for name in ("plain", "spark"):
+            for unit in ("second", "cpu_second"):
+                took = last[f"{name}_{unit}s"] - first[f"{name}_{unit}s"]
+                found[f"marginal_{name}_gb_per_{unit}"] = rate(size, took)
+        found["marginal_spark_to_plain"] = rate(
+            found["marginal_spark_gb_per_second"], found["marginal_plain_gb_per_second"], 1
+        )
+    return found
+
+
+def rate(amount: float, per: float, unit: float = 1e9) -> float:
+    return round(amount / per / unit, 3) if per > 0 else 0.0

@@ -81,7 +81,17 @@ def make_parser() -> argparse.ArgumentParser:
         "--size", type=positive, default=1024, metavar="N", help="bytes of a body (default: 1024)"
     )
     bench.add_argument(
-        "--range-mib", type=positive, default=64, metavar="N", help="MiB of a task (default: 64)"
+        "--range-mib", type=positive, default=256, metavar="N", help="of a task (default: 256)"
+    )
+    bench.add_argument(
+        "--repeats",
+        type=positive,
+        default=3,
+        metavar="N",
+        help="runs, the best counts (default: 3)",
+    )
+    bench.add_argument(
+        "--linked", action="store_true", help="let the replicas share the files of the log"
     )
     bench.add_argument("--dir", metavar="DIR", help="where the data go meanwhile")
     bench.add_argument("--json", action="store_true", help="print one JSON document")
@@ -106,19 +116,36 @@ def positive(text: str) -> int:
 
 def run_bench(args: argparse.Namespace) -> int:
     from spark.benchmark import run_benchmark  # noqa: PLC0415 - PySpark is an extra
-    from spark.session import open_session  # noqa: PLC0415
 
-    with open_session("local[2]") as session:
-        rows = run_benchmark(session, args.gib, args.size, args.range_mib << 20, args.dir)
+    found = run_benchmark(
+        args.gib,
+        args.size,
+        args.range_mib << 20,
+        args.dir,
+        repeats=args.repeats,
+        linked=args.linked,
+    )
     if args.json:
-        print(json.dumps({"body_size": args.size, "sizes": rows}))
+        print(json.dumps(found))
         return 0
-    print("GiB a replica  ranges  plain GB/s  Spark GB/s  Spark/plain")
-    for row in rows:
+    print("GiB a    ranges  by the clock, GB/s    of CPU time, GB/s  Spark CPU  shuffled  worker")
+    print("replica          plain  Spark  ratio   plain  Spark       per GiB*  of read       MiB")
+    for row in found["sizes"]:
         print(
-            f"{row['gib']:>13}  {row['ranges']:>6}  {row['plain_gb_per_second']:>10}  "
-            f"{row['spark_gb_per_second']:>10}  {row['spark_to_plain']:>11}"
+            f"{row['gib']:<7g}  {row['ranges']:>6}  {row['plain_gb_per_second']:>5.2f}  "
+            f"{row['spark_gb_per_second']:>5.2f}  {row['spark_to_plain']:>5.2f}   "
+            f"{row['plain_gb_per_cpu_second']:>5.2f}  {row['spark_gb_per_cpu_second']:>5.2f}       "
+            f"{row['cpu_per_gib_to_first']:>8.2f}  {row['shuffle_share']:>8.4%}  "
+            f"{row['worker_peak_bytes'] >> 20:>5}"
         )
+    print("* against the first size; GB are bytes of log of all replicas")
+    if len(found["sizes"]) > 1:
+        for name, unit in (("clock", "second"), ("CPU time", "cpu_second")):
+            plain, spark = (found[f"marginal_{one}_gb_per_{unit}"] for one in ("plain", "spark"))
+            print(
+                f"from the first to the last size, by {name}: plain {plain} GB/s, Spark {spark} "
+                f"GB/s, ratio {spark / plain if plain else 0:.2f}"
+            )
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
@@ -13,7 +13,9 @@ from spark.java import find_java_home
 
 
 @contextmanager
-def open_session(master: str | None, *, progress: bool = False) -> Iterator[SparkSession]:
+def open_session(
+    master: str | None, *, progress: bool = False, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
     """An existing session is used and left as it is; one that was started here is stopped.
 
     ``master`` is Spark's URL; ``None`` takes what ``spark-submit`` says, else ``local[*]``.
@@ -23,14 +25,16 @@ def open_session(master: str | None, *, progress: bool = False) -> Iterator[Spar
     if running is not None:
         yield running
         return
-    session = start_session(master, progress=progress)
+    session = start_session(master, progress=progress, more=settings or {})
     try:
         yield session
     finally:
         session.stop()
 
 
-def start_session(master: str | None, *, progress: bool = False) -> SparkSession:
+def start_session(
+    master: str | None, *, progress: bool = False, more: Mapping[str, str]
+) -> SparkSession:
     """Starts a session, with the Python that runs this as the Python of its workers."""
     builder = SparkSession.builder.appName("dledger audit")
     if "PYSPARK_GATEWAY_PORT" in os.environ:
@@ -47,6 +51,7 @@ def start_session(master: str | None, *, progress: bool = False) -> SparkSession
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": str(progress).lower(),
         "spark.log.level": "ERROR",
+        **more,
     }
     if master is None or master.startswith("local"):
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}

@@ -1,0 +1,69 @@
+"""What the processes below this one have used, as Linux tells it in ``/proc``.
+
+Time by the clock says little on a machine that others use too; the time that a processor spent on
+the work says the same on each day.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+# Fields of /proc/<pid>/stat behind the name of the command, which is in parentheses.
+_PARENT, _TIMES = 1, slice(11, 13)
+
+
+def cpu_seconds() -> float:
+    """Seconds of processor time of this process and of all that live below it."""
+    return sum(
+        sum(map(int, stat_fields(pid)[_TIMES])) / _TICKS for pid in (os.getpid(), *descendants())
+    )
+
+
+def peak_memory(command: str) -> int:
+    """The most resident bytes that one process below has had, of those whose command has a word."""
+    return max((peak_of(pid) for pid in descendants() if command in command_line(pid)), default=0)
+
+
+def descendants() -> Iterator[int]:
+    """The processes that this one has started, and those that they have."""
+    parents = {
+        int(name): int(fields[_PARENT])
+        for name in os.listdir("/proc")
+        if name.isdigit() and (fields := stat_fields(int(name)))
+    }
+    below = {os.getpid()}
+    for pid in sorted(parents):
+        line = [pid]
+        while line[-1] in parents and line[-1] not in below:
+            line.append(parents[line[-1]])
+        if line[-1] in below:
+            yield from (one for one in line[-2::-1])
+            below.update(line)
+
+
+def stat_fields(pid: int) -> list[str]:
+    """None where the process has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def command_line(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
+            return file.read().replace("\0", " ")
+    except OSError:
+        return ""
+
+
+def peak_of(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+            sizes = [line.split()[1] for line in file if line.startswith("VmHWM:")]
+    except OSError:
+        return 0
+    return 1024 * int(sizes[0]) if sizes else 0
