@@ -13,6 +13,7 @@ because a misspelt setting that is silently ignored is found the day it was need
     segment_size = 268435456        # bytes; one for the whole group, fixed when data is first made
     max_message_size = 4194304      # bytes of a message's body
     auto_create_topics = true
+    property_filter = true          # consumers may filter by SQL92 expressions
     election_timeout_ms = 600       # the shortest; each one is drawn between it and its double
     heartbeat_ms = 100
     file_reserved_hours = 72        # messages are kept for so long; 0: for ever
@@ -116,6 +117,7 @@ class NodeConfig:
     segment_size: int = 256 << 20
     max_message_size: int = 4 << 20
     auto_create_topics: bool = True
+    property_filter: bool = True
     election_timeout_ms: int = 600
     heartbeat_ms: int = 100
     file_reserved_hours: int = 72

@@ -22,6 +22,7 @@ def broker_properties(context: BrokerContext) -> dict[str, str]:
         "namesrvAddr": ";".join(config.namesrv),
         "autoCreateTopicEnable": config.auto_create_topics,
         "autoCreateSubscriptionGroup": True,
+        "enablePropertyFilter": config.property_filter,
         "maxMessageSize": config.max_message_size,
         "flushDiskType": "SYNC_FLUSH" if config.flush == "sync" else "ASYNC_FLUSH",
         "fileReservedTime": config.file_reserved_hours,

@@ -15,6 +15,7 @@ from store.javahash import tags_code
 
 ALL = "*"
 TAG_TYPE = "TAG"
+SQL_TYPE = "SQL92"
 
 
 class ExpressionError(ValueError):

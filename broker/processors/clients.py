@@ -8,6 +8,7 @@ from typing import Any
 from broker.autocreate import ensure_group
 from broker.clients import Client, ConsumerSettings
 from broker.context import BrokerContext
+from broker.processors.filters import message_filter
 from broker.processors.jsonbody import json_object, objects_of
 from broker.refusals import REFUSALS, refused
 from broker.remoting.codes import ResponseCode
@@ -16,7 +17,7 @@ from broker.remoting.errors import FieldError, RequestError
 from broker.remoting.fields import ext_str
 from broker.remoting.frame import Frame
 from broker.remoting.javajson import encode_json
-from broker.subscription import Subscription
+from broker.subscription import ExpressionError, Subscription
 
 CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
 MESSAGE_MODELS = ("BROADCASTING", "CLUSTERING")
@@ -75,12 +76,16 @@ class ClientProcessor:
         """Code 46: may a client with this subscription work here?"""
         body = json_object(request, "the client config")
         subscription = body.get("subscriptionData")
-        kind = subscription.get("expressionType") if isinstance(subscription, dict) else None
-        if kind not in {None, "", "TAG"}:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"The broker does not support consumer to filter message by {kind}",
-            )
+        if isinstance(subscription, dict) and subscription.get("expressionType"):
+            expression = subscription.get("subString")
+            try:
+                message_filter(
+                    self._context.config,
+                    str(subscription["expressionType"]),
+                    expression if isinstance(expression, str) else "",
+                )
+            except ExpressionError as error:
+                raise refused(error) from error
         connection.respond(request)
 
     def consumer_list(self, connection: Connection, request: Frame) -> None:

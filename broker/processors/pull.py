@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from broker.autocreate import ensure_group
 from broker.context import BrokerContext
 from broker.hold import HeldPull
+from broker.processors.filters import SCAN_LIMITS, MessageFilter, message_filter, selected
 from broker.reader import Found, Limits, Status
 from broker.refusals import REFUSALS, refused
 from broker.remoting.codes import ResponseCode
@@ -19,7 +20,7 @@ from broker.remoting.connection import Connection
 from broker.remoting.errors import RequestError
 from broker.remoting.fields import ext_int, ext_str
 from broker.remoting.frame import Frame
-from broker.subscription import TAG_TYPE, tag_codes
+from broker.subscription import TAG_TYPE
 from broker.topics import TopicConfig
 from store.errors import StoreError
 from store.filesystem import Bytes
@@ -79,7 +80,7 @@ class PullProcessor:
                 ResponseCode.NO_PERMISSION, f"the group {group} is not allowed to consume"
             )
         self._readable_queue(topic_name, queue_id)
-        codes = self._tag_codes(request, group, topic_name, flags)
+        wanted = self._filter(request, group, topic_name, flags)
         if flags & FLAG_COMMIT_OFFSET:
             committed = ext_int(request, "commitOffset")
             resets = context.resets
@@ -95,7 +96,7 @@ class PullProcessor:
             queue_id,
             offset,
             limits,
-            codes,
+            wanted,
             context.loop.time() + hold_seconds if hold_seconds > 0 else None,
         )
 
@@ -115,9 +116,7 @@ class PullProcessor:
             )
         return topic
 
-    def _tag_codes(
-        self, request: Frame, group: str, topic: str, flags: int
-    ) -> frozenset[int] | None:
+    def _filter(self, request: Frame, group: str, topic: str, flags: int) -> MessageFilter:
         if flags & FLAG_SUBSCRIPTION:
             kind = ext_str(request, "expressionType", TAG_TYPE) or TAG_TYPE
             expression = ext_str(request, "subscription", "")
@@ -134,19 +133,13 @@ class PullProcessor:
                     f"the subscription of {group} to {topic} known here is not the latest",
                 )
             kind, expression = known.expression_type, known.expression
-        if kind != TAG_TYPE:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"The broker does not support consumer to filter message by {kind}",
-            )
-        return tag_codes(expression)
+        return message_filter(self._context.config, kind, expression)
 
 
 class _Pull:
     """One pull on its way; it may be held, and run again, until its deadline."""
 
     __slots__ = (
-        "codes",
         "connection",
         "context",
         "deadline",
@@ -156,6 +149,7 @@ class _Pull:
         "queue_id",
         "request",
         "topic",
+        "wanted",
     )
 
     def __init__(  # noqa: PLR0917 - the fields of the request
@@ -168,7 +162,7 @@ class _Pull:
         queue_id: int,
         offset: int,
         limits: Limits,
-        codes: frozenset[int] | None,
+        wanted: MessageFilter,
         deadline: float | None,
     ) -> None:
         self.context = context
@@ -179,16 +173,16 @@ class _Pull:
         self.queue_id = queue_id
         self.offset = offset
         self.limits = limits
-        self.codes = codes
+        self.wanted = wanted
         self.deadline = deadline
 
     def run(self) -> None:
         if self.context.resets and self._was_moved():
             return
+        codes, selector = self.wanted
+        limits = self.limits if selector is None else SCAN_LIMITS
         try:
-            found = self.context.reader.find(
-                self.topic, self.queue_id, self.offset, self.limits, self.codes
-            )
+            found = self.context.reader.find(self.topic, self.queue_id, self.offset, limits, codes)
         except StoreError as error:
             self.connection.respond(self.request, ResponseCode.SYSTEM_ERROR, str(error))
             return
@@ -213,11 +207,19 @@ class _Pull:
         deadline = self.deadline
         if deadline is None or deadline <= self.context.loop.time():
             return False
-        held = HeldPull(self.topic, self.queue_id, self.codes, self.run, self.connection)
+        held = HeldPull(self.topic, self.queue_id, self.wanted.codes, self.run, self.connection)
         return self.context.holds.hold(held, deadline)
 
     def _loaded(self, found: Found, parts: Sequence[Bytes], error: StoreError | None) -> None:
         if error is None:
+            if self.wanted.selector is not None:
+                try:
+                    found, parts = selected(
+                        self.wanted.selector, self.offset, found, parts, self.limits
+                    )
+                except StoreError as damage:
+                    self.connection.respond(self.request, ResponseCode.SYSTEM_ERROR, str(damage))
+                    return
             stats = self.context.stats
             stats.get_messages += found.messages
             stats.pulls_found += 1

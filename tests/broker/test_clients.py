@@ -224,12 +224,20 @@ def test_a_heartbeat_that_makes_no_sense_is_refused(
     with_broker(scenario, tmp_path)
 
 
-@pytest.mark.parametrize(("kind", "code"), [(b"TAG", 0), (b"SQL92", 1)])
+@pytest.mark.parametrize(
+    ("subscription", "code"),
+    [
+        (b'{"expressionType":"TAG","subString":"a || b"}', ResponseCode.SUCCESS),
+        (b'{"expressionType":"SQL92","subString":"a > 5"}', ResponseCode.SUCCESS),
+        (b'{"expressionType":"SQL92","subString":"a >"}', ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        (b'{"expressionType":"JS","subString":"a > 5"}', ResponseCode.SYSTEM_ERROR),
+    ],
+)
 def test_a_client_learns_at_its_start_whether_its_filter_works(
-    tmp_path: Path, kind: bytes, code: int
+    tmp_path: Path, subscription: bytes, code: ResponseCode
 ) -> None:
     async def scenario(broker: SingleBroker) -> None:
-        body = b'{"clientId":"c","subscriptionData":{"expressionType":"%b"}}' % kind
+        body = b'{"clientId":"c","subscriptionData":%b}' % subscription
         assert (await broker.ask(RequestCode.CHECK_CLIENT_CONFIG, {}, body)).code == code
 
     with_broker(scenario, tmp_path)

@@ -82,7 +82,13 @@ def test_an_empty_queue_sends_whoever_asks_to_its_start(
         ("hidden", {}, ResponseCode.NO_PERMISSION, "the topic hidden is not readable"),
         ("orders", {"consumerGroup": "a b"}, ResponseCode.SYSTEM_ERROR, "the group name 'a b'"),
         ("orders", {"subscription": "||"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "names no tag"),
-        ("orders", {"expressionType": "SQL92"}, ResponseCode.SYSTEM_ERROR, "by SQL92"),
+        ("orders", {"expressionType": "JS"}, ResponseCode.SYSTEM_ERROR, "by JS"),
+        (
+            "orders",
+            {"expressionType": "SQL92", "subscription": "a >"},
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            "character 4: it ends too early",
+        ),
         ("orders", {"sysFlag": "0"}, ResponseCode.SUBSCRIPTION_NOT_EXIST, "has not said what"),
         (
             "orders",

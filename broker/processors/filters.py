@@ -1,0 +1,63 @@
+"""What of a topic a request wants: by the code of the tag, or by an SQL92 expression."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from broker.config import NodeConfig
+from broker.filter.sql92 import Selector, parse_selector
+from broker.reader import Found, Limits, Status
+from broker.remoting.codes import ResponseCode
+from broker.remoting.errors import RequestError
+from broker.subscription import SQL_TYPE, TAG_TYPE, tag_codes
+from store.filesystem import Bytes
+from store.record import decode_record, record_bounds
+
+SCAN_LIMITS = Limits(messages=256, bytes=1 << 20)
+"""How much one pull looks at that filters by properties: for that it has to read the messages."""
+
+
+class MessageFilter(NamedTuple):
+    """All pass where both are None."""
+
+    codes: frozenset[int] | None = None
+    selector: Selector | None = None
+
+
+def message_filter(config: NodeConfig, kind: str, expression: str) -> MessageFilter:
+    """Raises :class:`~broker.subscription.ExpressionError` for an expression that means nothing,
+    and :class:`~broker.remoting.errors.RequestError` for a kind that cannot be filtered by."""
+    if kind == TAG_TYPE:
+        return MessageFilter(codes=tag_codes(expression))
+    if kind == SQL_TYPE and config.property_filter:
+        return MessageFilter(selector=parse_selector(expression))
+    raise RequestError(
+        ResponseCode.SYSTEM_ERROR,
+        f"The broker does not support consumer to filter message by {kind}",
+    )
+
+
+def selected(
+    selector: Selector, offset: int, found: Found, parts: Sequence[Bytes], limits: Limits
+) -> tuple[Found, list[Bytes]]:
+    """Of the messages found from ``offset`` on, those that the selector wants, within limits.
+
+    Raises :class:`~store.errors.CorruptRecordError`.
+    """
+    records: list[Bytes] = []
+    size = 0
+    for part in parts:
+        for start, end in record_bounds(part):
+            if selector.matches(decode_record(part, start).property_map):
+                size += end - start
+                if records and (size > limits.bytes or len(records) == limits.messages):
+                    return _of(found, offset, len(records)), records
+                records.append(memoryview(part)[start:end])
+            offset += 1
+    return _of(found, found.next_offset, len(records)), records
+
+
+def _of(found: Found, next_offset: int, messages: int) -> Found:
+    status = Status.FOUND if messages else Status.NO_MATCHED_MESSAGE
+    return found._replace(status=status, next_offset=next_offset, messages=messages)
