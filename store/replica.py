@@ -15,7 +15,7 @@ after the other. One *background thread* calls ``prepare_next``, ``drop_cached``
 ``save_checkpoint`` and ``expire`` at the same time. Any thread reads. This is safe because the two
 writers own different bytes: the storage thread the log from its end on, the background thread
 zeros ahead of every entry (:mod:`store.segments`) and files for what is committed, which is never
-truncated (:mod:`store.entryindex`). Only a truncation meets the mark, so both hold one lock. A
+truncated (:mod:`store.entryindex`). Only a truncation meets the mark (:mod:`store.marks`). A
 reader that a truncation overtakes sees that the log was cut meanwhile, and reads again.
 
 Failures. A full disk is a :class:`~store.errors.DiskFullError` and leaves the store as it was. Any
@@ -25,9 +25,7 @@ unknown, and every later change is refused with the same error.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from dataclasses import replace
 
 from store.checkpoint import Checkpoint
 from store.commitlog import OUT_OF_SPACE
@@ -42,14 +40,15 @@ from store.errors import (
 )
 from store.filesystem import FileSystem
 from store.layout import segment_start
+from store.marks import Marks
 from store.mend import Checked, check_entries, mend_entry
 from store.opening import Parts, StoreConfig, open_parts
-from store.reading import read_chain_crc, read_entries
+from store.reading import read_entries
 from store.recovery import Recovered
 from store.refill import Plan, Refill, clear_floor, read_floor
 from store.segments import SegmentSpan
 from store.snapshot import SnapshotWriter
-from store.statefiles import HardState, Mark
+from store.statefiles import HardState
 from store.watermarks import DiskSpace
 
 __all__ = ["Recovered", "ReplicaStore", "StoreConfig"]
@@ -65,10 +64,8 @@ class ReplicaStore:
         self._log = parts.log
         self._index = parts.index
         self._vote_file = parts.vote_file
-        self._mark_file = parts.mark_file
         self._checkpoints = parts.checkpoints
-        self._mark_lock = threading.Lock()
-        self._mark = parts.mark
+        self._marks = Marks(file=parts.mark_file, mark=parts.mark, log=parts.log, index=parts.index)
         self._term = parts.hard_state.term
         self._last_term = parts.last_term
         self._truncations = 0
@@ -170,8 +167,13 @@ class ReplicaStore:
         if first_index > self.last_index:
             return
         try:
-            with self._mark_lock:
-                self._truncate(first_index)
+            with self._marks.lock:
+                kept = self._marks.lower_for(first_index)
+                self._index.truncate(first_index)
+                self._truncations += 1
+                self._log.truncate(kept.position)
+                kept_any = kept.index >= self.first_index
+                self._last_term = self._index.row(kept.index).term if kept_any else 0
         except OSError as error:
             raise self._fail("truncating", error) from error
 
@@ -193,24 +195,9 @@ class ReplicaStore:
         """
         self._check_usable()
         try:
-            with self._mark_lock:
-                if position > self._log.synced_end or not self._is_entry(
-                    index, position, chain_crc
-                ):
-                    return False
-                commit_index = max(self._mark.commit_index, min(commit_index, index))
-                self._save_mark(
-                    replace(
-                        self._mark,
-                        index=index,
-                        position=position,
-                        chain_crc=chain_crc,
-                        commit_index=commit_index,
-                    )
-                )
+            return self._marks.raise_to(index, position, chain_crc, commit_index)
         except OSError as error:
             raise self._fail("saving the mark", error) from error
-        return True
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> bool:
         """Durably saves a checkpoint and the entry index up to it.
@@ -223,8 +210,8 @@ class ReplicaStore:
         if checkpoint.end_position > self._log.synced_end:
             return False
         try:
-            with self._mark_lock:
-                if not self._is_entry(
+            with self._marks.lock:
+                if not self._marks.is_entry(
                     checkpoint.index, checkpoint.end_position, checkpoint.chain_crc
                 ):
                     raise StoreError(f"the checkpoint of {checkpoint.index} is not of this log")
@@ -256,10 +243,7 @@ class ReplicaStore:
             path, byte = self._log.locate(first_position)
             raise DamagedError(path, byte, f"entry {first_index} should lie at {row.position}")
         try:
-            with self._mark_lock:
-                self._save_mark(
-                    replace(self._mark, first_index=first_index, first_position=first_position)
-                )
+            self._marks.begin_at(first_index, first_position)
             self._index.expire(first_index)
             self._log.expire(first_position)
         except OSError as error:
@@ -371,7 +355,7 @@ class ReplicaStore:
 
     def beginning(self) -> tuple[int, int]:
         """The first entry retained and its position, which belong together."""
-        mark = self._mark
+        mark = self._marks.mark
         return mark.first_index, mark.first_position
 
     def begin_refill(self, plan: Plan, checkpoint_data: bytes) -> Refill:
@@ -418,44 +402,8 @@ class ReplicaStore:
         self._log.close()
         self._index.close()
         self._vote_file.close()
-        self._mark_file.close()
+        self._marks.close()
         self._lock.release()
-
-    def _truncate(self, first_index: int) -> None:
-        if first_index <= self._mark.commit_index:
-            raise StoreError(
-                f"cannot truncate from index {first_index}: "
-                f"entries up to {self._mark.commit_index} are committed"
-            )
-        kept = self._mark_at(first_index - 1)
-        if self._mark.index >= first_index:
-            # The mark goes down first. Behind a crash in between, entries are above the mark that
-            # need not be; the other way round, entries that may not be missed would be gone.
-            self._save_mark(kept)
-        self._index.truncate(first_index)
-        self._truncations += 1
-        self._log.truncate(kept.position)
-        self._last_term = self._index.row(kept.index).term if kept.index >= self.first_index else 0
-
-    def _mark_at(self, index: int) -> Mark:
-        """The mark as it would be on this entry of the log."""
-        if index < self.first_index:
-            return replace(self._mark, index=-1, position=0, chain_crc=0)
-        row = self._index.row(index)
-        chain_crc = read_chain_crc(self._log, row)
-        return replace(self._mark, index=index, position=row.end, chain_crc=chain_crc)
-
-    def _is_entry(self, index: int, end_position: int, chain_crc: int) -> bool:
-        """Whether that is an entry of the log as it is now."""
-        if not self.first_index <= index <= self.last_index:
-            return False
-        row = self._index.row(index)
-        return row.end == end_position and read_chain_crc(self._log, row) == chain_crc
-
-    def _save_mark(self, mark: Mark) -> None:
-        if mark != self._mark:
-            self._mark_file.save(mark.pack())
-            self._mark = mark
 
     def _check_usable(self) -> None:
         if self._failure is not None:

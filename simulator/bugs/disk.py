@@ -161,11 +161,12 @@ def mark_saved_ahead_of_the_log(patch: Patch) -> None:
         log = keeper._node.core.log
         entry = log.entry(log.last_index)
         replica = keeper._node.store
-        if entry is not None and entry.index > replica._mark.index:
+        marks = replica._marks
+        if entry is not None and entry.index > marks.mark.index:
             ahead = replace(
-                replica._mark, index=entry.index, position=entry.end, chain_crc=entry.chain_crc
+                marks.mark, index=entry.index, position=entry.end, chain_crc=entry.chain_crc
             )
-            replica._save_mark(ahead)
+            marks.save(ahead)
 
     patch.set(Keeper, "_mark", mark)
 
