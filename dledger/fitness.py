@@ -1,18 +1,20 @@
 """Whether this node should lead: has its disk room, does it answer, is what it holds whole.
 
 A node that should not lead is no less a member: it follows, votes and serves reads. But it waits
-longer before it campaigns, or does not campaign at all, and a leader that becomes unfit gives way
-once a peer that keeps up reported that it is fit. Where nobody is, the leader stays: its heartbeats
-do not wait for the disk, and a group without a leader would be worth less.
+longer before it campaigns, or does not campaign at all, and a leader that becomes unfit hands over
+to a voter that keeps up and reported that it is fit; if that comes to nothing, it steps down. Where
+nobody is fit, the leader stays: its heartbeats do not wait for the disk, and a group without a
+leader would be worth less. Nor is the leadership handed to a preferred leader that is not fit.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from dledger.errors import ChangeRefusedError
 from dledger.executor import Executor
 from dledger.service import Report
 from dledger.standing import Role
@@ -28,6 +30,9 @@ REPORT_SECONDS = 1.0
 REPORT_VALID_SECONDS = 3.0
 LASTING_SECONDS = 1.0
 """How long a leader must be unfit before it gives way: what passes is cheaper than an election."""
+
+HAND_OVER_SECONDS = 1.0
+"""How long a hand-over may take before a leader that is unfit steps down instead."""
 
 YIELD_SECONDS = 10.0
 """Between two tries to give the leadership away."""
@@ -69,6 +74,7 @@ class Fitness:
         self._report_at = 0.0
         self._reported: Report | None = None
         self._yield_at = 0.0
+        self._handing_over = False
         self._jobs_done = -1
         self._busy_since: float | None = None
 
@@ -100,6 +106,11 @@ class Fitness:
     def received(self, peer: str, report: Report) -> None:
         """A peer says how it is."""
         self._reports[peer] = (report, self._loop.time())
+        unfit = self._node.core.standing.unfit
+        if report.fit:
+            unfit.pop(peer, None)
+        else:
+            unfit[peer] = True
 
     def set_damaged(self, *, damaged: bool) -> None:
         """Whether something below the commit index cannot be read at present."""
@@ -183,14 +194,37 @@ class Fitness:
     def _give_way(self) -> None:
         """A leader that has been unfit for a while stops leading, if somebody else could."""
         core, now, report = self._node.core, self._loop.time(), self.report
-        if report.fit:
+        if report.fit or core.role is not Role.LEADER:
             self._yield_at = now + LASTING_SECONDS
-        if report.fit or core.role is not Role.LEADER or now < self._yield_at:
+            self._handing_over = False
             return
-        if any(self._could_lead(peer) for peer in core.peers):
+        if now < self._yield_at:
+            return
+        others = [peer for peer in core.peers if self._could_lead(peer)]
+        if not others:
+            return
+        log.warning("%s gives up the leadership: %s", core.node, report)
+        if not self._handing_over and self._hand_over(others):
+            self._handing_over = True
+            self._yield_at = now + HAND_OVER_SECONDS
+        else:
+            self._handing_over = False
             self._yield_at = now + YIELD_SECONDS
-            log.warning("%s gives up the leadership: %s", core.node, report)
-            self._node.yield_leadership()
+            core.step_down(now)
+        self._node.after_event()
+
+    def _hand_over(self, others: Sequence[str]) -> bool:
+        """Begins to hand over to the first of them who may lead; the preferred one comes first."""
+        core = self._node.core
+        preferred = core.config.preferred_leader
+        for peer in sorted(others, key=lambda peer: (peer != preferred, peer)):
+            try:
+                core.lead().begin_transfer(peer, self._loop.time())
+            except ChangeRefusedError as error:
+                log.info("%s does not hand over to %s: %s", core.node, peer, error)
+            else:
+                return True
+        return False
 
     def _could_lead(self, peer: str) -> bool:
         core, report = self._node.core, self.peer_report(peer)

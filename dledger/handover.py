@@ -6,6 +6,8 @@ campaign at once. If it does not lead within an election timeout, this leader go
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dledger.config import RaftConfig
 from dledger.effects import Outbox
 from dledger.errors import ChangeRefusedError
@@ -30,6 +32,7 @@ class Handover:
         outbox: Outbox,
         replicator: Replicator,
         majorities: Majorities,
+        unfit: Mapping[str, bool],
         config: RaftConfig,
         now: float,
     ) -> None:
@@ -43,6 +46,7 @@ class Handover:
         self._outbox = outbox
         self._replicator = replicator
         self._majorities = majorities
+        self._unfit = unfit
         self._config = config
         self._sent = False
         self._prefer_at = now + config.election_seconds
@@ -87,14 +91,13 @@ class Handover:
             self._outbox.send(max(voters)[1], TimeoutNow(self._term))
 
     def preferred(self, now: float) -> str | None:
-        """The preferred leader, if it is another, keeps up, and was not tried lately."""
+        """The preferred leader, if it is another, keeps up, is fit, and was not tried lately."""
         preferred = self._config.preferred_leader
         if preferred in ("", self._node) or now < self._prefer_at or self.target:
             return None
-        progress = self._replicator.peers.get(preferred)
-        if progress is None or not progress.connected:
+        if preferred not in self._majorities.configuration.voters or preferred in self._unfit:
             return None
-        if self._local.commit_index - progress.match_index > self._config.promote_lag_entries:
+        if not self._majorities.keeps_up(preferred):
             return None
         self._prefer_at = now + PREFERRED_PAUSE * self._config.election_seconds
         return preferred

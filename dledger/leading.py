@@ -37,6 +37,7 @@ class Leading:
         outbox: Outbox,
         config: RaftConfig,
         connected: Mapping[str, bool],
+        unfit: Mapping[str, bool],
         now: float,
     ) -> None:
         self.over = False
@@ -68,6 +69,7 @@ class Leading:
             outbox=outbox,
             replicator=self.replicator,
             majorities=self.majorities,
+            unfit=unfit,
             config=config,
             now=now,
         )

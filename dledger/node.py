@@ -302,11 +302,6 @@ class Node:
         """Sends a message that promises nothing; it may be lost."""
         self._transport.send(peer, message)
 
-    def yield_leadership(self) -> None:
-        """Stops leading, so that another member takes over."""
-        self.core.step_down(self._loop.time())
-        self.after_event()
-
     # --- after every event
 
     @property

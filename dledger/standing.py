@@ -53,6 +53,8 @@ class Standing:
         self.leading: Leading | None = None
         self.up: dict[str, bool] = {}
         """Peers with a working link, in order of connection."""
+        self.unfit: dict[str, bool] = {}
+        """Peers that said that they should not lead."""
         self.patience = 1.0
         """How many times as long as usual this node waits before it campaigns."""
         self.leader_heard_at = now
@@ -119,6 +121,7 @@ class Standing:
             outbox=self._outbox,
             config=self._config,
             connected=self.up,
+            unfit=self.unfit,
             now=now,
         )
 

@@ -113,14 +113,16 @@ class RunningCluster:
         return documents[0] if len(documents) == 1 else documents
 
 
-def start_cluster(directory: Path, *, nodes: int = 3, **settings: int) -> RunningCluster:
+def start_cluster(directory: Path, *, nodes: int = 3, **settings: int | str) -> RunningCluster:
     """Starts a new cluster and waits until it serves; ``settings`` are of every ``node.toml``."""
     create_cluster(directory, nodes=nodes, ports=Ports(0, 0, 0))
     for path in directory.glob("*/*/node.toml"):
         # Segments are filled with zeros ahead: small ones leave the disk to the tests.
         text = path.read_text()
         for key, value in {"segment_size": SEGMENT_SIZE, **settings}.items():
-            text = re.sub(rf"^{key} = \d+$", f"{key} = {value}", text, flags=re.MULTILINE)
+            line = f"{key} = {json.dumps(value)}"
+            text, count = re.subn(rf"^{key} = .*$", line, text, flags=re.MULTILINE)
+            assert count == 1, f"{path} has no {key}"
         path.write_text(text)
     local = open_cluster(directory)
     try:

@@ -37,6 +37,7 @@ printed then.
 ``remove n0 n3``                      takes it out
 ``start n3``                          starts a node that waits to be added
 ``transfer n0 n1``                    the leader n0 hands over to n1
+``unfit n0 n1``, ``fit n0 n1``        n1 tells n0 that it should not lead; that it may again
 ``read n1``                           n1 asks for a read index
 ``wipe n0 7``                         n0, which is down, gets an empty disk of incarnation 7
 ``identity n0 7``                     the disk of n0 is of incarnation 7 from its next start on
@@ -101,7 +102,9 @@ class Scenario:
         limits: dict[str, Any] = {
             name: float(value) if name.endswith("_seconds") else int(value)
             for name, value in settings.items()
+            if name != "preferred_leader"
         }
+        limits.update({k: v for k, v in settings.items() if k == "preferred_leader"})
         self._config = RaftConfig(**limits)
 
     def do_nodes(self, words: list[str]) -> None:
@@ -189,6 +192,14 @@ class Scenario:
     def do_remove(self, words: list[str]) -> None:
         leader, node = words
         self._ask(leader, lambda core: core.lead().changes.remove(node, self.cluster.now))
+
+    def do_unfit(self, words: list[str]) -> None:
+        node, peer = words
+        self.cluster.cores[node].standing.unfit[peer] = True
+
+    def do_fit(self, words: list[str]) -> None:
+        node, peer = words
+        del self.cluster.cores[node].standing.unfit[peer]
 
     def do_transfer(self, words: list[str]) -> None:
         leader, target = words

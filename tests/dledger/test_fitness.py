@@ -15,6 +15,7 @@ from dledger.messages import (
     Heartbeat,
     HeartbeatResponse,
     Message,
+    TimeoutNow,
     VoteRequest,
     VoteResponse,
 )
@@ -74,6 +75,8 @@ class Peers:
         self.vote_requests = 0
         self.heard: list[Report] = []
         self.heartbeats = 0
+        self.ordered: list[str] = []  # who was told to campaign
+        self.obeys = True  # whether who is told so does it
 
     async def start(self, handler: TransportHandler) -> None:
         self._handler = handler
@@ -105,6 +108,11 @@ class Peers:
             case Heartbeat(term=term, commit_index=commit):
                 self.heartbeats += 1
                 answer = HeartbeatResponse(term, commit, commit)
+            case TimeoutNow(term=term):
+                self.ordered.append(peer)
+                if not self.obeys:
+                    return
+                answer = VoteRequest(term + 1, 1 << 30, term, False, ordered=True)
             case Report():
                 self.heard.append(message)
                 if peer not in self.reports:
@@ -233,6 +241,45 @@ def test_a_leader_without_room_gives_way_and_waits_longer_than_others_to_campaig
         assert member.peers.vote_requests == asked
         await asyncio.sleep(4)
         assert member.peers.vote_requests > asked, "where nobody else is elected, it is"
+
+    with_leader(scenario)
+
+
+def test_a_leader_without_room_hands_over_to_the_peer_that_has_room() -> None:
+    async def scenario(member: Member) -> None:
+        member.peers.reports["n1"] = Report(room=False, prompt=True, whole=True)
+        member.peers.reports["n2"] = FIT
+        member.fs.capacity = member.fs.used_bytes() + 10
+        await asyncio.sleep(1.6)
+        assert member.peers.ordered == ["n2"]
+        assert not member.leads
+
+    with_leader(scenario)
+
+
+def test_a_leader_without_room_steps_down_where_handing_over_comes_to_nothing() -> None:
+    async def scenario(member: Member) -> None:
+        member.peers.reports["n2"] = FIT
+        member.peers.obeys = False
+        member.fs.capacity = member.fs.used_bytes() + 10
+        await asyncio.sleep(1.1)
+        assert member.peers.ordered == ["n2"]
+        assert member.leads
+        await asyncio.sleep(1.4)
+        assert member.peers.ordered == ["n2"]
+        assert not member.leads
+
+    with_leader(scenario)
+
+
+def test_a_leader_without_room_leads_on_where_nobody_else_has_any() -> None:
+    async def scenario(member: Member) -> None:
+        for peer in ("n1", "n2"):
+            member.peers.reports[peer] = Report(room=False, prompt=True, whole=True)
+        member.fs.capacity = member.fs.used_bytes() + 10
+        await asyncio.sleep(15)
+        assert member.peers.ordered == []
+        assert member.leads
 
     with_leader(scenario)
 
