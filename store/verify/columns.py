@@ -7,10 +7,10 @@ says nothing against a batch.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 
 import numpy as np
+from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
 from store.batch import Batch
@@ -79,7 +79,7 @@ def are_proved(data: Bytes, position: int, batches: Sequence[tuple[Entry, Batch]
         return False
     view = memoryview(data)
     bounds = map(slice, body_starts.tolist(), body_ends.tolist())
-    crcs = np.array(list(map(zlib.crc32, map(view.__getitem__, bounds))), np.uint32)
+    crcs = np.array(list(map(crc32, map(view.__getitem__, bounds))), np.uint32)
     if ((crcs & np.uint32(0x7FFFFFFF)) != heads["crc"]).any():
         return False
     topics, topic_of = _topics(full)
