@@ -33,6 +33,21 @@ def read_entries(
     return entries
 
 
+def index_at(index: EntryIndex, position: int, last_index: int) -> int:
+    """The first entry that begins at ``position`` or behind it, of those up to ``last_index``.
+
+    By the rows alone: what the log itself has at ``position`` may be damaged.
+    """
+    low, high = index.first_index, last_index
+    while low < high:
+        middle = (low + high) // 2
+        if index.row(middle).position < position:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 def read_chain_crc(log: CommitLog, row: Row) -> int:
     """The chain CRC that the header of an entry states."""
     return int.from_bytes(log.read(row.position + 36, 4), "big")

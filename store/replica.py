@@ -29,7 +29,7 @@ from collections.abc import Sequence
 
 from store.checkpoint import Checkpoint
 from store.commitlog import OUT_OF_SPACE
-from store.entry import HEADER, HEADER_SIZE, Entry
+from store.entry import Entry
 from store.entryindex import ROW
 from store.errors import (
     DamagedError,
@@ -43,7 +43,7 @@ from store.layout import segment_start
 from store.marks import Marks
 from store.mend import Checked, check_entries, mend_entry
 from store.opening import Parts, StoreConfig, open_parts
-from store.reading import read_entries
+from store.reading import index_at, read_entries
 from store.recovery import Recovered
 from store.refill import Plan, Refill, clear_floor, read_floor
 from store.segments import SegmentSpan
@@ -236,12 +236,7 @@ class ReplicaStore:
         first_position = segment_start(position, self._log.segment_size)
         if first_position <= self._log.first_position:
             return
-        header = HEADER.unpack(self._log.read(first_position, HEADER_SIZE))
-        first_index = header[2]
-        row = self._index.row(first_index)
-        if row.position != first_position:
-            path, byte = self._log.locate(first_position)
-            raise DamagedError(path, byte, f"entry {first_index} should lie at {row.position}")
+        first_index = index_at(self._index, first_position, oldest.index)
         try:
             self._marks.begin_at(first_index, first_position)
             self._index.expire(first_index)

@@ -6,6 +6,7 @@ import pytest
 
 from store.entry import EntryKind, build_entry
 from store.errors import (
+    DamagedError,
     DataFormatError,
     DataLockedError,
     EntryTooLargeError,
@@ -391,6 +392,26 @@ def test_a_reader_that_expiry_overtakes_does_not_call_the_removed_files_damage()
         store.read_entries(2, 9, 10_000)
     assert expired
     assert contents(store) == data_of(writer.entries)[20:]
+
+
+def test_a_damaged_header_where_the_log_will_begin_does_not_lead_expiry_astray() -> None:
+    """The number of the entry is in there: it was read as it stood, and was out of range."""
+    fs, writer = simulated(), Writer()
+    store = open_store(fs)
+    store.save_hard_state(1, "")
+    store.append(writer.make_many(30))
+    store.sync()
+    for index in (24, 25):
+        assert store.save_checkpoint(writer.checkpoint(index))
+    assert writer.entries[10].position == 800
+    file = fs.open(f"{DIRECTORY}/commitlog/{800:020d}", create=True)
+    file.pwrite(b"\xff" * 8, 8)
+    file.close()
+    store.expire(writer.entries[10].position)
+    assert (store.first_index, store.first_position) == (10, 800)
+    with pytest.raises(DamagedError):
+        store.read_entries(10, 10, 1000)
+    assert [entry.index for entry in store.read_entries(11, 20, 10_000)] == list(range(11, 21))
 
 
 def test_without_a_checkpoint_nothing_expires() -> None:
