@@ -31,6 +31,7 @@ from broker.resent import ResentRequests
 from broker.resets import PendingResets
 from broker.retention import Retention
 from broker.stats import BrokerStats, Rates
+from broker.topics import TopicConfig, reply_topic
 from dledger.config import RaftConfig
 from dledger.executor import Executors
 from dledger.node import Node
@@ -189,6 +190,7 @@ class Broker(MachineListener):
     def announcement(self) -> Announcement:
         """What NameServers are told: broker id 0 is the leader that serves."""
         config, node, state = self.context.config, self.context.node, self.context.machine.state
+        replies = reply_topic(config.cluster)
         return Announcement(
             cluster=config.cluster,
             broker_name=config.group,
@@ -200,7 +202,10 @@ class Broker(MachineListener):
                 "counter": state.topics_version.counter,
                 "timestamp": state.topics_version.timestamp_ms,
             },
-            topics={name: topic.as_json() for name, topic in sorted(state.topics.items())},
+            topics={
+                replies: TopicConfig(replies, 1, 1).as_json(),
+                **{name: topic.as_json() for name, topic in sorted(state.topics.items())},
+            },
         )
 
     # --- MachineListener

@@ -70,6 +70,7 @@ class Clients:
         self._watched: dict[Connection, None] = {}
         self.consumers: dict[str, ConsumerGroup] = {}
         self.producers: dict[str, dict[Connection, Client]] = {}
+        self._by_name: dict[str, Connection] = {}
 
     def start(self) -> None:
         """Begins to look for clients that fell silent."""
@@ -84,6 +85,7 @@ class Clients:
         """A heartbeat of a producer."""
         self._watch(connection)
         self.producers.setdefault(group, {})[connection] = client
+        self._by_name[client.client_id] = connection
 
     def add_consumer(
         self,
@@ -116,6 +118,10 @@ class Clients:
         found = self.consumers.get(group)
         return None if found is None else found.subscriptions.get(topic)
 
+    def producer_named(self, client_id: str) -> Connection | None:
+        """The connection over which the latest heartbeat of that producer came, if it is there."""
+        return self._by_name.get(client_id)
+
     def now(self) -> float:
         """The time to put on a heartbeat."""
         return self._loop.time()
@@ -139,6 +145,8 @@ class Clients:
 
     def _closed(self, connection: Connection) -> None:
         self._watched.pop(connection, None)
+        for name in [name for name, known in self._by_name.items() if known is connection]:
+            del self._by_name[name]
         for group in [name for name, known in self.producers.items() if connection in known]:
             self._remove_producer(connection, group)
         for group in [

@@ -114,6 +114,11 @@ class GroupConfig:
 AUTO_CREATE_TEMPLATE = TopicConfig(AUTO_CREATE_TOPIC, 8, 8, PERM_READ | PERM_WRITE | PERM_INHERIT)
 
 
+def reply_topic(cluster: str) -> str:
+    """The topic to which replies are addressed; it never has a message."""
+    return f"{cluster}_REPLY_TOPIC"
+
+
 def retry_topic(group: str) -> str:
     """The topic to which a group's failed messages return."""
     return RETRY_PREFIX + group

@@ -13,6 +13,7 @@ from broker.processors.members import MemberProcessor
 from broker.processors.messages import MessageProcessor
 from broker.processors.offsets import OffsetProcessor
 from broker.processors.pull import PullProcessor
+from broker.processors.reply import ReplyProcessor
 from broker.processors.resets import ResetProcessor
 from broker.processors.send import SendProcessor
 from broker.processors.sendback import SendBackProcessor
@@ -33,6 +34,7 @@ def broker_handlers(context: BrokerContext) -> Mapping[int, Handler]:
     members = MemberProcessor(context)
     locks = LockProcessor(context)
     resets = ResetProcessor(context)
+    replies = ReplyProcessor(context)
     return {
         RequestCode.SEND_MESSAGE: send.send,
         RequestCode.SEND_MESSAGE_V2: send.send_v2,
@@ -54,6 +56,8 @@ def broker_handlers(context: BrokerContext) -> Mapping[int, Handler]:
         RequestCode.GET_PRODUCER_CONNECTION_LIST: clients.producer_connections,
         RequestCode.GET_ALL_PRODUCER_INFO: clients.all_producers,
         RequestCode.LOCK_BATCH_MQ: locks.lock,
+        RequestCode.SEND_REPLY_MESSAGE: replies.reply,
+        RequestCode.SEND_REPLY_MESSAGE_V2: replies.reply_v2,
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: resets.reset,
         RequestCode.UNLOCK_BATCH_MQ: locks.unlock,
         RequestCode.UPDATE_AND_CREATE_TOPIC: topics.create_topic,

@@ -53,7 +53,7 @@ class SendProcessor:
         self._context = context
         self._gatherer = context.gatherer
         self._known_requests = context.gatherer.known_requests
-        self._stager = Stager()
+        self._stager = Stager(context.config.cluster)
         self._deferred = DeferredSend(context)
         self._body_size_max = context.config.max_message_size
         self.stats = context.stats

@@ -22,6 +22,11 @@ from store.record import StagedMessage, key_prefix, record_size, stage_message, 
 SHAPES_MAX = 4096
 """How many shapes are remembered; then it begins anew."""
 
+CLUSTER = b"CLUSTER"
+REPLY_TO = b"REPLY_TO_CLIENT" + NAME_END
+"""A message with this property is a request. RocketMQ's clients find where to send their reply by
+the property ``CLUSTER``, which its brokers put on every message."""
+
 _UNIQUE_KEY_MARK = UNIQUE_KEY + NAME_END
 
 
@@ -62,7 +67,9 @@ def topic_constants(topic: str) -> tuple[int, int]:
 class Stager:
     """Makes staged messages of what was sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: str) -> None:
+        """``cluster`` is what requests are told of it, for whoever answers them."""
+        self._cluster = CLUSTER + NAME_END + cluster.encode() + PAIR_END
         self._shapes: dict[tuple[bytes, bytes, bytes], Shape] = {}
 
     def stage(self, of: Origin, flag: int, body: Bytes, properties: bytes) -> StagedMessage:
@@ -120,10 +127,15 @@ class Stager:
         if len(properties) > PROPERTIES_SIZE_MAX:
             storable_properties(properties)  # says what is wrong
         stored_before, stored_after = storable_properties(before), storable_properties(after)
+        is_request = REPLY_TO in before or REPLY_TO in after
+        if is_request and len(properties) + len(self._cluster) <= PROPERTIES_SIZE_MAX:
+            stored_before = self._cluster + stored_before
         changed = (stored_before, stored_after) != (before, after)
         code, words = tag_and_keys(before + after)
         shape = Shape(stored_before, stored_after, changed, code, words)
-        if not words:  # each message has keys of its own: to remember them would be for nothing
+        # Where each message has keys of its own, or another name to reply to with, to remember
+        # that would be for nothing.
+        if not words and not is_request:
             if len(self._shapes) >= SHAPES_MAX:
                 self._shapes.clear()
             self._shapes[before, mark, after] = shape

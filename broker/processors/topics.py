@@ -28,6 +28,7 @@ from broker.topics import (
     TopicConfig,
     check_group_name,
     check_topic_name,
+    reply_topic,
     retry_topic,
 )
 from dledger.errors import ProposeError
@@ -98,13 +99,18 @@ class TopicProcessor:
         config = self._context.config
         body = {
             "brokerAddr": str(config.own.address),
-            "topicList": [*SYSTEM_TOPICS, config.cluster, config.group],
+            "topicList": [
+                *SYSTEM_TOPICS,
+                reply_topic(config.cluster),
+                config.cluster,
+                config.group,
+            ],
         }
         connection.respond(request, body=(encode_json(body),))
 
     def _refuse_system_topic(self, name: str) -> None:
         config = self._context.config
-        if name in {*SYSTEM_TOPICS, config.cluster}:
+        if name in {*SYSTEM_TOPICS, config.cluster, reply_topic(config.cluster)}:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"the topic {name} belongs to the system")
         try:
             check_topic_name(name)

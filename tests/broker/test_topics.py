@@ -100,7 +100,7 @@ def test_the_announcement_changes_with_the_topics(tmp_path: Path) -> None:
             len(broker.broker.announcement().topics)
         )
         await broker.create_topic("orders")
-        assert changes == [2]
+        assert changes == [3]
         announced = broker.broker.announcement()
         assert (announced.broker_name, announced.broker_id) == ("broker-a", 0)
         assert announced.data_version["counter"] == 1
