@@ -1,15 +1,19 @@
-"""Peer messages as bytes: one msgpack array each, ``[kind, term, ...]``.
+"""Peer messages as bytes: a CRC32C, then one msgpack array, ``[kind, term, ...]``.
 
-The entries of an append travel as they lie in the commit log, back to back, in one binary field.
-:func:`decode_message` raises :class:`PeerError` for anything that is not such a message, and checks
-the body CRC of every entry.
+The CRC, big-endian u32, covers all that follows it: what goes wrong between two processes is found
+at the next message, whatever it is. The entries of an append travel as they lie in the commit log,
+back to back, in one binary field (bin 32). :func:`decode_message` raises :class:`PeerError` for
+anything that is not such a message, and checks the body CRC of every entry, which its leader made.
 """
 
 from __future__ import annotations
 
-import msgpack
+import struct
 
-from dledger.errors import PeerError
+import msgpack
+from crc32c import crc32c
+
+from dledger.errors import DamagedFrameError, PeerError
 from dledger.messages import (
     AppendAccepted,
     AppendRejected,
@@ -30,12 +34,15 @@ from dledger.servicecodec import (
     service_fields,
     service_message,
 )
-from store.entry import Entry, decode_entries
+from store.entry import decode_entries
 from store.errors import CorruptEntryError
 
 MESSAGE_BYTES_MAX = 64 << 20
+CRC = struct.Struct(">I")
 NUMBER_MAX = 1 << 62  # indexes and terms are i64 on disk, and are counted up from what peers say
 
+_ARRAY_OF_SIX = b"\x96"
+_BIN_32 = struct.Struct(">BI")
 _FIELDS: dict[int, tuple[Scalar, ...]] = {
     1: (int, int, int, bool, bool, int),
     2: (int, bool, bool, int),
@@ -51,25 +58,20 @@ _FIELDS: dict[int, tuple[Scalar, ...]] = {
 
 
 class MessageEncoder:
-    """Encodes messages; entries sent to several followers in a row are joined once."""
+    """Encodes messages; an append that goes to several followers in a row is encoded once."""
 
     def __init__(self) -> None:
-        self._first: Entry | None = None
-        self._last: Entry | None = None
-        self._joined = b""
+        self._append: AppendRequest | None = None
+        self._frame = b""
 
     def encode(self, message: Message) -> bytes:
         """The frame of one message."""
         match message:
             case AppendRequest():
-                fields = (
-                    3,
-                    message.term,
-                    message.prev_index,
-                    message.prev_term,
-                    message.commit_index,
-                    self._join(message.entries),
-                )
+                if self._append is None or not _are_same(message, self._append):
+                    self._frame = _append_frame(message)
+                    self._append = message
+                return self._frame
             case VoteRequest(term, last_index, last_term, pre_vote, ordered, incarnation):
                 return _pack((1, term, last_index, last_term, pre_vote, ordered, incarnation))
             case VoteResponse(term, granted, pre_vote, incarnation):
@@ -90,26 +92,57 @@ class MessageEncoder:
                 return _pack((10, term, number, index))
             case _:
                 return _pack(service_fields(message))
-        return _pack(fields)
 
-    def _join(self, entries: tuple[Entry, ...]) -> bytes:
-        if not entries:
-            return b""
-        if entries[0] is not self._first or entries[-1] is not self._last:
-            self._joined = b"".join(entry.data for entry in entries)
-            self._first, self._last = entries[0], entries[-1]
-        return self._joined
+
+def _are_same(append: AppendRequest, other: AppendRequest) -> bool:
+    """Whether they say the same, as two followers that are equally far are told."""
+    ours, theirs = append.entries, other.entries
+    return (
+        len(ours) == len(theirs)
+        and (not ours or (ours[0] is theirs[0] and ours[-1] is theirs[-1]))
+        and append.commit_index == other.commit_index
+        and append.prev_index == other.prev_index
+        and (append.term, append.prev_term) == (other.term, other.prev_term)
+    )
+
+
+def _append_frame(append: AppendRequest) -> bytes:
+    """Put together at once, because entries are large: every join is a copy."""
+    numbers: bytes = msgpack.packb(
+        (3, append.term, append.prev_index, append.prev_term, append.commit_index)
+    )
+    size = sum(len(entry.data) for entry in append.entries)
+    head = _ARRAY_OF_SIX + numbers[1:] + _BIN_32.pack(0xC6, size)
+    crc = crc32c(head)
+    for entry in append.entries:
+        crc = crc32c(entry.data, crc)
+    return b"".join((CRC.pack(crc), head, *(entry.data for entry in append.entries)))
 
 
 def _pack(fields: tuple[int | bool | bytes, ...]) -> bytes:
-    packed: bytes = msgpack.packb(fields)
-    return packed
+    return seal(msgpack.packb(fields))
+
+
+def seal(content: bytes) -> bytes:
+    """The frame of that content."""
+    return CRC.pack(crc32c(content)) + content
+
+
+def unseal(frame: bytes) -> memoryview:
+    """The content of a frame. Raises :class:`~dledger.errors.DamagedFrameError`."""
+    content = memoryview(frame)[CRC.size :]
+    expected = int.from_bytes(frame[: CRC.size], "big")
+    found = crc32c(content)
+    if found != expected or len(frame) < CRC.size:
+        raise DamagedFrameError(len(frame), found, expected)
+    return content
 
 
 def decode_message(frame: bytes) -> Message:
     """The message of one frame. Raises :class:`PeerError` naming what is wrong with it."""
+    content = unseal(frame)
     try:
-        fields = msgpack.unpackb(frame, max_bin_len=MESSAGE_BYTES_MAX)
+        fields = msgpack.unpackb(content, max_bin_len=MESSAGE_BYTES_MAX)
     except (ValueError, msgpack.UnpackException) as error:
         raise PeerError(f"a peer frame of {len(frame)} bytes is no msgpack: {error}") from error
     if not isinstance(fields, list) or not fields or type(fields[0]) is not int:

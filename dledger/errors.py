@@ -90,5 +90,14 @@ class PeerError(DLedgerError):
     """A peer broke the protocol, or its log contradicts ours: its message is dropped."""
 
 
+class DamagedFrameError(PeerError):
+    """A frame came otherwise than it was sent."""
+
+    def __init__(self, size: int, found: int, expected: int) -> None:
+        super().__init__(
+            f"a peer frame of {size} bytes is damaged: its CRC is {found:08x}, not {expected:08x}"
+        )
+
+
 class InvariantError(DLedgerError):
     """A rule that guards data is broken; the node must stop rather than go on."""

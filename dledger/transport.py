@@ -19,13 +19,13 @@ import aiohttp
 import msgpack
 from aiohttp import web
 
-from dledger.codec import MESSAGE_BYTES_MAX, MessageEncoder, decode_message
+from dledger.codec import MESSAGE_BYTES_MAX, MessageEncoder, decode_message, seal, unseal
 from dledger.errors import DLedgerError, PeerError
 from dledger.messages import Message
 
 log = logging.getLogger(__name__)
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 PATH = "/dledger"
 QUEUE_BYTES_MAX = 64 << 20
 DIAL_SECONDS_FIRST = 0.02
@@ -176,9 +176,8 @@ class WebSocketTransport:
                     link.url, max_msg_size=MESSAGE_BYTES_MAX, compress=0
                 ) as connection:
                     _keep_alive(connection.get_extra_info("socket"))
-                    await connection.send_bytes(
-                        msgpack.packb([PROTOCOL_VERSION, self._group, self._node, self._address])
-                    )
+                    greeting = [PROTOCOL_VERSION, self._group, self._node, self._address]
+                    await connection.send_bytes(seal(msgpack.packb(greeting)))
                     link.listening = connection
                     pause = DIAL_SECONDS_FIRST
                     self._check_up(link)
@@ -246,7 +245,7 @@ class WebSocketTransport:
     async def _hello(self, connection: web.WebSocketResponse) -> _Link:
         try:
             frame = await connection.receive_bytes(timeout=HELLO_SECONDS)
-            version, group, node, address = msgpack.unpackb(frame)
+            version, group, node, address = msgpack.unpackb(unseal(frame))
         except (TypeError, ValueError, TimeoutError, msgpack.UnpackException) as error:
             raise PeerError(f"no greeting: {error}") from error
         if version != PROTOCOL_VERSION:

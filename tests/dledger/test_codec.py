@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dledger.codec import NUMBER_MAX, MessageEncoder, decode_message
-from dledger.errors import PeerError
+from dledger.codec import CRC, NUMBER_MAX, MessageEncoder, decode_message, seal
+from dledger.errors import DamagedFrameError, PeerError
 from dledger.messages import (
     AppendAccepted,
     AppendRejected,
@@ -83,6 +83,7 @@ def decode_or_refuse(frame: bytes) -> None:
 @example(b"\xc7\x03\xff123")  # a timestamp of a length that does not exist
 def test_arbitrary_bytes_raise_nothing_but_peer_errors(frame: bytes) -> None:
     decode_or_refuse(frame)
+    decode_or_refuse(seal(frame))
 
 
 values = st.recursive(
@@ -94,24 +95,50 @@ values = st.recursive(
 
 @given(st.lists(values, max_size=7).map(lambda fields: [1, *fields]), st.integers(0, 9))
 def test_arrays_of_anything_raise_nothing_but_peer_errors(fields: list[Any], kind: int) -> None:
-    decode_or_refuse(msgpack.packb([kind, *fields[1:]]))
+    decode_or_refuse(seal(msgpack.packb([kind, *fields[1:]])))
 
 
 @given(messages, st.data())
-def test_a_damaged_message_raises_nothing_but_peer_errors(
+def test_a_message_that_was_altered_before_it_was_sent_raises_nothing_but_peer_errors(
+    message: Message, data: st.DataObject
+) -> None:
+    content = bytearray(MessageEncoder().encode(message)[CRC.size :])
+    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    decode_or_refuse(seal(bytes(content[: data.draw(st.integers(0, len(content)))])))
+
+
+@given(messages, st.data())
+def test_a_frame_that_comes_otherwise_than_it_was_sent_is_found_whatever_it_says(
     message: Message, data: st.DataObject
 ) -> None:
     frame = bytearray(MessageEncoder().encode(message))
     frame[data.draw(st.integers(0, len(frame) - 1))] ^= data.draw(st.integers(1, 255))
-    decode_or_refuse(bytes(frame[: data.draw(st.integers(0, len(frame)))]))
-
-
-def test_a_flipped_bit_in_an_entry_is_found() -> None:
-    request = AppendRequest(2, -1, 0, -1, tuple(written_log([1, 2])))
-    frame = bytearray(MessageEncoder().encode(request))
-    frame[-1] ^= 1
-    with pytest.raises(PeerError, match="damaged entry after index -1: body CRC"):
+    with pytest.raises(DamagedFrameError, match=f"a peer frame of {len(frame)} bytes is damaged"):
         decode_message(bytes(frame))
+
+
+@pytest.mark.parametrize("size", range(4))
+def test_a_frame_too_short_for_its_crc_is_damaged(size: int) -> None:
+    with pytest.raises(DamagedFrameError):
+        decode_message(bytes(size))
+
+
+def test_an_append_of_one_entry_more_is_another_frame() -> None:
+    encoder, entries = MessageEncoder(), tuple(written_log([1, 1, 1]))
+    several = [
+        AppendRequest(1, -1, 0, commit, entries[:end]) for commit in (0, 1) for end in (3, 2)
+    ]
+    several += [AppendRequest(1, 0, 1, 1, entries[1:end]) for end in (3, 2)]
+    assert [decode_message(encoder.encode(each)) for each in several] == several
+    assert encoder.encode(several[0]) is encoder.encode(AppendRequest(1, -1, 0, 0, entries))
+
+
+def test_a_bit_of_an_entry_that_flipped_before_it_was_sent_is_found() -> None:
+    request = AppendRequest(2, -1, 0, -1, tuple(written_log([1, 2])))
+    content = bytearray(MessageEncoder().encode(request)[CRC.size :])
+    content[-1] ^= 1
+    with pytest.raises(PeerError, match="damaged entry after index -1: body CRC"):
+        decode_message(seal(bytes(content)))
 
 
 @pytest.mark.parametrize(
@@ -128,4 +155,4 @@ def test_a_flipped_bit_in_an_entry_is_found() -> None:
 )
 def test_a_refused_message_says_what_is_wrong(fields: object, what: str) -> None:
     with pytest.raises(PeerError, match=what):
-        decode_message(msgpack.packb(fields))
+        decode_message(seal(msgpack.packb(fields)))

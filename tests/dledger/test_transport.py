@@ -10,6 +10,7 @@ import aiohttp
 import msgpack
 import pytest
 
+from dledger.codec import seal
 from dledger.messages import AppendRequest, Heartbeat, Message
 from dledger.transport import PATH, PROTOCOL_VERSION, WebSocketTransport
 from store.entry import EntryKind, build_entry
@@ -44,6 +45,10 @@ def free_ports(count: int) -> list[int]:
     for each in sockets:
         each.close()
     return ports
+
+
+def greeting_of_b(address: str) -> bytes:
+    return seal(msgpack.packb([PROTOCOL_VERSION, "g", "b", address]))
 
 
 def transport(node: str, ports: dict[str, int], group: str = "g") -> WebSocketTransport:
@@ -125,7 +130,7 @@ async def test_a_stranger_is_refused_and_told_so(greeting: object) -> None:
             aiohttp.ClientSession() as session,
             session.ws_connect(f"http://127.0.0.1:{ports['a']}{PATH}") as connection,
         ):
-            await connection.send_bytes(msgpack.packb(greeting))
+            await connection.send_bytes(seal(msgpack.packb(greeting)))
             answer = await connection.receive(timeout=10)
             assert answer.type is aiohttp.WSMsgType.CLOSE
             assert answer.data == aiohttp.WSCloseCode.POLICY_VIOLATION
@@ -145,7 +150,44 @@ async def test_a_peer_that_dials_again_before_its_old_link_is_known_dead_is_lost
         aiohttp.ClientSession() as session,
         session.ws_connect(f"http://127.0.0.1:{a._port}{PATH}") as connection,
     ):
-        await connection.send_bytes(msgpack.packb([PROTOCOL_VERSION, "g", "b", link.address]))
+        await connection.send_bytes(greeting_of_b(link.address))
         async with asyncio.timeout(2):
             assert await heard_a.next() == ("lost", "b", None)
             assert await heard_a.next() == ("connected", "b", None)
+
+
+async def test_a_damaged_frame_closes_the_link_and_is_told_and_the_link_comes_back(
+    pair: tuple[WebSocketTransport, Recorder, WebSocketTransport, Recorder],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    a, heard_a, _, heard_b = pair
+    speaking = a._links["b"].speaking
+    assert speaking is not None
+    await speaking.send_bytes(seal(b"content")[:-1] + b"?")
+    assert await heard_b.next() == ("lost", "a", None)
+    assert await heard_b.next() == ("connected", "a", None)
+    assert (await heard_a.next())[0] == "lost"
+    [told] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert told.startswith("dropping the link to a: a peer frame of 11 bytes is damaged: its CRC")
+
+
+async def test_a_damaged_greeting_is_refused() -> None:
+    ports = dict(zip(("a", "b"), free_ports(2), strict=True))
+    a = transport("a", ports)
+    await a.start(Recorder())
+    try:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.ws_connect(f"http://127.0.0.1:{ports['a']}{PATH}") as connection,
+        ):
+            greeting = bytearray(greeting_of_b("127.0.0.1:1"))
+            greeting[-1] ^= 1
+            await connection.send_bytes(bytes(greeting))
+            answer = await connection.receive(timeout=10)
+            assert (answer.type, answer.data) == (
+                aiohttp.WSMsgType.CLOSE,
+                aiohttp.WSCloseCode.POLICY_VIOLATION,
+            )
+            assert "damaged" in str(answer.extra)
+    finally:
+        await a.stop()
