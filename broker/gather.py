@@ -137,6 +137,11 @@ class Gatherer:
         """Whether anything can be staged at all."""
         return self._serving
 
+    @property
+    def request_bytes_max(self) -> int:
+        """What no entry could hold is larger than this."""
+        return self._entry_bytes_max - 2 * _RUN_BYTES
+
     def check_serving(self) -> None:
         """Raises :class:`~dledger.errors.NotLeaderError` where nothing can be staged."""
         if not self._serving:

@@ -229,7 +229,7 @@ class BrokerStateMachine:
             batch.records, last + STORE_TIMESTAMP_AT
         )
         if timed:
-            self.state.timer = self.state.timer.stored(timed, self.state.store_timestamp_ms)
+            self.state.timer = self.state.timer.stored(timed)
 
     def _apply_commands(self, commands: Sequence[Command], position: int) -> None:
         topics_changed = False

@@ -53,12 +53,9 @@ class TimerMark:
     offset: int = -1
     waiting: int = 0
 
-    def stored(self, messages: int, store_timestamp_ms: int) -> TimerMark:
-        """More wait. Where none did, nothing can be due before now: the mark says so, and who
-        goes on from it has not to look through the time in which nothing was waiting."""
-        if self.waiting or store_timestamp_ms <= self.deliver_ms:
-            return replace(self, waiting=self.waiting + messages)
-        return TimerMark(store_timestamp_ms, -1, messages)
+    def stored(self, messages: int) -> TimerMark:
+        """More wait."""
+        return replace(self, waiting=self.waiting + messages)
 
 
 @dataclass(slots=True)

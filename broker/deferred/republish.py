@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.deferred.properties import REAL_QUEUE_ID, REAL_TOPIC
+from broker.deferred.properties import REAL_QUEUE_ID, REAL_TOPIC, with_properties
 from broker.staging import Addressed
 from broker.topics import TopicConfig
+from store.deferred import TIMER_TOPIC
 from store.properties import find_property
 from store.record import MessageRecord, stage_message
 
@@ -16,8 +17,9 @@ def republished(
 ) -> Addressed | None:
     """The message of ``record`` for its own queue; None where its topic is no more.
 
-    It keeps its properties, as with RocketMQ 4.9: ``DELAY`` and ``REAL_TOPIC`` among them. A queue
-    that a topic has lost since is replaced by one that it has.
+    It keeps its properties, as with RocketMQ 4.9: ``DELAY`` and ``REAL_TOPIC`` among them; a timed
+    message loses the latter, as with RocketMQ 5. A queue that a topic has lost since is replaced
+    by one that it has.
     """
     topic = (find_property(record.properties, REAL_TOPIC) or b"").decode(errors="replace")
     config = topic_of(topic)
@@ -27,10 +29,13 @@ def republished(
     queue_id = int(given) if given.isdigit() else 0
     if queue_id >= max(config.read_queues, config.write_queues):
         queue_id %= config.write_queues
+    properties = record.properties
+    if record.topic == TIMER_TOPIC:
+        properties = with_properties(properties, {REAL_TOPIC: None, REAL_QUEUE_ID: None})
     message = stage_message(
         topic,
         record.body,
-        record.properties,
+        properties,
         flag=record.flag,
         sys_flag=record.sys_flag,
         born_timestamp=record.born_timestamp,

@@ -1,7 +1,8 @@
 """Where a message waits that is not to be delivered at once, and until when.
 
 A delay level sends it to ``SCHEDULE_TOPIC_XXXX``, one queue a level, in which messages become due
-in the order in which they lie.
+in the order in which they lie. A time of delivery sends it to the wheel
+(:mod:`broker.deferred.wheel`).
 """
 
 from __future__ import annotations
@@ -12,37 +13,52 @@ from broker.deferred.properties import (
     DELAY,
     REAL_QUEUE_ID,
     REAL_TOPIC,
+    TIMER_DEL_UNIQUE_KEY,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
     TIMER_NAMES,
     with_properties,
 )
+from broker.deferred.wheel import DELAY_MS_MAX, queue_of, slot_of
 from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import RequestError
 from broker.topics import RETRY_PREFIX
-from store.deferred import LEVEL_MAX, SCHEDULE_TOPIC
+from store.deferred import LEVEL_MAX, SCHEDULE_TOPIC, TIMER_OUT_MS, TIMER_TOPIC
 from store.properties import find_property
 
 
 class Waiting(NamedTuple):
-    """Where a message is stored, and with which properties."""
+    """Where a message is stored, and with which properties.
+
+    ``deliver_ms``: when it is due, where it waits on the wheel.
+    """
 
     topic: str
     queue_id: int
     properties: bytes
+    deliver_ms: int | None = None
 
 
-def waiting_place(topic: str, queue_id: int, properties: bytes) -> Waiting:
+def waiting_place(topic: str, queue_id: int, properties: bytes, now_ms: int) -> Waiting:
     """Where a message to this queue waits; its own queue where it does not have to.
 
-    Raises :class:`~broker.remoting.errors.RequestError`, code 13, for a time that cannot be.
+    What is due at ``now_ms`` or before does not wait. Raises
+    :class:`~broker.remoting.errors.RequestError`, code 13, for a time that cannot be.
     """
     level = delay_level(topic, properties)
     if level > 0:
         return at_level(topic, queue_id, properties, level)
-    if any(find_property(properties, name) is not None for name in TIMER_NAMES):
-        raise RequestError(
-            ResponseCode.MESSAGE_ILLEGAL, "timed messages are not supported by this version"
-        )
-    return Waiting(topic, queue_id, properties)
+    deliver_ms = deliver_time(properties, now_ms)
+    if deliver_ms <= now_ms:
+        return Waiting(topic, queue_id, properties)
+    marks = {
+        TIMER_OUT_MS: b"%d" % deliver_ms,
+        REAL_TOPIC: topic.encode(),
+        REAL_QUEUE_ID: b"%d" % queue_id,
+    }
+    slot = queue_of(slot_of(deliver_ms))
+    return Waiting(TIMER_TOPIC, slot, with_properties(properties, marks), deliver_ms)
 
 
 def at_level(topic: str, queue_id: int, properties: bytes, level: int) -> Waiting:
@@ -75,6 +91,42 @@ def delay_level(topic: str, properties: bytes) -> int:
             f"there is no delay level {_text(given)}, the levels are 1 to {LEVEL_MAX}",
         )
     return max(level, 0)
+
+
+def deliver_time(properties: bytes, now_ms: int) -> int:
+    """When the message wants to be delivered, ms; 0 where it does not say.
+
+    Of several properties RocketMQ takes the delay in seconds first, then that in milliseconds. One
+    that has waited before does not wait again.
+    """
+    if find_property(properties, TIMER_OUT_MS) is not None:
+        return 0
+    if find_property(properties, TIMER_DEL_UNIQUE_KEY) is not None:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL, "timed messages cannot be taken back on this broker"
+        )
+    for name, unit_ms, begin_ms in (
+        (TIMER_DELAY_SEC, 1000, now_ms),
+        (TIMER_DELAY_MS, 1, now_ms),
+        (TIMER_DELIVER_MS, 1, 0),
+    ):
+        given = find_property(properties, name)
+        if given is None:
+            continue
+        try:
+            deliver_ms = begin_ms + unit_ms * int(given)
+        except ValueError:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL, f"{name.decode()} {_text(given)} is not a number"
+            ) from None
+        if deliver_ms - now_ms > DELAY_MS_MAX:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"timer message illegal, {name.decode()} {_text(given)} is more than the max delay "
+                f"of {DELAY_MS_MAX} ms away",
+            )
+        return deliver_ms
+    return 0
 
 
 def _text(value: bytes) -> str:

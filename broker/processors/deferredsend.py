@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.commands import PutTopic
+from broker.commands import Command
 from broker.context import BrokerContext
 from broker.deferred.retry import dead_letter, topics_for_return
-from broker.deferred.waiting import waiting_place
+from broker.deferred.waiting import Waiting, waiting_place
 from broker.processors.sendheader import SendHeader, checked_properties, refuse_half_message
+from broker.refusals import REFUSALS
 from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import RequestError
 from broker.resent import Sender
 from broker.staging import Addressed
 from broker.topics import RETRY_PREFIX, GroupConfig
+from store.deferred import DEFERRED_TOPICS
+from store.errors import EntryTooLargeError
 from store.filesystem import Bytes
-from store.record import stage_message
+from store.record import StagedMessage, stage_message
+
+DELIVERY_BYTES = 1024
+"""More than what an entry has beside a message that is delivered, and a longer topic."""
 
 
 class DeferredSend:
@@ -25,6 +31,7 @@ class DeferredSend:
         self._gatherer = context.gatherer
         self._resent = context.resent
         self._wall_clock = context.wall_clock
+        self._delivery = context.delivery
 
     def stage(
         self,
@@ -43,10 +50,11 @@ class DeferredSend:
         """
         properties = checked_properties(header.properties)
         refuse_half_message(properties)
-        commands: Sequence[PutTopic] = ()
+        commands: Sequence[Command] = ()
+        now_ms = self._delivery.now_ms()
         group = self._given_up(header, times_max)
         if group is None:
-            place = waiting_place(header.topic, queue_id, properties)
+            place = waiting_place(header.topic, queue_id, properties, now_ms)
         else:
             topic, place = dead_letter(group, properties)
             commands = topics_for_return(group, topic, self._gatherer.topic, self._wall_clock())
@@ -60,12 +68,32 @@ class DeferredSend:
             born_host=born_host,
             reconsume_times=header.reconsume_times,
         )
+        if place.topic in DEFERRED_TOPICS:
+            self._check_delivery(message)
         if commands:
             self._gatherer.add_together(
                 [Addressed(place.topic, place.queue_id, (message,), waiter)], commands
             )
         else:
+            self._add(place, message, now_ms, waiter)
+
+    def _add(self, place: Waiting, message: StagedMessage, now_ms: int, waiter: Sender) -> None:
+        if place.deliver_ms is None:
             self._resent.add(place.topic, place.queue_id, (message,), waiter)
+            return
+        message = message._replace(tags_code=place.deliver_ms)
+        watched = self._delivery.watched(place.deliver_ms, now_ms, waiter)
+        try:
+            self._resent.add(place.topic, place.queue_id, (message,), watched)
+        except REFUSALS:
+            self._delivery.in_flight.landed(place.deliver_ms)
+            raise
+
+    def _check_delivery(self, message: StagedMessage) -> None:
+        """Refuses what could be stored now but not once more, when it is due."""
+        size, size_max = message.size + DELIVERY_BYTES, self._gatherer.request_bytes_max
+        if size > size_max:
+            raise EntryTooLargeError(size, size_max)
 
     def _given_up(self, header: SendHeader, times_max: int) -> GroupConfig | None:
         """The group that has tried this message often enough.

@@ -115,10 +115,10 @@ def test_a_state_from_before_there_were_parts_is_read() -> None:
     assert (state.store_timestamp_ms, state.schedule) == (5, {})
 
 
-def test_timed_messages_that_begin_to_wait_set_the_mark_to_their_time() -> None:
-    mark = TimerMark(500, 3, 0).stored(2, 9_000)
-    assert mark == TimerMark(9_000, -1, 2)
-    assert mark.stored(1, 9_500) == TimerMark(9_000, -1, 3)
+def test_timed_messages_wait_until_they_are_delivered() -> None:
+    state = BrokerState(timer=TimerMark(500, 3).stored(2))
+    state.apply(Timer(900, 4, 1))
+    assert state.timer == TimerMark(900, 4, 1)
 
 
 def test_the_template_of_automatic_topics_is_there_from_the_beginning() -> None:

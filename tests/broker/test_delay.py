@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.deferred.levels import STEP_MESSAGES
+from broker.deferred.steps import STEP_MESSAGES
 from broker.remoting.codes import RequestCode, ResponseCode
 from store.deferred import DELAYS_MS, SCHEDULE_TOPIC
 from store.record import MessageRecord
@@ -31,8 +32,9 @@ async def received(broker: SingleBroker, topic: str, queue_id: int = 0) -> list[
 
 async def wait(broker: SingleBroker, topic: str, count: int, queue_id: int = 0) -> None:
     """Until the queue holds so many messages, which is told by a held pull."""
-    while (have := len(await received(broker, topic, queue_id))) < count:
-        await broker.pull(topic, queue_id, have, sysFlag="6", suspendTimeoutMillis="30000")
+    async with asyncio.timeout(120):
+        while (have := len(await received(broker, topic, queue_id))) < count:
+            await broker.pull(topic, queue_id, have, sysFlag="6", suspendTimeoutMillis="30000")
 
 
 @pytest.mark.parametrize("level", [1, 2, 4])

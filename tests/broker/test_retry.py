@@ -45,9 +45,10 @@ async def first_message(broker: SingleBroker, properties: str = "TAGS\x01a\x02")
 
 
 async def next_of(broker: SingleBroker, topic: str, offset: int = 0) -> MessageRecord:
-    """Waits for the message however long it takes."""
-    while not (found := messages(await held_pull(broker, topic, offset))):
-        pass
+    """Waits for the message."""
+    async with asyncio.timeout(600):
+        while not (found := messages(await held_pull(broker, topic, offset))):
+            pass
     return found[0]
 
 

@@ -1,0 +1,43 @@
+"""The wheel on which timed messages wait: queues of ``rmq_sys_wheel_timer``, one for ten minutes.
+
+A message due within a *slot*, ten minutes since 1970 counted through, waits in queue
+*slot mod 440*. To store it costs what any message costs; it is put in order only when its slot has
+come. Messages wait for three days at most, and 440 slots are 80 minutes more: so a queue holds all
+messages of one slot before the first one of the slot that comes round next, and where a slot begins
+in it can be searched for. Rejected: RocketMQ's wheel of seconds, whose slots link records in a log
+of its own; queues are what every replica has anyway, checked and recovered.
+"""
+
+from __future__ import annotations
+
+from broker.reader import rows
+from store.consumequeue import ConsumeQueue
+
+SLOT_MS = 600_000
+SLOTS = 440
+DELAY_MS_MAX = 3 * 86_400_000
+"""RocketMQ's ``timerMaxDelaySec``, in ms."""
+
+
+def slot_of(deliver_ms: int) -> int:
+    """The slot in which a time lies."""
+    return deliver_ms // SLOT_MS
+
+
+def queue_of(slot: int) -> int:
+    """The queue in which the messages of a slot wait."""
+    return slot % SLOTS
+
+
+def first_of_slot(queue: ConsumeQueue, slot: int) -> int:
+    """The offset of the first message in the queue that is due in ``slot`` or later; the end
+    where there is none."""
+    low, high = queue.first_offset, queue.end_offset
+    while low < high:
+        middle = (low + high) // 2
+        ((_position, _size, deliver_ms),) = rows(queue.read(middle, 1))
+        if slot_of(deliver_ms) >= slot:
+            high = middle
+        else:
+            low = middle + 1
+    return low
