@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections import deque
+import struct
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
@@ -31,6 +31,9 @@ QUEUE_BYTES_MAX = 64 << 20
 DIAL_SECONDS_FIRST = 0.02
 DIAL_SECONDS_MAX = 0.5
 HELLO_SECONDS = 5.0
+_FINAL_BINARY = 0x82
+_HEADER_16 = struct.Struct(">BBH")
+_HEADER_64 = struct.Struct(">BBQ")
 # A connection that only listens would never notice that it is half open. The kernel asks for us:
 # pings of the WebSocket would arm a timer anew for every message.
 KEEPALIVE = (
@@ -80,9 +83,6 @@ class _Link:
         self.speaking: web.WebSocketResponse | None = None
         self.socket: asyncio.Transport | None = None  # under `speaking`
         self.up = False
-        self.queue: deque[bytes] = deque()
-        self.queued_bytes = 0
-        self.wake = asyncio.Event()
         self.dial_now = asyncio.Event()
 
     @property
@@ -136,14 +136,19 @@ class WebSocketTransport:
         await self._runner.cleanup()
 
     def send(self, peer: str, message: Message) -> None:
-        """Queues a message; dropped if the link is down or its queue is full."""
+        """Writes a message; dropped if the link is down or the peer does not read.
+
+        It leaves at once, header and payload in one call. aiohttp would write them one after the
+        other, waking the peer twice, and only in a coroutine, that is a turn of the loop later:
+        after everything that clients have sent in the meantime.
+        """
         link = self._links.get(peer)
-        if link is None or not link.up or link.queued_bytes > QUEUE_BYTES_MAX:
+        if link is None or not link.up or link.socket is None:
             return
-        frame = self._encoder.encode(message)
-        link.queue.append(frame)
-        link.queued_bytes += len(frame)
-        link.wake.set()
+        if link.socket.get_write_buffer_size() > QUEUE_BYTES_MAX:
+            return
+        payload = self._encoder.encode(message)
+        link.socket.writelines((_frame_header(len(payload)), payload))
 
     def reset(self, peer: str) -> None:
         """Breaks the link; the peer dials again."""
@@ -232,11 +237,9 @@ class WebSocketTransport:
         link.socket = request.transport
         link.dial_now.set()
         self._check_up(link)
-        speaker = asyncio.create_task(self._speak(link, connection))
         try:
             await connection.receive()  # the peer only listens: whatever comes means the end
         finally:
-            speaker.cancel()
             if link.speaking is connection:
                 link.speaking = None
                 self._check_up(link)
@@ -265,18 +268,6 @@ class WebSocketTransport:
             link.task = asyncio.create_task(self._listen(link))
         return link
 
-    async def _speak(self, link: _Link, connection: web.WebSocketResponse) -> None:
-        try:
-            while True:
-                while link.queue:
-                    frame = link.queue.popleft()
-                    link.queued_bytes -= len(frame)
-                    await connection.send_bytes(frame)
-                link.wake.clear()
-                await link.wake.wait()
-        except (ConnectionError, aiohttp.ClientError):
-            log.debug("link to %s broke while sending", link.peer)
-
     def _check_up(self, link: _Link) -> None:
         up = link.listening is not None and link.speaking is not None
         if up == link.up:
@@ -285,9 +276,16 @@ class WebSocketTransport:
         if up:
             self._handler.on_peer_connected(link.peer)
         else:
-            link.queue.clear()
-            link.queued_bytes = 0
             self._handler.on_peer_lost(link.peer)
+
+
+def _frame_header(size: int) -> bytes:
+    """Of a whole binary message without a mask (RFC 6455, 5.2)."""
+    if size < 126:
+        return bytes((_FINAL_BINARY, size))
+    if size < 1 << 16:
+        return _HEADER_16.pack(_FINAL_BINARY, 126, size)
+    return _HEADER_64.pack(_FINAL_BINARY, 127, size)
 
 
 def _keep_alive(connection: socket.socket) -> None:
