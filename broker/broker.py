@@ -30,6 +30,7 @@ from broker.remoting.dispatch import Handler, dispatch_by_code
 from broker.resent import ResentRequests
 from broker.resets import PendingResets
 from broker.retention import Retention
+from broker.slowreaders import SlowReaders
 from broker.stats import BrokerStats, Rates
 from broker.topics import TopicConfig, reply_topic
 from dledger.config import RaftConfig
@@ -145,6 +146,7 @@ class Broker(MachineListener):
             clients=Clients(loop, self._notifies),
             locks=QueueLocks(loop.time),
             resets=PendingResets(loop.time),
+            slow_readers=SlowReaders(config, node),
             stats=stats,
             rates=Rates(loop, stats, world.wall_clock),
             delivery=Delivery(machine=machine, reader=reader, gatherer=gatherer, loop=loop),

@@ -14,6 +14,8 @@ because a misspelt setting that is silently ignored is found the day it was need
     max_message_size = 4194304      # bytes of a message's body
     auto_create_topics = true
     property_filter = true          # consumers may filter by SQL92 expressions
+    follower_reads = true           # consumers that are far behind are sent to a follower: by more
+    follower_reads_percent = 40     # than so much of the machine's memory
     election_timeout_ms = 600       # the shortest; each one is drawn between it and its double
     heartbeat_ms = 100
     file_reserved_hours = 72        # messages are kept for so long; 0: for ever
@@ -118,6 +120,8 @@ class NodeConfig:
     max_message_size: int = 4 << 20
     auto_create_topics: bool = True
     property_filter: bool = True
+    follower_reads: bool = True
+    follower_reads_percent: int = 40
     election_timeout_ms: int = 600
     heartbeat_ms: int = 100
     file_reserved_hours: int = 72
@@ -170,6 +174,7 @@ class NodeConfig:
         _require_between("disk_full_percent", self.disk_full_percent, self.disk_force_percent, 100)
         _require_between("dedup_window_seconds", self.dedup_window_seconds, 0, 86_400)
         _require_between("refill_mib_per_second", self.refill_mib_per_second, 1, 100_000)
+        _require_between("follower_reads_percent", self.follower_reads_percent, 0, 100)
         _require_between("scrub_mib_per_second", self.scrub_mib_per_second, 1, 100_000)
         _require_between("scrub_pass_seconds", self.scrub_pass_seconds, 1, 1_000_000)
         _require_between("checkpoint_seconds", self.checkpoint_seconds, 1, 3600)
@@ -207,7 +212,7 @@ class NodeConfig:
     @property
     def follower_broker_id(self) -> int:
         """RocketMQ's broker id while not leading: above 0, which is the leader's."""
-        return int(self.node[1:]) + 1
+        return broker_id_of(self.node)
 
     def to_toml(self) -> str:
         """The text of the ``node.toml`` that stands in the data directory and reads as this.
@@ -221,6 +226,11 @@ class NodeConfig:
             lines += ["", f"[members.{node}]"]
             lines += [f'{key} = "{value}"' for key, value in member._asdict().items()]
         return "\n".join(lines) + "\n"
+
+
+def broker_id_of(node: str) -> int:
+    """RocketMQ's broker id of the node ``n<k>`` while it follows."""
+    return int(node[1:]) + 1
 
 
 def read_config(path: str) -> NodeConfig:

@@ -20,6 +20,7 @@ from broker.queuelocks import QueueLocks
 from broker.reader import MessageReader
 from broker.resent import ResentRequests
 from broker.resets import PendingResets
+from broker.slowreaders import SlowReaders
 from broker.stats import BrokerStats, Rates
 from dledger.node import Node
 
@@ -49,6 +50,7 @@ class BrokerContext:
     clients: Clients
     locks: QueueLocks
     resets: PendingResets
+    slow_readers: SlowReaders
     stats: BrokerStats
     rates: Rates
     delivery: Delivery

@@ -22,6 +22,8 @@ def broker_properties(context: BrokerContext) -> dict[str, str]:
         "namesrvAddr": ";".join(config.namesrv),
         "autoCreateTopicEnable": config.auto_create_topics,
         "autoCreateSubscriptionGroup": True,
+        "slaveReadEnable": config.follower_reads,
+        "accessMessageInMemoryMaxRatio": config.follower_reads_percent,
         "enablePropertyFilter": config.property_filter,
         "maxMessageSize": config.max_message_size,
         "flushDiskType": "SYNC_FLUSH" if config.flush == "sync" else "ASYNC_FLUSH",

@@ -37,9 +37,6 @@ BYTES_MAX = 4 << 20
 HOLD_SECONDS_MAX = 60.0
 """Longer than any client waits; a client that asks for more is answered then."""
 
-SUGGESTED_BROKER = "0"
-"""Reads go to the leader; followers say so too, as RocketMQ's slaves do."""
-
 _CODES = {
     Status.FOUND: ResponseCode.SUCCESS,
     Status.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -236,13 +233,22 @@ class _Pull:
             return ResponseCode.PULL_NOT_FOUND if asked_start else ResponseCode.PULL_OFFSET_MOVED
         return _CODES[found.status]
 
+    def _suggestion(self, found: Found) -> int:
+        machine = self.context.machine
+        group = machine.state.groups.get(self.group)
+        return self.context.slow_readers.suggestion(
+            found.ranges,
+            machine.applied_end,
+            None if group is None else group.which_broker_when_slow,
+        )
+
     def _answer(self, found: Found, parts: Sequence[Bytes] = ()) -> None:
         self.connection.respond(
             self.request,
             self._code(found),
             found.status.value,
             {
-                "suggestWhichBrokerId": SUGGESTED_BROKER,
+                "suggestWhichBrokerId": str(self._suggestion(found)),
                 "nextBeginOffset": str(found.next_offset),
                 "minOffset": str(found.min_offset),
                 "maxOffset": str(found.max_offset),
