@@ -160,4 +160,4 @@ class CommittedLog:
             found,
             "the message is lost unless the list is newer than the snapshot: report it",
         )
-        return Told(finding, self._group.group, (), listed=True)
+        return Told(finding, self._group.group, listed=True)

@@ -32,7 +32,6 @@ from store.verify import (
     finish_audit,
     plan_audit,
 )
-from store.verify.findings import UNKNOWN_REPLICA
 
 RANGE_BYTES = 256 << 20
 RESULT_SCHEMA = "number bigint, seconds double, result binary"
@@ -40,11 +39,10 @@ RESULT_SCHEMA = "number bigint, seconds double, result binary"
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A finding, with what tells the sides: ``majority`` agrees against the finding's replica."""
+    """A finding of a group."""
 
     finding: Finding
     group: str
-    majority: tuple[str, ...]
     listed: bool = False
     """Whether it is about a message of the list of those that were acknowledged."""
 
@@ -100,12 +98,12 @@ def run_audit(
                 audit.scan_seconds += time.perf_counter() - began
                 audit.groups.append(GroupAudit(group, results, seconds))
                 findings = finish_audit(fs, group, results)
-                audit.told += [tell(finding, group, findings) for finding in findings]
+                audit.told += [Told(finding, group.group) for finding in findings]
         except (DataFormatError, StoreError, OSError) as error:
             raise ReplicaError(str(error)) from error
         for finding in plan.findings:
             name = finding.replica.partition("/")[0]
-            audit.told.append(Told(finding, name, ()))
+            audit.told.append(Told(finding, name))
     if len({group.plan.group for group in audit.groups}) > 1:
         audit.told += different_groups(audit.groups)
     return audit
@@ -174,38 +172,6 @@ def buffers_of_worker() -> Buffers:
     return Buffers()
 
 
-def tell(finding: Finding, group: GroupPlan, findings: Sequence[Finding]) -> Told:
-    """Adds the replicas which agree where the finding is, if they are a majority of the group.
-
-    Those are the others which know these entries and have no finding of that kind there.
-    """
-    first, last = finding.index_first, finding.index_last
-    if finding.replica == UNKNOWN_REPLICA or first is None or last is None:
-        return Told(finding, group.group, ())
-    agree = [
-        replica.name
-        for replica in group.replicas
-        if replica.name != finding.replica
-        and replica.first_index <= first
-        and last <= replica.known_index
-        and not any(_clashes(other, replica.name, finding) for other in findings)
-    ]
-    return Told(finding, group.group, tuple(agree) if len(agree) * 2 > len(group.replicas) else ())
-
-
-def _clashes(other: Finding, name: str, finding: Finding) -> bool:
-    """Whether a finding of the replica ``name`` is of the same kind about the same entries."""
-    if other.replica not in {name, UNKNOWN_REPLICA} or other.kind not in {
-        finding.kind,
-        FindingKind.DIVERGENCE,
-    }:
-        return False
-    if other.index_first is None or other.index_last is None:
-        return False
-    first, last = finding.index_first or 0, finding.index_last or 0
-    return other.index_first <= last and first <= other.index_last
-
-
 def different_groups(groups: Sequence[GroupAudit]) -> list[Told]:
     """Replicas that belong to different groups cannot agree; each group was checked alone."""
     names = sorted({group.plan.group for group in groups})
@@ -224,7 +190,6 @@ def different_groups(groups: Sequence[GroupAudit]) -> list[Told]:
                 "give the replicas of one group",
             ),
             plan.group,
-            (),
         )
         for plan in alone
     ]

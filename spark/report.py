@@ -120,7 +120,11 @@ def finding_card(finding: dict[str, Any]) -> str:
     ]
     inner = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in items)
     title = f"{escape(finding['replica'])}: {escape(finding['kind'])}{where}"
-    dump = hex_dump(finding["context"], finding["context_position"], finding["position"])
+    at = (finding["context_position"], finding["position"])
+    dump = hex_dump(finding["context"], *at)
+    if finding["majority_context"]:
+        dump += f"<p class=dim>in {escape(finding['majority'][0])}:</p>"
+        dump += hex_dump(finding["majority_context"], *at)
     return f'<section class="finding"><h3>{title}</h3><dl>{inner}</dl>{dump}</section>'
 
 

@@ -15,8 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark.audit import Audit, Told
+from spark.audit import Audit
 from store.filesystem import FileSystem
+from store.verify import Finding
 
 CONTEXT_BYTES = 32
 
@@ -35,6 +36,7 @@ FINDINGS = pa.schema(
         ("advice", pa.string()),
         ("context_position", pa.int64()),
         ("context", pa.binary()),
+        ("majority_context", pa.binary()),
     ]
 )
 RANGES = pa.schema(
@@ -54,25 +56,38 @@ RANGES = pa.schema(
 )
 
 
-def read_context(fs: FileSystem, told: Told) -> tuple[int, bytes]:
-    """The bytes around a finding and where they begin; none where the file cannot be read."""
-    finding = told.finding
-    start = max(0, finding.position - CONTEXT_BYTES)
+def read_context(fs: FileSystem, path: str, position: int) -> tuple[int, bytes]:
+    """The bytes around a place and where they begin; none where the file cannot be read."""
+    start = max(0, position - CONTEXT_BYTES)
     try:
-        file = fs.open(finding.path, writable=False)
+        file = fs.open(path, writable=False)
         try:
-            return start, file.pread(finding.position - start + CONTEXT_BYTES, start)
+            return start, file.pread(position - start + CONTEXT_BYTES, start)
         finally:
             file.close()
     except OSError:
         return start, b""
 
 
+def majority_path(audit: Audit, finding: Finding) -> str | None:
+    """The file of a replica of the majority that is the same one there."""
+    replicas = {
+        replica.name: replica.directory for group in audit.groups for replica in group.plan.replicas
+    }
+    own = replicas.get(finding.replica)
+    other = next((replicas[name] for name in finding.majority if name in replicas), None)
+    if own is None or other is None or not finding.path.startswith(f"{own}/"):
+        return None
+    return other + finding.path.removeprefix(own)
+
+
 def finding_rows(fs: FileSystem, audit: Audit) -> list[dict[str, Any]]:
     rows = []
     for told in audit.told:
         finding = told.finding
-        start, context = read_context(fs, told)
+        start, context = read_context(fs, finding.path, finding.position)
+        other = majority_path(audit, finding)
+        right = b"" if other is None else read_context(fs, other, finding.position)[1]
         rows.append(
             {
                 "kind": told.kind,
@@ -84,10 +99,11 @@ def finding_rows(fs: FileSystem, audit: Audit) -> list[dict[str, Any]]:
                 "position": finding.position,
                 "expected": finding.expected,
                 "found": finding.found,
-                "majority": list(told.majority),
+                "majority": list(finding.majority),
                 "advice": finding.advice,
                 "context_position": start,
                 "context": context,
+                "majority_context": right,
             }
         )
     return rows

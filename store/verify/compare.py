@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from store.filesystem import FileSystem
 from store.layout import segment_name, segment_start
-from store.verify.comparebytes import differing_entries, read_position
+from store.verify.comparebytes import differing_entries, first_difference, read_position
 from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind
 from store.verify.majority import majority
 from store.verify.replica import ReplicaReport
 
+BYTES_SHOWN = 8
 NO_MAJORITY = "no majority says which replica is right: stop the group, keep all copies, report it"
 
 
@@ -27,7 +28,7 @@ def compare_replicas(
     ]
     findings = [_still_diverged(report, by_chain) for report in diverged]
     while len(by_chain) > 1:
-        index = _first_difference(by_chain)
+        index = _first_divergence(by_chain)
         if index is None:
             break
         said = [
@@ -36,23 +37,24 @@ def compare_replicas(
         right = majority([chain for _, chain in said])
         wrong = [report for report, chain in said if chain != right]
         if right is None:
-            findings.append(_undecided(index, said))
+            findings.append(_undecided(fs, index, said))
         else:
-            findings += [_divergence(report, index, said=said, right=right) for report in wrong]
+            agreeing = [report for report, chain in said if chain == right]
+            findings += [_divergence(fs, report, index, agreeing) for report in wrong]
         by_chain = [report for report in by_chain if report not in wrong]
     return findings + _compare_bytes(fs, by_chain)
 
 
 def _compare_bytes(fs: FileSystem, reports: Sequence[ReplicaReport]) -> list[Finding]:
     """Entries with equal chains and different bytes."""
-    differing: dict[int, int] = {}
+    differing: set[int] = set()
     for place, left in enumerate(reports):
         # All are compared with the first, and with the others only what the first does not have.
-        for right in reports[place + 1 :]:
-            if place == 0 or right.first_index < reports[0].first_index:
-                differing.update(differing_entries(fs, left, right))
+        for other in reports[place + 1 :]:
+            if place == 0 or other.first_index < reports[0].first_index:
+                differing.update(differing_entries(fs, left, other))
     findings: list[Finding] = []
-    for index, position in sorted(differing.items()):
+    for index in sorted(differing):
         said = [
             (report, _bytes_of(fs, report, index))
             for report in reports
@@ -60,12 +62,15 @@ def _compare_bytes(fs: FileSystem, reports: Sequence[ReplicaReport]) -> list[Fin
         ]
         wanted = majority([data for _, data in said])
         if wanted is None:
-            findings.append(_other_bytes(reports[0], UNKNOWN_REPLICA, index, position))
+            findings.append(_other_bytes(said[0], said[1], index, (), unknown=True))
             continue
+        agreeing = [report for report, data in said if data == wanted]
+        right = (agreeing[0], wanted)
+        names = tuple(report.name for report in agreeing)
         findings += [
-            _other_bytes(report, report.name, index, position)
-            for report, data in said
-            if data != wanted
+            _other_bytes(one, right, index, names, unknown=False)
+            for one in said
+            if one[1] != wanted
         ]
     return findings
 
@@ -76,22 +81,44 @@ def _bytes_of(fs: FileSystem, report: ReplicaReport, index: int) -> bytes:
     return read_position(fs, report, position, report.ends[place] - position)
 
 
-def _other_bytes(report: ReplicaReport, name: str, index: int, position: int) -> Finding:
+def _place(report: ReplicaReport, index: int, one: bytes, other: bytes) -> tuple[str, int]:
+    """File and byte at which an entry of a replica differs from another one."""
+    position = report.positions[index - report.first_index] + first_difference(one, other)
     start = segment_start(position, report.segment_size)
+    return f"{report.directory}/commitlog/{segment_name(start)}", position - start
+
+
+def _other_bytes(
+    one: tuple[ReplicaReport, bytes],
+    right: tuple[ReplicaReport, bytes],
+    index: int,
+    agreeing: tuple[str, ...],
+    *,
+    unknown: bool,
+) -> Finding:
+    report, data = one
+    other, wanted = right
+    path, byte = _place(report, index, data, wanted)
+    at = first_difference(data, wanted)
     return Finding(
         FindingKind.DIVERGENCE,
-        name,
+        UNKNOWN_REPLICA if unknown else report.name,
         index,
         index,
-        f"{report.directory}/commitlog/{segment_name(start)}",
-        position - start,
-        "the same bytes in all replicas, as their CRCs say",
-        "other bytes",
-        NO_MAJORITY if name == UNKNOWN_REPLICA else RESTORE,
+        path,
+        byte,
+        f"the same bytes in all replicas, as their CRCs say: {_hex(wanted, at)} as in {other.name}",
+        f"{_hex(data, at)} in {report.name}",
+        NO_MAJORITY if unknown else RESTORE,
+        agreeing,
     )
 
 
-def _first_difference(reports: Sequence[ReplicaReport]) -> int | None:
+def _hex(data: bytes, at: int) -> str:
+    return data[at : at + BYTES_SHOWN].hex() or "the end"
+
+
+def _first_divergence(reports: Sequence[ReplicaReport]) -> int | None:
     """The first committed entry about which two replicas disagree.
 
     Chain CRCs cover all that came before, so equal ones at the end settle the whole range.
@@ -121,7 +148,7 @@ def _first_in(left: ReplicaReport, right: ReplicaReport, low: int, high: int) ->
 
 
 def _still_diverged(report: ReplicaReport, others: Sequence[ReplicaReport]) -> Finding:
-    agreeing = ", ".join(other.name for other in others)
+    agreeing = tuple(other.name for other in others)
     return Finding(
         FindingKind.DIVERGENCE,
         report.name,
@@ -129,37 +156,45 @@ def _still_diverged(report: ReplicaReport, others: Sequence[ReplicaReport]) -> F
         report.known_index,
         report.directory,
         0,
-        f"the log of {agreeing}" if agreeing else "the log that the majority had before",
+        f"the log of {', '.join(agreeing)}" if agreeing else "the log that the majority had before",
         "another log since an earlier entry",
         RESTORE,
+        agreeing,
     )
 
 
 def _divergence(
-    report: ReplicaReport, index: int, *, said: Sequence[tuple[ReplicaReport, int]], right: int
+    fs: FileSystem, report: ReplicaReport, index: int, agreeing: Sequence[ReplicaReport]
 ) -> Finding:
-    agreeing = ", ".join(other.name for other, chain in said if chain == right)
+    right = agreeing[0]
+    path, byte = _place(report, index, _bytes_of(fs, report, index), _bytes_of(fs, right, index))
+    names = tuple(other.name for other in agreeing)
     return Finding(
         FindingKind.DIVERGENCE,
         report.name,
         index,
         report.known_index,
-        report.directory,
-        0,
-        f"chain {right:08x} as in {agreeing}",
+        path,
+        byte,
+        f"chain {right.chain(index):08x} as in {', '.join(names)}",
         f"chain {report.chain(index):08x}",
         RESTORE,
+        names,
     )
 
 
-def _undecided(index: int, said: Sequence[tuple[ReplicaReport, int]]) -> Finding:
+def _undecided(fs: FileSystem, index: int, said: Sequence[tuple[ReplicaReport, int]]) -> Finding:
+    """The file named is that of the first replica, which need not be the wrong one."""
+    first, chain = said[0]
+    other = next(report for report, another in said if another != chain)
+    path, byte = _place(first, index, _bytes_of(fs, first, index), _bytes_of(fs, other, index))
     return Finding(
         FindingKind.DIVERGENCE,
         UNKNOWN_REPLICA,
         index,
         min(report.known_index for report, _ in said),
-        " ".join(report.directory for report, _ in said),
-        0,
+        path,
+        byte,
         "one chain CRC in all replicas",
         ", ".join(f"{chain:08x} in {report.name}" for report, chain in said),
         NO_MAJORITY,

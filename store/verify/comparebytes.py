@@ -7,7 +7,9 @@ once more what has just been read.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+
+import numpy as np
 
 from store.filesystem import FileSystem
 from store.layout import segment_name, segment_start
@@ -16,10 +18,8 @@ from store.verify.replica import ReplicaReport
 READ_SIZE = 4 << 20
 
 
-def differing_entries(
-    fs: FileSystem, left: ReplicaReport, right: ReplicaReport
-) -> Iterator[tuple[int, int]]:
-    """Index and first differing position of entries that both know and that are not the same."""
+def differing_entries(fs: FileSystem, left: ReplicaReport, right: ReplicaReport) -> Iterator[int]:
+    """Entries that both know and that are not the same; a long one more than once."""
     low = max(left.first_index, right.first_index)
     high = min(left.known_index, right.known_index)
     if low > high:
@@ -36,7 +36,7 @@ def differing_entries(
                 one = ours[first - begin : last - begin]
                 other = theirs[first - begin : last - begin]
                 if one != other and right.chain(index) is not None:
-                    yield index, first + _first_difference(one, other)
+                    yield index
         begin = stop
 
 
@@ -65,6 +65,8 @@ def _entries_between(
             yield index, max(report.positions[number], begin), min(report.ends[number], stop)
 
 
-def _first_difference(one: bytes, other: bytes) -> int:
-    pairs: Sequence[int] = range(min(len(one), len(other)))
-    return next((at for at in pairs if one[at] != other[at]), len(pairs))
+def first_difference(one: bytes, other: bytes) -> int:
+    """The first byte that is not the same in both."""
+    size = min(len(one), len(other))
+    differs = np.frombuffer(one, np.uint8, size) != np.frombuffer(other, np.uint8, size)
+    return int(np.argmax(differs)) if differs.any() else size

@@ -9,8 +9,8 @@ UNKNOWN_REPLICA = "unknown"
 """Stands for the replica of a finding where no majority says which of them is wrong."""
 
 RESTORE = (
-    "keep the directory and leave the node stopped: the others go on without it, and started with "
-    "lost entries (or with an empty directory) it could vote as if it still held them"
+    "keep a copy of the node's data directory; then, with a majority of the other nodes up, remove "
+    "it and start the node: the group refills it (dledger member replace GROUP NODE waits for that)"
 )
 REBUILD = (
     "remove state/checkpoint-* of the stopped node: at its next start what is derived is made "
@@ -55,7 +55,9 @@ class Finding:
 
     ``replica`` is ``group/node``. ``index_first`` to ``index_last`` are the log entries that it
     concerns, ``None`` where it concerns none in particular. ``position`` is a byte of the file
-    ``path``. ``expected`` and ``found`` are for people to read.
+    ``path``. ``expected``, ``found`` and ``advice`` (what to do) are for people to read.
+    ``majority`` are the replicas that agree with each other against this one, where replicas
+    disagree and there is such a side.
     """
 
     kind: FindingKind
@@ -67,6 +69,7 @@ class Finding:
     expected: str
     found: str
     advice: str
+    majority: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if self.index_first is None:

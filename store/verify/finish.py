@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from store.filesystem import FileSystem
-from store.verify.findings import Finding, FindingKind, FindingLog
+from store.verify.findings import UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
 from store.verify.keys import tell_missing
 from store.verify.log import check_segment_files
 from store.verify.ranges import GroupPlan, RangeResult, ReplicaRange
@@ -43,7 +43,48 @@ def finish_audit(fs: FileSystem, group: GroupPlan, results: Sequence[RangeResult
                 first=max(part.last_index for part in parts),
             )
         findings += log.findings
-    return findings
+    by_replica: dict[tuple[str, FindingKind], list[Finding]] = {}
+    for finding in findings:
+        by_replica.setdefault((finding.replica, finding.kind), []).append(finding)
+    return [_with_majority(finding, group, by_replica) for finding in findings]
+
+
+def _with_majority(
+    finding: Finding,
+    group: GroupPlan,
+    by_replica: Mapping[tuple[str, FindingKind], Sequence[Finding]],
+) -> Finding:
+    """Names the replicas that agree where the finding is, if they are a majority of the group.
+
+    Those are the others which know these entries and have no finding of that kind there.
+    """
+    first, last = finding.index_first, finding.index_last
+    if finding.majority or finding.replica == UNKNOWN_REPLICA or first is None or last is None:
+        return finding
+    agree = tuple(
+        replica.name
+        for replica in group.replicas
+        if replica.name != finding.replica
+        and replica.first_index <= first
+        and last <= replica.known_index
+        and not any(
+            _overlap(other, finding)
+            for name in (replica.name, UNKNOWN_REPLICA)
+            for kind in {finding.kind: None, FindingKind.DIVERGENCE: None}
+            for other in by_replica.get((name, kind), ())
+        )
+    )
+    if 2 * len(agree) <= len(group.replicas):
+        return finding
+    return replace(finding, majority=agree)
+
+
+def _overlap(one: Finding, other: Finding) -> bool:
+    """Whether two findings are about the same entries."""
+    if one.index_first is None or one.index_last is None:
+        return False
+    first, last = other.index_first or 0, other.index_last or 0
+    return one.index_first <= last and first <= one.index_last
 
 
 def _finish_derived(
@@ -99,5 +140,7 @@ def _continues(before: Finding, finding: Finding, first_index: int) -> bool:
         return follows
     if before.kind is not finding.kind or not follows:
         return False
-    # Bytes that differ under one chain are told entry by entry, with the file they are in.
-    return same_file or finding.kind is FindingKind.ENTRY_INDEX
+    # Bytes that differ under one chain are told entry by entry, with the file they are in. That a
+    # replica has left the others' log is told again in each range behind, of its directory.
+    still = before.path.startswith(f"{finding.path}/")
+    return same_file or still or finding.kind is FindingKind.ENTRY_INDEX

@@ -76,7 +76,7 @@ def test_a_flipped_bit_is_named_with_the_majority_against_it(
     (told,) = audit(session, replicas).told
     assert (told.finding.kind, told.finding.replica) == (FindingKind.ENTRY, "broker-a/n1")
     assert (told.finding.index_first, told.finding.path) == (1, str(segment(replicas[1], 0)))
-    assert told.majority == ("broker-a/n0", "broker-a/n2")
+    assert told.finding.majority == ("broker-a/n0", "broker-a/n2")
 
 
 def test_another_entry_whose_checksums_are_right_is_a_divergence(
@@ -86,7 +86,7 @@ def test_another_entry_whose_checksums_are_right_is_a_divergence(
     (told,) = audit(session, [*replicas[:2], forked]).told
     assert (told.finding.kind, told.finding.replica) == (FindingKind.DIVERGENCE, "broker-a/n2")
     assert (told.finding.index_first, told.finding.index_last) == (ENTRIES - 1, ENTRIES - 1)
-    assert told.majority == ("broker-a/n0", "broker-a/n1")
+    assert told.finding.majority == ("broker-a/n0", "broker-a/n1")
 
 
 def test_between_two_replicas_there_is_no_majority(
@@ -94,7 +94,7 @@ def test_between_two_replicas_there_is_no_majority(
 ) -> None:
     forked = write_snapshot(tmp_path / "forked", "n2", fork=True)
     (told,) = audit(session, [replicas[0], forked]).told
-    assert (told.finding.replica, told.majority) == ("unknown", ())
+    assert (told.finding.replica, told.finding.majority) == ("unknown", ())
 
 
 def test_a_misdirected_queue_row_is_found(session: SparkSession, replicas: list[Path]) -> None:

@@ -9,6 +9,7 @@ from simulator.disk import SimulatedFileSystem
 from store.batch import Run
 from store.entry import EntryKind, build_entry
 from store.errors import DataLockedError
+from store.layout import segment_name, segment_start
 from store.verify import Finding, FindingKind, Verification, verify_replicas
 from store.verify.compare import compare_replicas
 from store.verify.replica import ReplicaReport
@@ -242,3 +243,25 @@ def bare_report(replica: Replica) -> ReplicaReport:
         report.positions.append(entry.position)
         report.ends.append(entry.end)
     return report
+
+
+def test_a_divergence_names_byte_and_sides(fs: SimulatedFileSystem) -> None:
+    replicas = [written(fs, "n0"), written(fs, "n1", fork=20), written(fs, "n2")]
+    (finding,) = check(fs, *replicas).findings
+    entry = replicas[0].entries[20]
+    other = replicas[1].entries[20]
+    at = next(at for at, (a, b) in enumerate(zip(entry.data, other.data, strict=True)) if a != b)
+    start = segment_start(entry.position, SEGMENT_SIZE)
+    assert finding.path == f"{replicas[1].directory}/commitlog/{segment_name(start)}"
+    assert finding.position == entry.position - start + at
+    assert finding.majority == ("broker-a/n0", "broker-a/n2")
+    assert finding.to_json()["majority"] == finding.majority
+
+
+def test_damage_names_the_replicas_that_do_not_have_it(fs: SimulatedFileSystem) -> None:
+    replicas = [written(fs, "n0"), written(fs, "n1"), written(fs, "n2")]
+    fs.flip_bit(f"{replicas[2].directory}/commitlog/{segment_name(0)}", 60, 1)
+    (finding,) = check(fs, *replicas).findings
+    assert (finding.replica, finding.majority) == ("broker-a/n2", ("broker-a/n0", "broker-a/n1"))
+    fs.flip_bit(f"{replicas[1].directory}/commitlog/{segment_name(0)}", 61, 1)
+    assert [finding.majority for finding in check(fs, *replicas).findings] == [(), ()]
