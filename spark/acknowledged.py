@@ -1,14 +1,19 @@
-"""Is what was acknowledged in the log? The list is what ``dledger produce --json`` printed.
+"""Is what was acknowledged in the log? The list is what the command line printed, or bare ids.
 
-A line is a JSON object with ``msg_id`` (RocketMQ's: address and port of the broker, then the
-position in the log, in hexadecimal), ``queue_id``, ``queue_offset`` and ``broker``.
+A message is a JSON object with ``msg_id`` (RocketMQ's: address and port of the broker, then the
+position in the log, in hexadecimal), and as far as there are such ``queue_id``, ``queue_offset``,
+``broker`` (of ``dledger produce --json``), ``topic`` and ``unique_key`` (of ``dledger consume
+--json`` and ``dledger message``). Objects stand one a line, or in one JSON array. A line that is no
+object is the ``msg_id`` alone.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from spark.audit import GroupAudit, Told
 from spark.errors import ReplicaError
@@ -16,53 +21,102 @@ from spark.filesystems import open_file_system
 from store.errors import CorruptRecordError, DamagedError, DataFormatError
 from store.filesystem import FileSystem
 from store.layout import segment_name, segment_start
-from store.record import decode_record
+from store.properties import UNIQUE_KEY, find_property
+from store.record import MessageRecord, decode_record
 from store.verify import Finding, FindingKind
 from store.verify.findings import FindingLog
 from store.verify.state import read_state
 
-_HOST_DIGITS = 16
-_ID_DIGITS = 32
+# Hosts have 4 or 16 bytes; the port has 4 and the position 8.
+_ID_DIGITS = (32, 56)
+_POSITION_DIGITS = 16
+_TEXTS = ("broker", "topic", "unique_key")
+_NUMBERS = ("queue_id", "queue_offset")
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """One acknowledged message, by where its broker said that it is."""
+    """One acknowledged message, by where its broker said that it is; ``None`` is not known."""
 
     msg_id: str
-    group: str
-    queue_id: int
-    queue_offset: int
+    group: str | None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    topic: str | None = None
+    unique_key: str | None = None
 
     @property
     def position(self) -> int:
-        return int(self.msg_id[_HOST_DIGITS:], 16)
+        return int(self.msg_id[-_POSITION_DIGITS:], 16)
+
+    def fits(self, record: MessageRecord) -> bool:
+        """Whether a record is that message, as far as is known of it."""
+        unique = find_property(record.properties, UNIQUE_KEY) or b""
+        return record.position == self.position and all(
+            expected is None or expected == found
+            for expected, found in (
+                (self.queue_id, record.queue_id),
+                (self.queue_offset, record.queue_offset),
+                (self.topic, record.topic),
+                (self.unique_key, unique.decode(errors="replace")),
+            )
+        )
+
+    def __str__(self) -> str:
+        queue = "" if self.queue_id is None else f" of queue {self.queue_id}"
+        number = "" if self.queue_offset is None else f", number {self.queue_offset}{queue}"
+        return f"the acknowledged message {self.msg_id}{number}"
 
 
-def read_acknowledged(path: str) -> Iterator[Acknowledged]:
-    """Raises :class:`~spark.errors.ReplicaError` naming the line that is none of a message."""
+def read_acknowledged(path: str) -> list[Acknowledged]:
+    """The list in a file; ``-`` is standard input.
+
+    Raises :class:`~spark.errors.ReplicaError` naming the line that is none of a message.
+    """
     try:
+        if path == "-":
+            return list(parse_list(sys.stdin.read(), "standard input"))
         with open(path, encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield parse_line(line, f"{path}, line {number}")
+            return list(parse_list(file.read(), path))
     except (OSError, UnicodeDecodeError) as error:
         raise ReplicaError(f"{path}: {error}") from error
 
 
-def parse_line(line: str, where: str) -> Acknowledged:
+def parse_list(text: str, name: str) -> Iterator[Acknowledged]:
+    if text.lstrip().startswith("["):
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise ReplicaError(f"{name}: begins as a JSON array and is none: {error}") from error
+        for number, one in enumerate(found, 1):
+            yield parse_message(one, f"{name}, message {number}")
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        where = f"{name}, line {number}"
+        stripped = line.strip()
+        if stripped.startswith("{"):
+            try:
+                yield parse_message(json.loads(stripped), where)
+            except ValueError as error:
+                raise ReplicaError(f"{where}: not one JSON object: {error}") from error
+        elif stripped:
+            yield parse_message({"msg_id": stripped}, where)
+
+
+def parse_message(found: Any, where: str) -> Acknowledged:
     try:
-        found = json.loads(line)
-        one = Acknowledged(
-            str(found["msg_id"]),
-            str(found["broker"]),
-            int(found["queue_id"]),
-            int(found["queue_offset"]),
+        group, topic, unique_key = (
+            None if found.get(name) is None else str(found[name]) for name in _TEXTS
         )
-        if len(one.msg_id) != _ID_DIGITS:
-            raise ValueError(f"msg_id {one.msg_id} does not have {_ID_DIGITS} digits")
+        queue_id, queue_offset = (
+            None if found.get(name) is None else int(found[name]) for name in _NUMBERS
+        )
+        msg_id = str(found["msg_id"])
+        one = Acknowledged(msg_id, group, queue_id, queue_offset, topic, unique_key)
+        if len(one.msg_id) not in _ID_DIGITS:
+            raise ValueError(f"msg_id {one.msg_id} does not have {_ID_DIGITS[0]} digits")
         int(one.msg_id, 16)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ReplicaError(
             f"{where}: not what dledger produce --json prints for a message: {error}"
         ) from error
@@ -80,7 +134,15 @@ def check_acknowledged(
     fs, _ = open_file_system(root)
     told: list[Told] = []
     by_group = {audit.plan.group: audit for audit in groups}
-    for group in sorted({one.group for one in listed}):
+    if len(by_group) == 1:
+        listed = [replace(one, group=one.group or next(iter(by_group))) for one in listed]
+    nameless = next((one for one in listed if one.group is None), None)
+    if nameless is not None:
+        raise ReplicaError(
+            f"the message {nameless.msg_id} of the list names no broker, and replicas of "
+            f"{len(by_group)} groups were given: audit one group at a time"
+        )
+    for group in sorted({one.group or "" for one in listed}):
         ours = sorted(
             (one for one in listed if one.group == group),
             key=lambda one: (one.position, one.msg_id),
@@ -135,15 +197,11 @@ class CommittedLog:
             return f"no message: {error}"
         finally:
             file.close()
-        if (record.position, record.queue_id, record.queue_offset) == (
-            one.position,
-            one.queue_id,
-            one.queue_offset,
-        ):
+        if one.fits(record):
             return None
         return (
-            f"message {record.queue_offset} of queue {record.queue_id} at position "
-            f"{record.position}"
+            f"message {record.queue_offset} of queue {record.queue_id} of {record.topic} at "
+            f"position {record.position}"
         )
 
     def tell(self, one: Acknowledged, found: str) -> Told:
@@ -155,8 +213,7 @@ class CommittedLog:
             None,
             path,
             byte,
-            f"the acknowledged message {one.msg_id}, number {one.queue_offset} of queue "
-            f"{one.queue_id}",
+            str(one),
             found,
             "the message is lost unless the list is newer than the snapshot: report it",
         )

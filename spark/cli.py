@@ -57,7 +57,8 @@ def make_parser() -> argparse.ArgumentParser:
     audit.add_argument(
         "--acknowledged",
         metavar="FILE",
-        help="what dledger produce --json printed: each message must be in the log",
+        help="what dledger produce --json (or consume --json) printed, or message ids, one a line; "
+        "- for standard input: each message must be in the log",
     )
     audit.add_argument(
         "--range-mib",
@@ -163,7 +164,7 @@ def run(args: argparse.Namespace) -> int:
             f"{error}: pip install 'dledger[spark]' brings what is missing"
         ) from None
     directories = find_targets(args.directories)
-    listed = list(read_acknowledged(args.acknowledged)) if args.acknowledged else []
+    listed = read_acknowledged(args.acknowledged) if args.acknowledged else []
     if args.out is not None:
         os.makedirs(args.out, exist_ok=True)
     with open_session(args.master, progress=sys.stderr.isatty()) as session:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
-from spark.acknowledged import check_acknowledged, read_acknowledged
+from spark.acknowledged import Acknowledged, check_acknowledged, read_acknowledged
 from spark.audit import Audit, range_frame, run_audit
 from spark.cli import main
 from spark.errors import ReplicaError
@@ -129,20 +130,45 @@ def test_what_is_acknowledged_must_be_in_the_log(
     lines += [json.dumps({**one, "broker": "broker-a"}) for one in (lost, late)]
     listed.write_text("\n".join(lines))
     groups = audit(session, replicas).groups
-    told = check_acknowledged(str(replicas[0]), groups, list(read_acknowledged(str(listed))))
+    told = check_acknowledged(str(replicas[0]), groups, read_acknowledged(str(listed)))
     assert [(one.kind, one.finding.position) for one in told] == [
         ("acknowledged", 97),
         ("acknowledged", 0),
     ]
+    shown = [Acknowledged(row["msg_id"], None) for row in rows]
+    assert check_acknowledged(str(replicas[0]), groups, shown) == []
+    other = Acknowledged(rows[0]["msg_id"], None, topic="another")
+    (wrong,) = check_acknowledged(str(replicas[0]), groups, [other])
+    assert "of queue 0 of orders" in wrong.finding.found
     assert "number 7 of queue 0" in told[0].finding.expected
     assert "the end of the committed log" in told[1].finding.found
 
 
-def test_a_line_that_is_no_message_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('\n{"msg_id": "1"}\n', "line 2: not what dledger produce"),
+        ("0A0A", "line 1: not what dledger produce"),
+        ('{"msg_id": ', "line 1: not one JSON object"),
+        ('[{"msg_id": "' + "0A" * 16 + '"}, 7]', "message 2: not what dledger produce"),
+        ("[", "begins as a JSON array and is none"),
+    ],
+)
+def test_a_line_that_is_no_message_is_refused(text: str, line: str, tmp_path: Path) -> None:
     listed = tmp_path / "acknowledged"
-    listed.write_text('\n{"msg_id": "1"}\n')
-    with pytest.raises(ReplicaError, match=r"acknowledged, line 2: not what dledger produce"):
-        list(read_acknowledged(str(listed)))
+    listed.write_text(text)
+    with pytest.raises(ReplicaError, match=line):
+        read_acknowledged(str(listed))
+
+
+def test_lists_of_other_shapes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = "0A" * 8 + f"{97:016X}"
+    consumed = {"topic": "t", "queue_id": 1, "queue_offset": 2, "msg_id": one, "unique_key": "u"}
+    listed = tmp_path / "acknowledged"
+    listed.write_text(json.dumps([consumed]))
+    assert read_acknowledged(str(listed)) == [Acknowledged(one, None, 1, 2, "t", "u")]
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{one}\n\n{one.lower()}\n"))
+    assert [found.position for found in read_acknowledged("-")] == [97, 97]
 
 
 def test_the_command_leaves_tables_a_summary_and_a_page(
