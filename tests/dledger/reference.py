@@ -82,15 +82,14 @@ def may_vote(state: View, sender: str, request: VoteRequest) -> bool:
     return state.vote in ("", sender) and newer
 
 
-def highest_committed(
-    state: View, held: Mapping[str, int], voters: Sequence[str], commit_index: int
-) -> int:
-    """Rules for leaders, the last: the highest entry of the own term on a majority of the voters.
+def highest_committed(state: View, held: Mapping[str, int], voters: Sequence[str]) -> int:
+    """Rules for leaders, the last: the highest entry of the own term on a majority of the voters,
+    or what was committed before.
 
     ``held`` is the last index that each voter has durably, as far as the leader was told.
     """
-    for index in range(len(state.log) - 1, commit_index, -1):
+    for index in range(len(state.log) - 1, state.commit_index, -1):
         holding = [voter for voter in voters if held.get(voter, -1) >= index]
         if state.log[index] == state.term and 2 * len(holding) > len(voters):
             return index
-    return commit_index
+    return state.commit_index
