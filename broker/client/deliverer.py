@@ -139,41 +139,49 @@ class Deliverer:
     async def _try(self, delivery: Delivery) -> SendResult:
         avoid = () if delivery.queue is None else (delivery.queue.broker,)
         target = await self._choice.search(delivery.topic, delivery.pinned, avoid)
-        broker = target.queue.broker
-        if broker in delivery.doubtful_at:
-            if delivery.doubtful_at[broker] == target.address:
-                seconds = delivery.applied_seconds
-                delivery.applied_seconds = min(2 * seconds, APPLIED_SECONDS_MAX)
-                await until_applied(
-                    self._remoting,
-                    target.address,
-                    delivery.topic,
-                    self._config.group,
-                    seconds=seconds,
-                )
-            found = await find_stored(
-                self._remoting,
-                target.address,
-                delivery.topic,
-                delivery.first_key,
-                record_sizes=delivery.record_sizes(),
-                seconds=self._config.request_seconds,
-            )
-            if found is not None:
-                return SendResult(
-                    SendStatus.OK,
-                    target.queue._replace(queue_id=found.queue_id),
-                    found.queue_offset,
-                    delivery.count,
-                    ",".join(found.message_ids),
-                    delivery.first_key,
-                )
+        found = await self._find_earlier_try(delivery, target)
+        if found is not None:
+            return found
         answered: asyncio.Future[Frame] = self._loop.create_future()
         self._send(delivery, target, partial(settle, answered))
         result = delivery.acknowledgement(await answered, target.queue)
         if self._routes.cached(delivery.topic) is None:
             self._choice.forget_promise(delivery.topic)
         return result
+
+    async def _find_earlier_try(self, delivery: Delivery, target: Target) -> SendResult | None:
+        """Asks whether an earlier try was carried out, if one may have been."""
+        broker = target.queue.broker
+        if broker not in delivery.doubtful_at:
+            return None
+        if delivery.doubtful_at[broker] == target.address:
+            seconds = delivery.applied_seconds
+            delivery.applied_seconds = min(2 * seconds, APPLIED_SECONDS_MAX)
+            await until_applied(
+                self._remoting,
+                target.address,
+                delivery.topic,
+                self._config.group,
+                seconds=seconds,
+            )
+        found = await find_stored(
+            self._remoting,
+            target.address,
+            delivery.topic,
+            delivery.first_key,
+            record_sizes=delivery.record_sizes(),
+            seconds=self._config.request_seconds,
+        )
+        if found is None:
+            return None
+        return SendResult(
+            SendStatus.OK,
+            target.queue._replace(queue_id=found.queue_id),
+            found.queue_offset,
+            delivery.count,
+            ",".join(found.message_ids),
+            delivery.first_key,
+        )
 
     async def _recover(self, delivery: Delivery, failure: Failure) -> None:
         delivery.note(failure)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
 from types import TracebackType
+from typing import ClassVar
 
 from broker.client.choice import QueueChoice
 from broker.client.config import ProducerConfig
@@ -37,6 +38,8 @@ class Producer:
     is stored; a message is stored twice only in the cases that ``outcome.py`` names.
     """
 
+    deliverer_class: ClassVar[type[Deliverer]] = Deliverer
+
     def __init__(
         self,
         name_servers: str,
@@ -58,7 +61,7 @@ class Producer:
         self._choice = QueueChoice(
             self._loop, self._routes, rng, self._config.default_queues, faults
         )
-        self._deliverer = Deliverer(
+        self._deliverer = self.deliverer_class(
             loop=self._loop,
             remoting=self._remoting,
             routes=self._routes,

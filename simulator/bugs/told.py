@@ -6,6 +6,7 @@ from typing import Any
 
 from broker.commands import Command
 from broker.gather import Gatherer
+from broker.resent import ResentRequests
 from broker.staging import Completion, StagedBatch
 from broker.state import BrokerState
 from dledger.applying import Applier
@@ -59,6 +60,17 @@ def rows_of_the_entry_index_kept_by_a_cut(patch: Patch) -> None:
             index.end_index = first_index
 
     patch.set(EntryIndex, "truncate", forgetful)
+
+
+def retries_taken_for_new_messages(patch: Patch) -> None:
+    """Nobody looks whether what a producer sends again has been stored."""
+
+    def forgetful(
+        requests: ResentRequests, topic: str, queue_id: int, messages: Any, waiter: Any
+    ) -> None:
+        requests._gatherer.add_messages(topic, queue_id, messages, waiter)
+
+    patch.set(ResentRequests, "add", forgetful)
 
 
 def answer_names_another_offset(patch: Patch) -> None:
@@ -128,6 +140,7 @@ BUGS = (
     _in_brokers("D1b", rows_not_flushed_for_a_checkpoint, "are missing", 20, "crash", "stop"),
     _in_brokers("D2", rows_in_another_order_than_the_log, "after offset", 10),
     Bug("D4", rows_of_the_entry_index_kept_by_a_cut, "stops by itself", 100),
+    _in_brokers("D5", retries_taken_for_new_messages, "is stored twice", 40, "crash", "partition"),
     _in_brokers("D6", answer_names_another_offset, "is acknowledged as", 20),
     _in_brokers(
         "D8",

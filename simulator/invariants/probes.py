@@ -1,14 +1,16 @@
 """Logs that differ meet in few steps: a conflict skips whole terms (thesis 5.3).
 
 A follower whose entries of one term all conflict is asked about two of them at most; else a long
-tail of a dead leadership would take a round trip for each entry.
+tail of a dead leadership would take a round trip for each entry. What a leader sends when it knows
+already where the logs meet is no question: overtaken on the way, it is refused too.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from dledger.messages import AppendRejected, Message
+from dledger.messages import AppendRejected, AppendRequest, Message
+from dledger.progress import ProgressState
 from simulator.invariants.base import Invariant
 from simulator.violation import Violation
 
@@ -17,20 +19,35 @@ if TYPE_CHECKING:
 
 STEPS_MAX = 3
 
+_Leadership: TypeAlias = tuple[str, int, str]
+"""The follower, the term, and who leads."""
+
 
 class FewProbes(Invariant):
     """Follows how each follower's rejections walk down one of its terms."""
 
     def __init__(self) -> None:
-        self._walks: dict[tuple[str, int, str], tuple[int, int, int]] = {}  # index, term, steps
+        self._asked: dict[_Leadership, int] = {}
+        self._walks: dict[_Leadership, tuple[int, int, int]] = {}  # index, term, steps
 
     def sends(self, host: Host, peer: str, message: Message) -> None:
         """See :class:`Invariant`."""
-        if not isinstance(message, AppendRejected) or host.node is None:
+        if host.node is None:
             return
+        if isinstance(message, AppendRequest):
+            replicator = host.node.core.replicator
+            progress = None if replicator is None else replicator.peers.get(peer)
+            if progress is not None and progress.state is ProgressState.PROBE:
+                self._asked[peer, message.term, host.name] = message.prev_index
+        elif isinstance(message, AppendRejected):
+            self._refuses(host, peer, message)
+
+    def _refuses(self, host: Host, peer: str, message: AppendRejected) -> None:
         index = message.rejected_index
-        held = host.node.core.log.term_at(index)
         leadership = (host.name, message.term, peer)
+        if host.node is None or self._asked.get(leadership) != index:
+            return
+        held = host.node.core.log.term_at(index)
         before, term, steps = self._walks.get(leadership, (-1, -1, 0))
         walks_on = held is not None and held == term and index < before
         steps = steps + 1 if walks_on else 0

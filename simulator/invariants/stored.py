@@ -2,8 +2,8 @@
 
 Offsets of a queue are dense and never name another message (bugs D2, D6 of the list there); an
 acknowledged message is where its producer was told, on the disks of a majority, and in the end on
-every replica; what is delivered is committed (D9). The ConsumeQueues of each replica equal those
-that follow from the log (D1).
+every replica; what is delivered is committed (D9). A producer's retry is stored once (D5). The
+ConsumeQueues of each replica equal those that follow from the log (D1).
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from simulator.violation import Violation
 from simulator.workload.history import Listener, Place, Sent, number_of
 from store.batch import QUEUE_ROW, decode_batch
 from store.entry import HEADER_SIZE, Entry, EntryKind
-from store.record import HEAD
+from store.record import HEAD, decode_record
 
 if TYPE_CHECKING:
     from simulator.host import Host
 
 BODY_SIZE_FIELD = -1  # the last of HEAD
+RETRY_MS = 60_000
+"""For so long brokers remember what was sent to them, as ``dedup_window_seconds`` has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,6 @@ class StoredMessages(Invariant, Listener):
         """``topics``: those to which the clients of the history send."""
         self.places: dict[Place, Stored] = {}
         self.ends: dict[tuple[str, int], int] = {}
-        self.repeated: dict[int, list[Place]] = {}
         self._by_number: dict[int, Place] = {}
         self._hosts = hosts
         self._topics = topics
@@ -84,10 +85,26 @@ class StoredMessages(Invariant, Listener):
         body = record[HEAD.size : HEAD.size + body_size]
         self.places[place] = Stored(body, record, row, position, entry)
         number = number_of(body)
-        before = self._by_number.setdefault(number, place)
-        if before != place:
-            host.mark("message stored twice")
-            self.repeated.setdefault(number, [before]).append(place)
+        before = self._by_number.get(number)
+        if before is not None:
+            self._stored_again(host, number, self.places[before], self.places[place])
+        self._by_number[number] = place
+
+    def _stored_again(self, host: Host, number: int, first: Stored, again: Stored) -> None:
+        """Allowed where nobody can know any more that it was stored, or the clocks of the leaders
+        say that it was long ago."""
+        expired = host.watched.expired_position if isinstance(host, BrokerHost) else 0
+        before = decode_record(first.record).store_timestamp
+        since = decode_record(again.record).store_timestamp - before
+        if first.entry.position < expired:
+            host.mark("message sent again after it was removed")
+        elif since > RETRY_MS:
+            host.mark("message sent again after clocks had jumped")
+        else:
+            raise Violation(
+                f"message {number} is stored twice, by entries {first.entry.index} and "
+                f"{again.entry.index}, {since} ms later"
+            )
 
     def stored(self, sent: Sent) -> None:
         """See :class:`Listener`."""

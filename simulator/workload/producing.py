@@ -6,7 +6,10 @@ import asyncio
 from functools import partial
 from random import Random
 
+from broker.client.choice import Target
 from broker.client.config import ProducerConfig
+from broker.client.deliverer import Deliverer
+from broker.client.delivery import Delivery
 from broker.client.errors import ClientError, RefusedError, outcome_unknown
 from broker.client.identity import ClientIdentity
 from broker.client.message import Message, SendResult
@@ -23,11 +26,25 @@ BATCH_MAX = 5
 FILLER_MAX = 120
 
 
+class PlainDeliverer(Deliverer):
+    """Sends again without asking, as Apache's clients do: brokers alone know of its retries."""
+
+    async def _find_earlier_try(self, _delivery: Delivery, _target: Target) -> SendResult | None:
+        return None
+
+
+class PlainProducer(Producer):
+    """See :class:`PlainDeliverer`."""
+
+    deliverer_class = PlainDeliverer
+
+
 class ProducingClient:
     """``pause_max``: the longest time between two sends, in seconds.
 
     With ``patient`` it waits for each acknowledgement before it sends again, and sends to one
-    queue after the other: then the order of its messages in each queue is promised.
+    queue after the other: then the order of its messages in each queue is promised. Without, it
+    sends again without asking whether the first try was stored.
     """
 
     def __init__(
@@ -55,7 +72,8 @@ class ProducingClient:
     async def main(self, station: Station) -> None:
         """The process of the client."""
         rng = self._rng
-        producer = Producer(
+        make = Producer if self._patient else PlainProducer
+        producer = make(
             self._name_servers,
             CONFIG,
             wall_clock=station.clock.wall_ms,

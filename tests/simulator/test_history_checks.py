@@ -93,6 +93,14 @@ def test_a_delivery_of_other_bytes_is_found() -> None:
         world.deliver(two, 0)
 
 
+def test_a_retry_that_is_stored_a_second_time_is_found() -> None:
+    world = World()
+    sent = world.history.send("p", 5)
+    world.commit(sent)
+    with pytest.raises(Violation, match="message 0 is stored twice, by entries 0 and 1"):
+        world.commit(sent, offset=1)
+
+
 def test_a_consumer_that_is_given_a_message_twice_is_found() -> None:
     world = World()
     one = world.history.send("p", 5)
