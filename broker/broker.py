@@ -33,6 +33,8 @@ from broker.retention import Retention
 from broker.slowreaders import SlowReaders
 from broker.stats import BrokerStats, Rates
 from broker.topics import TopicConfig, reply_topic
+from broker.transactions.open import OpenTransaction
+from broker.transactions.service import CheckPolicy, Transactions
 from dledger.config import RaftConfig
 from dledger.executor import Executors
 from dledger.node import Node
@@ -131,6 +133,7 @@ class Broker(MachineListener):
             window_ms=config.dedup_window_seconds * 1000,
             store_host=host_bytes(config.own.address),
         )
+        lookup, clients = MessageLookup(machine, reader), Clients(loop, self._notifies)
         self.context = BrokerContext(
             config=config,
             loop=loop,
@@ -141,15 +144,28 @@ class Broker(MachineListener):
             gatherer=gatherer,
             resent=resent,
             reader=reader,
-            lookup=MessageLookup(machine, reader),
+            lookup=lookup,
             holds=HeldPulls(loop),
-            clients=Clients(loop, self._notifies),
+            clients=clients,
             locks=QueueLocks(loop.time),
             resets=PendingResets(loop.time),
             slow_readers=SlowReaders(config, node),
             stats=stats,
             rates=Rates(loop, stats, world.wall_clock),
             delivery=Delivery(machine=machine, reader=reader, gatherer=gatherer, loop=loop),
+            transactions=Transactions(
+                machine=machine,
+                lookup=lookup,
+                gatherer=gatherer,
+                clients=clients,
+                loop=loop,
+                rng=Random(world.rng.random()),
+                policy=CheckPolicy(
+                    config.transaction_timeout_ms,
+                    config.transaction_check_interval_ms,
+                    config.transaction_check_max,
+                ),
+            ),
         )
         self.dispatch: Handler = dispatch_by_code(broker_handlers(self.context))
         self.on_announcement_changed: Callable[[], None] = lambda: None
@@ -185,6 +201,7 @@ class Broker(MachineListener):
         self.context.clients.stop()
         self.context.rates.stop()
         self.context.delivery.stop()
+        self.context.transactions.stop()
         self.context.holds.close()
         self.context.gatherer.close()
         await self.context.node.stop()
@@ -217,6 +234,9 @@ class Broker(MachineListener):
         if topic in DEFERRED_TOPICS:
             self.context.delivery.arrived(topic, queue_id)
 
+    def transaction_opened(self, offset: int, transaction: OpenTransaction) -> None:
+        self.context.transactions.opened(offset, transaction)
+
     def topics_changed(self) -> None:
         self.on_announcement_changed()
 
@@ -226,6 +246,7 @@ class Broker(MachineListener):
     def leadership_changed(self, leadership: Leadership) -> None:
         self.context.gatherer.leadership_changed(leadership)
         self.context.delivery.leadership_changed(leadership)
+        self.context.transactions.leadership_changed(leadership)
         if not leadership.serving:
             self.context.locks.clear()
             self.context.resets.clear()

@@ -12,6 +12,8 @@ array is a name followed by the fields of the class below, in order::
     ["expire", position]
     ["schedule", delay level, offset]
     ["timer", deliver time ms, offset, messages]
+    ["end-transaction", offset, position]
+    ["check-transaction", offset, position, timestamp ms]
     ["requests", key hash of the first message of each request in this entry, each as u32]
 
 Timestamps are taken once, by the leader: replicas that apply a command never look at a clock.
@@ -139,6 +141,22 @@ class Timer(NamedTuple):
     messages: int
 
 
+class EndTransaction(NamedTuple):
+    """The transaction of the half message there is over. What its commit publishes is in the same
+    entry; where nothing is, it was rolled back."""
+
+    offset: int
+    position: int
+
+
+class CheckTransaction(NamedTuple):
+    """The producer is asked once more how the transaction of that half message has ended."""
+
+    offset: int
+    position: int
+    timestamp_ms: int
+
+
 class StoreRequests(NamedTuple):
     """The entry holds requests of producers; a retry of one must be known (see
     :mod:`broker.requests`)."""
@@ -155,6 +173,8 @@ Command: TypeAlias = (
     | Expire
     | Schedule
     | Timer
+    | EndTransaction
+    | CheckTransaction
     | StoreRequests
 )
 
@@ -167,6 +187,8 @@ _CLASSES: dict[str, type[Command]] = {
     "expire": Expire,
     "schedule": Schedule,
     "timer": Timer,
+    "end-transaction": EndTransaction,
+    "check-transaction": CheckTransaction,
     "requests": StoreRequests,
 }
 _NAMES: dict[type[Command], str] = {made: name for name, made in _CLASSES.items()}

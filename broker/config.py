@@ -28,6 +28,9 @@ because a misspelt setting that is silently ignored is found the day it was need
     checkpoint_seconds = 30         # between two checkpoints: bounds what a start has to read
     scrub_mib_per_second = 8        # at which what is at rest is read again, to find what rotted
     scrub_pass_seconds = 60         # of rest between two passes over the log
+    transaction_timeout_ms = 6000   # so old a transaction is when its producer is asked about it,
+    transaction_check_interval_ms = 30000   # again after that,
+    transaction_check_max = 15      # and so often; then it is rolled back
     dedup_window_seconds = 60       # a request that is sent again within it is stored once; 0: off
     refill_mib_per_second = 32      # what this node sends at most to members that lack old entries
 
@@ -69,6 +72,7 @@ MESSAGE_SIZE_MAX = 15 << 20
 
 
 HOURS_MAX = 1_000_000
+DAY_MS = 24 * HOUR_MS
 BYTES_MAX = 1 << 60
 
 
@@ -139,6 +143,9 @@ class NodeConfig:
     scrub_mib_per_second: int = 8
     scrub_pass_seconds: int = 60
     refill_mib_per_second: int = 32
+    transaction_timeout_ms: int = 6_000
+    transaction_check_interval_ms: int = 30_000
+    transaction_check_max: int = 15
     dedup_window_seconds: int = 60
 
     def __post_init__(self) -> None:
@@ -172,6 +179,9 @@ class NodeConfig:
             "disk_force_percent", self.disk_force_percent, self.disk_clean_percent, 100
         )
         _require_between("disk_full_percent", self.disk_full_percent, self.disk_force_percent, 100)
+        for key in ("transaction_timeout_ms", "transaction_check_interval_ms"):
+            _require_between(key, getattr(self, key), 1, DAY_MS)
+        _require_between("transaction_check_max", self.transaction_check_max, 1, 1_000)
         _require_between("dedup_window_seconds", self.dedup_window_seconds, 0, 86_400)
         _require_between("refill_mib_per_second", self.refill_mib_per_second, 1, 100_000)
         _require_between("follower_reads_percent", self.follower_reads_percent, 0, 100)

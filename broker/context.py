@@ -22,6 +22,7 @@ from broker.resent import ResentRequests
 from broker.resets import PendingResets
 from broker.slowreaders import SlowReaders
 from broker.stats import BrokerStats, Rates
+from broker.transactions.service import Transactions
 from dledger.node import Node
 
 _HOST = Struct(">4si")
@@ -54,6 +55,7 @@ class BrokerContext:
     stats: BrokerStats
     rates: Rates
     delivery: Delivery
+    transactions: Transactions
 
     @property
     def store_host(self) -> bytes:

@@ -22,6 +22,8 @@ from broker.commands import (
 )
 from broker.recent import RecentEntries
 from broker.state import BrokerState
+from broker.topics import HALF_TOPIC
+from broker.transactions.open import OpenTransaction, opened_by
 from dledger.errors import InvariantError
 from dledger.statemachine import Leadership
 from store.batch import QUEUE_ROW, Batch, decode_batch
@@ -39,6 +41,7 @@ from store.machinestate import (
     decode_machine_state,
     encode_machine_state,
 )
+from store.record import decode_record
 
 _Firsts: TypeAlias = dict[tuple[str, int], int]
 """First offsets by topic and queue id."""
@@ -53,6 +56,9 @@ class MachineListener:
 
     def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
         """Messages were added to a queue; ``rows`` are their ConsumeQueue rows."""
+
+    def transaction_opened(self, offset: int, transaction: OpenTransaction) -> None:
+        """A half message was stored at ``offset``."""
 
     def topics_changed(self) -> None:
         """A topic was created, changed or deleted."""
@@ -220,6 +226,8 @@ class BrokerStateMachine:
             queues.get_or_create(run.topic, run.queue_id).append(run.first_offset, rows)
             if run.topic == TIMER_TOPIC:
                 timed += run.count
+            elif run.topic == HALF_TOPIC:
+                self._open_transactions(run.first_offset, rows, batch)
             listener.messages_arrived(run.topic, run.queue_id, rows)
         if batch.key_rows:
             self.keys.append(batch.key_rows)
@@ -230,6 +238,15 @@ class BrokerStateMachine:
         )
         if timed:
             self.state.timer = self.state.timer.stored(timed)
+
+    def _open_transactions(self, first_offset: int, rows: Bytes, batch: Batch) -> None:
+        start, _size, _code = QUEUE_ROW.unpack_from(batch.rows)
+        for offset, (position, _size, _code) in enumerate(
+            QUEUE_ROW.iter_unpack(rows), first_offset
+        ):
+            opened = opened_by(decode_record(batch.records, position - start))
+            self.state.transactions[offset] = opened
+            self.listener.transaction_opened(offset, opened)
 
     def _apply_commands(self, commands: Sequence[Command], position: int) -> None:
         topics_changed = False

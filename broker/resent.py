@@ -20,6 +20,7 @@ from broker.machine import BrokerStateMachine
 from broker.reader import MessageReader, Range
 from broker.requests import EntryPlace
 from broker.staging import Waiter
+from broker.topics import HALF_TOPIC
 from dledger.errors import ProposeError
 from store.batch import KEY_ROW, decode_batch, staged_bytes
 from store.deferred import DEFERRED_TOPICS, TIMER_OUT_MS
@@ -29,6 +30,7 @@ from store.filesystem import Bytes
 from store.properties import UNIQUE_KEY, find_property
 from store.record import MessageRecord, StagedMessage, decode_record
 
+_WAITING_TOPICS = DEFERRED_TOPICS | {HALF_TOPIC}
 _CHANGING: Mapping[bytes, None] = {REAL_QUEUE_ID: None, TIMER_OUT_MS: None}
 
 
@@ -240,14 +242,14 @@ def is_retry(topic: str, properties: bytes, others: bytes) -> bool:
     """
     if properties == others:
         return True
-    return topic in DEFERRED_TOPICS and with_properties(properties, _CHANGING) == with_properties(
+    return topic in _WAITING_TOPICS and with_properties(properties, _CHANGING) == with_properties(
         others, _CHANGING
     )
 
 
 def _real_queue(topic: str, queue_id: int, properties: bytes) -> int:
     """The queue for which a message is meant, which may wait in another."""
-    if topic not in DEFERRED_TOPICS:
+    if topic not in _WAITING_TOPICS:
         return queue_id
     return int(find_property(properties, REAL_QUEUE_ID) or queue_id)
 

@@ -100,10 +100,13 @@ class Retention:
             return 0
 
     def _waiting_position(self, stats: list[SegmentStats]) -> int:
-        """The start of the segment with the first message that still waits for its time."""
-        first = self._context.delivery.kept_from()
-        if first is None:
+        """The start of the segment with the first message that still waits: for its time, or for
+        the end of its transaction."""
+        kept = (self._context.delivery.kept_from(), self._context.transactions.kept_from())
+        waiting = [position for position in kept if position is not None]
+        if not waiting:
             return stats[-1].end if stats else 0
+        first = min(waiting)
         return max((segment.start for segment in stats if segment.start <= first), default=0)
 
     def _held_position(self) -> int:

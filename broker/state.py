@@ -11,10 +11,13 @@ from dataclasses import dataclass, field, replace
 import msgpack
 
 from broker.commands import (
+    CheckTransaction,
     Command,
     CommitOffset,
     DeleteGroup,
     DeleteTopic,
+    EndTransaction,
+    Expire,
     PutGroup,
     PutTopic,
     Schedule,
@@ -22,12 +25,13 @@ from broker.commands import (
 )
 from broker.requests import RecentRequests
 from broker.topics import AUTO_CREATE_TEMPLATE, GroupConfig, TopicConfig
+from broker.transactions.open import OpenTransaction
 from dledger.errors import InvariantError
 
 STATE_VERSION = 2
 STATE_VERSION_WITHOUT_PARTS = 1
 
-_PARTS = frozenset(("requests", "schedule", "timer"))
+_PARTS = frozenset(("requests", "schedule", "timer", "transactions"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,8 @@ class BrokerState:
     """By delay level: the offset up to which its messages are delivered."""
     timer: TimerMark = TimerMark()
     requests: RecentRequests = field(default_factory=RecentRequests)
+    transactions: dict[int, OpenTransaction] = field(default_factory=dict)
+    """Those that are open, by the offset of the half message, in that order."""
 
     def offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """What the group has committed for the queue, or None."""
@@ -103,6 +109,27 @@ class BrokerState:
                 self.schedule[level] = offset
             case Timer(deliver_ms, offset, messages):
                 self.timer = TimerMark(deliver_ms, offset, max(self.timer.waiting - messages, 0))
+
+            case EndTransaction(offset, position):
+                if self._is_open(offset, position):
+                    del self.transactions[offset]
+            case CheckTransaction(offset, position, now_ms):
+                if self._is_open(offset, position):
+                    found = self.transactions[offset]
+                    self.transactions[offset] = found._replace(
+                        checks=found.checks + 1, checked_ms=now_ms
+                    )
+            case Expire(position):
+                # Only a disk that is nearly full takes what is open with the rest.
+                while self.transactions:
+                    offset, first = next(iter(self.transactions.items()))
+                    if first.position >= position:
+                        break
+                    del self.transactions[offset]
+
+    def _is_open(self, offset: int, position: int) -> bool:
+        found = self.transactions.get(offset)
+        return found is not None and found.position == position
 
     def _delete_group(self, command: DeleteGroup) -> None:
         if self.groups.pop(command.name, None) is not None:
@@ -139,6 +166,8 @@ class BrokerState:
             parts["schedule"] = sorted(self.schedule.items())
         if self.timer != TimerMark():
             parts["timer"] = _fields(self.timer)
+        if self.transactions:
+            parts["transactions"] = list(self.transactions.items())
         return parts
 
     @classmethod
@@ -163,6 +192,10 @@ class BrokerState:
                 topics_version=DataVersion(*topics_version),
                 groups_version=DataVersion(*groups_version),
                 store_timestamp_ms=stored_ms,
+                transactions={
+                    offset: OpenTransaction(*fields)
+                    for offset, fields in parts.get("transactions", ())
+                },
                 requests=RecentRequests(bytearray(parts.get("requests", b""))),
                 schedule=dict(parts.get("schedule", ())),
                 timer=TimerMark(*parts.get("timer", ())),

@@ -8,18 +8,21 @@ from broker.commands import Command
 from broker.context import BrokerContext
 from broker.deferred.retry import dead_letter, topics_for_return
 from broker.deferred.waiting import Waiting, waiting_place
-from broker.processors.sendheader import SendHeader, checked_properties, refuse_half_message
+from broker.processors.sendheader import SendHeader, checked_properties, is_half_message
 from broker.refusals import REFUSALS
 from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import RequestError
 from broker.resent import Sender
 from broker.staging import Addressed
-from broker.topics import RETRY_PREFIX, GroupConfig
+from broker.topics import HALF_TOPIC, RETRY_PREFIX, GroupConfig
+from broker.transactions.half import half_place
+from broker.transactions.open import OPEN_MAX
 from store.deferred import DEFERRED_TOPICS
 from store.errors import EntryTooLargeError
 from store.filesystem import Bytes
 from store.record import StagedMessage, stage_message
 
+_STORED_TWICE = DEFERRED_TOPICS | {HALF_TOPIC}
 DELIVERY_BYTES = 1024
 """More than what an entry has beside a message that is delivered, and a longer topic."""
 
@@ -30,6 +33,7 @@ class DeferredSend:
     def __init__(self, context: BrokerContext) -> None:
         self._gatherer = context.gatherer
         self._resent = context.resent
+        self._machine = context.machine
         self._wall_clock = context.wall_clock
         self._delivery = context.delivery
 
@@ -49,11 +53,12 @@ class DeferredSend:
         ``times_max``: how often a message to a retry topic is tried, below 0 as its group says.
         """
         properties = checked_properties(header.properties)
-        refuse_half_message(properties)
         commands: Sequence[Command] = ()
         now_ms = self._delivery.now_ms()
         group = self._given_up(header, times_max)
-        if group is None:
+        if is_half_message(properties):
+            place = self._half_place(header, queue_id, properties)
+        elif group is None:
             place = waiting_place(header.topic, queue_id, properties, now_ms)
         else:
             topic, place = dead_letter(group, properties)
@@ -68,7 +73,7 @@ class DeferredSend:
             born_host=born_host,
             reconsume_times=header.reconsume_times,
         )
-        if place.topic in DEFERRED_TOPICS:
+        if place.topic in _STORED_TWICE:
             self._check_delivery(message)
         if commands:
             self._gatherer.add_together(
@@ -90,10 +95,17 @@ class DeferredSend:
             raise
 
     def _check_delivery(self, message: StagedMessage) -> None:
-        """Refuses what could be stored now but not once more, when it is due."""
+        """Refuses what could be stored now but not once more, when it is delivered."""
         size, size_max = message.size + DELIVERY_BYTES, self._gatherer.request_bytes_max
         if size > size_max:
             raise EntryTooLargeError(size, size_max)
+
+    def _half_place(self, header: SendHeader, queue_id: int, properties: bytes) -> Waiting:
+        if len(self._machine.state.transactions) >= OPEN_MAX:
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY, f"{OPEN_MAX} transactions are open, none may be added"
+            )
+        return half_place(header.topic, queue_id, properties)
 
     def _given_up(self, header: SendHeader, times_max: int) -> GroupConfig | None:
         """The group that has tried this message often enough.

@@ -18,6 +18,7 @@ from broker.processors.resets import ResetProcessor
 from broker.processors.send import SendProcessor
 from broker.processors.sendback import SendBackProcessor
 from broker.processors.topics import TopicProcessor
+from broker.processors.transactions import TransactionProcessor
 from broker.remoting.codes import RequestCode
 from broker.remoting.dispatch import Handler
 
@@ -33,6 +34,7 @@ def broker_handlers(context: BrokerContext) -> Mapping[int, Handler]:
     admin = AdminProcessor(context)
     members = MemberProcessor(context)
     locks = LockProcessor(context)
+    transactions = TransactionProcessor(context)
     resets = ResetProcessor(context)
     replies = ReplyProcessor(context)
     return {
@@ -55,6 +57,7 @@ def broker_handlers(context: BrokerContext) -> Mapping[int, Handler]:
         RequestCode.GET_CONSUMER_CONNECTION_LIST: clients.consumer_connections,
         RequestCode.GET_PRODUCER_CONNECTION_LIST: clients.producer_connections,
         RequestCode.GET_ALL_PRODUCER_INFO: clients.all_producers,
+        RequestCode.END_TRANSACTION: transactions.end,
         RequestCode.LOCK_BATCH_MQ: locks.lock,
         RequestCode.SEND_REPLY_MESSAGE: replies.reply,
         RequestCode.SEND_REPLY_MESSAGE_V2: replies.reply_v2,

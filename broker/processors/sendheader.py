@@ -15,6 +15,7 @@ from broker.remoting.frame import ExtValue, Frame
 INT32_MAX = 2**31 - 1
 PROPERTIES_SIZE_MAX = 32_767
 
+SYS_FLAG_PREPARED = 0x4
 SYS_FLAG_TRANSACTION = 0x4 | 0x8
 SYS_FLAG_HOSTS_V6 = 0x10 | 0x20
 
@@ -105,7 +106,7 @@ def read_header(request: Frame, names: HeaderNames) -> SendHeader:
     ):
         return _read_unusual(request, names)
     if sys_flag & (SYS_FLAG_TRANSACTION | SYS_FLAG_HOSTS_V6):
-        sys_flag = _storable_sys_flag(sys_flag)
+        sys_flag = _storable_sys_flag(sys_flag, properties)
     return _new(
         SendHeader,
         (topic, queue_id, sys_flag, born_timestamp, flag, reconsume_times, properties.encode()),
@@ -126,14 +127,15 @@ def _read_unusual(request: Frame, names: HeaderNames) -> SendHeader:
     reconsume_times = ext_int(
         request, names.reconsume_times, 0, minimum=-INT32_MAX, maximum=INT32_MAX
     )
+    properties = ext_str(request, names.properties, "")
     return SendHeader(
         ext_str(request, names.topic),
         number(names.queue_id),
-        _storable_sys_flag(number(names.sys_flag)),
+        _storable_sys_flag(number(names.sys_flag), properties),
         number(names.born_timestamp, INT64_MAX),
         number(names.flag),
         reconsume_times,
-        ext_str(request, names.properties, "").encode(),
+        properties.encode(),
     )
 
 
@@ -166,21 +168,22 @@ def checked_properties(properties: bytes) -> bytes:
     return properties
 
 
-def refuse_half_message(properties: bytes) -> None:
-    """Raises :class:`~broker.remoting.errors.RequestError`, code 16, for one."""
-    if _HALF.search(properties):
-        raise _transaction_refused()
+def is_half_message(properties: bytes) -> bool:
+    """Whether they say that the message is to be delivered only when its producer says so."""
+    return _HALF.search(properties) is not None
 
 
-def _storable_sys_flag(sys_flag: int) -> int:
-    if sys_flag & SYS_FLAG_TRANSACTION:
-        raise _transaction_refused()
-    # Hosts are stored as IPv4 here, whatever the client has.
-    return sys_flag & ~SYS_FLAG_HOSTS_V6
-
-
-def _transaction_refused() -> RequestError:
-    # A half message stored as an ordinary one would be delivered although it may be rolled back.
-    return RequestError(
-        ResponseCode.NO_PERMISSION, "transaction messages are not supported by this version"
-    )
+def _storable_sys_flag(sys_flag: int, properties: str) -> int:
+    """Without what a broker sets: it stores half messages without the bits of a transaction, and
+    hosts as IPv4, whatever the client has."""
+    if sys_flag & SYS_FLAG_TRANSACTION and not (
+        sys_flag & SYS_FLAG_TRANSACTION == SYS_FLAG_PREPARED
+        and is_half_message(properties.encode())
+    ):
+        # Stored as an ordinary message it would be delivered although it may be rolled back.
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"sysFlag {sys_flag} says that the message belongs to a transaction, and its "
+            "properties have no TRAN_MSG that is true",
+        )
+    return sys_flag & ~(SYS_FLAG_TRANSACTION | SYS_FLAG_HOSTS_V6)

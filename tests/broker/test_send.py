@@ -213,8 +213,6 @@ def test_a_malformed_batch_is_refused_as_a_whole(tmp_path: Path, body: bytes, re
         ({"h": str(2**31)}, ResponseCode.SYSTEM_ERROR, "field h is not between"),
         ({"g": str(2**63)}, ResponseCode.SYSTEM_ERROR, "field g is not between"),
         ({"i": "A\x01" + "x" * 32_767}, ResponseCode.MESSAGE_ILLEGAL, "32769 bytes, at most 32767"),
-        ({"f": "4"}, ResponseCode.NO_PERMISSION, "transaction messages are not supported"),
-        ({"i": "TRAN_MSG\x01true\x02"}, ResponseCode.NO_PERMISSION, "transaction messages"),
         ({"i": "DELAY\x0119\x02"}, ResponseCode.MESSAGE_ILLEGAL, "no delay level 19, the levels"),
         ({"i": "A\x01a\x02DELAY\x01soon\x02"}, ResponseCode.MESSAGE_ILLEGAL, "level soon is not"),
         ({"b": "SCHEDULE_TOPIC_XXXX"}, ResponseCode.NO_PERMISSION, "is forbidden"),
