@@ -11,7 +11,6 @@ from itertools import islice
 import orjson
 
 from broker.cli.failure import CommandError
-from broker.cli.message_json import message_json
 from broker.cli.options import add_json, add_namesrv, positive
 from broker.cli.progress import Progress
 from broker.cli.session import run_session
@@ -19,6 +18,7 @@ from broker.client.consumer import Consumer
 from broker.client.errors import UndecodableBodyError
 from broker.client.fetcher import StartFrom
 from broker.client.message import Bytes
+from broker.client.message_json import message_json
 from broker.client.pulled import PulledBatch
 from broker.subscription import ExpressionError, tag_codes
 from store.errors import CorruptRecordError

@@ -9,10 +9,10 @@ import sys
 
 from broker.cli.admin import Admin, RefusedError, run_admin
 from broker.cli.failure import CommandError, UsageError
-from broker.cli.message_json import message_json
 from broker.cli.options import add_json, add_namesrv, positive, print_json
 from broker.client.errors import UndecodableBodyError
 from broker.client.message import MessageQueue
+from broker.client.message_json import message_json
 from broker.client.pulled import ReceivedMessage
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.fields import INT64_MAX

@@ -38,8 +38,7 @@ def run(args: argparse.Namespace) -> int:
     log_to_stderr()
     # A node speaks no TLS, but aiohttp reads the system's root certificates when it is imported:
     # a quarter of a node's start, and three that start at once share the processor.
-    os.environ.setdefault("SSL_CERT_FILE", os.devnull)
-    os.environ.setdefault("SSL_CERT_DIR", os.devnull)
+    os.environ["SSL_CERT_FILE"] = os.environ["SSL_CERT_DIR"] = os.devnull
     _tune_interpreter()
     return run_until_stopped(lambda stopped: _serve(config, stopped, as_json=args.json))
 

@@ -8,9 +8,6 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from broker.cli.message_json import message_json
-from broker.client.message import MessageQueue
-from broker.client.pulled import PulledBatch
 from broker.context import BrokerContext
 from broker.hold import HeldPull
 from broker.http.errors import HttpRefusedError, json_response
@@ -32,17 +29,21 @@ class ConsumeHandler:
 
     async def get(self, request: web.Request) -> web.Response:
         """See the module. ``next_offset`` is where to go on."""
-        queue = self._queue(request)
+        # Most nodes are never asked this, and each would start the later for it.
+        from broker.client.message_json import messages_json  # noqa: PLC0415
+
+        topic, queue_id = self._queue(request)
         offset = _number(request, "offset", 0)
         count = _number(request, "count", COUNT_USUAL, COUNT_MAX)
         wait_ms = _number(request, "wait_ms", 0, WAIT_MS_MAX)
         limits = Limits(max(count, 1), BYTES_MAX)
         try:
-            found = await self._found(queue, offset, limits, wait_ms)
+            found = await self._found(topic, queue_id, offset, limits, wait_ms)
             parts = await self._loaded(found.ranges)
         except StoreError as error:
             raise HttpRefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
-        messages = PulledBatch(queue, b"".join(parts), found.next_offset)
+        group = self._context.config.group
+        messages = messages_json(topic, group, queue_id, b"".join(parts), found.next_offset)
         self._context.stats.get_messages += len(messages)
         return json_response(
             {
@@ -50,11 +51,11 @@ class ConsumeHandler:
                 "next_offset": found.next_offset,
                 "min_offset": found.min_offset,
                 "max_offset": found.max_offset,
-                "messages": [message_json(message) for message in messages],
+                "messages": messages,
             }
         )
 
-    def _queue(self, request: web.Request) -> MessageQueue:
+    def _queue(self, request: web.Request) -> tuple[str, int]:
         name = request.match_info["topic"]
         topic = self._context.machine.state.topics.get(name)
         if topic is None:
@@ -68,18 +69,20 @@ class ConsumeHandler:
                 f"the topic {name} has no queue {queue_id}, "
                 f"its queues are 0 to {topic.read_queues - 1}",
             )
-        return MessageQueue(name, self._context.config.group, queue_id)
+        return name, queue_id
 
-    async def _found(self, queue: MessageQueue, offset: int, limits: Limits, wait_ms: int) -> Found:
+    async def _found(
+        self, topic: str, queue_id: int, offset: int, limits: Limits, wait_ms: int
+    ) -> Found:
         context = self._context
         deadline = context.loop.time() + wait_ms / 1000
         while True:
-            found = context.reader.find(queue.topic, queue.queue_id, offset, limits)
+            found = context.reader.find(topic, queue_id, offset, limits)
             nothing = found.status in {Status.OFFSET_OVERFLOW_ONE, Status.NO_MESSAGE_IN_QUEUE}
             if not nothing or context.loop.time() >= deadline:
                 return found
             woken = asyncio.Event()
-            held = HeldPull(queue.topic, queue.queue_id, None, woken.set)
+            held = HeldPull(topic, queue_id, None, woken.set)
             if not context.holds.hold(held, deadline):
                 return found
             try:

@@ -1,11 +1,20 @@
-"""A message as ``dledger consume --json`` and ``dledger message --json`` print it."""
+"""A message as the command line prints it and the HTTP port answers it."""
 
 from __future__ import annotations
 
 import base64
 from typing import Any
 
-from broker.client.pulled import ReceivedMessage
+from broker.client.message import MessageQueue
+from broker.client.pulled import PulledBatch, ReceivedMessage
+
+
+def messages_json(
+    topic: str, broker: str, queue_id: int, records: bytes, next_offset: int
+) -> list[dict[str, Any]]:
+    """The messages whose ``records``, back to back, were read from a queue."""
+    batch = PulledBatch(MessageQueue(topic, broker, queue_id), records, next_offset)
+    return [message_json(message) for message in batch]
 
 
 def message_json(message: ReceivedMessage) -> dict[str, Any]:
