@@ -14,6 +14,7 @@ import msgpack
 from crc32c import crc32c
 
 from dledger.errors import DamagedFrameError, PeerError
+from dledger.holdings import Holding
 from dledger.messages import (
     AppendAccepted,
     AppendRejected,
@@ -45,11 +46,11 @@ _ARRAY_OF_SIX = b"\x96"
 _BIN_32 = struct.Struct(">BI")
 _FIELDS: dict[int, tuple[Scalar, ...]] = {
     1: (int, int, int, bool, bool, int),
-    2: (int, bool, bool, int),
+    2: (int, bool, bool, int, int),
     3: (int, int, int, int, bytes),
     4: (int, int, int),
     5: (int, int, int, int),
-    6: (int, int, int),
+    6: (int, int, int, bytes),
     7: (int, int, int, int, int, int),
     8: (int,),
     9: (int, int),
@@ -74,14 +75,14 @@ class MessageEncoder:
                 return self._frame
             case VoteRequest(term, last_index, last_term, pre_vote, ordered, incarnation):
                 return _pack((1, term, last_index, last_term, pre_vote, ordered, incarnation))
-            case VoteResponse(term, granted, pre_vote, incarnation):
-                return _pack((2, term, granted, pre_vote, incarnation))
+            case VoteResponse(term, granted, pre_vote, incarnation, log_index):
+                return _pack((2, term, granted, pre_vote, incarnation, log_index))
             case AppendAccepted(term, match_index, incarnation):
                 return _pack((4, term, match_index, incarnation))
             case AppendRejected(term, rejected_index, hint_index, hint_term):
                 return _pack((5, term, rejected_index, hint_index, hint_term))
-            case Heartbeat(term, commit_index, number):
-                return _pack((6, term, commit_index, number))
+            case Heartbeat(term, commit_index, number, held):
+                return _pack((6, term, commit_index, number, msgpack.packb(held) if held else b""))
             case HeartbeatResponse(term, match, last_index, number, incarnation, log_index):
                 return _pack((7, term, match, last_index, number, incarnation, log_index))
             case TimeoutNow(term):
@@ -92,6 +93,20 @@ class MessageEncoder:
                 return _pack((10, term, number, index))
             case _:
                 return _pack(service_fields(message))
+
+
+def _holdings(packed: bytes) -> tuple[Holding, ...]:
+    try:
+        found = msgpack.unpackb(packed)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise PeerError(f"what members hold is no msgpack: {error}") from error
+    if not isinstance(found, list):
+        raise PeerError("what members hold is no array")
+    for fields in found:
+        known = isinstance(fields, list) and tuple(map(type, fields)) == (str, int, int)
+        if not known or not all(-1 <= number <= NUMBER_MAX for number in fields[1:]):
+            raise PeerError(f"what a member holds has the wrong fields: {fields!r:.100}")
+    return tuple(Holding(*fields) for fields in found)
 
 
 def _are_same(append: AppendRequest, other: AppendRequest) -> bool:
@@ -178,7 +193,8 @@ def decode_message(frame: bytes) -> Message:
         case 5:
             return AppendRejected(*values)
         case 6:
-            return Heartbeat(*values)
+            term, commit_index, number, held = values
+            return Heartbeat(term, commit_index, number, _holdings(held) if held else ())
         case 7:
             return HeartbeatResponse(*values)
         case 8:

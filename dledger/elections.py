@@ -3,13 +3,15 @@
 A pre-vote asks whether a vote would be granted and changes no term. A vote, the candidate's own
 included, leaves only after it is durable (3.8). A node on another disk than the one that is noted
 for it neither votes nor campaigns, nor does an empty one vote for somebody who is not: it may be a
-voter that lost what it had confirmed.
+voter that lost what it had confirmed. Nobody votes for, or counts the vote of, a log that ends
+before what its disk is known to have held (``holdings.py``).
 """
 
 from __future__ import annotations
 
 from dledger.configuration import NO_INCARNATION, Configurations
 from dledger.effects import Outbox
+from dledger.holdings import Holdings
 from dledger.locallog import LocalLog
 from dledger.messages import VoteRequest, VoteResponse
 from dledger.quorum import VoteResult, joint_vote_result
@@ -19,7 +21,9 @@ from dledger.standing import NOBODY, Role, Standing
 class Elections:
     """See the module."""
 
-    def __init__(self, *, standing: Standing, local: LocalLog, outbox: Outbox) -> None:
+    def __init__(
+        self, *, standing: Standing, local: LocalLog, holdings: Holdings, outbox: Outbox
+    ) -> None:
         self.campaigns = True
         """Whether this node ever asks for votes."""
         self.votes = True
@@ -27,6 +31,7 @@ class Elections:
         self._standing = standing
         self._local = local
         self._log = local.log
+        self._holdings = holdings
         self._configurations: Configurations = local.configurations
         self._outbox = outbox
         self._votes: dict[str, bool] = {}
@@ -97,6 +102,8 @@ class Elections:
         if answer.granted and answer.term != asked:
             return
         trusted = self._configurations.current.trusts(sender, answer.incarnation)
+        if self._holdings.lacks(sender, answer.incarnation, answer.log_index):
+            trusted = False
         if answer.pre_vote == (standing.role is Role.PRE_CANDIDATE):
             self._count(sender, now, granted=answer.granted and trusted)
 
@@ -132,7 +139,8 @@ class Elections:
         willing = up_to_date and self._may_vote(sender, request)
         if request.pre_vote:
             if willing and (request.term > standing.term or standing.vote in (NOBODY, sender)):
-                answer = VoteResponse(request.term, True, True, standing.incarnation)
+                incarnation, last_index = standing.incarnation, log.last_index
+                answer = VoteResponse(request.term, True, True, incarnation, last_index)
                 self._outbox.send(sender, answer)
             else:
                 self._refuse(sender, request)
@@ -142,15 +150,16 @@ class Elections:
         if willing and standing.vote in (NOBODY, sender):
             standing.wait(now)
             standing.set_hard_state(standing.term, sender)
-            answer = VoteResponse(standing.term, True, False, standing.incarnation)
+            incarnation, last_index = standing.incarnation, log.last_index
+            answer = VoteResponse(standing.term, True, False, incarnation, last_index)
             self._outbox.send_after_write(sender, answer)
         else:
             self._refuse(sender, request)
 
     def _refuse(self, sender: str, request: VoteRequest) -> None:
-        standing = self._standing
-        answer = VoteResponse(standing.term, False, request.pre_vote, standing.incarnation)
-        self._outbox.send(sender, answer)
+        standing, pre_vote = self._standing, request.pre_vote
+        held = (standing.incarnation, self._log.last_index)
+        self._outbox.send(sender, VoteResponse(standing.term, False, pre_vote, *held))
 
     def _may_vote(self, sender: str, request: VoteRequest) -> bool:
         """Not on a disk that may have lost what was confirmed, nor for somebody on such a disk."""
@@ -160,6 +169,8 @@ class Elections:
         if not found.trusts(self._standing.node, incarnation):
             return False
         if not found.trusts(sender, request.incarnation):
+            return False
+        if self._holdings.lacks(sender, request.incarnation, request.last_index):
             return False
         fresh = incarnation != NO_INCARNATION and self._log.last_index < 0
         return not fresh or request.last_index < 0

@@ -15,6 +15,7 @@ from dledger.config import RaftConfig
 from dledger.effects import Outbox
 from dledger.errors import BusyError, ChangeRefusedError, PeerError, TransferringError
 from dledger.handover import Handover
+from dledger.holdings import Holding, Holdings
 from dledger.leaderreads import LeaderReads
 from dledger.locallog import LocalLog
 from dledger.majorities import Majorities
@@ -38,6 +39,7 @@ class Leading:
         config: RaftConfig,
         connected: Mapping[str, bool],
         unfit: Mapping[str, bool],
+        holdings: Holdings,
         now: float,
     ) -> None:
         self.over = False
@@ -47,6 +49,8 @@ class Leading:
         self._local = local
         self._outbox = outbox
         self._config = config
+        self._holdings = holdings
+        self._held_before = holdings.copy()
         self._quorum_check_at = now + config.election_seconds
         members = local.configurations.current.members
         self.replicator = Replicator(
@@ -60,7 +64,11 @@ class Leading:
             now=now,
         )
         self.majorities = Majorities(
-            node=node, local=local, replicator=self.replicator, config=config
+            node=node,
+            incarnation=incarnation,
+            local=local,
+            replicator=self.replicator,
+            config=config,
         )
         self.handover = Handover(
             node=node,
@@ -145,9 +153,18 @@ class Leading:
         self._tick_replicator(now)
 
     def _tick_replicator(self, now: float) -> None:
+        held: tuple[Holding, ...] = ()
         if now >= self.replicator.heartbeat_at:
             self.reads.next_round(now)
-        self.replicator.tick(self._local.commit_index, now)
+            if self._holdings.kept:
+                held = tuple(self.remember())
+        self.replicator.tick(self._local.commit_index, now, held)
+
+    def remember(self) -> list[Holding]:
+        """What the members hold, kept beyond this leadership."""
+        held = self.majorities.holdings()
+        self._holdings.learn(held)
+        return held
 
     def durable(self, now: float) -> None:
         """The leader's own log became durable further on."""
@@ -167,6 +184,8 @@ class Leading:
             return
         moved = self.replicator.heartbeat_answered(sender, answer, self._local.commit_index, now)
         progress = self.replicator.peers[sender]
+        if self._held_before.lacks(sender, answer.incarnation, answer.log_index):
+            progress.lost = True  # what it confirmed to an earlier leader is not there any more
         self._note_loss(progress)
         if answer.round > progress.round:
             progress.round = min(answer.round, self.replicator.round)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dledger.config import RaftConfig
 from dledger.configuration import Configuration
+from dledger.holdings import Holding
 from dledger.locallog import LocalLog
 from dledger.quorum import joint_quorum_index
 from dledger.replication import Replicator
@@ -17,9 +18,16 @@ class Majorities:
     """Of one leadership."""
 
     def __init__(
-        self, *, node: str, local: LocalLog, replicator: Replicator, config: RaftConfig
+        self,
+        *,
+        node: str,
+        incarnation: int,
+        local: LocalLog,
+        replicator: Replicator,
+        config: RaftConfig,
     ) -> None:
         self._node = node
+        self._incarnation = incarnation
         self._local = local
         self._replicator = replicator
         self._promote_lag_entries = config.promote_lag_entries
@@ -49,6 +57,17 @@ class Majorities:
         }
         held[self._node] = self._local.durable_index
         return joint_quorum_index(self.configuration.quorums, held)
+
+    def holdings(self) -> list[Holding]:
+        """What every member that counts holds of what is committed."""
+        commit_index = self._local.commit_index
+        own = min(self._local.durable_index, commit_index)
+        found = [Holding(self._node, self._incarnation, own)]
+        for peer, progress in self._replicator.peers.items():
+            if progress.incarnation and self.counts(peer):
+                index = min(progress.match_index, commit_index)
+                found.append(Holding(peer, progress.incarnation, index))
+        return [holding for holding in found if holding.incarnation and holding.last_index >= 0]
 
     def heard_since(self, since: float) -> bool:
         """Whether a majority was heard since then."""

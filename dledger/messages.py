@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from dledger.holdings import Holding
 from dledger.service import ServiceMessage
 from store.entry import Entry
 
@@ -32,12 +33,15 @@ class VoteRequest:
 
 @dataclass(frozen=True, slots=True)
 class VoteResponse:
-    """A granted pre-vote echoes the asked term; any refusal carries the refuser's own."""
+    """A granted pre-vote echoes the asked term; any refusal carries the refuser's own.
+
+    ``log_index`` is where the voter's log ends."""
 
     term: int
     granted: bool
     pre_vote: bool
     incarnation: int = 0
+    log_index: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +92,13 @@ class Heartbeat:
     """The leader lives. ``commit_index`` is never above what the receiver has confirmed.
 
     ``round`` counts up; its echo proves that the receiver still followed when it was sent.
+    ``held`` is what the members hold; see ``holdings.py``.
     """
 
     term: int
     commit_index: int
     round: int = 0
+    held: tuple[Holding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

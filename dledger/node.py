@@ -88,7 +88,13 @@ class Node:
         checkpoint = store.recovered.checkpoint
         config = config or RaftConfig()
         self.core = recovered_core(
-            node=node, voters=voters, store=store, rng=rng, now=loop.time(), config=config
+            node=node,
+            voters=voters,
+            store=store,
+            rng=rng,
+            now=loop.time(),
+            config=config,
+            sync_flush=sync_flush,
         )
         self.proposals = Proposals(node=self, loop=loop)
         self.applier = Applier(

@@ -31,6 +31,7 @@ from dledger.configuration import NO_INCARNATION, Configuration, Configurations
 from dledger.effects import Effects, Outbox
 from dledger.elections import Elections
 from dledger.errors import InvariantError, PeerError
+from dledger.holdings import Holdings
 from dledger.leading import Leading
 from dledger.locallog import LocalLog
 from dledger.log import RaftLog
@@ -69,8 +70,11 @@ class Raft:
         vote: str = NOBODY,
         commit_index: int = -1,
         incarnation: int = NO_INCARNATION,
+        sync_flush: bool = True,
     ) -> None:
         """``commit_index`` is what is known to be committed; all of ``log`` must be durable.
+
+        ``sync_flush`` says whether what is reported as written survives a power failure.
 
         ``configurations`` are those of the log, committed or not. One without any voter is that of
         a node which waits to be added to a group.
@@ -93,18 +97,25 @@ class Raft:
             outbox=self._outbox,
             incarnation=incarnation,
         )
+        self._holdings = Holdings(kept=sync_flush)
         self.standing = Standing(
             node=node,
             incarnation=incarnation,
             term=term,
             vote=vote,
             local=self._local,
+            holdings=self._holdings,
             outbox=self._outbox,
             config=config,
             rng=rng,
             now=now,
         )
-        self.elections = Elections(standing=self.standing, local=self._local, outbox=self._outbox)
+        self.elections = Elections(
+            standing=self.standing,
+            local=self._local,
+            holdings=self._holdings,
+            outbox=self._outbox,
+        )
 
     # --- what the driver asks
 
@@ -299,6 +310,7 @@ class Raft:
                 local = self._local
                 if standing.follow(sender, message.term, now):
                     local.commit_to(min(message.commit_index, local.verified_index))
+                    self._holdings.learn(message.held)
                 held = (local.match_index, local.received_index)
                 echo = (message.round, self.incarnation, self.log.last_index)
                 outbox.send(sender, HeartbeatResponse(standing.term, *held, *echo))

@@ -20,6 +20,7 @@ def recovered_core(
     rng: Random,
     now: float,
     config: RaftConfig,
+    sync_flush: bool,
 ) -> Raft:
     """``voters`` count where neither the log nor its checkpoint says who is a member."""
     found, checkpoint = store.recovered, store.recovered.checkpoint
@@ -49,4 +50,5 @@ def recovered_core(
         term=found.term,
         vote=found.vote,
         commit_index=found.commit_index,
+        sync_flush=sync_flush,
     )

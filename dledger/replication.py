@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from dledger.config import RaftConfig
 from dledger.effects import Outbox
+from dledger.holdings import Holding
 from dledger.log import RaftLog
 from dledger.messages import AppendRejected, AppendRequest, Heartbeat, HeartbeatResponse
 from dledger.progress import Progress, ProgressState
@@ -196,12 +197,18 @@ class Replicator:
         progress.sent_commit = max(progress.sent_commit, min(commit_index, last))
         progress.sent(last, message.size, now)
 
-    def _heartbeat(self, peer: str, progress: Progress, commit_index: int) -> None:
+    def _heartbeat(
+        self,
+        peer: str,
+        progress: Progress,
+        commit_index: int,
+        held: tuple[Holding, ...] = (),
+    ) -> None:
         # A follower may trust a commit index only as far as it confirmed to match (thesis 3.5;
         # etcd bounds its heartbeats in the same way).
         commit = min(commit_index, progress.match_index)
         progress.sent_commit = max(progress.sent_commit, commit)
-        self._outbox.send(peer, Heartbeat(self._term, commit, self.round))
+        self._outbox.send(peer, Heartbeat(self._term, commit, self.round, held))
 
     def ask_all(self, commit_index: int) -> None:
         """A round of heartbeats out of turn: whoever answers still follows."""
@@ -222,8 +229,11 @@ class Replicator:
             return self.heartbeat_at
         return min(self.heartbeat_at, self._commit_notice_at)
 
-    def tick(self, commit_index: int, now: float) -> None:
-        """Sends due commit notices and heartbeats, and what a follower seems not to have got."""
+    def tick(self, commit_index: int, now: float, held: tuple[Holding, ...] = ()) -> None:
+        """Sends due commit notices and heartbeats, and what a follower seems not to have got.
+
+        The heartbeats pass on what the members hold.
+        """
         if self._commit_notice_at is not None and now >= self._commit_notice_at:
             self._commit_notice_at = None
             for peer, progress in self.peers.items():
@@ -234,7 +244,7 @@ class Replicator:
             for peer, progress in self.peers.items():
                 if not progress.connected:
                     continue
-                self._heartbeat(peer, progress, commit_index)
+                self._heartbeat(peer, progress, commit_index, held)
                 if (
                     progress.sent_at is not None
                     and now - progress.sent_at >= self._config.resend_seconds

@@ -13,6 +13,7 @@ from random import Random
 from dledger.config import RaftConfig
 from dledger.effects import Outbox
 from dledger.errors import InvariantError, NotLeaderError
+from dledger.holdings import Holdings
 from dledger.leading import Leading
 from dledger.locallog import LocalLog
 
@@ -39,6 +40,7 @@ class Standing:
         term: int,
         vote: str,
         local: LocalLog,
+        holdings: Holdings,
         outbox: Outbox,
         config: RaftConfig,
         rng: Random,
@@ -60,6 +62,7 @@ class Standing:
         self.leader_heard_at = now
         self.election_at = now + config.election_seconds * (1 + rng.random())
         self._local = local
+        self._holdings = holdings
         self._outbox = outbox
         self._config = config
         self._rng = rng
@@ -106,6 +109,7 @@ class Standing:
         self.leader = leader
         if self.leading is not None:
             self.leading.reads.drop()
+            self.leading.remember()
             self.leading = None
         self.wait(now)
 
@@ -122,6 +126,7 @@ class Standing:
             config=self._config,
             connected=self.up,
             unfit=self.unfit,
+            holdings=self._holdings,
             now=now,
         )
 

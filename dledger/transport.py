@@ -25,7 +25,7 @@ from dledger.messages import Message
 
 log = logging.getLogger(__name__)
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 PATH = "/dledger"
 QUEUE_BYTES_MAX = 64 << 20
 DIAL_SECONDS_FIRST = 0.02

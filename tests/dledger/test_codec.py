@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dledger.codec import CRC, NUMBER_MAX, MessageEncoder, decode_message, seal
 from dledger.errors import DamagedFrameError, PeerError
+from dledger.holdings import Holding
 from dledger.messages import (
     AppendAccepted,
     AppendRejected,
@@ -39,13 +40,14 @@ from tests.dledger.cluster import written_log
 numbers = st.integers(-1, NUMBER_MAX)
 flags = st.booleans()
 logs = st.lists(st.integers(0, 2), max_size=5).map(sorted).map(written_log)
+held = st.lists(st.builds(Holding, st.text(max_size=3), numbers, numbers), max_size=3).map(tuple)
 messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(VoteRequest, numbers, numbers, numbers, flags, flags, numbers),
-    st.builds(VoteResponse, numbers, flags, flags, numbers),
+    st.builds(VoteResponse, numbers, flags, flags, numbers, numbers),
     st.builds(AppendRequest, numbers, numbers, numbers, numbers, logs.map(tuple)),
     st.builds(AppendAccepted, numbers, numbers, numbers),
     st.builds(AppendRejected, numbers, numbers, numbers, numbers),
-    st.builds(Heartbeat, numbers, numbers),
+    st.builds(Heartbeat, numbers, numbers, numbers, held),
     st.builds(HeartbeatResponse, *[numbers] * 6),
     st.builds(TimeoutNow, numbers),
     st.builds(ReadRequest, numbers, numbers),
@@ -145,10 +147,14 @@ def test_a_bit_of_an_entry_that_flipped_before_it_was_sent_is_found() -> None:
     ("fields", "what"),
     [
         ([0, 1], "unknown kind of peer message: 0"),
+        ([6, 1, 1, 1, b"\xc1"], "what members hold is no msgpack"),
+        ([6, 1, 1, 1, b"\x01"], "what members hold is no array"),
+        ([6, 1, 1, 1, b"\x91\x01"], "what a member holds has the wrong fields: 1"),
+        ([6, 1, 1, 1, b"\x91\x93\xa1n\x01\xfe"], "wrong fields: .'n', 1, -2"),
         ([6, 1], "peer message 6 has the wrong fields: int"),
-        ([6, 1, True, 0], "peer message 6 has the wrong fields: int, bool, int"),
-        ([6, -2, 0, 0], r"peer message 6 has a number out of range: \[-2, 0, 0\]"),
-        ([6, NUMBER_MAX + 1, 0, 0], "out of range"),
+        ([6, 1, True, 0, b""], "peer message 6 has the wrong fields: int, bool, int, bytes"),
+        ([6, -2, 0, 0, b""], r"peer message 6 has a number out of range: \[-2, 0, 0, b\'\'\]"),
+        ([6, NUMBER_MAX + 1, 0, 0, b""], "out of range"),
         ("text", "no array that begins with a message kind"),
         ([], "no array that begins with a message kind"),
     ],

@@ -19,6 +19,7 @@ CORE = (
     "elections",
     "errors",
     "handover",
+    "holdings",
     "leaderreads",
     "leading",
     "locallog",

@@ -12,6 +12,7 @@ from dledger.changes import Changes
 from dledger.configuration import Configuration, Configurations
 from dledger.elections import Elections
 from dledger.handover import Handover
+from dledger.holdings import Holdings
 from dledger.messages import VoteRequest
 from dledger.standing import Standing
 from simulator.bugs.plant import Patch
@@ -78,6 +79,11 @@ def every_disk_counts(patch: Patch) -> None:
     patch.set(Elections, "_may_vote", lambda _elections, _sender, _request: True)
 
 
+def what_members_held_is_forgotten(patch: Patch) -> None:
+    """C11: an old copy of a disk is known only to the leader that heard its confirmations."""
+    patch.set(Holdings, "learn", lambda _holdings, _told: None)
+
+
 BUGS: dict[Callable[[Patch], None], str] = {
     members_alone_vote_and_are_voted_for: "a8_new_voter_that_does_not_know_yet_votes",
     removed_leader_goes_on: "a8_removed_leader_steps_down",
@@ -85,6 +91,7 @@ BUGS: dict[Callable[[Patch], None], str] = {
     changes_overlap: "b8_no_change_before_an_entry_of_the_own_term",
     configuration_forgotten_at_a_restart: "b9_joint_configuration_survives_a_restart",
     configuration_of_a_cut_entry_kept: "b9_configuration_of_a_cut_entry_is_forgotten",
+    what_members_held_is_forgotten: "c11_old_copy_of_a_disk_is_recognised_by_the_next_leader",
     every_disk_counts: "c11_wiped_voter_counts_for_nothing_until_refilled",
 }
 IDS = [bug.__name__ for bug in BUGS]
@@ -111,6 +118,16 @@ def test_a_wiped_voter_that_votes_elects_a_leader_without_what_was_acknowledged(
     every_disk_counts(patch)
     try:
         assert "n0 LEADS" in play(told)
+    finally:
+        patch.undo()
+
+
+def test_an_old_copy_that_nobody_recognises_elects_a_leader_without_what_was_acknowledged() -> None:
+    told = (SCENARIOS / "c11_old_copy_of_a_disk_elects_nobody.txt").read_text()
+    patch = Patch()
+    what_members_held_is_forgotten(patch)
+    try:
+        assert "n2 LEADS" in play(told)
     finally:
         patch.undo()
 
