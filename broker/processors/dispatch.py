@@ -8,11 +8,13 @@ from broker.context import BrokerContext
 from broker.newest import newest
 from broker.processors.admin import AdminProcessor
 from broker.processors.clients import ClientProcessor
+from broker.processors.consumption import ConsumptionProcessor
 from broker.processors.locks import LockProcessor
 from broker.processors.members import MemberProcessor
 from broker.processors.messages import MessageProcessor
 from broker.processors.offsets import OffsetProcessor
 from broker.processors.pull import PullProcessor
+from broker.processors.relay import RelayProcessor
 from broker.processors.reply import ReplyProcessor
 from broker.processors.resets import ResetProcessor
 from broker.processors.send import SendProcessor
@@ -37,6 +39,8 @@ def broker_handlers(context: BrokerContext) -> Mapping[int, Handler]:
     transactions = TransactionProcessor(context)
     resets = ResetProcessor(context)
     replies = ReplyProcessor(context)
+    relay = RelayProcessor(context)
+    consumption = ConsumptionProcessor(context)
     return {
         RequestCode.SEND_MESSAGE: send.send,
         RequestCode.SEND_MESSAGE_V2: send.send_v2,
@@ -59,6 +63,14 @@ def broker_handlers(context: BrokerContext) -> Mapping[int, Handler]:
         RequestCode.GET_ALL_PRODUCER_INFO: clients.all_producers,
         RequestCode.END_TRANSACTION: transactions.end,
         RequestCode.LOCK_BATCH_MQ: locks.lock,
+        RequestCode.QUERY_CONSUME_TIME_SPAN: newest(context, consumption.time_spans),
+        RequestCode.GET_BROKER_CONSUME_STATS: newest(context, consumption.all_consume_stats),
+        RequestCode.QUERY_CONSUME_QUEUE: newest(context, consumption.queue_rows),
+        RequestCode.QUERY_TOPICS_BY_CONSUMER: newest(context, consumption.topics_of_group),
+        RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: consumption.subscription_of_group,
+        RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: relay.consumer_status,
+        RequestCode.GET_CONSUMER_RUNNING_INFO: relay.running_info,
+        RequestCode.CONSUME_MESSAGE_DIRECTLY: relay.consume_directly,
         RequestCode.SEND_REPLY_MESSAGE: replies.reply,
         RequestCode.SEND_REPLY_MESSAGE_V2: replies.reply_v2,
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: resets.reset,

@@ -1,0 +1,50 @@
+"""Ways of sending of the Python client ``rocketmq`` 0.4.4 (C++ core 1.0).
+
+Runs in a virtual environment of its own, which has none of this project's packages::
+
+    python rocketmq_cpp_sends.py oneway|batch|by_key|large NAMESRV TOPIC
+
+Sends the numbers from 0 to 11: one way, in one batch, each to the queue that its key (the number
+modulo 3) chooses, or with a body of 100,000 characters, which the client deflates.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from rocketmq.client import Message, Producer
+
+NUMBERS = range(12)
+KEYS = 3
+LARGE = 100_000
+LEAVES_SECONDS = 1.0
+"""What is sent one way leaves before the client is closed."""
+
+
+def main(way: str, namesrv: str, topic: str) -> None:
+    producer = Producer("cpp_senders")
+    producer.set_namesrv_addr(namesrv)
+    producer.start()
+    if way == "batch":
+        producer.send_batch([message_of(topic, str(n)) for n in NUMBERS])
+    for n in NUMBERS:
+        if way == "oneway":
+            producer.send_oneway(message_of(topic, str(n)))
+        elif way == "by_key":
+            producer.send_orderly(message_of(topic, str(n)), n % KEYS)
+        elif way == "large":
+            producer.send_sync(message_of(topic, f"{n} ".ljust(LARGE, "x")))
+    if way == "oneway":
+        time.sleep(LEAVES_SECONDS)
+    producer.shutdown()
+
+
+def message_of(topic: str, body: str) -> Message:
+    message = Message(topic)
+    message.set_body(body)
+    return message
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
