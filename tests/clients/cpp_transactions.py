@@ -1,0 +1,110 @@
+"""Transactions of the C++ core 2.1 (``rocketmq-python-cvs``), printing one JSON line each.
+
+Runs with the package's directory on the path::
+
+    PYTHONPATH=build/clients/rocketmq_2 python cpp_transactions.py NAMESRV TOPIC COUNT
+
+Number *n* is committed where ``n % 4`` is 0, rolled back where it is 1, and left unknown otherwise:
+then the broker asks, and 2 is committed, 3 rolled back. What was not acknowledged is rolled back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+import threading
+import time
+
+from rocketmq.client import Message
+from rocketmq.ffi import _CSendResult, dll
+
+COMMIT, ROLLBACK, UNKNOWN = 0, 1, 2
+OUTCOMES = (COMMIT, ROLLBACK, UNKNOWN, UNKNOWN)
+TRIES = 100
+RETRY_SECONDS = 0.2
+QUIET_SECONDS = 60.0
+
+# What the package does not declare of the library that it ships (CProducer.h).
+LISTENER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+dll.CreateTransactionProducer.argtypes = [ctypes.c_char_p, LISTENER, ctypes.c_void_p]
+dll.CreateTransactionProducer.restype = ctypes.c_void_p
+dll.SendMessageTransaction.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    LISTENER,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+]
+
+executed: dict[str, int] = {}
+"""By unique key: the outcome that a transaction is to have in the end. The library makes a new key
+for each try of its own, so a half message whose answer was lost is not in it."""
+unknown: set[str] = set()
+asked: set[str] = set()
+lock = threading.Lock()
+
+
+def emit(**fields: object) -> None:
+    """Prints one line."""
+    with lock:
+        print(json.dumps(fields), flush=True)
+
+
+def key_of(message: int) -> str:
+    """Its UNIQ_KEY."""
+    key: bytes = dll.GetMessageProperty(message, b"UNIQ_KEY")
+    return key.decode()
+
+
+def check(_producer: object, message: int, _data: object) -> int:
+    """The broker asks how a transaction has ended."""
+    key = key_of(message)
+    outcome = executed.get(key, ROLLBACK)
+    asked.add(key)
+    emit(asked=key, committed=outcome == COMMIT)
+    return outcome
+
+
+def execute(_producer: object, message: int, data: int | None) -> int:
+    """The half message is stored: the local transaction of number ``data`` is done."""
+    number = data or 0  # a null pointer is None
+    key = key_of(message)
+    executed[key] = (COMMIT, ROLLBACK)[number % 2]
+    if OUTCOMES[number % 4] == UNKNOWN:
+        unknown.add(key)
+    return OUTCOMES[number % 4]
+
+
+def send(producer: int, executor: object, topic: str, number: int) -> int:
+    """The offset of the half message."""
+    for _ in range(TRIES):
+        message = Message(topic)
+        message.set_body(str(number))
+        result = _CSendResult()
+        data = ctypes.c_void_p(number)
+        if not dll.SendMessageTransaction(producer, message, executor, data, ctypes.byref(result)):
+            return int(result.offset)
+        time.sleep(RETRY_SECONDS)
+    return sys.exit(f"{number} was not sent in {TRIES} tries")
+
+
+def main() -> None:
+    """Sends, and waits until all that was left unknown has been asked about."""
+    namesrv, topic, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    checker, executor = LISTENER(check), LISTENER(execute)
+    producer = dll.CreateTransactionProducer(b"payers", checker, None)
+    dll.SetProducerNameServerAddress(producer, namesrv.encode())
+    dll.StartProducer(producer)
+    for number in range(count):
+        emit(n=number, half_offset=send(producer, executor, topic, number))
+    until = time.monotonic() + QUIET_SECONDS
+    while unknown - asked and time.monotonic() < until:
+        time.sleep(RETRY_SECONDS)
+    time.sleep(1.0)
+    dll.ShutdownProducer(producer)
+    if unknown - asked:
+        sys.exit(f"never asked about: {sorted(unknown - asked)}")
+
+
+main()
