@@ -31,8 +31,11 @@ class SlowReaders:
     def __init__(self, config: NodeConfig, node: Node) -> None:
         self._config = config
         self._node = node
-        percent = config.follower_reads_percent
-        self._far_bytes = memory_bytes() * percent // 100 if config.follower_reads else None
+        self._far_bytes = memory_bytes() * config.follower_reads_percent // 100
+
+    def is_far(self, position: int, end: int) -> bool:
+        """Whether that part of a log up to ``end`` has left the memory, by RocketMQ's rule."""
+        return end - position > self._far_bytes
 
     def suggestion(self, ranges: Sequence[Range], end: int, wished: int | None) -> int:
         """The broker id for the pull after one that brought ``ranges`` of a log up to ``end``.
@@ -40,10 +43,10 @@ class SlowReaders:
         ``wished`` is what the group is set to (``whichBrokerWhenConsumeSlowly``); where no follower
         has that id, as RocketMQ's usual 1 may be the leader's, it is the one that has most.
         """
-        if self._far_bytes is None or not ranges:
+        if not ranges or not self._config.follower_reads:
             return LEADER_ID
         position, size = ranges[-1]
-        if end - position - size <= self._far_bytes:
+        if not self.is_far(position + size, end):
             return LEADER_ID
         if not self._node.serving:
             return self._config.follower_broker_id

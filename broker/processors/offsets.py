@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 
 from broker.commands import CommitOffset
@@ -15,7 +16,10 @@ from broker.remoting.fields import ext_bool, ext_int, ext_str
 from broker.remoting.frame import Frame
 from broker.topics import check_group_name, check_topic_name
 from dledger.errors import ProposeError
+from store.batch import QUEUE_ROW
 from store.errors import StoreError
+
+log = logging.getLogger(__name__)
 
 
 class OffsetProcessor:
@@ -48,11 +52,18 @@ class OffsetProcessor:
     def _answer_offset(
         self, connection: Connection, request: Frame, group: str, topic: str, queue_id: int
     ) -> None:
+        try:
+            self._answer_known_offset(connection, request, group, topic, queue_id)
+        except StoreError as error:
+            log.warning("no answer to a group that asks where it is: %s", error)
+
+    def _answer_known_offset(
+        self, connection: Connection, request: Frame, group: str, topic: str, queue_id: int
+    ) -> None:
         offset = self._context.machine.state.offset(group, topic, queue_id)
         if offset is None:
-            first, _end = self._context.reader.offsets(topic, queue_id)
             # A client that can begin elsewhere than at 0 says so, and is told that there is none.
-            if first > 0 or not ext_bool(request, "setZeroIfNotFound", True):
+            if not ext_bool(request, "setZeroIfNotFound", True) or self._is_old(topic, queue_id):
                 connection.respond(
                     request,
                     ResponseCode.QUERY_NOT_FOUND,
@@ -61,6 +72,18 @@ class OffsetProcessor:
                 return
             offset = 0
         connection.respond(request, ext={"offset": str(offset)})
+
+    def _is_old(self, topic: str, queue_id: int) -> bool:
+        """Whether a new group shall decide by itself where it begins, as with RocketMQ: the queue
+        has lost its first message, or that has left the memory. Else it begins at 0."""
+        queue = self._context.machine.queue(topic, queue_id)
+        if queue is None or queue.first_offset > 0:
+            return queue is not None
+        row = queue.read(0, 1)
+        if not row:
+            return False
+        position, _size, _code = QUEUE_ROW.unpack(row)
+        return self._context.slow_readers.is_far(position, self._context.machine.applied_end)
 
     def update_consumer_offset(self, connection: Connection, request: Frame) -> None:
         """Code 15. A negative offset means none, and is taken without effect (ali-ons sends it),

@@ -76,6 +76,8 @@ class PullProcessor:
             raise RequestError(
                 ResponseCode.NO_PERMISSION, f"the group {group} is not allowed to consume"
             )
+        if settings is not None and not settings.consume_broadcast_enable:
+            self._refuse_broadcasting(group)
         self._readable_queue(topic_name, queue_id)
         wanted = self._filter(request, group, topic_name, flags)
         if flags & FLAG_COMMIT_OFFSET:
@@ -96,6 +98,14 @@ class PullProcessor:
             wanted,
             context.loop.time() + hold_seconds if hold_seconds > 0 else None,
         )
+
+    def _refuse_broadcasting(self, group: str) -> None:
+        members = self._context.clients.consumers.get(group)
+        if members is not None and members.settings.message_model == "BROADCASTING":
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{group}] can not consume by broadcast way",
+            )
 
     def _readable_queue(self, name: str, queue_id: int) -> TopicConfig:
         topic = self._context.machine.state.topics.get(name)

@@ -81,6 +81,18 @@ def test_a_new_group_is_told_nothing_where_the_queue_has_lost_its_beginning(
     with_broker(scenario, tmp_path)
 
 
+def test_a_new_group_is_told_nothing_where_the_beginning_has_left_the_memory(
+    tmp_path: Path,
+) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        assert (await queried(broker)).code == ResponseCode.SUCCESS
+        await broker.send("orders", 0, b"old")
+        assert (await queried(broker)).code == ResponseCode.QUERY_NOT_FOUND
+
+    with_broker(scenario, tmp_path, follower_reads_percent=0)
+
+
 def test_a_one_way_commit_that_changes_nothing_makes_no_entry(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         node = broker.broker.context.node

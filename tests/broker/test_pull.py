@@ -110,6 +110,24 @@ def test_a_pull_that_cannot_be_served_says_why(
     with_broker(scenario, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("model", "code"),
+    [("BROADCASTING", ResponseCode.NO_PERMISSION), ("CLUSTERING", ResponseCode.SUCCESS)],
+)
+def test_a_group_may_be_forbidden_to_broadcast(
+    tmp_path: Path, model: str, code: ResponseCode
+) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await sent(broker, 1)
+        body = b'{"groupName":"readers","consumeBroadcastEnable":false}'
+        await broker.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
+        member = b'{"clientID":"c","consumerDataSet":[{"groupName":"readers","messageModel":"%b"}]}'
+        await broker.ask(RequestCode.HEART_BEAT, {}, member % model.encode())
+        assert (await broker.pull("orders", 0, 0)).code == code
+
+    with_broker(scenario, tmp_path)
+
+
 # --- limits
 
 

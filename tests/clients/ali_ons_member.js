@@ -5,7 +5,8 @@
 //   node ali_ons_member.js NAMESRV TOPIC GROUP [OPTIONS]
 //       prints {queues: [...]} whenever its share of the topic's queues has changed, and of each
 //       message {n, queue_id, queue_offset, size}; OPTIONS is JSON: `filter` (what to subscribe to:
-//       text for tags, or {expressionType, subString}), `broadcast`
+//       text for tags, or {expressionType, subString}), `broadcast`, `from` (where a new group begins)
+//       and `time` (yyyyMMddHHmmss, local time)
 //
 // It asks for routes and members, and says that it lives, far more often than it would by default.
 
@@ -17,14 +18,15 @@ const httpclient = { request() { throw new Error('no HTTP server is asked here')
 const print = value => process.stdout.write(`${JSON.stringify(value)}\n`);
 
 const [ nameSrv, topic, consumerGroup, text ] = process.argv.slice(2);
-const { filter = '*', broadcast = false } = JSON.parse(text || '{}');
+const { filter = '*', broadcast = false, from = 'CONSUME_FROM_FIRST_OFFSET', time } = JSON.parse(text || '{}');
 
 const consumer = new Consumer({
   httpclient,
   logger,
   nameSrv,
   consumerGroup,
-  consumeFromWhere: 'CONSUME_FROM_FIRST_OFFSET',
+  consumeFromWhere: from,
+  ...(time && { consumeTimestamp: time }),
   isBroadcast: broadcast,
   pollNameServerInteval: 200,
   heartbeatBrokerInterval: 300,
