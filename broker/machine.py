@@ -28,7 +28,7 @@ from dledger.errors import InvariantError
 from dledger.statemachine import Leadership
 from store.batch import QUEUE_ROW, Batch, decode_batch
 from store.commitlog import OUT_OF_SPACE
-from store.consumequeue import ConsumeQueue, ConsumeQueues, QueueFlush
+from store.consumequeue import ConsumeQueue, ConsumeQueues, ManyFlushes, QueueFlush
 from store.deferred import TIMER_TOPIC
 from store.entry import Entry, EntryKind
 from store.errors import CorruptBatchError, DiskFullError, StoreError
@@ -77,7 +77,7 @@ class Checkpointing:
     def __init__(
         self,
         state: bytes,
-        flushes: Sequence[QueueFlush | KeyFlush],
+        flushes: Sequence[QueueFlush | ManyFlushes | KeyFlush],
         saved: Callable[[], None],
     ) -> None:
         self._state = state
@@ -202,7 +202,7 @@ class BrokerStateMachine:
             )
         )
         keys = self.keys.begin_flush()
-        flushes: list[QueueFlush | KeyFlush] = [*self._queues.begin_flush()]
+        flushes: list[QueueFlush | ManyFlushes | KeyFlush] = [*self._queues.begin_flush()]
         return Checkpointing(
             state,
             flushes if keys is None else [*flushes, keys],

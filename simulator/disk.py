@@ -87,7 +87,8 @@ class SimulatedFileSystem:
         ]
         return sorted([*directory.seen, *children])
 
-    def make_directories(self, path: str) -> None:
+    def make_directories(self, path: str, *, sync: bool = True) -> None:  # noqa: ARG002
+        # A directory's own name is durable at once, be it synced or not.
         path = _clean(path)
         missing = []
         while path not in self._directories:
@@ -134,6 +135,25 @@ class SimulatedFileSystem:
         directory = self._directory(path)
         self.begin("sync_directory", path)
         directory.disk = dict(directory.seen)
+
+    def sync_all(self, path: str) -> None:
+        path = _clean(path)
+        below = [
+            self._directories[each]
+            for each in sorted(self._directories)
+            if each == path or each.startswith(f"{path}/")
+        ]
+        inodes = [inode for directory in below for inode in directory.seen.values()]
+        try:
+            self.begin("sync_all", path)
+        except OSError:
+            for inode in inodes:
+                self.write_back(inode)
+            raise
+        for inode in inodes:
+            self.sync_inode(inode)
+        for directory in below:
+            directory.disk = dict(directory.seen)
 
     def free_bytes(self, path: str) -> int:
         self.begin("free_bytes", path)
@@ -311,6 +331,13 @@ class SimulatedFileSystem:
         if self.capacity is None or end <= size:
             return 0
         return self.capacity - self.used_bytes() - (end - size)
+
+    def sync_inode(self, inode: Inode) -> None:
+        """All of the file reaches the disk."""
+        resize(inode.disk, len(inode.seen))
+        for sector in inode.unsynced:
+            self.put_on_disk(inode, sector)
+        inode.unsynced.clear()
 
     def write_back(self, inode: Inode, keep: float = 0.5) -> None:
         """Each unsynced sector reaches the disk or not; none is written by a later sync."""

@@ -76,10 +76,7 @@ class SimulatedFile:
         except OSError:
             fs.write_back(inode)
             raise
-        resize(inode.disk, len(inode.seen))
-        for sector in inode.unsynced:
-            fs.put_on_disk(inode, sector)
-        inode.unsynced.clear()
+        fs.sync_inode(inode)
 
     def size(self) -> int:
         self._check_open()

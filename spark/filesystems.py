@@ -111,7 +111,10 @@ class RemoteFileSystem:
         infos = self._inner.get_file_info(arrowfs.FileSelector(path))
         return sorted(info.base_name for info in infos)
 
-    def make_directories(self, path: str) -> None:
+    def make_directories(self, path: str, *, sync: bool = True) -> None:  # noqa: ARG002
+        raise read_only(path)
+
+    def sync_all(self, path: str) -> None:
         raise read_only(path)
 
     def rename(self, source: str, target: str) -> None:  # noqa: ARG002

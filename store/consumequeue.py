@@ -10,7 +10,7 @@ a crash takes is rebuilt from the log behind the last checkpoint, so nothing her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from store.errors import DamagedError, StoreError
 from store.filesystem import Bytes, File, FileSystem
@@ -18,6 +18,8 @@ from store.layout import parse_segment_name, segment_name
 
 ROW_SIZE = 20
 ROWS_PER_FILE = 300_000
+BARRIER_QUEUES = 64
+"""So many queues to flush, and one barrier for all is cheaper than three syncs for each."""
 
 
 class OpenFiles:
@@ -53,13 +55,33 @@ class QueueFlush:
         self._first_offset = first_offset
         self._rows = rows
 
-    def run(self) -> None:
-        """Writes and syncs. Blocks; runs on a background thread."""
-        self._queue.write(self._first_offset, self._rows)
+    def run(self, *, sync: bool = True) -> None:
+        """Writes, and syncs unless somebody else will. Blocks; runs on a background thread."""
+        self._queue.write(self._first_offset, self._rows, sync=sync)
 
     def finish(self) -> None:
         """Gives the memory back; on the event loop."""
         self._queue.flushed(self._first_offset + len(self._rows) // ROW_SIZE)
+
+
+class ManyFlushes:
+    """The rows of many queues on their way to the disk: one barrier instead of syncs of each."""
+
+    def __init__(self, fs: FileSystem, directory: str, flushes: Sequence[QueueFlush]) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._flushes = flushes
+
+    def run(self) -> None:
+        """As :meth:`QueueFlush.run`."""
+        for flush in self._flushes:
+            flush.run(sync=False)
+        self._fs.sync_all(self._directory)
+
+    def finish(self) -> None:
+        """As :meth:`QueueFlush.finish`."""
+        for flush in self._flushes:
+            flush.finish()
 
 
 class ConsumeQueue:
@@ -131,10 +153,13 @@ class ConsumeQueue:
         """The rows in memory as a job, or None if there are none. One at a time."""
         return QueueFlush(self, self._tail_offset, bytes(self._tail)) if self._tail else None
 
-    def write(self, first_offset: int, rows: bytes) -> None:
-        """Writes rows to their files and syncs them; called by the flush, off the event loop."""
+    def write(self, first_offset: int, rows: bytes, *, sync: bool = True) -> None:
+        """Writes rows to their files; called by the flush, off the event loop.
+
+        Without ``sync`` they are durable after a :meth:`~store.filesystem.FileSystem.sync_all`.
+        """
         fs = self._files.fs
-        fs.make_directories(self._directory)
+        fs.make_directories(self._directory, sync=sync)
         created = False
         view = memoryview(rows)
         while view:
@@ -146,12 +171,13 @@ class ConsumeQueue:
             file = fs.open(path, create=True)
             try:
                 file.pwrite(view[: count * ROW_SIZE], in_file * ROW_SIZE)
-                file.datasync()
+                if sync:
+                    file.datasync()
             finally:
                 file.close()
             view = view[count * ROW_SIZE :]
             first_offset += count
-        if created:
+        if created and sync:
             fs.sync_directory(self._directory)
 
     def flushed(self, end_offset: int) -> None:
@@ -298,10 +324,13 @@ class ConsumeQueues:
             for queue_id, queue in sorted(queues.items())
         ]
 
-    def begin_flush(self) -> list[QueueFlush]:
+    def begin_flush(self) -> Sequence[QueueFlush | ManyFlushes]:
         """The jobs that make every queue durable as it is now."""
-        flushes = [queue.begin_flush() for _, _, queue in self.all() if queue.dirty]
-        return [flush for flush in flushes if flush is not None]
+        begun = [queue.begin_flush() for _, _, queue in self.all() if queue.dirty]
+        flushes = [flush for flush in begun if flush is not None]
+        if len(flushes) < BARRIER_QUEUES:
+            return flushes
+        return [ManyFlushes(self._fs, self._directory, flushes)]
 
     def lengths(self) -> list[tuple[str, int, int, int]]:
         """(topic, queue id, first offset, end offset) of every queue, for a checkpoint."""

@@ -76,8 +76,9 @@ class FileSystem(Protocol):
     def list_directory(self, path: str) -> list[str]:
         """Names in sorted order; ``FileNotFoundError`` where the directory is absent."""
 
-    def make_directories(self, path: str) -> None:
-        """Creates the directory and its parents, and syncs the parent of each one it created."""
+    def make_directories(self, path: str, *, sync: bool = True) -> None:
+        """Creates the directory and its parents, and syncs the parent of each one it created,
+        unless a :meth:`sync_all` is to follow."""
 
     def rename(self, source: str, target: str) -> None:
         """Atomically replaces ``target``."""
@@ -90,6 +91,13 @@ class FileSystem(Protocol):
         """Removes a directory with all it holds; nothing happens where it is absent."""
 
     def sync_directory(self, path: str) -> None: ...
+
+    def sync_all(self, path: str) -> None:
+        """Everything below a directory is durable on return, bytes and names: one barrier.
+
+        It may wait for what others wrote to the same disk; for many files it is still far cheaper
+        than a sync of each.
+        """
 
     def free_bytes(self, path: str) -> int:
         """What this process may still take of the file system that holds ``path``."""

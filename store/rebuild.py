@@ -8,7 +8,7 @@ Memory is bounded: rows are written whenever enough of them are gathered.
 from __future__ import annotations
 
 from store.batch import decode_batch
-from store.consumequeue import ROW_SIZE, ConsumeQueues
+from store.consumequeue import BARRIER_QUEUES, ROW_SIZE, ConsumeQueues
 from store.entry import Entry, EntryKind
 from store.errors import CorruptBatchError, DamagedError
 from store.filesystem import FileSystem
@@ -56,6 +56,8 @@ def rebuild_derived(fs: FileSystem, directory: str, store: ReplicaStore) -> bool
 
 class _Rebuilder:
     def __init__(self, fs: FileSystem, directory: str, lengths: list[QueueLength]) -> None:
+        self._fs = fs
+        self._directory = directory
         self._queues = ConsumeQueues(fs, f"{directory}/consumequeue")
         self._keys = KeyIndex(fs, f"{directory}/keyindex")
         self._lengths = {(length.topic, length.queue_id): length for length in lengths}
@@ -90,8 +92,11 @@ class _Rebuilder:
         self._gathered += len(rows)
 
     def write(self) -> None:
+        few = len(self._rows) < BARRIER_QUEUES
         for (topic, queue_id), (first, rows) in sorted(self._rows.items()):
-            self._queues.get_or_create(topic, queue_id).write(first, bytes(rows))
+            self._queues.get_or_create(topic, queue_id).write(first, bytes(rows), sync=few)
+        if not few:
+            self._fs.sync_all(f"{self._directory}/consumequeue")
         if self._key_rows:
             self._keys.write(bytes(self._key_rows))
         self._rows = {}

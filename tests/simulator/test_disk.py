@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from simulator.disk import Fault, PowerLossError, SimulatedFile, SimulatedFileSystem
+from simulator.disk import SECTOR_SIZE, Fault, PowerLossError, SimulatedFile, SimulatedFileSystem
 from tests.store.steps import simulated
 
 
@@ -238,3 +238,27 @@ def test_the_same_seed_loses_the_same() -> None:
         fs.power_loss()
         outcomes.append(fs.visible_bytes("/a"))
     assert outcomes[0] == outcomes[1]
+
+
+def test_a_barrier_makes_bytes_and_names_below_a_directory_durable_and_nothing_else() -> None:
+    fs = simulated(1)
+    for path in ("/data/queues/a", "/data/other"):
+        fs.make_directories(path, sync=False)
+        fs.open(f"{path}/file", create=True).pwrite(b"bytes", 0)
+    fs.sync_all("/data/queues")
+    fs.power_loss(keep=0)
+    assert fs.durable_bytes("/data/queues/a/file") == b"bytes"
+    assert not fs.exists("/data/other/file")
+
+
+def test_a_barrier_that_fails_leaves_bytes_that_no_later_one_writes() -> None:
+    fs = simulated(1)
+    fs.make_directories("/data/a")
+    fs.open("/data/a/file", create=True).pwrite(b"b" * 100 * SECTOR_SIZE, 0)
+    fs.sync_directory("/data/a")
+    fs.fail_at(1)
+    with pytest.raises(OSError, match="Input/output"):
+        fs.sync_all("/data")
+    fs.sync_all("/data")
+    fs.power_loss(keep=0)
+    assert fs.visible_bytes("/data/a/file") != b"b" * 100 * SECTOR_SIZE

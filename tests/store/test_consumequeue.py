@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from simulator.disk import SimulatedFileSystem
 from store.batch import QUEUE_ROW
-from store.consumequeue import ROW_SIZE, ConsumeQueue, ConsumeQueues, OpenFiles
+from store.consumequeue import BARRIER_QUEUES, ROW_SIZE, ConsumeQueue, ConsumeQueues, OpenFiles
 from store.errors import DamagedError, StoreError
 from tests.store.steps import simulated
 
@@ -295,3 +295,22 @@ def test_the_search_by_time_agrees_with_looking_at_every_message(
         return times[(position - 1000) // 10]
 
     assert queue.search_time(timestamp, store_time) == slow_search(times[first:], first, timestamp)
+
+
+@pytest.mark.parametrize("count", [BARRIER_QUEUES - 1, BARRIER_QUEUES, 300])
+def test_queues_are_durable_after_a_flush_however_many_they_are(count: int) -> None:
+    fs = simulated(7)
+    queues = queues_on(fs)
+    for queue_id in range(count):
+        queues.get_or_create("orders", queue_id).append(0, rows(0, ROWS_PER_FILE + 1))
+    lengths = queues.lengths()
+    syncs: list[str] = []
+    fs.on_call = lambda operation, _path: syncs.append(operation) if "sync" in operation else None
+    flush(queues)
+    assert len(syncs) <= 3 * BARRIER_QUEUES
+    fs.on_call = None
+    fs.power_loss(keep=0)
+    again = queues_on(fs)
+    again.restore(lengths)
+    for _, _, queue in again.all():
+        assert read_all(queue) == rows(0, ROWS_PER_FILE + 1)

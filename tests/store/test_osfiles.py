@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 from pathlib import Path
 
 import pytest
 
+import store.osfiles
 from store.osfiles import OsFileSystem
 
 
@@ -178,3 +180,27 @@ def test_a_lock_excludes_others_until_it_is_released(fs: OsFileSystem, tmp_path:
 
 def test_free_bytes_of_a_disk_are_known(fs: OsFileSystem, tmp_path: Path) -> None:
     assert fs.free_bytes(str(tmp_path)) > 0
+
+
+def test_a_barrier_syncs_the_file_system_and_tells_what_fails(
+    fs: OsFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs.sync_all(str(tmp_path))
+
+    def failing(_fd: int) -> int:
+        ctypes.set_errno(errno.EIO)
+        return -1
+
+    monkeypatch.setattr(store.osfiles, "_SYNCFS", failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        fs.sync_all(str(tmp_path))
+
+
+def test_without_a_barrier_of_one_file_system_all_are_synced(
+    fs: OsFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[bool] = []
+    monkeypatch.setattr(store.osfiles, "_SYNCFS", None)
+    monkeypatch.setattr(os, "sync", lambda: synced.append(True))
+    fs.sync_all(str(tmp_path))
+    assert synced == [True]
