@@ -8,6 +8,11 @@
 //       so that acked < sent says that one message was stored before the other was sent
 //   node ali_ons.js consume NAMESRV TOPIC GROUP COUNT [SECONDS]
 //       prints {n, queue_id, queue_offset, msg_id} as they come, until COUNT different numbers came
+//   node ali_ons.js produce-delayed NAMESRV TOPIC COUNT LEVEL
+//       sends the numbers with a delay level, and prints {n, sent_ms, acked_ms, attempts}
+//   node ali_ons.js consume-failing NAMESRV TOPIC GROUP COUNT FAILURES
+//       fails at the numbers below FAILURES when they come first, and prints {n, again, queue_id,
+//       queue_offset, stored_ms, reconsume_times, failed} until COUNT numbers were consumed
 //
 // Exits 3 if that takes longer than SECONDS.
 
@@ -26,6 +31,62 @@ const sleep = ms => new Promise(resolve => setTimeout(resolve, ms));
 
 function options(nameSrv, more) {
   return { httpclient, logger, nameSrv, pollNameServerInteval: ROUTE_POLL_MS, ...more };
+}
+
+async function produceDelayed(nameSrv, topic, count, level) {
+  const producer = new Producer(options(nameSrv, { producerGroup: 'node_delayers' }));
+  producer.on('error', () => {});
+  await producer.ready();
+  let next = 0;
+
+  async function acknowledged(n) {
+    for (let attempts = 1; ; attempts++) {
+      const message = new Message(topic, 'node', `${n}`);
+      message.delayTimeLevel = level;
+      const sentMs = Date.now();
+      try {
+        await producer.send(message);
+        return { n, sent_ms: sentMs, acked_ms: Date.now(), attempts };
+      } catch (err) {
+        await sleep(RETRY_MS);
+      }
+    }
+  }
+
+  async function worker() {
+    while (next < count) print(await acknowledged(next++));
+  }
+
+  await Promise.all(Array.from({ length: IN_FLIGHT }, worker));
+}
+
+async function consumeFailing(nameSrv, topic, consumerGroup, count, failures) {
+  const consumer = new Consumer(options(nameSrv, {
+    consumerGroup,
+    consumeFromWhere: 'CONSUME_FROM_FIRST_OFFSET',
+    pullThresholdForQueue: count,
+  }));
+  consumer.on('error', () => {});
+  const seen = new Set();
+  await new Promise(resolve => {
+    consumer.subscribe(topic, '*', async (msg, queue) => { // no queue where it comes again
+      const n = Number(msg.body.toString());
+      const failed = n < failures && msg.reconsumeTimes === 0;
+      print({
+        n,
+        again: queue === undefined,
+        queue_id: msg.queueId,
+        queue_offset: Number(msg.queueOffset),
+        stored_ms: Number(msg.storeTimestamp),
+        reconsume_times: msg.reconsumeTimes,
+        failed,
+      });
+      if (failed) return Consumer.ACTION_RETRY;
+      seen.add(n);
+      if (seen.size === count) resolve();
+    });
+  });
+  await consumer.close();
 }
 
 async function produce(nameSrv, topic, count) {
@@ -82,13 +143,18 @@ async function consume(nameSrv, topic, consumerGroup, count) {
 }
 
 async function main([ action, nameSrv, topic, ...rest ]) {
-  const seconds = Number(rest[action === 'produce' ? 1 : 2] || 120);
+  const place = { produce: 1, consume: 2 }[action];
+  const seconds = Number(rest[place] || 120);
   setTimeout(() => {
     process.stderr.write(`not done after ${seconds} s\n`);
     process.exit(3);
   }, seconds * 1000).unref();
   if (action === 'produce') {
     await produce(nameSrv, topic, Number(rest[0]));
+  } else if (action === 'produce-delayed') {
+    await produceDelayed(nameSrv, topic, Number(rest[0]), Number(rest[1]));
+  } else if (action === 'consume-failing') {
+    await consumeFailing(nameSrv, topic, rest[0], Number(rest[1]), Number(rest[2]));
   } else {
     await consume(nameSrv, topic, rest[0], Number(rest[1]));
   }

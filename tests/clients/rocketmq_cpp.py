@@ -4,6 +4,10 @@ Runs in a virtual environment of its own, which has none of this project's packa
 
     python rocketmq_cpp.py produce NAMESRV TOPIC COUNT
     python rocketmq_cpp.py consume NAMESRV TOPIC GROUP COUNT
+    python rocketmq_cpp.py produce-delayed NAMESRV TOPIC LEVEL COUNT
+    python rocketmq_cpp.py consume-failing NAMESRV TOPIC GROUP COUNT
+
+``consume-failing`` asks for every message once more when it comes first.
 """
 
 from __future__ import annotations
@@ -14,12 +18,14 @@ import threading
 import time
 from typing import Any
 
-from rocketmq.client import Message, Producer, PushConsumer
-from rocketmq.exceptions import RocketMQException
+from rocketmq.client import Message, Producer, PushConsumer, RecvMessage
+from rocketmq.exceptions import RocketMQException, ffi_check
+from rocketmq.ffi import dll
 
 SECONDS = 60.0
 TRIES = 100
 RETRY_SECONDS = 0.1
+CONSUMED, RECONSUME_LATER = 0, 1
 
 
 def emit(**fields: object) -> None:
@@ -27,7 +33,7 @@ def emit(**fields: object) -> None:
     print(json.dumps(fields), flush=True)
 
 
-def produce(namesrv: str, topic: str, count: int) -> None:
+def produce(namesrv: str, topic: str, count: int, delay_level: int = 0) -> None:
     """Sends the numbers below ``count``, each until it is acknowledged."""
     producer = Producer("cpp_producers")
     producer.set_namesrv_addr(namesrv)
@@ -37,8 +43,11 @@ def produce(namesrv: str, topic: str, count: int) -> None:
         message.set_keys(str(n))
         message.set_tags("cpp")
         message.set_body(str(n))
+        if delay_level:
+            message.set_delay_time_level(delay_level)
+        sent_ms = time.time_ns() // 1_000_000
         result = send(producer, message)
-        emit(n=n, msg_id=result.msg_id, queue_offset=result.offset)
+        emit(n=n, msg_id=result.msg_id, queue_offset=result.offset, sent_ms=sent_ms)
     producer.shutdown()
 
 
@@ -53,13 +62,14 @@ def send(producer: Any, message: Any) -> Any:
     sys.exit(f"not acknowledged after {TRIES} tries")
 
 
-def consume(namesrv: str, topic: str, group: str, count: int) -> None:
-    """Prints messages until ``count`` different numbers have come."""
+def consume(namesrv: str, topic: str, group: str, count: int, *, fails: bool = False) -> None:
+    """Prints messages until ``count`` different numbers are consumed."""
     seen: set[int] = set()
     complete = threading.Event()
 
     # What the package's own subscribe registers raises through C where a callback fails.
-    def received(message: Any) -> None:
+    def received(_consumer: Any, pointer: Any) -> int:
+        message = RecvMessage(pointer)
         n = int(message.body)
         emit(
             n=n,
@@ -67,14 +77,20 @@ def consume(namesrv: str, topic: str, group: str, count: int) -> None:
             queue_offset=message.queue_offset,
             msg_id=message.id,
             tags=message.tags.decode(),
+            stored_ms=message.store_timestamp,
+            reconsume_times=message.reconsume_times,
         )
+        if fails and not message.reconsume_times:
+            return RECONSUME_LATER
         seen.add(n)
         if len(seen) == count:
             complete.set()
+        return CONSUMED
 
     consumer = PushConsumer(group)
     consumer.set_namesrv_addr(namesrv)
-    consumer.subscribe(topic, received)
+    ffi_check(dll.Subscribe(consumer._handle, topic.encode(), b"*"))
+    consumer._register_callback(received)
     consumer.start()
     arrived = complete.wait(SECONDS)
     consumer.shutdown()
@@ -84,7 +100,7 @@ def consume(namesrv: str, topic: str, group: str, count: int) -> None:
 
 if __name__ == "__main__":
     action, namesrv, topic, *group, last = sys.argv[1:]
-    if action == "produce":
-        produce(namesrv, topic, int(last))
+    if action.startswith("produce"):
+        produce(namesrv, topic, int(last), int(*group))
     else:
-        consume(namesrv, topic, group[0], int(last))
+        consume(namesrv, topic, group[0], int(last), fails=action == "consume-failing")

@@ -136,10 +136,10 @@ def check_order(acks: list[dict[str, Any]]) -> None:
             latest_sent = max(latest_sent, ack["sent"])
 
 
-def check_replicas(cluster: RunningCluster) -> None:
+def check_replicas(cluster: RunningCluster, messages: int = MESSAGES) -> None:
     """The stopped replicas are the same, byte for byte, and `dledger verify` finds nothing."""
     first, *others = (log_bytes(cluster.data(node)) for node in cluster.nodes)
-    assert len(first) > MESSAGES * 91
+    assert len(first) > messages * 91
     assert all(other == first for other in others)
     cluster.dledger("verify", *(str(cluster.data(node)) for node in cluster.nodes))
 

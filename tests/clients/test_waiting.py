@@ -1,0 +1,100 @@
+"""Delay and retry, seen by clients written by others, with a leader killed amid it."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from store.deferred import DELAYS_MS
+from tests.clients.test_real_clients import (
+    check_replicas,
+    cpp_command,
+    lines_of,
+    needs_linux_wheel,
+    node_command,
+    running,
+)
+from tests.cluster.running import RunningCluster
+
+MESSAGES = 1000
+FAILURES = 20
+"""They come first, so that they are sent back before the leader is killed."""
+
+LEVEL = 2
+DELAY_MS = DELAYS_MS[LEVEL - 1]
+RETRY_MS = DELAYS_MS[2]
+USUALLY_LATE_MS = 100
+LATE_MS = 15_000
+"""What is due while nobody leads is delivered by the next leader."""
+
+
+def test_delayed_messages_and_retries_come_once_although_the_leader_is_killed(
+    cluster: RunningCluster, tmp_path: Path
+) -> None:
+    cluster.dledger("topic", "create", "letters", "--queues", "4")
+    leader = cluster.leader()
+    consume = node_command(
+        "consume-failing", cluster.namesrv, "letters", "readers", MESSAGES, FAILURES
+    )
+    received = []
+    with running(consume, tmp_path) as arrivals:
+        delay = node_command("produce-delayed", cluster.namesrv, "letters", MESSAGES, LEVEL)
+        acks = lines_of(delay, tmp_path)
+        for line in arrivals:
+            received.append(json.loads(line))
+            if len(received) == MESSAGES // 4:
+                cluster.kill(leader)
+    cluster.start(leader)
+    cluster.wait_until_level()
+    cluster.stop()
+
+    assert [ack["attempts"] for ack in acks] == [1] * MESSAGES
+    places = check_once([got for got in received if not got["again"]], range(MESSAGES))
+    late_ms = []
+    for ack in acks:
+        stored_ms = places[ack["n"]]["stored_ms"]
+        assert DELAY_MS <= stored_ms - ack["sent_ms"] <= DELAY_MS + LATE_MS
+        late_ms.append(stored_ms - ack["acked_ms"] - DELAY_MS)
+    assert min(late_ms) <= USUALLY_LATE_MS
+    again = check_once([got for got in received if got["again"]], range(FAILURES))
+    for n, got in again.items():
+        assert got["reconsume_times"] == 1
+        assert got["stored_ms"] - places[n]["stored_ms"] >= RETRY_MS
+    check_replicas(cluster, 2 * MESSAGES)
+
+
+def check_once(received: list[dict[str, Any]], expected: range) -> dict[int, dict[str, Any]]:
+    """Each number lies in one place. A client may be handed that more than once: a consumer
+    goes on from its last commit."""
+    places: dict[int, dict[tuple[int, int], dict[str, Any]]] = defaultdict(dict)
+    for got in received:
+        places[got["n"]][got["queue_id"], got["queue_offset"]] = got
+    assert sorted(places) == list(expected)
+    assert {n: len(found) for n, found in places.items()} == dict.fromkeys(places, 1)
+    return {n: next(iter(found.values())) for n, found in places.items()}
+
+
+@needs_linux_wheel
+def test_the_cpp_client_delays_and_asks_for_messages_again(
+    cluster: RunningCluster, tmp_path: Path
+) -> None:
+    count = 20
+    cluster.dledger("topic", "create", "letters", "--queues", "4")
+    # The retry topic is there when the client asks for its route: else it asks again after 30 s.
+    cluster.dledger("consume", "letters", "--group", "readers", "--timeout", "0.1")
+
+    produce = cpp_command("produce-delayed", cluster.namesrv, "letters", 1, count)
+    consume = cpp_command("consume-failing", cluster.namesrv, "letters", "readers", count)
+    with running(consume, tmp_path) as arrivals:
+        acks = lines_of(produce, tmp_path)
+        received = [json.loads(line) for line in arrivals]
+
+    first = check_once([got for got in received if not got["reconsume_times"]], range(count))
+    again = check_once([got for got in received if got["reconsume_times"]], range(count))
+    for ack in acks:
+        n = ack["n"]
+        assert DELAYS_MS[0] <= first[n]["stored_ms"] - ack["sent_ms"] <= DELAYS_MS[0] + 1000
+        assert again[n]["stored_ms"] - first[n]["stored_ms"] >= RETRY_MS
+        assert again[n]["reconsume_times"] == 1
