@@ -17,6 +17,10 @@ class ProducerConfig:
     request_seconds: float = 3.0
     """How long one try waits for its answer (``sendMsgTimeout``)."""
 
+    idempotent: bool = True
+    """A message that may be stored in one group of brokers is not sent to another, which would not
+    know it. Without, it may, as RocketMQ's producers do, and may then be stored in both."""
+
     doubtful_tries: int = 3
     """In all, where brokers refuse with a code that says little (1 and
     ``retryTimesWhenSendFailed``)."""

@@ -15,6 +15,7 @@ from broker.client.errors import (
     DoubtfulRefusalError,
     Failure,
     TopicNotFoundError,
+    perhaps_stored,
 )
 from broker.client.faults import FAILED_LATENCY_MS, LatencyFaults
 from broker.client.message import MessageQueue, SendResult, SendStatus
@@ -185,6 +186,8 @@ class Deliverer:
 
     async def _recover(self, delivery: Delivery, failure: Failure) -> None:
         delivery.note(failure)
+        if self._config.idempotent and perhaps_stored(failure):
+            delivery.pinned = delivery.queue
         self._choice.forget_promise(delivery.topic)
         culprit = delivery.topic if delivery.queue is None else delivery.queue.broker
         await self._routes.recover(delivery.topic, culprit)

@@ -8,7 +8,7 @@ from struct import Struct
 from broker.client.errors import BadAnswerError, Failure, outcome_unknown, refusal
 from broker.client.message import SEND_STATUS_BY_CODE, Bytes, MessageQueue, SendResult
 from broker.client.outcome import APPLIED_SECONDS_FIRST
-from broker.remoting.codes import RequestCode
+from broker.remoting.codes import OUTCOME, OUTCOME_UNKNOWN, RequestCode
 from broker.remoting.frame import Frame
 from store.record import record_size
 
@@ -75,7 +75,9 @@ class Delivery:
         """
         status = SEND_STATUS_BY_CODE.get(frame.code)
         if status is None:
-            raise refusal(queue.broker, frame.code, frame.remark)
+            refused = refusal(queue.broker, frame.code, frame.remark)
+            refused.perhaps_stored = frame.ext.get(OUTCOME) == OUTCOME_UNKNOWN
+            raise refused
         ext = frame.ext
         try:
             queue_id = int(ext["queueId"])  # type: ignore[arg-type]  # None raises, as it should

@@ -94,6 +94,8 @@ class RefusedError(ClientError):
         self.address = address
         self.code = code
         self.remark = remark
+        self.perhaps_stored = False
+        """Whether the server says itself that nobody knows what becomes of the message."""
         super().__init__(f"{address} refused with code {code}: {remark or 'no reason given'}")
 
 
@@ -147,6 +149,14 @@ def refusal(address: str, code: int, remark: str | None) -> RefusedError:
     if code in DOUBTFUL_CODES:
         return DoubtfulRefusalError(address, code, remark)
     return RefusedError(address, code, remark)
+
+
+def perhaps_stored(failure: Failure) -> bool:
+    """Whether a message whose try ended so must not go to another group of brokers, where nobody
+    would know it: the answer was lost, or says that the outcome is open."""
+    if isinstance(failure, RefusedError):
+        return failure.perhaps_stored
+    return outcome_unknown(failure)
 
 
 def outcome_unknown(failure: Failure) -> bool:

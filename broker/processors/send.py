@@ -25,13 +25,13 @@ from broker.processors.sendheader import (
 )
 from broker.processors.shapes import Origin, Stager, topic_constants
 from broker.refusals import REFUSALS, code_of, refused, remark_of
-from broker.remoting.codes import ResponseCode
+from broker.remoting.codes import OUTCOME, OUTCOME_UNKNOWN, ResponseCode
 from broker.remoting.connection import Connection
 from broker.remoting.errors import RequestError
 from broker.remoting.fields import ext_bool, ext_int, ext_str
 from broker.remoting.frame import Frame, SuccessAnswer
 from broker.topics import DLQ_PREFIX, RETRY_PREFIX, TopicConfig
-from dledger.errors import ProposeError
+from dledger.errors import OutcomeUnknownError, ProposeError
 from store.properties import PAIR_END
 from store.record import StagedMessage
 
@@ -263,4 +263,5 @@ class _Answer:
         )
 
     def failed(self, error: ProposeError) -> None:
-        self.connection.respond(self.request, code_of(error), remark_of(error))
+        ext = {OUTCOME: OUTCOME_UNKNOWN} if isinstance(error, OutcomeUnknownError) else None
+        self.connection.respond(self.request, code_of(error), remark_of(error), ext)

@@ -13,6 +13,11 @@ FLAG_RESPONSE = 1
 FLAG_ONE_WAY = 2
 """Bit 1 of a frame's flag: the sender wants no answer, and none may be sent."""
 
+OUTCOME = "outcome"
+OUTCOME_UNKNOWN = "unknown"
+"""Field of a refusal, and its value where the request may be carried out all the same: RocketMQ's
+codes do not tell that."""
+
 PROTOCOL_VERSION = 409
 """What this project says it is: the ordinal of 4.9.8, whose behaviour clients then expect."""
 

@@ -88,6 +88,7 @@ class Broker:
         self.held: list[tuple[Connection, Frame]] = []
         self.refusals: list[tuple[int, str]] = []
         """How the next sends are refused."""
+        self.refusal_ext: dict[str, str] = {}
         self.lose_answers = 0
         """So many sends are stored, and then the connection breaks."""
         self.mute = False
@@ -192,7 +193,7 @@ class Broker:
             connection.respond(request, ResponseCode.SERVICE_NOT_AVAILABLE, "not the leader")
             return
         if self.refusals:
-            connection.respond(request, *self.refusals.pop(0))
+            connection.respond(request, *self.refusals.pop(0), self.refusal_ext)
             return
         topic, queue_id = ext_str(request, "b"), ext_int(request, "e")
         first, ids = self.group.append(topic, queue_id, messages)

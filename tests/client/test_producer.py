@@ -20,7 +20,7 @@ from broker.client.errors import (
 from broker.client.identity import ClientIdentity
 from broker.client.message import Message, MessageQueue, SendStatus
 from broker.client.producer import Producer
-from broker.remoting.codes import RequestCode, ResponseCode
+from broker.remoting.codes import OUTCOME, OUTCOME_UNKNOWN, RequestCode, ResponseCode
 from store.properties import decode_properties
 from store.record import decode_record
 from tests.client.fakecluster import NAME_SERVER, NOW_MS, Broker, Cluster
@@ -256,6 +256,38 @@ async def test_another_group_takes_over_what_one_cannot_take(loop: VirtualLoop) 
 
 
 @in_virtual_time
+async def test_what_one_group_may_have_stored_is_not_sent_to_another(loop: VirtualLoop) -> None:
+    cluster, brokers, producer = await start(loop, groups=2, queues=1)
+    await producer.queues(TOPIC)
+    for broker in brokers:
+        broker.mute = True
+    sent = asyncio.ensure_future(producer.send(Message(TOPIC, b"x")))
+    await asyncio.sleep(10)
+    asked = [broker.count(RequestCode.SEND_MESSAGE_V2) > 0 for broker in brokers]
+    assert sorted(asked) == [False, True]
+    for broker in brokers:
+        broker.mute = False
+    result = await sent
+    assert [broker.group.name == result.queue.broker for broker in brokers] == asked
+    await stop(cluster, producer)
+
+
+@in_virtual_time
+async def test_a_refusal_that_leaves_the_outcome_open_keeps_to_its_group(
+    loop: VirtualLoop,
+) -> None:
+    cluster, brokers, producer = await start(loop, groups=2, queues=1)
+    unknown = {OUTCOME: OUTCOME_UNKNOWN}
+    for broker in brokers:
+        broker.refusals.append((ResponseCode.SERVICE_NOT_AVAILABLE, "deposed"))
+        broker.refusal_ext = unknown
+    await producer.send(Message(TOPIC, b"x"))
+    asked = sorted(broker.count(RequestCode.SEND_MESSAGE_V2) for broker in brokers)
+    assert asked == [0, 2]
+    await stop(cluster, producer)
+
+
+@in_virtual_time
 async def test_a_refusal_for_good_is_raised_at_once(loop: VirtualLoop) -> None:
     cluster, (broker,), producer = await start(loop)
     broker.refusals.append((ResponseCode.MESSAGE_ILLEGAL, "too big"))
@@ -362,7 +394,7 @@ async def test_what_no_broker_takes_is_not_sent(loop: VirtualLoop) -> None:
 
 @in_virtual_time
 async def test_slow_brokers_are_left_alone_when_that_is_asked_for(loop: VirtualLoop) -> None:
-    config = ProducerConfig(send_latency_fault_enable=True)
+    config = ProducerConfig(send_latency_fault_enable=True, idempotent=False)
     cluster, (slow, quick), producer = await start(loop, groups=2, queues=1, config=config)
     await producer.queues(TOPIC)
     slow.mute = True
