@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.context import BrokerContext
 from broker.members import member_addresses
 from broker.remoting.codes import PROTOCOL_VERSION
+from store.deferred import DELAYS_MS
 
 
 def broker_properties(context: BrokerContext) -> dict[str, str]:
@@ -30,6 +31,7 @@ def broker_properties(context: BrokerContext) -> dict[str, str]:
         "fileReservedTime": config.file_reserved_hours,
         "mappedFileSizeCommitLog": config.segment_size,
         "storePathRootDir": config.data,
+        "messageDelayLevel": " ".join(map(_span, DELAYS_MS)),
         "filterServerNums": 0,
         "msgTraceTopicName": "RMQ_SYS_TRACE_TOPIC",
         "traceOn": True,
@@ -46,3 +48,12 @@ def broker_properties(context: BrokerContext) -> dict[str, str]:
 
 def _text(value: object) -> str:
     return str(value).lower() if type(value) is bool else str(value)
+
+
+def _span(milliseconds: int) -> str:
+    """As RocketMQ writes delays: ``30s``, ``2m``, ``1h``."""
+    seconds = milliseconds // 1000
+    for size, unit in ((3600, "h"), (60, "m")):
+        if seconds % size == 0:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"

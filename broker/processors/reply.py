@@ -16,7 +16,7 @@ from broker.remoting.connection import Connection
 from broker.remoting.errors import CallError, RequestError
 from broker.remoting.fields import INT64_MAX, ext_bool, ext_int, ext_str
 from broker.remoting.frame import Frame
-from store.properties import decode_properties, encode_properties
+from store.properties import find_property
 
 CLIENT_SECONDS = 3.0
 """How long the client that asked may take to acknowledge the reply."""
@@ -50,12 +50,13 @@ class ReplyProcessor:
                 f"the body has {len(request.body)} bytes, "
                 f"at most {context.config.max_message_size} are allowed",
             )
-        properties = decode_properties(ext_str(request, names.properties, "").encode())
-        asker = properties.get("REPLY_TO_CLIENT")
-        if asker is None:
+        properties = ext_str(request, names.properties, "")
+        named = find_property(properties.encode(), b"REPLY_TO_CLIENT")
+        if named is None:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, "reply message properties[REPLY_TO_CLIENT] is null"
             )
+        asker = named.decode()
         client = context.clients.producer_named(asker)
         if client is None:
             raise RequestError(
@@ -63,7 +64,7 @@ class ReplyProcessor:
                 f"push reply message fail, channel of <{asker}> not found.",
             )
         now_ms = context.wall_clock()
-        properties["PUSH_REPLY_TIME"] = str(now_ms)
+        between = "" if properties.endswith("\x02") else "\x02"
         queue_id = ext_int(request, names.queue_id, minimum=-INT32_MAX, maximum=INT32_MAX)
         pushed = {
             "producerGroup": ext_str(request, names.producer_group),
@@ -74,7 +75,7 @@ class ReplyProcessor:
             "sysFlag": str(_number(request, names.sys_flag)),
             "bornTimestamp": str(ext_int(request, names.born_timestamp, maximum=INT64_MAX)),
             "flag": str(_number(request, names.flag)),
-            "properties": encode_properties(properties).decode(),
+            "properties": f"{properties}{between}PUSH_REPLY_TIME\x01{now_ms}\x02",
             "reconsumeTimes": str(_number(request, names.reconsume_times)),
             "unitMode": "true" if ext_bool(request, unit_mode, False) else "false",
             "bornHost": connection.remote_address,

@@ -150,6 +150,38 @@ def test_the_config_is_properties_text(tmp_path: Path) -> None:
     with_broker(scenario, tmp_path)
 
 
+EXPORTED = {
+    "brokerClusterName",
+    "brokerId",
+    "brokerName",
+    "brokerRole",
+    "fileReservedTime",
+    "filterServerNums",
+    "flushDiskType",
+    "maxMessageSize",
+    "messageDelayLevel",
+    "msgTraceTopicName",
+    "slaveReadEnable",
+    "traceOn",
+    "traceTopicEnable",
+    "useTLS",
+    "autoCreateTopicEnable",
+    "autoCreateSubscriptionGroup",
+}
+
+
+def test_the_config_has_what_apaches_tools_export(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        answer = await broker.ask(RequestCode.GET_BROKER_CONFIG)
+        settings = dict(line.split("=", 1) for line in answer.body.decode().splitlines())
+        assert settings.keys() >= EXPORTED
+        assert settings["messageDelayLevel"] == (
+            "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+        )
+
+    with_broker(scenario, tmp_path)
+
+
 def test_all_offsets_are_told_as_apache_writes_them(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         await consumed(broker)

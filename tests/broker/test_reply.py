@@ -15,7 +15,7 @@ from store.properties import decode_properties
 from tests.broker.harness import ADDRESS, NOW_MS, SingleBroker, messages, send_ext, with_broker
 
 REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"
-REPLY = "MSG_TYPE\x01reply\x02CORRELATION_ID\x0142\x02REPLY_TO_CLIENT\x01asker\x02"
+REPLY = "MSG_TYPE\x01reply\x02CORRELATION_ID\x0142\x02REPLY_TO_CLIENT\x01asker"
 
 
 class Asker:

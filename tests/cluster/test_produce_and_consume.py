@@ -268,3 +268,15 @@ def test_a_group_can_begin_at_a_time(shared_cluster: RunningCluster, topic: str)
     assert consume(shared_cluster, topic, "--from", moment, "--timeout", "3", group="late") == [
         b"new"
     ]
+
+
+def test_a_group_that_was_moved_stays_so_when_the_leader_dies(cluster: RunningCluster) -> None:
+    cluster.dledger("topic", "create", "moved", "--queues", "1")
+    cluster.dledger("produce", "moved", stdin="one\ntwo\n")
+    read = ("consume", "moved", "--group", "movers", "--from", "earliest", "--count", "2")
+    assert cluster.dledger(*read).stdout.splitlines() == ["one", "two"]
+
+    cluster.dledger("group", "reset-offset", "movers", "--topic", "moved", "--to", "earliest")
+    cluster.kill(cluster.leader())
+
+    assert cluster.dledger(*read).stdout.splitlines() == ["one", "two"]
