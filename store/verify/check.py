@@ -61,9 +61,9 @@ def _check_alike(
     first, *others = checks.values()
     try:
         first.run_shared(others, plan.last_index, buffers)
+        outcomes = {place: check.end() for place, check in checks.items()}
     except (StoreError, OSError):
         return None  # told by the check of each
-    outcomes = {place: check.end() for place, check in checks.items()}
     return _result(group, plan, outcomes, first.counts, [])
 
 

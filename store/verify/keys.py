@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from crc32c import crc32c
@@ -16,6 +17,7 @@ from store.layout import parse_segment_name, segment_name
 from store.verify.findings import FindingKind, FindingLog
 from store.verify.queues import ADVICE
 from store.verify.ranges import RangeKeys
+from store.verify.sharedlog import UnequalError
 
 _NO_INDEX = 1 << 62
 KEY_FIELDS = np.dtype([("hash", ">u4"), ("position", ">i8"), ("seconds", ">u4")])
@@ -55,13 +57,15 @@ class KeyCheck:
         self._rows: list[bytes] = []
         self._sorted: dict[tuple[int, int, int], NDArray[np.void]] = {}
         self._entries: list[tuple[int, int]] = []
+        self._leader: KeyCheck | None = None
+        self._followers: list[KeyCheck] = []
         self._missing: tuple[int, int, int] | None = None
         self.expired_position = 0
         """Files of records below may have been removed."""
 
     def take(self, rows: bytes, entries: Sequence[tuple[int, int]]) -> None:
         """Takes the key rows of entries, of which ``entries`` has positions and indexes."""
-        if not rows:
+        if not rows or self._leader is not None:
             return
         first_position = int.from_bytes(rows[4:12], "big")
         while self._next < len(self._files) and (
@@ -72,12 +76,28 @@ class KeyCheck:
         self._rows.append(rows)
         self._entries += entries
 
-    def share(self, other: KeyCheck) -> None:
-        """The other one takes the same rows: what one has sorted, the other need not."""
+    def follow(self, other: KeyCheck) -> None:
+        """The other one takes the same rows, and is compared first.
+
+        Where its files are said to hold the same, they need only be found to have the same bytes.
+        """
         self._sorted = other._sorted
+        if self._outline() == other._outline() and not self._unreadable | other._unreadable:
+            self._leader = other
+            other._followers.append(self)
+
+    def _outline(self) -> tuple[object, ...]:
+        low = max(self._first_position, self._range_position)
+        return low, self._range_end, [replace(file, path="") for file in self._files]
 
     def end_range(self) -> RangeKeys:
-        """Compares the rest; that no file has a row is for the end to judge."""
+        """Compares the rest; that no file has a row is for the end to judge.
+
+        Raises :class:`UnequalError` where one that follows turns out to be different, or something
+        is wrong that concerns those that follow, too.
+        """
+        if self._leader is not None:
+            return RangeKeys(self._leader._missing, self.expired_position)
         while self._next < len(self._files):
             self._compare(self._files[self._next])
             self._next += 1
@@ -143,8 +163,12 @@ class KeyCheck:
 
     def _compare(self, file: IndexFile) -> None:
         """Compares a file with the rows from the log that end with its last record."""
+        told = len(self._log.findings)
         self._compare_none(file.first_position)
-        found = None if file.path in self._unreadable else self._read_rows(file)
+        found = data = None
+        if file.path not in self._unreadable:
+            data = self._read_data(file)
+            found = self._check_data(file, data)
         if found is not None:
             expected = self._expected(file)
             positions = found["position"].astype(np.int64)
@@ -157,13 +181,21 @@ class KeyCheck:
             if found.tobytes() != expected.tobytes():
                 self._tell_different(file, found, expected)
         self._drop_below(file.last_position + 1)
+        for follower in self._followers:
+            path = follower._files[self._next].path
+            same = follower._read_data(follower._files[self._next]) == data
+            if not same or len(self._log.findings) != told:
+                raise UnequalError(f"{path}: to be compared with the log by itself")
 
-    def _read_rows(self, file: IndexFile) -> NDArray[np.void] | None:
+    def _read_data(self, file: IndexFile) -> bytes:
         handle = self._fs.open(file.path, writable=False)
         try:
-            data = handle.pread(file.count * KEY_ROW_SIZE, HEADER.size)
+            return handle.pread(file.count * KEY_ROW_SIZE, HEADER.size)
         finally:
             handle.close()
+
+    def _check_data(self, file: IndexFile, data: bytes) -> NDArray[np.void] | None:
+        """The rows of a file, if its header fits them."""
         found_crc = crc32c(data)
         if found_crc != file.crc:
             self._log.add(

@@ -162,8 +162,9 @@ class ReplicaCheck:
         here is of no use.
         """
         everyone = [self, *followers]
-        for follower in followers:
-            follower._keys.share(self._keys)
+        if self._has_keys:
+            for follower in followers:
+                follower._keys.follow(self._keys)
         log = SharedLog(
             self._fs,
             [check._report.directory for check in everyone],
@@ -186,7 +187,7 @@ class ReplicaCheck:
         if self._is_covered:
             self._check_terms()
         queues = self._queues.end_range(covered=self._is_covered)
-        if self._is_covered and self._state.machine is not None:
+        if self._has_keys:
             keys = self._keys.end_range()
         else:  # what was given up here may lack to files that earlier ranges compare
             keys = RangeKeys(expired_position=self._keys.expired_position)
@@ -197,6 +198,11 @@ class ReplicaCheck:
         report.last_term = self._last_term
         report.chains, report.positions, report.ends = walk.chains, walk.positions, walk.ends
         return report, queues, keys
+
+    @property
+    def _has_keys(self) -> bool:
+        """Whether files of the key index must hold the rows of the range."""
+        return self._is_covered and self._state.machine is not None
 
     # --- entries
 

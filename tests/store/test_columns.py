@@ -12,7 +12,7 @@ from store.deferred import SCHEDULE_TOPIC, TIMER_TOPIC, with_deliver_times
 from store.entry import Entry, EntryKind, build_entry
 from store.record import record_size, stage_message
 from store.verify import replica as replica_checks
-from store.verify import sharedlog, verify_replicas
+from store.verify import FindingKind, sharedlog, verify_replicas
 from store.verify.batches import is_consistent
 from store.verify.columns import are_proved
 from tests.store.replicas import HOST, Replica, message
@@ -152,3 +152,16 @@ def test_one_other_byte_in_one_of_them_is_seen(byte: int) -> None:
     fs.flip_bit(f"{directories[2]}/commitlog/{0:020d}", byte, 3)
     findings = verify_replicas(fs, directories).findings
     assert {finding.replica for finding in findings} == {"broker-a/n2"}
+
+
+def test_wrong_rows_of_the_key_index_are_told_of_the_replica_that_has_them() -> None:
+    fs = simulated()
+    directories = snapshots(fs, 60)
+    for directory in directories[1:]:
+        path = f"{directory}/keyindex/{fs.list_directory(f'{directory}/keyindex')[0]}"
+        fs.flip_bit(path, 100, 3)
+    findings = verify_replicas(fs, directories).findings
+    assert {(finding.kind, finding.replica) for finding in findings} == {
+        (FindingKind.KEY_INDEX, "broker-a/n1"),
+        (FindingKind.KEY_INDEX, "broker-a/n2"),
+    }
