@@ -11,8 +11,8 @@ from store.batch import Batch, Run, decode_batch, encode_batch
 from store.deferred import SCHEDULE_TOPIC, TIMER_TOPIC, with_deliver_times
 from store.entry import Entry, EntryKind, build_entry
 from store.record import record_size, stage_message
-from store.verify import replica as replica_checks
 from store.verify import FindingKind, sharedlog, verify_replicas
+from store.verify import replica as replica_checks
 from store.verify.batches import is_consistent
 from store.verify.columns import are_proved
 from tests.store.replicas import HOST, Replica, message
