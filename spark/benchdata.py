@@ -25,7 +25,8 @@ SEGMENT_SIZE = 256 << 20
 HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
 BORN_MS = 1_700_000_000_000
 BATCH = 64
-SYNC_EVERY = 256
+# As a node does it at its checkpoints.
+FLUSH_BYTES = 128 << 20
 
 
 def write_snapshots(
@@ -44,7 +45,7 @@ def write_snapshots(
     keys = KeyIndex(fs, f"{live}/keyindex")
     queue = queues.get_or_create("bench", 0)
     body = bytes(range(256)) * (body_size // 256 + 1)
-    end = index = chain = 0
+    end = index = chain = flushed = 0
     batch_count = max(1, min(BATCH, (4 << 20) // body_size))
     while end < size_bytes:
         messages = [
@@ -68,16 +69,12 @@ def write_snapshots(
         queue.append(queue.end_offset, batch.rows)
         keys.append(batch.key_rows)
         end, chain, index = entry.end, entry.chain_crc, index + 1
-        if index % SYNC_EVERY == 0:
+        if end >= flushed + FLUSH_BYTES:
             store.sync()
+            flush(queues, keys)
+            flushed = end
     store.sync()
-    for flush in queues.begin_flush():
-        flush.run()
-        flush.finish()
-    key_flush = keys.begin_flush()
-    if key_flush is not None:
-        key_flush.run()
-        key_flush.finish()
+    flush(queues, keys)
     lengths = [QueueLength(*length) for length in queues.lengths()]
     state = MachineState(b"", lengths, {}, 0, end)
     store.save_checkpoint(
@@ -100,6 +97,16 @@ def write_snapshots(
     for node, target in zip(NODES[1:], others, strict=True):
         copy_as(first, target, node, linked=linked)
     return [first, *others]
+
+
+def flush(queues: ConsumeQueues, keys: KeyIndex) -> None:
+    for queue in queues.begin_flush():
+        queue.run()
+        queue.finish()
+    key_flush = keys.begin_flush()
+    if key_flush is not None:
+        key_flush.run()
+        key_flush.finish()
 
 
 def copy_as(source: str, target: str, node: str, *, linked: bool = False) -> str:
