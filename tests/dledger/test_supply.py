@@ -1,0 +1,151 @@
+"""How fast a node hands out what a follower lacks, and for how much of the time."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from dledger.executor import Executor
+from dledger.node import Node
+from dledger.service import (
+    CheckpointAnswer,
+    CheckpointRequest,
+    FetchAnswer,
+    FetchRequest,
+    ServiceMessage,
+)
+from dledger.supply import PIECE_BYTES, PIECE_SECONDS_MAX, Supply
+from simulator.loop import VirtualLoop
+from tests.dledger.cluster import written_log
+
+RATE = 8 << 20
+SECONDS = 30.0
+
+
+class Disk:
+    """An executor whose work takes a moment."""
+
+    def __init__(self, loop: VirtualLoop, seconds: float) -> None:
+        self._loop = loop
+        self._seconds = seconds
+
+    def submit(self, work: Any, done: Any) -> None:
+        self._loop.call_later(self._seconds, lambda: done(work(), None))
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
+class Follower:
+    """Asks for the next piece once it has written the last, which takes it ``seconds``."""
+
+    def __init__(self, loop: VirtualLoop, seconds: float, *, jobs_per_second: int) -> None:
+        self._loop = loop
+        self._seconds = seconds
+        self._asked_at = 0.0
+        self.pieces = 0
+        self.under_way = 0.0
+        entries = written_log([1])
+        store = SimpleNamespace(
+            first_index=0,
+            last_index=0,
+            read_entries=self._read,
+            beginning=lambda: (0, 0),
+            read_checkpoint=lambda _index, _offset, size: (0, 1 << 40, bytes(size)),
+        )
+        self._entries = entries
+        self._begun_at = 0.0
+        writer = SimpleNamespace(jobs_done=0)
+        core = SimpleNamespace(commit_index=0, replicator=None)
+        node = SimpleNamespace(store=store, core=core, writer=writer, failure=None, tell=self._told)
+
+        def work() -> None:
+            writer.jobs_done += 1
+            loop.call_later(1 / jobs_per_second, work)
+
+        work()
+        disk = cast(Executor, Disk(loop, 0.001))
+        self.supply = Supply(
+            node=cast(Node, node),
+            background=disk,
+            reads=disk,
+            loop=loop,
+            bytes_per_second=RATE,
+        )
+
+    def _read(self, _first: int, _last: int, _size: int) -> list[Any]:
+        self._begun_at = self._loop.time() - 0.001
+        return self._entries
+
+    def ask(self) -> None:
+        self.supply.fetch("n1", FetchRequest(1, 0, 0, PIECE_BYTES))
+
+    def _told(self, _peer: str, message: ServiceMessage) -> None:
+        assert isinstance(message, FetchAnswer)
+        assert message.entries
+        self._loop.call_later(self._seconds, self._written)
+
+    def _written(self) -> None:
+        self.pieces += 1
+        self.under_way += self._loop.time() - self._begun_at
+        self.ask()
+
+
+def served(seconds: float, *, jobs_per_second: int) -> Follower:
+    loop = VirtualLoop()
+
+    async def run() -> Follower:
+        follower = Follower(loop, seconds, jobs_per_second=jobs_per_second)
+        follower.supply.start()
+        await asyncio.sleep(1.5)  # now it knows whether the node is at work
+        follower.ask()
+        await asyncio.sleep(SECONDS)
+        follower.supply.stop()
+        return follower
+
+    follower = loop.run_until_complete(run())
+    loop.close()
+    return follower
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.004, 0.02, PIECE_SECONDS_MAX / 2])
+def test_while_a_node_is_at_work_pieces_are_under_way_for_less_than_a_tenth_of_the_time(
+    seconds: float,
+) -> None:
+    follower = served(seconds, jobs_per_second=100)
+    assert follower.pieces >= SECONDS / 2
+    assert follower.under_way < SECONDS / 10
+
+
+def test_a_long_way_to_the_follower_slows_the_refill_no_further() -> None:
+    assert served(1.0, jobs_per_second=100).pieces >= SECONDS / (1.1 + 11 * PIECE_SECONDS_MAX) - 1
+
+
+def test_a_node_that_is_idle_hands_out_without_a_pause() -> None:
+    follower = served(0.02, jobs_per_second=1)
+    assert follower.under_way > SECONDS * 0.9
+
+
+def test_pieces_of_a_checkpoint_wait_for_their_turn_like_those_of_the_log() -> None:
+    loop = VirtualLoop()
+    bytes_told = 0
+
+    async def run() -> None:
+        follower = Follower(loop, 0.0, jobs_per_second=1)
+
+        def told(_peer: str, message: ServiceMessage) -> None:
+            nonlocal bytes_told
+            assert isinstance(message, CheckpointAnswer)
+            bytes_told += len(message.data)
+            follower.supply.checkpoint("n1", CheckpointRequest(1, 0, bytes_told))
+
+        follower.supply._node.tell = told  # type: ignore[method-assign, assignment]
+        follower.supply.checkpoint("n1", CheckpointRequest(1, -1, 0))
+        await asyncio.sleep(SECONDS)
+
+    loop.run_until_complete(run())
+    loop.close()
+    assert RATE * SECONDS * 0.8 < bytes_told <= RATE * SECONDS + PIECE_BYTES
