@@ -6,10 +6,11 @@ import argparse
 import ipaddress
 import re
 import sys
+from collections.abc import Mapping
 
 from broker.cli.admin import Admin, RefusedError, run_admin
 from broker.cli.failure import CommandError, UsageError
-from broker.cli.options import add_json, add_namesrv, positive, print_json
+from broker.cli.options import add_json, add_namesrv, positive, print_json, timestamp_ms
 from broker.client.errors import UndecodableBodyError
 from broker.client.message import MessageQueue
 from broker.client.message_json import message_json
@@ -24,6 +25,7 @@ EXAMPLES = """\
   dledger message get 7F00000100002A9F0000000000001000
   dledger message get 7F0000010A5C2B1D4E8F000001020304 --topic orders      a producer's unique key
   dledger message query --topic orders --key 4711
+  dledger message query --topic orders --key 4711 --since 1790000000000    (milliseconds)
 """
 
 MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}")
@@ -41,6 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     query.add_argument(
         "--count", type=positive, default=QUERY_MESSAGES, metavar="N", help="at most (default: 64)"
     )
+    query.add_argument(
+        "--since", type=timestamp_ms, default=0, metavar="MS", help="stored then or later"
+    )
+    query.add_argument(
+        "--until", type=timestamp_ms, default=INT64_MAX, metavar="MS", help="stored then or earlier"
+    )
     for action in (get, query):
         add_namesrv(action)
         add_json(action)
@@ -49,7 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.action == "query":
         messages = run_admin(
-            args.namesrv, lambda admin: find_by_key(admin, args.topic, args.key, args.count)
+            args.namesrv,
+            lambda admin: find_by_key(
+                admin, args.topic, args.key, count=args.count, since=args.since, until=args.until
+            ),
         )
         missing = f"topic {args.topic} has no message with key {args.key}"
     else:
@@ -105,14 +116,18 @@ async def find_by_unique_key(admin: Admin, topic: str, key: str) -> list[Receive
     return [message for message in found if message.unique_key.upper() == key]
 
 
-async def find_by_key(admin: Admin, topic: str, key: str, count: int) -> list[ReceivedMessage]:
-    """The messages with this key, the newest first. The index knows hashes of keys only."""
-    found = await _query(admin, topic, key, {"maxNum": count})
+async def find_by_key(
+    admin: Admin, topic: str, key: str, *, count: int, since: int, until: int
+) -> list[ReceivedMessage]:
+    """The messages with this key that were stored between two times (ms), the newest first. The
+    index knows hashes of keys only."""
+    options = {"maxNum": count, "beginTimestamp": since, "endTimestamp": until}
+    found = await _query(admin, topic, key, options)
     return [message for message in found if key in (*message.keys, message.unique_key)]
 
 
 async def _query(
-    admin: Admin, topic: str, key: str, options: dict[str, object]
+    admin: Admin, topic: str, key: str, options: Mapping[str, object]
 ) -> list[ReceivedMessage]:
     found: list[ReceivedMessage] = []
     for name, master in (await admin.route(topic)).masters.items():

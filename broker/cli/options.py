@@ -9,6 +9,8 @@ from pathlib import Path
 
 import orjson
 
+from broker.remoting.fields import INT64_MAX
+
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 DEFAULT_CLUSTER = "DefaultCluster"
 
@@ -45,6 +47,13 @@ def positive(text: str) -> int:
     """The type of an option that counts something."""
     if not text.isascii() or not text.isdigit() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
+    return int(text)
+
+
+def timestamp_ms(text: str) -> int:
+    """The type of an option that is a time in milliseconds since 1970."""
+    if not text.isascii() or not text.isdigit() or int(text) > INT64_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time in milliseconds since 1970")
     return int(text)
 
 

@@ -145,6 +145,21 @@ def test_messages_are_found_by_key(shared_cluster: RunningCluster, stocked: str)
     assert {message["tags"] for message in found} == {"T"}
 
 
+def test_messages_of_a_key_are_found_by_the_time_they_were_stored(
+    shared_cluster: RunningCluster, stocked: str
+) -> None:
+    query = ("message", "query", "--topic", stocked, "--key", "K")
+    stored = [found["store_timestamp"] for found in shared_cluster.ask(*query)]
+
+    during = shared_cluster.ask(*query, "--since", str(min(stored)), "--until", str(max(stored)))
+    before = shared_cluster.dledger(*query, "--until", str(min(stored) - 1000), code=1)
+    noon = shared_cluster.dledger(*query, "--since", "noon", code=2)
+
+    assert len(during) == 3
+    assert f"topic {stocked} has no message with key K" in before.stderr
+    assert "'noon' is not a time in milliseconds" in noon.stderr
+
+
 def test_an_unknown_key_is_a_failure_that_names_it(
     shared_cluster: RunningCluster, stocked: str
 ) -> None:
