@@ -16,18 +16,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol
 
-from broker.commands import (
-    Command,
-    CommitOffset,
-    DeleteGroup,
-    DeleteTopic,
-    PutGroup,
-    PutTopic,
-    StoreRequests,
-    encode_commands,
-)
+from broker.commands import Command, StoreRequests, encode_commands
+from broker.foreseen import ForeseenState
 from broker.requests import KnownRequests, pack_keys
 from broker.staging import Addressed, Completion, StagedBatch, StagedQueue, Waiter
 from broker.state import BrokerState
@@ -51,12 +43,6 @@ STAGED_BYTES_MAX = 64 << 20
 
 LAZY_SECONDS = 1.0
 """How long an offset that came with a pull may wait for an entry to travel in."""
-
-T = TypeVar("T")
-K = TypeVar("K")
-
-_OffsetKey: TypeAlias = tuple[str, str, int]
-"""Group, topic, queue id."""
 
 _KEY_ROW_BYTES = 16
 _REQUEST_BYTES = 4  # what heads the list of them is less than what a run is taken to need
@@ -123,10 +109,7 @@ class Gatherer:
         self._in_flight = 0
         self._due = False
         self._next_offsets: dict[tuple[str, int], int] = {}
-        self._pending_topics: dict[str, tuple[StagedBatch, TopicConfig | None]] = {}
-        self._pending_groups: dict[str, tuple[StagedBatch, GroupConfig | None]] = {}
-        self._pending_offsets: dict[_OffsetKey, tuple[StagedBatch, int]] = {}
-        self._lazy_offsets: dict[_OffsetKey, int] = {}
+        self._foreseen = ForeseenState(applied)
         self._lazy_timer: asyncio.TimerHandle | None = None
         self._last_timestamp_ms = 0
 
@@ -154,22 +137,15 @@ class Gatherer:
 
     def topic(self, name: str) -> TopicConfig | None:
         """A topic as it will be once everything staged is applied."""
-        pending = self._pending_topics.get(name)
-        return self._applied.state.topics.get(name) if pending is None else pending[1]
+        return self._foreseen.topic(name)
 
     def group(self, name: str) -> GroupConfig | None:
         """A subscription group as it will be once everything staged is applied."""
-        pending = self._pending_groups.get(name)
-        return self._applied.state.groups.get(name) if pending is None else pending[1]
+        return self._foreseen.group(name)
 
     def offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """A group's offset as it will be once everything staged is applied."""
-        key = (group, topic, queue_id)
-        lazy = self._lazy_offsets.get(key)
-        if lazy is not None:
-            return lazy
-        pending = self._pending_offsets.get(key)
-        return self._applied.state.offset(*key) if pending is None else pending[1]
+        return self._foreseen.offset(group, topic, queue_id)
 
     def add_message(
         self, topic: str, queue_id: int, message: StagedMessage, waiter: Waiter
@@ -242,25 +218,13 @@ class Gatherer:
 
     def _stage_command(self, batch: StagedBatch, command: Command) -> None:
         batch.commands.append(command)
-        match command:
-            case CommitOffset():
-                self._lazy_offsets.pop(command[:3], None)
-                self._pending_offsets[command[:3]] = (batch, command.offset)
-            case PutTopic():
-                self._pending_topics[command.name] = (batch, command.config)
-            case DeleteTopic():
-                self._pending_topics[command.name] = (batch, None)
-            case PutGroup():
-                self._pending_groups[command.name] = (batch, command.config)
-            case DeleteGroup():
-                self._pending_groups[command.name] = (batch, None)
+        self._foreseen.staged(batch, command)
 
     def add_lazy_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Stages an offset whose commit nobody waits for; of several only the last is kept."""
-        key = (group, topic, queue_id)
-        if not self._serving or self.offset(*key) == offset:
+        if not self._serving or self.offset(group, topic, queue_id) == offset:
             return
-        self._lazy_offsets[key] = offset
+        self._foreseen.add_lazy_offset(group, topic, queue_id, offset)
         if self._lazy_timer is None:
             self._lazy_timer = self._loop.call_later(LAZY_SECONDS, self._lazy_due)
 
@@ -299,10 +263,7 @@ class Gatherer:
         self._closed.clear()
         self._open = StagedBatch()
         self._staged_bytes = 0
-        self._pending_topics.clear()
-        self._pending_groups.clear()
-        self._pending_offsets.clear()
-        self._lazy_offsets.clear()
+        self._foreseen.clear()
         if self._lazy_timer is not None:
             self._lazy_timer.cancel()
             self._lazy_timer = None
@@ -359,7 +320,7 @@ class Gatherer:
 
     def _lazy_due(self) -> None:
         self._lazy_timer = None
-        if self._lazy_offsets:
+        if self._foreseen.has_lazy_offsets:
             self._take_lazy_offsets(self._open)
             if not self._due:
                 self._schedule()
@@ -404,14 +365,13 @@ class Gatherer:
             self._refuse_staged(error)
 
     def _take_lazy_offsets(self, batch: StagedBatch) -> None:
+        if not self._foreseen.has_lazy_offsets:
+            return
         room = max((self._entry_bytes - batch.bytes) // _LAZY_OFFSET_BYTES, 0)
-        taken = list(self._lazy_offsets)[:room]
-        for key in taken:
-            offset = self._lazy_offsets.pop(key)
-            batch.commands.append(CommitOffset(*key, offset))
-            self._pending_offsets[key] = (batch, offset)
-        batch.bytes += len(taken) * _LAZY_OFFSET_BYTES
-        self._staged_bytes += len(taken) * _LAZY_OFFSET_BYTES
+        for command in self._foreseen.take_lazy_offsets(room):
+            self._stage_command(batch, command)
+            batch.bytes += _LAZY_OFFSET_BYTES
+            self._staged_bytes += _LAZY_OFFSET_BYTES
 
     def now_ms(self) -> int:
         """The time of a record stored now: never behind an earlier one's, so that a queue can be
@@ -423,7 +383,7 @@ class Gatherer:
 
     def _proposed(self, batch: StagedBatch, error: ProposeError | None) -> None:
         self._in_flight -= 1
-        self._forget_pending(batch)
+        self._foreseen.applied(batch)
         if error is not None:
             batch.fail(error)
         else:
@@ -431,21 +391,8 @@ class Gatherer:
         if not self._due and (self._closed or self._open):
             self._schedule()
 
-    def _forget_pending(self, batch: StagedBatch) -> None:
-        if self._pending_topics:
-            _drop_of(self._pending_topics, batch)
-        if self._pending_groups:
-            _drop_of(self._pending_groups, batch)
-        if self._pending_offsets:
-            _drop_of(self._pending_offsets, batch)
-
 
 def command_bytes(command: Command) -> int:
     """What a command takes in an entry, at most."""
     names = sum(len(field) for field in command if isinstance(field, str))
     return _COMMAND_BYTES + 4 * names
-
-
-def _drop_of(pending: dict[K, tuple[StagedBatch, T]], batch: StagedBatch) -> None:
-    for key in [key for key, (by, _) in pending.items() if by is batch]:
-        del pending[key]
