@@ -8,8 +8,8 @@
 //       so that acked < sent says that one message was stored before the other was sent
 //   node ali_ons.js consume NAMESRV TOPIC GROUP COUNT [SECONDS]
 //       prints {n, queue_id, queue_offset, msg_id} as they come, until COUNT different numbers came
-//   node ali_ons.js produce-delayed NAMESRV TOPIC COUNT LEVEL
-//       sends the numbers with a delay level, and prints {n, sent_ms, acked_ms, attempts}
+//   node ali_ons.js produce-delayed NAMESRV TOPIC COUNT LEVEL DELAY_MS
+//       sends even numbers with a delay level and odd ones with a delay, and prints {n, sent_ms, acked_ms, attempts}
 //   node ali_ons.js consume-failing NAMESRV TOPIC GROUP COUNT FAILURES
 //       fails at the numbers below FAILURES when they come first, and prints {n, again, queue_id,
 //       queue_offset, stored_ms, reconsume_times, failed} until COUNT numbers were consumed
@@ -33,7 +33,7 @@ function options(nameSrv, more) {
   return { httpclient, logger, nameSrv, pollNameServerInteval: ROUTE_POLL_MS, ...more };
 }
 
-async function produceDelayed(nameSrv, topic, count, level) {
+async function produceDelayed(nameSrv, topic, count, level, delayMs) {
   const producer = new Producer(options(nameSrv, { producerGroup: 'node_delayers' }));
   producer.on('error', () => {});
   await producer.ready();
@@ -42,7 +42,8 @@ async function produceDelayed(nameSrv, topic, count, level) {
   async function acknowledged(n) {
     for (let attempts = 1; ; attempts++) {
       const message = new Message(topic, 'node', `${n}`);
-      message.delayTimeLevel = level;
+      if (n % 2) message.properties.TIMER_DELAY_MS = delayMs;
+      else message.delayTimeLevel = level;
       const sentMs = Date.now();
       try {
         await producer.send(message);
@@ -152,7 +153,7 @@ async function main([ action, nameSrv, topic, ...rest ]) {
   if (action === 'produce') {
     await produce(nameSrv, topic, Number(rest[0]));
   } else if (action === 'produce-delayed') {
-    await produceDelayed(nameSrv, topic, Number(rest[0]), Number(rest[1]));
+    await produceDelayed(nameSrv, topic, Number(rest[0]), Number(rest[1]), Number(rest[2]));
   } else if (action === 'consume-failing') {
     await consumeFailing(nameSrv, topic, rest[0], Number(rest[1]), Number(rest[2]));
   } else {

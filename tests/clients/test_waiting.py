@@ -40,7 +40,9 @@ def test_delayed_messages_and_retries_come_once_although_the_leader_is_killed(
     )
     received = []
     with running(consume, tmp_path) as arrivals:
-        delay = node_command("produce-delayed", cluster.namesrv, "letters", MESSAGES, LEVEL)
+        delay = node_command(
+            "produce-delayed", cluster.namesrv, "letters", MESSAGES, LEVEL, DELAY_MS
+        )
         acks = lines_of(delay, tmp_path)
         for line in arrivals:
             received.append(json.loads(line))
