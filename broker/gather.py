@@ -112,6 +112,8 @@ class Gatherer:
         self._foreseen = ForeseenState(applied)
         self._lazy_timer: asyncio.TimerHandle | None = None
         self._last_timestamp_ms = 0
+        self._behind_since: tuple[float, int] | None = None
+        """When the wall clock was found to be behind, and the time then."""
 
     # --- what the processors ask and give
 
@@ -375,11 +377,23 @@ class Gatherer:
 
     def now_ms(self) -> int:
         """The time of a record stored now: never behind an earlier one's, so that a queue can be
-        searched by time, and that a message once due stays due."""
-        self._last_timestamp_ms = max(
-            self._wall_clock(), self._last_timestamp_ms, self._applied.state.store_timestamp_ms
-        )
-        return self._last_timestamp_ms
+        searched by time, and that a message once due stays due.
+
+        Where the wall clock is behind, because it was set back or an earlier leader's was ahead,
+        this time goes on half as fast until it is caught up with: a message that waits for some
+        seconds must not wait for as long as a clock was wrong.
+        """
+        wall_ms = self._wall_clock()
+        now_ms = max(wall_ms, self._last_timestamp_ms, self._applied.state.store_timestamp_ms)
+        if now_ms == wall_ms:
+            self._behind_since = None
+        elif self._behind_since is None:
+            self._behind_since = (self._loop.time(), now_ms)
+        else:
+            began, began_ms = self._behind_since
+            now_ms = max(now_ms, began_ms + int((self._loop.time() - began) * 500))
+        self._last_timestamp_ms = now_ms
+        return now_ms
 
     def _proposed(self, batch: StagedBatch, error: ProposeError | None) -> None:
         self._in_flight -= 1

@@ -206,6 +206,19 @@ def test_a_scheduled_message_is_due_its_delay_after_it_is_stored(room: Room) -> 
     assert codes == [2_001_000, 2_000_000 + 7_200_000]
 
 
+def test_time_goes_on_slowly_where_the_wall_clock_is_behind(room: Room) -> None:
+    room.applied.state.store_timestamp_ms = 5_000_000  # an earlier leader's clock was ahead
+    assert room.gatherer.now_ms() == 5_000_000
+    room.turn(10)
+    assert room.gatherer.now_ms() == 5_005_000
+    room.now_ms = 5_006_000
+    assert room.gatherer.now_ms() == 5_006_000
+    room.now_ms -= 3_000
+    assert room.gatherer.now_ms() == 5_006_000
+    room.turn(1)
+    assert room.gatherer.now_ms() == 5_006_500
+
+
 def test_a_full_pipeline_makes_the_next_entry_grow(room: Room) -> None:
     for i in range(PIPELINE_ENTRIES):
         room.add(b"%d" % i)

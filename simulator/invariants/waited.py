@@ -1,0 +1,97 @@
+"""Messages that wait are delivered exactly once, and not early.
+
+What is delivered, and when it was due, is taken from the committed log; what was promised, from
+what the clients were told. Due is what the leader's clock says: clocks that are wrong deliver at
+wrong times, and never twice or not at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from broker.commands import Expire, decode_commands
+from simulator.invariants.base import Invariant
+from simulator.violation import Violation
+from simulator.workload.history import Listener, Place, Sent, number_of
+from store.batch import QUEUE_ROW, decode_batch
+from store.deferred import DEFERRED_TOPICS
+from store.entry import HEADER_SIZE, Entry, EntryKind
+from store.record import decode_record
+
+if TYPE_CHECKING:
+    from simulator.host import Host
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """One message: positions and due times of its records that wait, and how many went out."""
+
+    stored: list[tuple[int, int]] = field(default_factory=list)
+    delivered: int = 0
+
+
+class WaitedMessages(Invariant, Listener):
+    """Follows the messages of one topic, all of which wait before."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._messages: dict[int, _Waiting] = {}
+        self._places: dict[Place, int] = {}
+        self._last_index = -1
+        self._expired_position = 0
+
+    def applies(self, _host: Host, entry: Entry, _digest: bytes) -> None:
+        """See :class:`Invariant`."""
+        if entry.index <= self._last_index or entry.kind is not EntryKind.DATA:
+            return
+        self._last_index = entry.index
+        batch = decode_batch(entry.body)
+        for run in batch.runs:
+            if run.topic != self._topic and run.topic not in DEFERRED_TOPICS:
+                continue
+            for place in range(run.count):
+                at = (run.first_row + place) * QUEUE_ROW.size
+                position, _size, code = QUEUE_ROW.unpack_from(batch.rows, at)
+                record = decode_record(batch.records, position - entry.position - HEADER_SIZE)
+                number = number_of(record.body)
+                message = self._messages.setdefault(number, _Waiting())
+                if run.topic != self._topic:
+                    message.stored.append((position, code))
+                    continue
+                self._goes_out(number, message, record.store_timestamp)
+                self._places[run.topic, run.queue_id, run.first_offset + place] = number
+        for command in decode_commands(batch.commands):
+            if isinstance(command, Expire):
+                self._expired_position = max(self._expired_position, command.position)
+
+    def _goes_out(self, number: int, message: _Waiting, now_ms: int) -> None:
+        if message.delivered == len(message.stored):
+            raise Violation(
+                f"message {number} is delivered {message.delivered + 1} times and was stored "
+                f"{len(message.stored)} times to wait"
+            )
+        due_ms = min(due_ms for _position, due_ms in message.stored)
+        message.delivered += 1
+        if now_ms < due_ms:
+            raise Violation(f"message {number} is delivered {due_ms - now_ms} ms early")
+
+    def stored(self, sent: Sent) -> None:
+        """See :class:`Listener`."""
+        if sent.number not in self._messages:
+            raise Violation(f"message {sent.number} is acknowledged; nobody applied it")
+
+    def delivered(self, consumer: str, place: Place, body: bytes) -> None:
+        """See :class:`Listener`."""
+        if self._places.get(place) != number_of(body):
+            raise Violation(f"{consumer} is given message {number_of(body)} for {place}")
+
+    @property
+    def waiting(self) -> list[int]:
+        """The numbers of those that wait, but for what retention has removed."""
+        return [
+            number
+            for number, message in self._messages.items()
+            if message.delivered < len(message.stored)
+            and all(position >= self._expired_position for position, _ in message.stored)
+        ]

@@ -1,0 +1,78 @@
+"""A whole cluster, some of whose messages wait for their time: delay levels and times of delivery.
+
+A world of its own, so that the seeds of the others go on meaning what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simulator.invariants import Invariant
+from simulator.invariants.skipping import NothingSkipped
+from simulator.invariants.waited import WaitedMessages
+from simulator.randomness import CountingRandom
+from simulator.station import Station
+from simulator.whole import WholeCluster
+from simulator.workload.consuming import ConsumingClient
+from simulator.workload.delaying import DelayingClient
+from simulator.workload.history import History
+
+TOPIC = "later"
+GROUP = "patient"
+
+
+class WaitingCluster(WholeCluster):
+    """See the module."""
+
+    def _make_clients(self, rng: CountingRandom) -> None:
+        super()._make_clients(rng)
+        self.later = History(self.trace.note)
+        self._delaying = DelayingClient(
+            self.name_servers, TOPIC, self.later, self.streams.stream("delaying")
+        )
+        self._patient = ConsumingClient(
+            self.name_servers, GROUP, (TOPIC,), self.later, self.streams.stream("patient")
+        )
+        self._delayer = Station(
+            "d0", "10.0.1.50", self.world, self._delaying.main, self._client_ended
+        )
+        self._receiver = Station(
+            "w0", "10.0.1.51", self.world, self._patient.main, self._client_ended
+        )
+        self.clients += [self._delayer, self._receiver]
+
+    def _make_invariants(self) -> Sequence[Invariant]:
+        invariants = super()._make_invariants()
+        self.waited = WaitedMessages(TOPIC)
+        self.nothing_late_skipped = NothingSkipped(GROUP)
+        self.later.listeners += [self.waited, self.nothing_late_skipped]
+        return [*invariants, self.waited, self.nothing_late_skipped]
+
+    def _client_ended(self, station: Station) -> None:
+        super()._client_ended(station)
+        self.later.client_ended(station.name)
+
+    def _stop_clients(self) -> None:
+        super()._stop_clients()
+        self._delaying.stop()
+
+    def _open_calls(self) -> int:
+        return super()._open_calls() + len(self.later.open)
+
+    def _all_delivered(self) -> bool:
+        """What waits is delivered, and all of it has reached the consumers."""
+        return (
+            super()._all_delivered()
+            and not self.waited.waiting
+            and all(
+                self.nothing_late_skipped.reaches(*queue, end)
+                for queue, end in self.stored.ends.items()
+                if queue[0] == TOPIC
+            )
+        )
+
+    async def _heal_clients(self) -> None:
+        await super()._heal_clients()
+        if self._receiver.process is not None:
+            self._receiver.process.run(self._patient.close, self._receiver)
+        await self.pass_time(3.0)

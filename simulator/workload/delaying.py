@@ -1,0 +1,76 @@
+"""A client whose messages are not to be delivered at once."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from random import Random
+
+from broker.client.errors import ClientError, RefusedError, outcome_unknown
+from broker.client.identity import ClientIdentity
+from broker.client.message import Message, SendResult
+from broker.client.producer import Producer
+from broker.remoting.errors import CallError
+from simulator.station import Station
+from simulator.workload.history import History, Sent
+from simulator.workload.producing import CONFIG, DEADLINE_SECONDS
+
+LEVELS = (1, 1, 2)
+DELAY_MS_MAX = 4000
+PAUSE_MAX = 0.2
+
+
+class DelayingClient:
+    """Sends to one topic, by delay level or with a time of delivery."""
+
+    def __init__(self, name_servers: str, topic: str, history: History, rng: Random) -> None:
+        self._name_servers = name_servers
+        self._topic = topic
+        self._history = history
+        self._rng = rng
+        self._working = True
+
+    def stop(self) -> None:
+        """Sends nothing more."""
+        self._working = False
+
+    async def main(self, station: Station) -> None:
+        """The process of the client."""
+        rng = self._rng
+        producer = Producer(
+            self._name_servers,
+            CONFIG,
+            wall_clock=station.clock.wall_ms,
+            rng=rng,
+            identity=ClientIdentity(station.ip, station.boot, rng.getrandbits(32)),
+        )
+        await producer.start()
+        while self._working:
+            await asyncio.sleep(rng.uniform(0.005, PAUSE_MAX))
+            sent = self._history.send(station.name, rng.randrange(50))
+            try:
+                answer = producer.send_nowait(self._message(sent))
+            except (ClientError, CallError) as error:
+                self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=False)
+                continue
+            answer.add_done_callback(partial(self._answered, sent))
+        await asyncio.sleep(DEADLINE_SECONDS + 1.0)
+        await producer.close()
+
+    def _message(self, sent: Sent) -> Message:
+        rng, keys = self._rng, str(sent.number)
+        if rng.random() < 0.5:
+            return Message(self._topic, sent.body, keys=keys, delay_level=rng.choice(LEVELS))
+        delay = {"TIMER_DELAY_MS": str(rng.randrange(20, DELAY_MS_MAX))}
+        return Message(self._topic, sent.body, keys=keys, properties=delay)
+
+    def _answered(self, sent: Sent, answer: asyncio.Future[SendResult]) -> None:
+        error = answer.exception()
+        if error is None:
+            result = answer.result()
+            self._history.acknowledge(sent, result.queue, result.queue_offset)
+        elif isinstance(error, ClientError | CallError):
+            unknown = not isinstance(error, RefusedError) or outcome_unknown(error)
+            self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=unknown)
+        else:
+            raise error
