@@ -152,7 +152,9 @@ class Broker(MachineListener):
             slow_readers=SlowReaders(config, node),
             stats=stats,
             rates=Rates(loop, stats, world.wall_clock),
-            delivery=Delivery(machine=machine, reader=reader, gatherer=gatherer, loop=loop),
+            delivery=Delivery(
+                machine=machine, reader=reader, gatherer=gatherer, loop=loop, fail=node.fail
+            ),
             transactions=Transactions(
                 machine=machine,
                 lookup=lookup,

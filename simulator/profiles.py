@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from simulator.faults import KINDS
 from simulator.members import MEMBER_KINDS
 from simulator.wholefaults import DAMAGE_KINDS, WHOLE_KINDS
-from simulator.worlds import BROKERS, NODES
+from simulator.worlds import BROKERS, NODES, WAITING
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Profile:
 
     def kinds_of(self, seed: int) -> tuple[str, ...]:
         """The kinds for the world of a seed: bare nodes know nothing of clients and clocks."""
-        known = WHOLE_KINDS if self.world(seed) == BROKERS else (*KINDS, *MEMBER_KINDS)
+        known = (*KINDS, *MEMBER_KINDS) if self.world(seed) == NODES else WHOLE_KINDS
         return tuple(kind for kind in self.kinds if kind in known)
 
     def world(self, seed: int) -> str:
@@ -103,6 +103,7 @@ PROFILES = {
             (BROKERS,),
             DAMAGE_PROFILE_KINDS,
         ),
+        Profile("waiting", "messages that wait for their time", 1 / 3, (1, 100), (WAITING,)),
         Profile("nightly", "thousands of runs of a minute", 1.0, (1, 5000), thorough=True),
     )
 }

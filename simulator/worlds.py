@@ -1,8 +1,9 @@
-"""The two worlds that a run can have, and all that decides a run.
+"""The worlds that a run can have, and all that decides a run.
 
 ``nodes``: bare Raft nodes with their stores, whose client proposes to the nodes themselves. Fast,
 and all of its chance goes into elections, replication and disks. ``brokers``: whole brokers with a
-NameServer, and the shipped producers and consumers.
+NameServer, and the shipped producers and consumers. ``waiting``: the same, with messages that are
+not to be delivered at once.
 """
 
 from __future__ import annotations
@@ -13,11 +14,17 @@ from dataclasses import dataclass
 from simulator.cluster import Cluster, Outcome, play
 from simulator.faults import FaultPlan
 from simulator.schedule import Action
+from simulator.waiting import WaitingCluster
 from simulator.whole import WholeCluster
 
 NODES = "nodes"
 BROKERS = "brokers"
-WORLDS: dict[str, type[Cluster]] = {NODES: Cluster, BROKERS: WholeCluster}
+WAITING = "waiting"
+WORLDS: dict[str, type[Cluster]] = {
+    NODES: Cluster,
+    BROKERS: WholeCluster,
+    WAITING: WaitingCluster,
+}
 
 
 @dataclass(frozen=True, slots=True)

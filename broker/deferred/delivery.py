@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from broker.commands import Timer
 from broker.deferred.inflight import InFlight
@@ -28,8 +29,9 @@ class Delivery:
         reader: MessageReader,
         gatherer: Gatherer,
         loop: asyncio.AbstractEventLoop,
+        fail: Callable[[BaseException], None],
     ) -> None:
-        self._within = Surroundings(machine, reader, gatherer, loop)
+        self._within = Surroundings(machine, reader, gatherer, loop, fail)
         self.in_flight = InFlight()
         """Timed messages on their way into the log."""
         self.in_flight.on_landed = self._landed

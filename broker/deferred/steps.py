@@ -54,6 +54,8 @@ class Surroundings(NamedTuple):
     reader: MessageReader
     gatherer: Gatherer
     loop: asyncio.AbstractEventLoop
+    fail: Callable[[BaseException], None]
+    """Stops the node: it cannot read what it has to deliver, and another may lead."""
 
 
 class Delivering:
@@ -69,6 +71,7 @@ class Delivering:
         self._reader = within.reader
         self._gatherer = within.gatherer
         self._loop = within.loop
+        self._fail = within.fail
         self._timer: asyncio.Handle | None = None
         self._delivering = False
         self._stopped = False
@@ -82,8 +85,8 @@ class Delivering:
         self._cancel()
         try:
             self._find()
-        except StoreError as error:
-            self._try_again(f"cannot be found: {error}")
+        except (StoreError, OSError) as error:
+            self._fail(error)
 
     def arrived(self) -> None:
         """Something has changed for which nobody may be waiting: looks at the end of this turn."""
