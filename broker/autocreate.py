@@ -47,7 +47,7 @@ def create_topic_for_send(
     if name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
         created = TopicConfig(name, 1, 1)
     elif (
-        context.config.auto_create_topics
+        context.settings.auto_create_topics
         and template is not None
         and template.perm & PERM_INHERIT
         and default_queues > 0

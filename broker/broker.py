@@ -30,6 +30,7 @@ from broker.remoting.dispatch import Handler, dispatch_by_code
 from broker.resent import ResentRequests
 from broker.resets import PendingResets
 from broker.retention import Retention
+from broker.settings import Settings
 from broker.slowreaders import SlowReaders
 from broker.stats import BrokerStats, Rates
 from broker.topics import TopicConfig, reply_topic
@@ -124,6 +125,7 @@ class Broker(MachineListener):
             remember_requests=config.dedup_window_seconds > 0,
         )
         reader = MessageReader(node, machine, leads=lambda: node.serving)
+        settings = Settings(config, machine)
         stats = BrokerStats(boot_ms=world.wall_clock())
         resent = ResentRequests(
             gatherer,
@@ -149,7 +151,8 @@ class Broker(MachineListener):
             clients=clients,
             locks=QueueLocks(loop.time),
             resets=PendingResets(loop.time),
-            slow_readers=SlowReaders(config, node),
+            settings=settings,
+            slow_readers=SlowReaders(config, settings, node),
             stats=stats,
             rates=Rates(loop, stats, world.wall_clock),
             delivery=Delivery(

@@ -14,6 +14,7 @@ array is a name followed by the fields of the class below, in order::
     ["timer", deliver time ms, offset, messages]
     ["end-transaction", offset, position]
     ["check-transaction", offset, position, timestamp ms]
+    ["setting", name, value]
     ["requests", key hash of the first message of each request in this entry, each as u32]
 
 Timestamps are taken once, by the leader: replicas that apply a command never look at a clock.
@@ -157,6 +158,13 @@ class CheckTransaction(NamedTuple):
     timestamp_ms: int
 
 
+class PutSetting(NamedTuple):
+    """An operator has set this for all brokers of the group (see :mod:`broker.settings`)."""
+
+    name: str
+    value: str
+
+
 class StoreRequests(NamedTuple):
     """The entry holds requests of producers; a retry of one must be known (see
     :mod:`broker.requests`)."""
@@ -175,6 +183,7 @@ Command: TypeAlias = (
     | Timer
     | EndTransaction
     | CheckTransaction
+    | PutSetting
     | StoreRequests
 )
 
@@ -189,6 +198,7 @@ _CLASSES: dict[str, type[Command]] = {
     "timer": Timer,
     "end-transaction": EndTransaction,
     "check-transaction": CheckTransaction,
+    "setting": PutSetting,
     "requests": StoreRequests,
 }
 _NAMES: dict[type[Command], str] = {made: name for name, made in _CLASSES.items()}

@@ -20,6 +20,7 @@ from broker.queuelocks import QueueLocks
 from broker.reader import MessageReader
 from broker.resent import ResentRequests
 from broker.resets import PendingResets
+from broker.settings import Settings
 from broker.slowreaders import SlowReaders
 from broker.stats import BrokerStats, Rates
 from broker.transactions.service import Transactions
@@ -51,6 +52,7 @@ class BrokerContext:
     clients: Clients
     locks: QueueLocks
     resets: PendingResets
+    settings: Settings
     slow_readers: SlowReaders
     stats: BrokerStats
     rates: Rates

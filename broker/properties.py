@@ -10,7 +10,7 @@ from store.deferred import DELAYS_MS
 
 def broker_properties(context: BrokerContext) -> dict[str, str]:
     """Settings and what stands for them here, as far as RocketMQ's tools ask for them."""
-    config = context.config
+    config, current = context.config, context.settings
     leads = context.node.leadership.serving
     members = member_addresses(config, context.node.core.configuration)
     settings: dict[str, object] = {
@@ -21,14 +21,14 @@ def broker_properties(context: BrokerContext) -> dict[str, str]:
         "brokerIP1": config.own.address.host,
         "listenPort": config.own.address.port,
         "namesrvAddr": ";".join(config.namesrv),
-        "autoCreateTopicEnable": config.auto_create_topics,
+        "autoCreateTopicEnable": current.auto_create_topics,
         "autoCreateSubscriptionGroup": True,
-        "slaveReadEnable": config.follower_reads,
+        "slaveReadEnable": current.follower_reads,
         "accessMessageInMemoryMaxRatio": config.follower_reads_percent,
-        "enablePropertyFilter": config.property_filter,
+        "enablePropertyFilter": current.property_filter,
         "maxMessageSize": config.max_message_size,
         "flushDiskType": "SYNC_FLUSH" if config.flush == "sync" else "ASYNC_FLUSH",
-        "fileReservedTime": config.file_reserved_hours,
+        "fileReservedTime": current.file_reserved_hours,
         "mappedFileSizeCommitLog": config.segment_size,
         "storePathRootDir": config.data,
         "messageDelayLevel": " ".join(map(_span, DELAYS_MS)),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 from broker.commands import Expire
 from broker.context import BrokerContext
@@ -72,10 +73,12 @@ class Retention:
         spans = context.node.store.segments()
         times = context.machine.segment_times
         stats = [SegmentStats(span.start, span.end, times.get(span.start)) for span in spans]
-        marks, space = self._policy.watermarks, context.node.store.disk_space()
+        reserved_ms = context.settings.reserved_ms(self._policy.age_ms_max)
+        policy = replace(self._policy, age_ms_max=reserved_ms)
+        marks, space = policy.watermarks, context.node.store.disk_space()
         position = max(
             min(
-                expiry_position(stats, self._policy, now_ms=context.wall_clock()),
+                expiry_position(stats, policy, now_ms=context.wall_clock()),
                 self._refilling_position(stats),
             ),
             min(

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from broker.config import NodeConfig, broker_id_of
 from broker.reader import Range
+from broker.settings import Settings
 from dledger.node import Node
 from dledger.progress import ProgressState
 
@@ -28,8 +29,9 @@ def memory_bytes() -> int:
 class SlowReaders:
     """Says where a consumer shall read on; costs a comparison for each pull."""
 
-    def __init__(self, config: NodeConfig, node: Node) -> None:
+    def __init__(self, config: NodeConfig, settings: Settings, node: Node) -> None:
         self._config = config
+        self._settings = settings
         self._node = node
         self._far_bytes = memory_bytes() * config.follower_reads_percent // 100
 
@@ -43,7 +45,7 @@ class SlowReaders:
         ``wished`` is what the group is set to (``whichBrokerWhenConsumeSlowly``); where no follower
         has that id, as RocketMQ's usual 1 may be the leader's, it is the one that has most.
         """
-        if not ranges or not self._config.follower_reads:
+        if not ranges or not self._settings.follower_reads:
             return LEADER_ID
         position, size = ranges[-1]
         if not self.is_far(position + size, end):

@@ -19,6 +19,7 @@ from broker.commands import (
     EndTransaction,
     Expire,
     PutGroup,
+    PutSetting,
     PutTopic,
     Schedule,
     Timer,
@@ -31,7 +32,7 @@ from dledger.errors import InvariantError
 STATE_VERSION = 2
 STATE_VERSION_WITHOUT_PARTS = 1
 
-_PARTS = frozenset(("requests", "schedule", "timer", "transactions"))
+_PARTS = frozenset(("requests", "schedule", "settings", "timer", "transactions"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,8 @@ class BrokerState:
     requests: RecentRequests = field(default_factory=RecentRequests)
     transactions: dict[int, OpenTransaction] = field(default_factory=dict)
     """Those that are open, by the offset of the half message, in that order."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """What an operator has changed, in RocketMQ's names (see :mod:`broker.settings`)."""
 
     def offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """What the group has committed for the queue, or None."""
@@ -105,6 +108,8 @@ class BrokerState:
                 self.groups_version = self.groups_version.next(command.timestamp_ms)
             case DeleteGroup():
                 self._delete_group(command)
+            case PutSetting(name, value):
+                self.settings[name] = value
             case Schedule(level, offset):
                 self.schedule[level] = offset
             case Timer(deliver_ms, offset, messages):
@@ -164,6 +169,8 @@ class BrokerState:
             parts["requests"] = bytes(self.requests.data)
         if self.schedule:
             parts["schedule"] = sorted(self.schedule.items())
+        if self.settings:
+            parts["settings"] = sorted(self.settings.items())
         if self.timer != TimerMark():
             parts["timer"] = _fields(self.timer)
         if self.transactions:
@@ -198,6 +205,7 @@ class BrokerState:
                 },
                 requests=RecentRequests(bytearray(parts.get("requests", b""))),
                 schedule=dict(parts.get("schedule", ())),
+                settings=dict(parts.get("settings", ())),
                 timer=TimerMark(*parts.get("timer", ())),
             )
         except (ValueError, TypeError, AttributeError, msgpack.UnpackException) as error:

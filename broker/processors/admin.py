@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from broker.commands import PutSetting
 from broker.context import BrokerContext
 from broker.properties import broker_properties
+from broker.refusals import REFUSALS, code_of, refused, remark_of
 from broker.remoting.codes import ResponseCode
 from broker.remoting.connection import Connection
 from broker.remoting.errors import RequestError
@@ -17,7 +19,9 @@ from broker.remoting.fields import ext_str
 from broker.remoting.frame import Frame
 from broker.remoting.javajson import encode_json, object_map
 from broker.runtime import runtime_info
+from broker.settings import SettingError, changed_settings
 from broker.storetimes import Place, store_times
+from dledger.errors import ProposeError
 from store.errors import StoreError
 
 
@@ -61,14 +65,34 @@ class AdminProcessor:
         version = encode_json(self._context.machine.state.topics_version.as_json()).decode()
         connection.respond(request, ext={"version": version}, body=(text.encode(),))
 
-    def update_config(self, _connection: Connection, _request: Frame) -> None:
-        """Code 25: refused. Members of a group that are set differently would answer differently,
-        so settings change in each node.toml, which is read at the start."""
-        raise RequestError(
-            ResponseCode.NO_PERMISSION,
-            "settings are fixed while the broker runs: change node.toml on every node of the "
-            "group, and restart them one after the other",
-        )
+    def update_config(self, connection: Connection, request: Frame) -> None:
+        """Code 25: Java properties text, all of which is checked before any of it is changed
+        (:mod:`broker.settings`)."""
+        gatherer = self._context.gatherer
+        try:
+            gatherer.check_serving()
+            changed = changed_settings(request.body)
+        except REFUSALS as error:
+            raise refused(error) from error
+        except SettingError as error:
+            raise RequestError(ResponseCode.INVALID_PARAMETER, str(error)) from error
+        waits_for = len(changed)
+
+        def committed(error: ProposeError | None) -> None:
+            nonlocal waits_for
+            waits_for -= 1
+            if error is not None and waits_for >= 0:
+                waits_for = -1
+                connection.respond(request, code_of(error), remark_of(error))
+            elif waits_for == 0:
+                connection.respond(request)
+
+        try:
+            for name, value in changed.items():
+                gatherer.add_command(PutSetting(name, value), committed)
+        except REFUSALS as error:
+            waits_for = -1  # this is the answer
+            raise refused(error) from error
 
     def all_consumer_offsets(self, connection: Connection, request: Frame) -> None:
         """Code 43: the contents of Apache's consumerOffset.json, queue ids as bare keys."""

@@ -80,7 +80,7 @@ class ClientProcessor:
             expression = subscription.get("subString")
             try:
                 message_filter(
-                    self._context.config,
+                    self._context.settings,
                     str(subscription["expressionType"]),
                     expression if isinstance(expression, str) else "",
                 )

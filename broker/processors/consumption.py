@@ -118,7 +118,7 @@ class ConsumptionProcessor:
             if subscription.expression_type == TAG_TYPE:
                 try:
                     codes = message_filter(
-                        self._context.config, TAG_TYPE, subscription.expression
+                        self._context.settings, TAG_TYPE, subscription.expression
                     ).codes
                 except ExpressionError as error:
                     document["filterData"] = str(error)

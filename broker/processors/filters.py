@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker.config import NodeConfig
 from broker.filter.sql92 import Selector, parse_selector
 from broker.reader import Found, Limits, Status
 from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import RequestError
+from broker.settings import Settings
 from broker.subscription import SQL_TYPE, TAG_TYPE, tag_codes
 from store.filesystem import Bytes
 from store.record import decode_record, record_bounds
@@ -25,12 +25,12 @@ class MessageFilter(NamedTuple):
     selector: Selector | None = None
 
 
-def message_filter(config: NodeConfig, kind: str, expression: str) -> MessageFilter:
+def message_filter(settings: Settings, kind: str, expression: str) -> MessageFilter:
     """Raises :class:`~broker.subscription.ExpressionError` for an expression that means nothing,
     and :class:`~broker.remoting.errors.RequestError` for a kind that cannot be filtered by."""
     if kind == TAG_TYPE:
         return MessageFilter(codes=tag_codes(expression))
-    if kind == SQL_TYPE and config.property_filter:
+    if kind == SQL_TYPE and settings.property_filter:
         return MessageFilter(selector=parse_selector(expression))
     raise RequestError(
         ResponseCode.SYSTEM_ERROR,

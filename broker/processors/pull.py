@@ -140,7 +140,7 @@ class PullProcessor:
                     f"the subscription of {group} to {topic} known here is not the latest",
                 )
             kind, expression = known.expression_type, known.expression
-        return message_filter(self._context.config, kind, expression)
+        return message_filter(self._context.settings, kind, expression)
 
 
 class _Pull:

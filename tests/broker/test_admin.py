@@ -117,16 +117,6 @@ def test_a_new_day_begins_to_count_at_midnight(tmp_path: Path) -> None:
     with_broker(scenario, tmp_path)
 
 
-def test_settings_do_not_change_while_the_broker_runs(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        body = b"autoCreateTopicEnable=false"
-        answer = await broker.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, body)
-        assert answer.code == ResponseCode.NO_PERMISSION
-        assert "change node.toml" in (answer.remark or "")
-
-    with_broker(scenario, tmp_path)
-
-
 def test_a_node_without_a_leader_still_tells_what_it_is(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         answer = await broker.ask(RequestCode.GET_BROKER_RUNTIME_INFO)

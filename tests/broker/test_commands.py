@@ -14,6 +14,7 @@ from broker.commands import (
     DeleteTopic,
     Expire,
     PutGroup,
+    PutSetting,
     PutTopic,
     Schedule,
     Timer,
@@ -47,6 +48,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(Expire, numbers),
     st.builds(Schedule, numbers, numbers),
     st.builds(Timer, numbers, numbers, numbers),
+    st.builds(PutSetting, names, names),
 )
 
 
