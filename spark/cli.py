@@ -61,6 +61,11 @@ def make_parser() -> argparse.ArgumentParser:
         "- for standard input: each message must be in the log",
     )
     audit.add_argument(
+        "--duplicates",
+        action="store_true",
+        help="also tell messages of a topic that are there twice, by their unique key",
+    )
+    audit.add_argument(
         "--range-mib",
         type=positive,
         default=256,
@@ -157,6 +162,7 @@ def run(args: argparse.Namespace) -> int:
             read_acknowledged,
         )
         from spark.audit import run_audit  # noqa: PLC0415
+        from spark.duplicates import find_duplicates  # noqa: PLC0415
         from spark.session import open_session  # noqa: PLC0415
         from spark.targets import find_targets  # noqa: PLC0415
     except ImportError as error:
@@ -169,6 +175,8 @@ def run(args: argparse.Namespace) -> int:
         os.makedirs(args.out, exist_ok=True)
     with open_session(args.master, progress=sys.stderr.isatty()) as session:
         audit = run_audit(session, directories, args.range_mib << 20)
+        if args.duplicates:
+            audit.told += find_duplicates(session, directories[0], audit.groups, audit.told)
     audit.told += check_acknowledged(directories[0], audit.groups, listed)
     summary = write(args.out, directories[0], audit)
     if args.json:

@@ -47,6 +47,8 @@ class FindingKind(StrEnum):
     """The key index contradicts the log."""
     DIVERGENCE = "divergence"
     """Replicas disagree on entries that each of them knows to be committed."""
+    DUPLICATE = "duplicate"
+    """A message is in the log twice: looked for where that is asked, and no fault of a replica."""
 
 
 @dataclass(frozen=True, slots=True)

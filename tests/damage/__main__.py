@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.damage.campaign import Tally, damaged, undamaged
 
@@ -13,17 +16,38 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0, help="the first one (default: 0)")
     parser.add_argument("--kind", help="of damage (default: any)")
+    parser.add_argument("--spark", action="store_true", help="let Spark audit them, and compare")
     args = parser.parse_args()
     tally = Tally()
-    for seed in range(args.seed, args.seed + args.count):
-        damaged(seed, tally, args.kind)
-        undamaged(seed, tally)
+    seeds = range(args.seed, args.seed + args.count)
+    if args.spark:
+        in_spark(seeds, tally)
+    else:
+        for seed in seeds:
+            damaged(seed, tally, args.kind)
+            undamaged(seed, tally)
     for what, planted in sorted(tally.planted.items()):
         print(f"{what:<40} planted {planted:>4}  found {tally.found[what]:>4}")
     for failure in tally.failures:
         print(failure)
     print(f"{len(tally.failures)} of {2 * args.count} wrong")
     return 1 if tally.failures else 0
+
+
+def in_spark(seeds: range, tally: Tally) -> None:
+    """All in one session."""
+    from spark.session import open_session  # noqa: PLC0415 - PySpark is an extra
+    from tests.damage.sparkaudit import (  # noqa: PLC0415
+        damaged_in_spark,
+        undamaged_in_spark,
+    )
+
+    with TemporaryDirectory(prefix="dledger-damage-") as root, open_session("local[2]") as session:
+        for seed in seeds:
+            for name, check in (("damaged", damaged_in_spark), ("whole", undamaged_in_spark)):
+                place = Path(root, f"{name}{seed}")
+                check(session, place, seed, tally)
+                shutil.rmtree(place)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,20 @@ from spark.cli import main
 from spark.errors import ReplicaError
 from spark.tables import FINDINGS
 from spark.targets import find_targets
+from store.batch import Run
 from store.osfiles import OsFileSystem
 from store.verify import FindingKind, verify_replicas
-from tests.spark.snapshots import ENTRIES, NODES, edit_manifest, flip, write_snapshot
+from tests.spark.snapshots import (
+    ENTRIES,
+    NODES,
+    TIME_MS,
+    copy_out,
+    edit_manifest,
+    flip,
+    write_snapshot,
+)
+from tests.store.replicas import Replica, message
+from tests.store.steps import simulated
 
 RANGE_BYTES = 4096
 
@@ -196,6 +207,35 @@ def test_the_command_leaves_tables_a_summary_and_a_page(
     assert "http" not in page
     # The session was there before the command, which must not stop it.
     assert session.range(2).count() == 2
+
+
+def test_messages_that_came_twice_are_told_where_that_is_asked(
+    session: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fs = simulated()
+    replica = Replica(fs)
+    for offset, number in enumerate((1, 2, 1)):
+        replica.send([Run("orders", 0, offset, [message(number)])])
+    replica.checkpoint()
+    for _ in replica.store.begin_snapshot("/snap", TIME_MS).steps():
+        pass
+    replica.close()
+    copy_out(fs, "/snap", tmp_path / "n0")
+    assert main(["audit", str(tmp_path / "n0")]) == 0
+    capsys.readouterr()
+    assert main(["audit", str(tmp_path / "n0"), "--duplicates", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["findings_by_kind"] == {"duplicate": 1}
+
+
+def test_replicas_behind_a_url_are_audited(
+    session: SparkSession, replicas: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``local`` is a scheme of fsspec, read as an object store would be."""
+    url = f"local://{replicas[0].parent}"
+    assert main(["audit", url]) == 0
+    flip(segment(replicas[1], 0), 300)
+    assert main(["audit", url]) == 1
+    assert "broker-a/n1: entry" in capsys.readouterr().out
 
 
 def test_replicas_are_found_below_a_directory_and_named_by_absolute_paths(
