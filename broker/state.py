@@ -6,7 +6,9 @@ give equal states, and equal states give equal bytes, so replicas can be compare
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 import msgpack
 
@@ -213,4 +215,10 @@ class BrokerState:
 
 
 def _fields(record: TopicConfig | GroupConfig | DataVersion | TimerMark) -> tuple[object, ...]:
-    return tuple(getattr(record, name) for name in record.__slots__)
+    return _FIELDS[type(record)](record)
+
+
+_FIELDS: dict[type, Callable[[object], tuple[object, ...]]] = {
+    record: attrgetter(*record.__slots__)
+    for record in (TopicConfig, GroupConfig, DataVersion, TimerMark)
+}

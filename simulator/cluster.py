@@ -102,7 +102,7 @@ class Cluster:
         self._make_clients(rng)
         self.invariants = self._make_invariants()
         for host in self.hosts:
-            host.invariants = self.invariants
+            host.watch(self.invariants)
         self.atlas = FaultAtlas(nodes)
         self._last_proposed: int | None = None
         self._failure: asyncio.Future[None] = self.loop.create_future()

@@ -18,6 +18,7 @@ from dledger.statemachine import Leadership
 from simulator.clock import MachineClock
 from simulator.disk import Fault, SimulatedFileSystem
 from simulator.executors import SimulatedExecutor
+from simulator.invariants.base import wants
 from simulator.loop import ProcessLoop, VirtualLoop
 from simulator.machine import ChainMachine
 from simulator.network import Network, SimulatedTransport
@@ -93,6 +94,7 @@ class Host:
         self.node: Node | None = None
         self.process: Process | None = None
         self.invariants: Sequence[Invariant] = ()
+        self.watch(())
         self._group = group
         self._world = world
         self._ended = ended
@@ -103,6 +105,14 @@ class Host:
         self._disk_errors: list[Fault] = []
         self._disk_filled = False
         self._stepped: tuple[object, ...] = ()
+
+    def watch(self, invariants: Sequence[Invariant]) -> None:
+        """Tells them from now on what happens here, and each only what it wants to be told."""
+        self.invariants = invariants
+        self._on_step = [each.stepped for each in invariants if wants(each, "stepped")]
+        self._on_send = [each.sends for each in invariants if wants(each, "sends")]
+        self._on_receipt = [each.receives for each in invariants if wants(each, "receives")]
+        self._on_apply = [each.applies for each in invariants if wants(each, "applies")]
 
     def note(self, what: str) -> None:
         """Adds an event to the trace."""
@@ -365,25 +375,25 @@ class Host:
         )
         if state != self._stepped:
             self._stepped = state
-            for invariant in self.invariants:
-                invariant.stepped(self)
+            for tell in self._on_step:
+                tell(self)
 
     def sends(self, peer: str, number: int, message: Message) -> None:
         """Called before a message leaves; its number is one of its own in the whole run."""
         self._world.trace.note(self.name, f"-> {peer} #{number}", message)
-        for invariant in self.invariants:
-            invariant.sends(self, peer, message)
+        for tell in self._on_send:
+            tell(self, peer, message)
 
     def receives(self, sender: str, number: int, message: Message) -> None:
         """Called before a message is handled; a repeated one has the number of the first."""
         self.note(f"<- {sender} #{number} {type(message).__name__}")
-        for invariant in self.invariants:
-            invariant.receives(self, sender, message)
+        for tell in self._on_receipt:
+            tell(self, sender, message)
 
     def _applied(self, entry: Entry, digest: bytes) -> None:
         self.note(f"applies {entry.index} of term {entry.term}, {digest.hex()}")
-        for invariant in self.invariants:
-            invariant.applies(self, entry, digest)
+        for tell in self._on_apply:
+            tell(self, entry, digest)
 
     def _restored(self, index: int, digest: bytes) -> None:
         for invariant in self.invariants:

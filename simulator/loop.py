@@ -39,6 +39,42 @@ TURNS_MAX = 20_000
 _Event: TypeAlias = tuple[Callable[..., object], tuple[Any, ...]]
 
 
+class Ready(asyncio.Handle):
+    """A callback that is to be run. It copies no context: nothing that runs here has one."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+    def cancel(self) -> None:
+        """See :class:`asyncio.Handle`."""
+        self._cancelled = True
+
+
+class Timer(asyncio.TimerHandle):
+    """As :class:`Ready`, at a time."""
+
+    __slots__ = ()
+
+    def __init__(self, when: float, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self._when = when
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._scheduled = True
+        self._repr = None
+        self._source_traceback = None
+
+    def cancel(self) -> None:
+        """See :class:`asyncio.TimerHandle`."""
+        self._cancelled = True
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
     """A loop under virtual time, in seconds from 0.
 
@@ -48,6 +84,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     _ready: deque[asyncio.Handle | _Event]  # of the base class, which adds to it in ``call_soon``
     _stopping: bool  # likewise
+    _check_closed: Callable[[], None]  # likewise
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,9 +105,23 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """See :class:`asyncio.AbstractEventLoop`."""
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        del context
+        timer = Timer(when, callback, args)
         heapq.heappush(self._timers, (when, next(self._order), timer))
         return timer
+
+    def call_soon(
+        self,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        """See :class:`asyncio.AbstractEventLoop`."""
+        del context
+        self._check_closed()
+        ready = Ready(callback, args)
+        self._ready.append(ready)
+        return ready
 
     def at(self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
         """As :meth:`call_at`, for what is never cancelled; cheaper by half."""
@@ -91,24 +142,33 @@ class VirtualLoop(asyncio.BaseEventLoop):
         for _ in range(len(ready)):
             event = ready.popleft()
             if type(event) is tuple:
-                try:
-                    event[0](*event[1])
-                except Exception as error:  # noqa: BLE001 - as asyncio's handles do
-                    self.call_exception_handler({"message": str(event), "exception": error})
-            elif not event.cancelled():  # type: ignore[union-attr]
-                event._run()  # type: ignore[union-attr]
+                callback, args = event[0], event[1]
+            elif event._cancelled:  # type: ignore[union-attr]
+                continue
+            else:
+                callback, args = event._callback, event._args  # type: ignore[union-attr, assignment]
+            try:
+                callback(*args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # noqa: BLE001 - as asyncio's handles do
+                self.call_exception_handler({"message": str(callback), "exception": error})
 
     def _let_time_pass(self) -> None:
-        timers = self._timers
-        while timers and type(timers[0][2]) is not tuple and timers[0][2].cancelled():  # type: ignore[union-attr]
-            heapq.heappop(timers)
-        if not timers:
+        timers, ready = self._timers, self._ready
+        while timers:
+            when, _, event = heapq.heappop(timers)
+            if type(event) is tuple or not event._cancelled:  # type: ignore[union-attr]
+                break
+        else:
             raise StalledError(f"nothing is left to happen after {self._now:.6f} s")
-        if timers[0][0] > self._now:
-            self._now = timers[0][0]
+        if when > self._now:
+            self._now = when
             self._turns = 0
-        while timers and timers[0][0] <= self._now:
-            self._ready.append(heapq.heappop(timers)[2])
+        ready.append(event)
+        now = self._now
+        while timers and timers[0][0] <= now:
+            ready.append(heapq.heappop(timers)[2])
 
     def _write_to_self(self) -> None:
         """Nobody waits in a system call to be woken."""
@@ -136,6 +196,7 @@ class ProcessLoop(VirtualLoop):
         self._process = process
         self._interface = interface
         self._rate = rate
+        self._run = process.run
         process.loop = self
 
     def time(self) -> float:
@@ -154,7 +215,8 @@ class ProcessLoop(VirtualLoop):
             asked, when = when, when / self._rate
             while when * self._rate < asked:  # else it would ring a hair early, again and again
                 when = nextafter(when, inf)
-        return self._loop.call_at(when, self._process.run, callback, *args, context=context)
+        del context
+        return self._loop.call_at(when, self._run, callback, *args)
 
     def call_later(
         self,
@@ -173,9 +235,10 @@ class ProcessLoop(VirtualLoop):
         context: Context | None = None,
     ) -> asyncio.Handle:
         """See :class:`asyncio.AbstractEventLoop`."""
-        handle = asyncio.Handle(self._process.run, (callback, *args), self._loop, context)
-        self._loop._ready.append(handle)
-        return handle
+        del context
+        ready = Ready(self._run, (callback, *args))
+        self._loop._ready.append(ready)
+        return ready
 
     def call_soon_threadsafe(
         self,

@@ -25,6 +25,8 @@ class Trace:
         self._show = show
         self._hash = blake2b(digest_size=16)
         self._lines: list[str] = []
+        self._time = -1.0
+        self._stamp = ""
         self.events = 0
         self.marks: dict[str, int] = {}
 
@@ -34,7 +36,11 @@ class Trace:
         ``detail`` is told to who reads along, and is not part of the hash: what it says must be
         fed to that in a cheaper form (:meth:`feed`).
         """
-        line = f"{self._clock():12.6f} {who:<4} {what}"
+        time = self._clock()
+        if time != self._time:
+            self._time = time
+            self._stamp = f"{time:12.6f}"
+        line = f"{self._stamp} {who:<4} {what}"
         self.events += 1
         self._lines.append(line)
         if len(self._lines) >= LINES_MAX:

@@ -41,3 +41,8 @@ class Invariant:
 
     def healed(self, host: Host) -> None:
         """The run is over, its faults too, and the replicas agree with each other."""
+
+
+def wants(invariant: Invariant, told: str) -> bool:
+    """Whether it overrides that method."""
+    return getattr(type(invariant), told) is not getattr(Invariant, told)

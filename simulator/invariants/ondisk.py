@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from store.entry import Entry
@@ -40,7 +41,11 @@ def durable_mark(host: Host) -> Mark | None:
 
 
 def _newest_slot(host: Host, path: str) -> bytes | None:
-    data = host.fs.durable_bytes(path) or b""
+    return _newest(host.fs.durable_bytes(path) or b"")
+
+
+@lru_cache(maxsize=256)
+def _newest(data: bytes) -> bytes | None:
     slots = [
         decode_slot(data[at : at + SLOT_SIZE]) for at in range(0, SLOT_COUNT * SLOT_SIZE, SLOT_SIZE)
     ]

@@ -1,13 +1,14 @@
 """A slow disk is no reason to depose a leader: heartbeats do not wait for it.
 
 Looked at as long as nothing else has happened to a cluster. A leader may give up by itself, to
-make room for one with a better disk.
+make room for one with a better disk; then it orders the election itself.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dledger.messages import Message, TimeoutNow
 from dledger.standing import Role
 from simulator.invariants.base import Invariant
 from simulator.violation import Violation
@@ -30,6 +31,12 @@ class SteadyLeader(Invariant):
     def acted(self, action: Action) -> None:
         """See :class:`Invariant`."""
         self._quiet = self._quiet and action.name == "slow-disk"
+
+    def sends(self, host: Host, _peer: str, message: Message) -> None:
+        """See :class:`Invariant`. Whoever leads next is elected by order."""
+        known = self._leader and self._leader[:2]
+        if isinstance(message, TimeoutNow) and known == (host.name, message.term):
+            self._leader = None
 
     def stepped(self, host: Host) -> None:
         """See :class:`Invariant`."""
