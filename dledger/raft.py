@@ -97,14 +97,14 @@ class Raft:
             outbox=self._outbox,
             incarnation=incarnation,
         )
-        self._holdings = Holdings(kept=sync_flush)
+        self.holdings = Holdings(kept=sync_flush)
         self.standing = Standing(
             node=node,
             incarnation=incarnation,
             term=term,
             vote=vote,
             local=self._local,
-            holdings=self._holdings,
+            holdings=self.holdings,
             outbox=self._outbox,
             config=config,
             rng=rng,
@@ -113,7 +113,7 @@ class Raft:
         self.elections = Elections(
             standing=self.standing,
             local=self._local,
-            holdings=self._holdings,
+            holdings=self.holdings,
             outbox=self._outbox,
         )
 
@@ -310,7 +310,7 @@ class Raft:
                 local = self._local
                 if standing.follow(sender, message.term, now):
                     local.commit_to(min(message.commit_index, local.verified_index))
-                    self._holdings.learn(message.held)
+                    self.holdings.learn(message.held)
                 held = (local.match_index, local.received_index)
                 echo = (message.round, self.incarnation, self.log.last_index)
                 outbox.send(sender, HeartbeatResponse(standing.term, *held, *echo))

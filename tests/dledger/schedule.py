@@ -31,8 +31,18 @@ class BrokenRuleError(AssertionError):
 class Schedule:
     """One run: its commands so far, and the rules watched meanwhile."""
 
-    def __init__(self, names: Sequence[str], draw: Draw, *, spare: Sequence[str] = ()) -> None:
-        """With ``spare`` nodes, members change: those are added, all of them removed and wiped."""
+    def __init__(
+        self,
+        names: Sequence[str],
+        draw: Draw,
+        *,
+        spare: Sequence[str] = (),
+        copies: bool = False,
+    ) -> None:
+        """With ``spare`` nodes, members change: those are added, all of them removed and wiped.
+
+        With ``copies``, disks are replaced by old copies of themselves, one at a time.
+        """
         self.commands: list[str] = []
         self._names = [*names]
         self._draw = draw
@@ -40,10 +50,12 @@ class Schedule:
         self._incarnation = 10
         self.seen = Invariants()
         self._wiped = self.seen.wiped
+        self._copied: dict[str, int] = {}  # what an old copy must hold before it is none any more
         self._scenario = Scenario([self.seen])
         self._proposed = 0
         self._do(f"{LIMITS} change_seconds=1" if spare else LIMITS)
-        self._do(f"nodes {' '.join(map(self._named, names) if spare else names)}")
+        named = spare or copies
+        self._do(f"nodes {' '.join(map(self._named, names) if named else names)}")
         self.seen.cluster = self._cluster = self._scenario.cluster
         moves: list[tuple[int, Callable[[Cluster], None]]] = [
             (60, self._deliver),
@@ -77,6 +89,8 @@ class Schedule:
                 (3, self._transfer),
                 (1, self._wipe),
             ]
+        if copies:
+            moves += [(3, self._copy_back)]
         self._moves = [move for weight, move in moves for _ in range(weight)]
 
     def run(self, steps: int) -> None:
@@ -191,6 +205,41 @@ class Schedule:
         self._do(f"wipe {name} {self._incarnation}")
         self.seen.promised_terms.pop(name, None)
 
+    def _copy_back(self, cluster: Cluster) -> None:
+        """The disk of one node becomes one of before entries that all others know it held."""
+        settled = len(cluster.cores) == len(self._names) and all(
+            core.configuration.incarnations.get(name) == cluster.disks[name].incarnation
+            for core in cluster.cores.values()
+            for name in self._names
+        )
+        leaders = [cluster.cores[name].replicator for name in self._leaders(cluster)]
+        lost = any(progress.lost for each in leaders if each for progress in each.peers.values())
+        if lost or not settled:
+            return
+        for name, needed in list(self._copied.items()):
+            if len(cluster.disks[name].entries) > needed:
+                del self._copied[name], self._wiped[name]
+        if self._copied:
+            return
+        name = self._pick(self._names)
+        number = cluster.disks[name].incarnation
+        lengths = range(len(cluster.disks[name].entries) + 1)
+        short = [
+            length
+            for length in lengths
+            if all(
+                core.holdings.lacks(name, number, length - 1)
+                for other, core in cluster.cores.items()
+                if other != name
+            )
+        ]
+        if short:
+            self._copied[name] = len(cluster.disks[name].entries) - 1
+            self._wiped[name] = number
+            self._do(f"crash {name}")
+            self._do(f"forget {name} {self._pick(short)}")
+            self._do(f"restart {name}")
+
     # --- moves; one that makes no sense now does nothing
 
     def _deliver(self, cluster: Cluster) -> None:
@@ -251,6 +300,8 @@ class Schedule:
         self._do_with_one("mark {}", cluster.cores)
 
     def _crash(self, cluster: Cluster) -> None:
+        if self._copied:
+            return  # who knows what a disk held knows it in memory only
         if cluster.cores:
             name = self._pick(list(cluster.cores))
             kept = self._draw(len(cluster.disks[name].pending) + 1)
@@ -260,6 +311,8 @@ class Schedule:
         self._do_with_one("restart {}", (n for n in self._names if n not in cluster.cores))
 
     def _reboot(self, cluster: Cluster) -> None:
+        if self._copied:
+            return
         self._do_with_one("reboot {}", cluster.cores)
 
     def _break_link(self, cluster: Cluster) -> None:

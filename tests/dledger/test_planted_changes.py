@@ -84,6 +84,33 @@ def what_members_held_is_forgotten(patch: Patch) -> None:
     patch.set(Holdings, "learn", lambda _holdings, _told: None)
 
 
+class Heedless(Holdings):
+    """Knows what another one knows, and makes nothing of it."""
+
+    def __init__(self, holdings: Holdings) -> None:
+        super().__init__(kept=holdings.kept)
+        self._known = holdings._known
+
+    def copy(self) -> Holdings:
+        return self
+
+    def lacks(self, node: str, incarnation: int, last_index: int) -> bool:
+        return False
+
+
+def what_members_held_is_not_heeded(patch: Patch) -> None:
+    """C11: what is known of the members' disks is learned, and changes nothing."""
+    for part in (Standing, Elections):
+        begin: Callable[..., None] = part.__init__
+
+        def heedless(
+            made: object, holdings: Holdings, begin: Callable[..., None] = begin, **others: object
+        ) -> None:
+            begin(made, holdings=Heedless(holdings), **others)
+
+        patch.set(part, "__init__", heedless)
+
+
 BUGS: dict[Callable[[Patch], None], str] = {
     members_alone_vote_and_are_voted_for: "a8_new_voter_that_does_not_know_yet_votes",
     removed_leader_goes_on: "a8_removed_leader_steps_down",
@@ -134,17 +161,23 @@ def test_an_old_copy_that_nobody_recognises_elects_a_leader_without_what_was_ack
 
 @pytest.mark.parametrize(
     ("bug", "seeds"),
-    [(configuration_forgotten_at_a_restart, 20), (configuration_of_a_cut_entry_kept, 60)],
+    [
+        (configuration_forgotten_at_a_restart, 20),
+        (configuration_of_a_cut_entry_kept, 60),
+        (what_members_held_is_not_heeded, 120),
+    ],
 )
 def test_a_planted_bug_breaks_a_rule_of_a_schedule(
     bug: Callable[[Patch], None], seeds: int
 ) -> None:
+    copies = bug is what_members_held_is_not_heeded
     patch = Patch()
     bug(patch)
     try:
         for seed in range(seeds):
             try:
-                Schedule(THREE, Random(seed).randrange, spare=SPARE).run(500)
+                spare = () if copies else SPARE
+                Schedule(THREE, Random(seed).randrange, spare=spare, copies=copies).run(500)
             except BrokenRuleError:
                 return
     finally:

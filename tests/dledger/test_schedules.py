@@ -33,6 +33,12 @@ def test_changing_members_keep_the_rules(seed: int) -> None:
     Schedule(THREE, Random(seed).randrange, spare=("n3", "n4")).run(500)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_old_copies_of_disks_that_all_others_know_of_keep_the_rules(seed: int) -> None:
+    names = (THREE, FIVE)[seed % 2]
+    Schedule(names, Random(seed).randrange, copies=True).run(500)
+
+
 class Tape:
     """Draws from bytes, so that Hypothesis can shorten a schedule that breaks a rule."""
 
