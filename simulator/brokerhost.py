@@ -45,6 +45,8 @@ class BrokerSettings:
     name_servers: Sequence[str]
     flush: str = "sync"
     retention: RetentionPolicy | None = None
+    transaction_timeout_ms: int = 6_000
+    transaction_check_interval_ms: int = 30_000
 
 
 class WatchedMachine(BrokerStateMachine):
@@ -117,6 +119,8 @@ class BrokerHost(Host):
             members=members_of(group),
             namesrv=name_servers,
             flush=self.settings.flush,
+            transaction_timeout_ms=self.settings.transaction_timeout_ms,
+            transaction_check_interval_ms=self.settings.transaction_check_interval_ms,
             segment_size=group.segment_size,
             max_message_size=group.segment_size // 4,
             heartbeat_ms=round(group.raft.heartbeat_seconds * 1000),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from simulator.faults import KINDS
 from simulator.members import MEMBER_KINDS
 from simulator.wholefaults import DAMAGE_KINDS, WHOLE_KINDS
-from simulator.worlds import BROKERS, NODES, WAITING
+from simulator.worlds import BROKERS, NODES, TRANSACTIONS, WAITING
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,13 @@ PROFILES = {
         Profile("quick", "short runs, bare nodes and whole brokers in turn", 0.1, (1, 100)),
         Profile("nodes", "bare nodes for twenty seconds", 1 / 3, (1, 200), (NODES,)),
         Profile("default", "whole brokers for twenty seconds", 1 / 3, (1, 100), (BROKERS,)),
+        Profile(
+            "transactions",
+            "whole brokers whose clients have transactions",
+            1 / 3,
+            (1, 100),
+            (TRANSACTIONS,),
+        ),
         Profile("disk", "power, disks, crashes within a call", 1 / 3, (1, 100), kinds=DISK_KINDS),
         Profile("network", "pauses and links", 1 / 3, (1, 100), kinds=NETWORK_KINDS),
         Profile(

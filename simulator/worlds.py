@@ -3,7 +3,7 @@
 ``nodes``: bare Raft nodes with their stores, whose client proposes to the nodes themselves. Fast,
 and all of its chance goes into elections, replication and disks. ``brokers``: whole brokers with a
 NameServer, and the shipped producers and consumers. ``waiting``: the same, with messages that are
-not to be delivered at once.
+not to be delivered at once. ``transactions``: the same, with clients that have transactions.
 """
 
 from __future__ import annotations
@@ -14,16 +14,19 @@ from dataclasses import dataclass
 from simulator.cluster import Cluster, Outcome, play
 from simulator.faults import FaultPlan
 from simulator.schedule import Action
+from simulator.transactional import TransactionalCluster
 from simulator.waiting import WaitingCluster
 from simulator.whole import WholeCluster
 
 NODES = "nodes"
 BROKERS = "brokers"
 WAITING = "waiting"
+TRANSACTIONS = "transactions"
 WORLDS: dict[str, type[Cluster]] = {
     NODES: Cluster,
     BROKERS: WholeCluster,
     WAITING: WaitingCluster,
+    TRANSACTIONS: TransactionalCluster,
 }
 
 

@@ -35,9 +35,6 @@ from store.record import MessageRecord, decode_record
 LOOK_TRANSACTIONS = 64
 """How many are asked about in one turn of the event loop."""
 
-WAIT_SECONDS_MAX = 2.0
-"""The wall clock may be set; so nothing is waited for without looking at it again."""
-
 NOBODY_MS = 2_000
 """When nobody of a producer group is connected, so long passes until it is looked again."""
 
@@ -105,8 +102,9 @@ class Transactions:
         self._policy = policy
         self._term: int | None = None
         """In which this node serves."""
-        self._due: list[tuple[int, int]] = []
-        """A heap of times and offsets; what has ended meanwhile is left in it."""
+        self._due: list[tuple[float, int]] = []
+        """A heap of the loop's times and offsets; what has ended meanwhile is left in it. The wall
+        clock may be set back, and nobody would be asked until it is where it was."""
         self._ending: dict[int, _Ending] = {}
         self._timer: asyncio.Handle | None = None
 
@@ -122,7 +120,9 @@ class Transactions:
         if term is not None:
             due_ms = self._policy.due_ms
             opened = self._machine.state.transactions.items()
-            self._due = [(due_ms(transaction), offset) for offset, transaction in opened]
+            self._due = [
+                (self._time_of(due_ms(transaction)), offset) for offset, transaction in opened
+            ]
             heapq.heapify(self._due)
             self._wait()
 
@@ -226,11 +226,11 @@ class Transactions:
     def _look(self) -> None:
         """Does what is due, and comes back when more is."""
         self._timer = None
-        now_ms = self._gatherer.now_ms()
+        now, now_ms = self._loop.time(), self._gatherer.now_ms()
         for _ in range(LOOK_TRANSACTIONS):
-            if not self._due or self._due[0][0] > now_ms:
+            if not self._due or self._due[0][0] > now:
                 break
-            _due_ms, offset = heapq.heappop(self._due)
+            _at, offset = heapq.heappop(self._due)
             transaction = self._machine.state.transactions.get(offset)
             if transaction is None:
                 continue
@@ -245,8 +245,6 @@ class Transactions:
         policy = self._policy
         if offset in self._ending:
             self._look_at(now_ms + policy.interval_ms, offset)
-        elif policy.due_ms(transaction) > now_ms:
-            self._look_at(policy.due_ms(transaction), offset)
         elif policy.is_given_up(transaction, now_ms):
             self._give_up(offset, transaction, now_ms)
         elif transaction.group in self._clients.producers:
@@ -298,17 +296,19 @@ class Transactions:
     # --- waiting
 
     def _look_at(self, due_ms: int, offset: int) -> None:
-        heapq.heappush(self._due, (due_ms, offset))
-        if self._due[0] == (due_ms, offset):
+        at = self._time_of(due_ms)
+        heapq.heappush(self._due, (at, offset))
+        if self._due[0] == (at, offset):
             self._wait()
+
+    def _time_of(self, due_ms: int) -> float:
+        """On the loop's clock, and not before now."""
+        return self._loop.time() + max(due_ms - self._gatherer.now_ms(), 0) / 1000
 
     def _wait(self) -> None:
         self._cancel()
         if self._due:
-            seconds = (self._due[0][0] - self._gatherer.now_ms()) / 1000
-            self._timer = self._loop.call_later(
-                min(max(seconds, 0.001), WAIT_SECONDS_MAX), self._look
-            )
+            self._timer = self._loop.call_at(self._due[0][0], self._look)
 
     def _cancel(self) -> None:
         if self._timer is not None:

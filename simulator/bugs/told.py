@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from broker.commands import Command
+from broker.commands import Command, EndTransaction
 from broker.gather import Gatherer
 from broker.resent import ResentRequests
-from broker.staging import Completion, StagedBatch
+from broker.staging import Addressed, Completion, StagedBatch
 from broker.state import BrokerState
+from broker.transactions.service import Ended, Transactions
 from dledger.applying import Applier
-from dledger.errors import ProposeError
+from dledger.errors import NotLeaderError, ProposeError
 from dledger.proposals import Proposals
 from simulator.bugs.plant import Bug, Patch
-from simulator.worlds import BROKERS
+from simulator.worlds import BROKERS, TRANSACTIONS
 from store.batch import QUEUE_ROW
 from store.consumequeue import ConsumeQueue
 from store.entryindex import EntryIndex
@@ -131,6 +133,59 @@ def offsets_not_in_the_checkpoint(patch: Patch) -> None:
     patch.set(BrokerState, "to_bytes", without)
 
 
+def late_end_ends_another_transaction(patch: Patch) -> None:
+    """Where the transaction has ended, one that is open of the same producers is ended instead."""
+    end = Transactions.end
+
+    def careless(
+        service: Transactions,
+        offset: int,
+        position: int,
+        group: str,
+        message_id: str,
+        *,
+        commit: bool,
+        ended: Ended,
+    ) -> None:
+        opened = service._machine.state.transactions
+        for other, transaction in opened.items():
+            if offset not in opened:
+                offset, position, message_id = other, transaction.position, ""
+        end(service, offset, position, group, message_id, commit=commit, ended=ended)
+
+    patch.set(Transactions, "end", careless)
+
+
+def outcome_and_publication_apart(patch: Patch) -> None:
+    """A committed message is one entry, the end of its transaction another one after it."""
+    together = Gatherer.add_together
+
+    def apart(
+        gatherer: Gatherer,
+        messages: Sequence[Addressed],
+        commands: Sequence[Command],
+        completion: Completion | None = None,
+    ) -> None:
+        ends = [each for each in commands if isinstance(each, EndTransaction)]
+        if not messages or not ends:
+            together(gatherer, messages, commands, completion)
+            return
+
+        def stored(error: ProposeError | None) -> None:
+            if error is None and gatherer.serving:
+                together(gatherer, (), commands, completion)
+            elif completion is not None:
+                completion(error or NotLeaderError(None))
+
+        together(gatherer, messages, (), stored)
+
+    patch.set(Gatherer, "add_together", apart)
+
+
+def _in_transactions(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=8.0, world=TRANSACTIONS, kinds=kinds)
+
+
 def _in_brokers(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
     return Bug(id_, plant, says, seeds, seconds=8.0, world=BROKERS, kinds=kinds)
 
@@ -142,6 +197,12 @@ BUGS = (
     Bug("D4", rows_of_the_entry_index_kept_by_a_cut, "stops by itself", 100),
     _in_brokers("D5", retries_taken_for_new_messages, "is stored twice", 40, "crash", "partition"),
     _in_brokers("D6", answer_names_another_offset, "is acknowledged as", 20),
+    _in_transactions(
+        "D7", late_end_ends_another_transaction, "is published, and was not committed", 10
+    ),
+    _in_transactions(
+        "D7b", outcome_and_publication_apart, "and again by", 40, "crash", "partition", "pause"
+    ),
     _in_brokers(
         "D8",
         command_acknowledged_before_it_is_committed,

@@ -1,0 +1,70 @@
+"""A whole cluster whose clients have transactions too (see ``workload/paying.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from simulator.brokerhost import BrokerHost
+from simulator.host import Host
+from simulator.invariants import Invariant
+from simulator.invariants.published import PublishedOnce
+from simulator.randomness import CountingRandom
+from simulator.station import Station
+from simulator.whole import WholeCluster
+from simulator.workload.paying import PayingClient, PayingHistory
+
+CHECK_MS = 1_000
+PAUSE_SECONDS_MAX = 0.4
+
+
+class TransactionalCluster(WholeCluster):
+    """See the module."""
+
+    def _make_hosts(self) -> Sequence[Host]:
+        hosts = super()._make_hosts()
+        for host in hosts:
+            assert isinstance(host, BrokerHost)  # noqa: S101 - a whole cluster has no others
+            host.settings = replace(
+                host.settings,
+                transaction_timeout_ms=CHECK_MS,
+                transaction_check_interval_ms=CHECK_MS,
+            )
+        return hosts
+
+    def _make_clients(self, rng: CountingRandom) -> None:
+        super()._make_clients(rng)
+        self.paying = PayingHistory()
+        self._payers = [
+            PayingClient(
+                self.name_servers,
+                self.paying,
+                self.streams.stream(f"payer {place}"),
+                pause_max=PAUSE_SECONDS_MAX,
+            )
+            for place in range(2)
+        ]
+        self.clients += [
+            Station(f"t{place}", f"10.0.2.{place}", self.world, payer.main, self._client_ended)
+            for place, payer in enumerate(self._payers, 1)
+        ]
+
+    def _make_invariants(self) -> Sequence[Invariant]:
+        self.published = PublishedOnce(self.paying)
+        return [*super()._make_invariants(), self.published]
+
+    def _stop_clients(self) -> None:
+        super()._stop_clients()
+        for payer in self._payers:
+            payer.stop()
+
+    async def _heal_clients(self) -> None:
+        await super()._heal_clients()
+        await self.until(self._all_ended, "every transaction ends")
+        for station, payer in zip(self.clients[-len(self._payers) :], self._payers, strict=True):
+            if station.process is not None:
+                station.process.run(payer.finish)
+        await self.pass_time(3.0)
+
+    def _all_ended(self) -> bool:
+        return not any(host.watched.state.transactions for host in self.hosts)
