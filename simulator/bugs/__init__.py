@@ -8,12 +8,19 @@ memory, and puts it back.
 
 from __future__ import annotations
 
-from simulator.bugs import disk, log, refill, told, votes
+from simulator.bugs import disk, log, members, refill, told, votes
 from simulator.bugs.plant import Bug, Finding, look_for, planted
 
 __all__ = ["BUGS", "Bug", "Finding", "bug_by_id", "look_for", "planted"]
 
-BUGS: tuple[Bug, ...] = (*votes.BUGS, *log.BUGS, *disk.BUGS, *refill.BUGS, *told.BUGS)
+BUGS: tuple[Bug, ...] = (
+    *votes.BUGS,
+    *log.BUGS,
+    *members.BUGS,
+    *disk.BUGS,
+    *refill.BUGS,
+    *told.BUGS,
+)
 """All of them, in the order of their ids' letters."""
 
 

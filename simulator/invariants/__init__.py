@@ -18,6 +18,7 @@ from simulator.invariants.coverage import Coverage
 from simulator.invariants.durability import DurableBeforeVisible
 from simulator.invariants.election import OneLeaderPerTerm
 from simulator.invariants.matching import LogMatching
+from simulator.invariants.membership import MembersOfTheLog
 from simulator.invariants.prevote import PreVoteFirst
 from simulator.invariants.probes import FewProbes
 from simulator.invariants.safety import StateMachineSafety
@@ -48,5 +49,6 @@ def raft_invariants(hosts: Sequence[Host]) -> Sequence[Invariant]:
         StickToTheLeader(),
         SteadyLeader(),
         FewProbes(),
+        MembersOfTheLog(),
         Coverage(),
     )

@@ -1,0 +1,64 @@
+"""Planted bugs A and B of membership: who leaves, who joins, who hands over."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from dledger.changes import Changes
+from dledger.configuration import Configuration, Configurations
+from dledger.handover import Handover
+from simulator.bugs.plant import Bug, Patch
+from simulator.members import MEMBER_KINDS
+
+
+def removed_leader_goes_on(patch: Patch) -> None:
+    """A leader does not look whether it is a member still."""
+    tend = Changes.tend
+
+    def staying(changes: Changes, now: float) -> bool:
+        tend(changes, now)
+        return True
+
+    patch.set(Changes, "tend", staying)
+
+
+def transfer_without_an_end(patch: Patch) -> None:
+    """A leader whose successor never takes over refuses proposals for ever."""
+    begin = Handover.begin
+
+    def for_ever(handover: Handover, target: str, now: float) -> None:
+        begin(handover, target, now)
+        handover.ends_at = inf
+
+    patch.set(Handover, "begin", for_ever)
+
+
+def configuration_forgotten_at_a_restart(patch: Patch) -> None:
+    """A node starts with the voters that the group began with."""
+
+    def forgetful(
+        cls: type[Configurations], voters: Any, _index: int, _packed: bytes, _entries: object
+    ) -> Configurations:
+        return cls(Configuration(tuple(voters)))
+
+    patch.set(Configurations, "recovered", classmethod(forgetful))
+
+
+def configuration_of_a_cut_entry_kept(patch: Patch) -> None:
+    """The membership of an entry that another leader overwrote stays in effect."""
+    patch.set(Configurations, "truncate", lambda _configurations, _first_index: None)
+
+
+def _of_members(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=12.0, kinds=(*MEMBER_KINDS, *kinds))
+
+
+BUGS = (
+    _of_members("A8", removed_leader_goes_on, "that it is no voter", 40),
+    _of_members("A11", transfer_without_an_end, "not within", 60, "pause", "one-way link"),
+    _of_members("B9", configuration_forgotten_at_a_restart, "for the voters after", 40, "crash"),
+    _of_members(
+        "B9b", configuration_of_a_cut_entry_kept, "for the voters after", 200, "crash", "partition"
+    ),
+)
