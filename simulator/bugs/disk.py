@@ -18,8 +18,11 @@ from dledger.majorities import Majorities
 from dledger.node import Node
 from simulator.bugs.plant import Bug, Patch
 from simulator.disk import SimulatedFileSystem
+from simulator.worlds import BROKERS
 from store.commitlog import CommitLog
+from store.recovery import LogScan, scan
 from store.replica import ReplicaStore
+from store.statefiles import Mark
 
 
 def completion_taken_for_a_later_write(patch: Patch) -> None:
@@ -182,6 +185,23 @@ def failed_write_ignored(patch: Patch) -> None:
     patch.set(LogWriter, "_written", deaf)
 
 
+def damage_taken_for_a_torn_tail(patch: Patch) -> None:
+    """A damaged entry is taken for an unfinished last write, and all behind it is cut."""
+    tell = store.opening._tell
+
+    def rash(log: CommitLog, found: LogScan, mark: Mark, _floor: int) -> None:
+        scan(log, found, mark, 0)
+        found.commit_index = min(found.commit_index, found.last_index)
+
+    def told(*, found: LogScan, mark: Mark, **others: Any) -> Any:
+        lowered = replace(mark, commit_index=min(mark.commit_index, found.last_index))
+        return tell(found=found, mark=lowered, **others)
+
+    patch.set(store.opening, "scan", rash)
+    patch.set(store.opening, "check_segments", lambda _log, _floor: None)
+    patch.set(store.opening, "_tell", told)
+
+
 def segment_closed_without_padding(patch: Patch) -> None:
     """An entry goes to the next segment, and nothing says so where the last one ends."""
     patch.set(store.commitlog, "padding", bytes)
@@ -218,6 +238,15 @@ BUGS = (
     Bug("C7", sync_does_nothing, "its disk does not hold it", 5),
     Bug("C8", failed_sync_tried_again, "its disk does not hold it", 100),
     Bug("C8b", recovered_pages_taken_for_durable, "its disk does not hold it", 200),
+    Bug(
+        "C9",
+        damage_taken_for_a_torn_tail,
+        "to be committed and durable",
+        10,
+        seconds=8.0,
+        kinds=("bit flip", "crash", "power loss", "partition"),
+        world=BROKERS,
+    ),
     Bug("C10", torn_tail_taken_for_damage, "torn tail", 60),
     Bug("C10b", torn_tail_not_cut, "its disk does not hold it", 100),
     Bug("C12", entry_applied_twice_after_a_checkpoint, "the next is", 20),

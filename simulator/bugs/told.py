@@ -54,6 +54,13 @@ def rows_in_another_order_than_the_log(patch: Patch) -> None:
     patch.set(ConsumeQueue, "append", turned)
 
 
+def one_message_too_many_given_up(patch: Patch) -> None:
+    """The minimum offset of each queue goes one beyond what expires, be it beyond the maximum."""
+
+    offset_at = ConsumeQueue.offset_at
+    patch.set(ConsumeQueue, "offset_at", lambda queue, position: offset_at(queue, position) + 1)
+
+
 def rows_of_the_entry_index_kept_by_a_cut(patch: Patch) -> None:
     """Where entries were cut, the index still leads to where they were."""
 
@@ -194,6 +201,7 @@ BUGS = (
     _in_brokers("D1", rows_written_after_a_checkpoint_kept, "that nobody had", 20),
     _in_brokers("D1b", rows_not_flushed_for_a_checkpoint, "are missing", 20, "crash", "stop"),
     _in_brokers("D2", rows_in_another_order_than_the_log, "after offset", 10),
+    _in_brokers("D3", one_message_too_many_given_up, "has given up", 20, "expiry"),
     Bug("D4", rows_of_the_entry_index_kept_by_a_cut, "stops by itself", 100),
     _in_brokers("D5", retries_taken_for_new_messages, "is stored twice", 40, "crash", "partition"),
     _in_brokers("D6", answer_names_another_offset, "is acknowledged as", 20),

@@ -8,8 +8,11 @@ from typing import Any
 
 from dledger.effects import Outbox
 from dledger.elections import Elections
-from dledger.messages import VoteRequest, VoteResponse
+from dledger.fitness import Fitness
+from dledger.messages import Heartbeat, VoteRequest, VoteResponse
+from dledger.progress import Progress
 from dledger.raft import Raft
+from dledger.replication import Replicator
 from dledger.standing import NOBODY, Role
 from simulator.bugs.plant import Bug, Patch
 from store.slotfile import SLOT_COUNT, SLOT_SIZE, SlotFile, encode_slot
@@ -140,6 +143,19 @@ def pre_votes_counted_as_votes(patch: Patch) -> None:
     patch.set(Elections, "answered", careless)
 
 
+def heartbeats_behind_the_disk(patch: Patch) -> None:
+    """Heartbeats wait for the disk, and a leader with a slow one does not give way by itself."""
+
+    def late(replicator: Replicator, peer: str, progress: Progress, commit_index: int) -> None:
+        commit = min(commit_index, progress.match_index)
+        progress.sent_commit = max(progress.sent_commit, commit)
+        beat = Heartbeat(replicator._term, commit, replicator.round)
+        replicator._outbox.send_after_write(peer, beat)
+
+    patch.set(Replicator, "_heartbeat", late)
+    patch.set(Fitness, "_tick", lambda _fitness: None)
+
+
 BUGS = (
     Bug("A1", vote_before_it_is_durable, "its disk holds", 5),
     Bug("A1b", vote_forgotten_at_restart, "takes its vote for", 40),
@@ -152,4 +168,5 @@ BUGS = (
     Bug("A6", no_pre_vote, "without having been asked for", 5),
     Bug("A7", votes_while_a_leader_is_heard, "though it hears", 40),
     Bug("A7b", pre_votes_counted_as_votes, "both lead", 300),
+    Bug("A9", heartbeats_behind_the_disk, "though only disks", 100, kinds=("slow disk",)),
 )

@@ -17,6 +17,7 @@ from simulator.invariants.completeness import LeaderCompleteness
 from simulator.invariants.coverage import Coverage
 from simulator.invariants.durability import DurableBeforeVisible
 from simulator.invariants.election import OneLeaderPerTerm
+from simulator.invariants.kept import NothingForgotten
 from simulator.invariants.matching import LogMatching
 from simulator.invariants.membership import MembersOfTheLog
 from simulator.invariants.prevote import PreVoteFirst
@@ -50,5 +51,6 @@ def raft_invariants(hosts: Sequence[Host]) -> Sequence[Invariant]:
         SteadyLeader(),
         FewProbes(),
         MembersOfTheLog(),
+        NothingForgotten(),
         Coverage(),
     )

@@ -3,7 +3,8 @@
 Offsets of a queue are dense and never name another message (bugs D2, D6 of the list there); an
 acknowledged message is where its producer was told, on the disks of a majority, and in the end on
 every replica; what is delivered is committed (D9). A producer's retry is stored once (D5). The
-ConsumeQueues of each replica equal those that follow from the log (D1).
+ConsumeQueues of each replica equal those that follow from the log (D1), and begin with the first
+message that it still has (D3).
 """
 
 from __future__ import annotations
@@ -147,6 +148,13 @@ class StoredMessages(Invariant, Listener):
             if queue is None or queue.end_offset != end:
                 raise Violation(f"{host.name}: {topic}/{queue_id} does not end at {end}")
             first = queue.first_offset
+            for offset in range(first):
+                given_up = self.places.get((topic, queue_id, offset))
+                if given_up is None or given_up.position >= machine.expired_position:
+                    raise Violation(
+                        f"{host.name}: {topic}/{queue_id} begins at {first} and ends at {end}; it "
+                        f"has given up {offset}, which the log still has"
+                    )
             expected = [self.places[topic, queue_id, offset] for offset in range(first, end)]
             rows = b""
             while part := queue.read(first + len(rows) // QUEUE_ROW.size, end - first):

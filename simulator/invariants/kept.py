@@ -1,0 +1,41 @@
+"""A node that boots has all that it knew to be committed and durable (promise 6; bug C9).
+
+Damage in the middle of a log is none of an unfinished last write: who cuts there has lost what it
+had confirmed, and may elect a leader that lacks it. It must mend that from its peers, or not run.
+An empty disk is another matter: its owner gets the log anew, and does not vote until then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simulator.invariants.base import Invariant
+from simulator.violation import Violation
+
+if TYPE_CHECKING:
+    from simulator.host import Host
+
+
+class NothingForgotten(Invariant):
+    """Remembers up to which entry each machine held what it knew to be committed."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, int] = {}
+
+    def stepped(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        if host.node is not None:
+            core = host.node.core
+            held = min(core.commit_index, core.durable_index)
+            self._held[host.name] = max(held, self._held.get(host.name, -1))
+
+    def booted(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        if host.node is None:
+            return
+        last_index = host.node.core.log.last_index
+        if 0 <= last_index < self._held.get(host.name, -1):
+            raise Violation(
+                f"{host.name} boots with a log to {last_index}; it had known entry "
+                f"{self._held[host.name]} to be committed and durable"
+            )
