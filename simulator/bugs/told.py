@@ -39,7 +39,14 @@ def rows_written_after_a_checkpoint_kept(patch: Patch) -> None:
 
 def rows_not_flushed_for_a_checkpoint(patch: Patch) -> None:
     """A checkpoint is saved though the newest rows of the queues are in memory alone."""
-    patch.set(ConsumeQueue, "write", lambda _queue, _first_offset, _rows: None)
+
+    def forgetful(
+        _queue: ConsumeQueue, _first_offset: int, _rows: Bytes, *, sync: bool = True
+    ) -> None:
+        """As if the rows were on the disk, synced or not."""
+        del sync
+
+    patch.set(ConsumeQueue, "write", forgetful)
 
 
 def rows_in_another_order_than_the_log(patch: Patch) -> None:
