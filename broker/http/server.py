@@ -2,9 +2,12 @@
 
 ::
 
+    GET  /                                      the console: a page that shows the group live
+    GET  /nodes                                 /status of every member, for that page
     GET  /healthz                               200 {"status": "ok", ...}, or 503 and why not
     GET  /status                                this node and its group
-    GET  /topics                                the topics and their settings
+    GET  /topics                                the topics, their settings and sizes
+    GET  /groups                                the consumer groups, and how far behind they are
     POST /topics/T/messages                     {"body": "text"}; also body_base64, tags, keys,
                                                 properties, queue_id
     GET  /topics/T/queues/Q/messages?offset=0&count=32&wait_ms=0
@@ -20,11 +23,12 @@ from http import HTTPStatus
 from aiohttp import web
 
 from broker.context import BrokerContext
+from broker.http.console import Console
 from broker.http.consume import ConsumeHandler
+from broker.http.documents import groups_document, status_document, topics_document
 from broker.http.errors import json_response, refuse_as_json
 from broker.http.produce import ProduceHandler
 from broker.http.snapshot import SnapshotHandler
-from broker.members import member_addresses
 from broker.runtime import role_name
 
 _JSON_OVERHEAD = 2
@@ -44,11 +48,15 @@ class HttpServer:
         """The application, which a test can serve without a port."""
         size_max = _JSON_OVERHEAD * self._context.config.max_message_size + (64 << 10)
         app = web.Application(middlewares=[refuse_as_json], client_max_size=size_max)
+        console = Console(self._context)
         app.add_routes(
             [
+                web.get("/", console.page),
+                web.get("/nodes", console.nodes),
                 web.get("/healthz", self._health),
                 web.get("/status", self._status),
                 web.get("/topics", self._topics),
+                web.get("/groups", self._groups),
                 web.post("/snapshot", SnapshotHandler(self._context).post),
                 web.post("/topics/{topic}/messages", ProduceHandler(self._context).post),
                 web.get(
@@ -88,48 +96,10 @@ class HttpServer:
         return json_response({"status": "ok", **document})
 
     async def _status(self, _request: web.Request) -> web.Response:
-        context = self._context
-        config, node = context.config, context.node
-        leadership = node.leadership
-        return json_response(
-            {
-                "group": config.group,
-                "node": config.node,
-                "cluster": config.cluster,
-                "role": role_name(context),
-                "term": leadership.term,
-                "leader": leadership.leader,
-                "serving": leadership.serving,
-                "last_index": node.core.log.last_index,
-                "commit_index": node.core.commit_index,
-                "applied_index": node.applied_index,
-                "applied_end": context.machine.applied_end,
-                "members": {
-                    name: {"peer": at.peer, "address": at.client, "http": at.http}
-                    for name, at in member_addresses(config, node.core.configuration).items()
-                },
-                "topics": len(context.machine.state.topics),
-                "groups": len(context.machine.state.groups),
-                "held_pulls": len(context.holds),
-                "put_messages": context.stats.put_messages,
-                "get_messages": context.stats.get_messages,
-                "boot_timestamp": context.stats.boot_ms,
-                "flush": config.flush,
-            }
-        )
+        return json_response(status_document(self._context))
 
     async def _topics(self, _request: web.Request) -> web.Response:
-        topics = self._context.machine.state.topics
-        return json_response(
-            {
-                "topics": [
-                    {
-                        "name": name,
-                        "read_queues": topic.read_queues,
-                        "write_queues": topic.write_queues,
-                        "perm": topic.perm,
-                    }
-                    for name, topic in sorted(topics.items())
-                ]
-            }
-        )
+        return json_response(topics_document(self._context))
+
+    async def _groups(self, _request: web.Request) -> web.Response:
+        return json_response(groups_document(self._context))

@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from broker.http.server import HttpServer
+from broker.remoting.codes import RequestCode
 from tests.broker.harness import NOW_MS, SingleBroker, messages, with_broker
 
 
@@ -221,3 +222,22 @@ def test_without_a_leader_a_node_is_not_healthy_and_takes_nothing(tmp_path: Path
         )
 
     with_site(scenario, tmp_path, serving=False)
+
+
+def test_groups_are_shown_with_what_they_have_not_acknowledged(tmp_path: Path) -> None:
+    async def scenario(site: Site) -> None:
+        for number in range(5):
+            await site.post("orders", {"body": str(number), "queue_id": number % 2})
+        await site.broker.ask(
+            RequestCode.UPDATE_CONSUMER_OFFSET,
+            {"consumerGroup": "g", "topic": "orders", "queueId": "0", "commitOffset": "1"},
+        )
+        _, found = await site.ask("GET", "/groups")
+        assert found["groups"] == [
+            {"group": "g", "topic": "orders", "members": 0, "acknowledged": 1, "lag": 2}
+        ]
+        _, found = await site.ask("GET", "/topics")
+        (orders,) = [topic for topic in found["topics"] if topic["name"] == "orders"]
+        assert orders["messages"] == 5
+
+    with_site(scenario, tmp_path)

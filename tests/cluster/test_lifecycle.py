@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,26 @@ def test_a_killed_leader_is_shown_as_down_while_another_leads(cluster: RunningCl
     [dead] = [node for node in cluster.view().nodes if node.role == "down"]
     assert dead.node == f"broker-a/{leader}"
     assert dead.address == str(read_config(str(cluster.data(leader) / "node.toml")).own.address)
+
+
+def test_the_console_shows_who_leads_and_who_is_down(cluster: RunningCluster) -> None:
+    follower = next(node for node in ("n0", "n1", "n2") if node != cluster.leader())
+    served_by = next(
+        node for node in ("n0", "n1", "n2") if node not in {follower, cluster.leader()}
+    )
+    address = read_config(str(cluster.data(served_by) / "node.toml")).own.http
+    cluster.kill(follower)
+
+    with urllib.request.urlopen(f"http://{address[0]}:{address[1]}/", timeout=10) as answer:
+        assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+        assert "connect-src 'self'" in answer.headers["Content-Security-Policy"]
+        assert b"Consumer groups" in answer.read()
+    with urllib.request.urlopen(f"http://{address[0]}:{address[1]}/nodes", timeout=10) as answer:
+        nodes = {node["node"]: node for node in json.load(answer)["nodes"]}
+    assert nodes[follower]["role"] == "down"
+    assert nodes[follower]["error"].startswith("no answer at 127.0.0.1:")
+    assert nodes[served_by]["role"] == "follower"
+    assert nodes[cluster.leader()]["role"] == "leader"
 
 
 def test_a_killed_node_can_be_brought_back(cluster: RunningCluster) -> None:
