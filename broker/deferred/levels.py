@@ -5,6 +5,8 @@ A queue of ``SCHEDULE_TOPIC_XXXX`` is in order of delivery, for all its messages
 
 from __future__ import annotations
 
+from functools import partial
+
 from broker.commands import Schedule
 from broker.deferred.steps import STEP_BYTES, Delivering, Surroundings
 from broker.reader import Range, rows
@@ -20,6 +22,8 @@ class LevelDelivery(Delivering):
         super().__init__(within)
         self.level = level
         self.what = f"messages of delay level {level}"
+        self._offset = 0
+        """What lies before it is on its way."""
 
     def arrived(self) -> None:
         """A message was added; where others wait for their time, it waits behind them."""
@@ -30,7 +34,7 @@ class LevelDelivery(Delivering):
         queue = self._machine.queue(SCHEDULE_TOPIC, self.level - 1)
         if queue is None:
             return
-        offset = waiting_from(self._machine.state, queue, self.level)
+        offset = max(self._offset, waiting_from(self._machine.state, queue, self.level))
         now_ms = self._gatherer.now_ms()
         due, size = list[Range](), 0
         for position, record_size, deliver_ms in rows(queue.read(offset, self._step_messages)):
@@ -43,7 +47,14 @@ class LevelDelivery(Delivering):
                 break
             due.append(Range(position, record_size))
         if due:
-            self._deliver(due, Schedule(self.level, offset + len(due)))
+            end = offset + len(due)
+            self._deliver(due, Schedule(self.level, end), partial(self._go_on_from, end))
+
+    def _begin_anew(self) -> None:
+        self._go_on_from(0)
+
+    def _go_on_from(self, offset: int) -> None:
+        self._offset = offset
 
 
 def waiting_from(state: BrokerState, queue: ConsumeQueue, level: int) -> int:

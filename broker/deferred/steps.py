@@ -2,7 +2,11 @@
 
 What is due is stored once more, for the queue that it was meant for, in one entry with the command
 that says so: either both are committed or neither, so whoever leads next goes on exactly where this
-leader ended. One step is under way at a time.
+leader ended.
+
+Steps are staged one after the other, and several may wait to be committed: what is due next need
+not wait for them. That is safe because a step is never committed without those before it. Where one
+fails, those behind it fail too, and all begins anew with what is applied.
 """
 
 from __future__ import annotations
@@ -28,6 +32,9 @@ from store.record import decode_record
 STEP_MESSAGES = 128
 STEP_BYTES = 1 << 20
 """What is delivered in one entry: as much as does not hold up the event loop."""
+
+STEPS_MAX = 4
+"""So many steps of one kind may wait to be committed."""
 
 WAIT_SECONDS_MAX = 2.0
 """The wall clock may be set; so nothing is waited for without looking at it again."""
@@ -73,14 +80,16 @@ class Delivering:
         self._loop = within.loop
         self._fail = within.fail
         self._timer: asyncio.Handle | None = None
-        self._delivering = False
+        self._loading = False
+        self._committing = 0
+        self._failed = False
         self._stopped = False
         self._step_messages = STEP_MESSAGES
         self._retry_seconds = RETRY_SECONDS_MIN
 
     def look(self) -> None:
         """Delivers what is due, and comes back when more is."""
-        if self._stopped or self._delivering:
+        if self._stopped or self._loading or self._failed or self._committing == STEPS_MAX:
             return
         self._cancel()
         try:
@@ -90,7 +99,7 @@ class Delivering:
 
     def arrived(self) -> None:
         """Something has changed for which nobody may be waiting: looks at the end of this turn."""
-        if not self._delivering and not self._stopped:
+        if not (self._stopped or self._loading or self._failed):
             self._look_soon()
 
     def stop(self) -> None:
@@ -105,10 +114,15 @@ class Delivering:
         where nothing waits."""
         raise NotImplementedError
 
-    def _deliver(self, due: Sequence[Range], command: Command) -> None:
-        """Delivers these records in one entry with ``command``, then looks again."""
-        self._delivering = True
-        self._reader.load(due, self._loaded(command))
+    def _begin_anew(self) -> None:
+        """What is applied says what is to be found next."""
+        raise NotImplementedError
+
+    def _deliver(self, due: Sequence[Range], command: Command, staged: Callable[[], None]) -> None:
+        """Delivers these records in one entry with ``command``; calls ``staged`` when they are on
+        their way, then looks again."""
+        self._loading = True
+        self._reader.load(due, self._loaded(command, staged))
 
     def _look_soon(self) -> None:
         self._cancel()
@@ -120,10 +134,13 @@ class Delivering:
 
     # --- one step
 
-    def _loaded(self, command: Command) -> Callable[[Sequence[Bytes], StoreError | None], None]:
+    def _loaded(
+        self, command: Command, staged: Callable[[], None]
+    ) -> Callable[[Sequence[Bytes], StoreError | None], None]:
         def loaded(records: Sequence[Bytes], error: StoreError | None) -> None:
             if self._stopped:
                 return
+            self._loading = False
             if error is not None:
                 self._try_again(f"cannot be read: {error}")
                 return
@@ -135,6 +152,10 @@ class Delivering:
                 self._try_again(f"do not fit together: {too_large}")
             except (StoreError, *REFUSALS) as refusal:
                 self._try_again(f"cannot be stored: {refusal}")
+            else:
+                self._committing += 1
+                staged()
+                self._look_soon()
 
         return loaded
 
@@ -153,20 +174,27 @@ class Delivering:
         return messages
 
     def _delivered(self, error: ProposeError | None) -> None:
+        self._committing -= 1
         if self._stopped:
             return
-        if error is not None:
+        if error is not None or self._failed:
             self._try_again(f"are not stored: {error}")
             return
-        self._delivering = False
         self._retry_seconds = RETRY_SECONDS_MIN
-        self.look()
+        if not self._loading:
+            self._look_soon()
 
     def _try_again(self, why: str) -> None:
-        log.warning("%s that are due %s", self.what, why)
-        self._delivering = False
-        self._look_in(self._retry_seconds)
-        self._retry_seconds = min(2 * self._retry_seconds, RETRY_SECONDS_MAX)
+        """Begins anew once it is known how all steps have ended."""
+        if not self._failed:
+            log.warning("%s that are due %s", self.what, why)
+        self._failed = True
+        self._cancel()
+        if self._committing == 0 and not self._loading:
+            self._failed = False
+            self._begin_anew()
+            self._look_in(self._retry_seconds)
+            self._retry_seconds = min(2 * self._retry_seconds, RETRY_SECONDS_MAX)
 
     # --- waiting
 

@@ -10,6 +10,7 @@ past, and nothing is delivered past the time of a message in flight
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from functools import partial
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -47,13 +48,21 @@ class TimerDelivery(Delivering):
     def __init__(self, within: Surroundings, in_flight: InFlight) -> None:
         super().__init__(within)
         self._in_flight = in_flight
-        self._slot = slot_of(self._machine.state.timer.deliver_ms)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._mark = _key(self._machine.state.timer)
+        """What is due up to there is delivered, or on its way."""
+        self._slot = slot_of(self._mark[0])
         self._next_offset: int | None = None
         """In the slot's queue, what is looked at next; unknown where it was not looked at yet."""
         self._buckets: dict[int, list[_Timed]] = {}
         """What waits in the slot, by second, each in order once it is looked at."""
         self._seconds: list[int] = []
         """A heap of their keys."""
+
+    def _go_on_behind(self, mark: tuple[int, int]) -> None:
+        self._mark = mark
 
     def _find(self) -> None:
         limit_ms = self._limit_ms()
@@ -88,7 +97,7 @@ class TimerDelivery(Delivering):
             self._next_offset = first_of_slot(queue, self._slot)
         first = max(self._next_offset, queue.first_offset)
         data = queue.read(first, SCAN_ROWS)
-        mark = _key(self._machine.state.timer)
+        mark = self._mark
         offset = first
         for offset, (position, size, deliver_ms) in enumerate(rows(data), first):
             if slot_of(deliver_ms) == self._slot and (deliver_ms, offset) > mark:
@@ -123,7 +132,8 @@ class TimerDelivery(Delivering):
         if due:
             deliver_ms, offset, _, _ = due[-1]
             ranges = [Range(timed.position, timed.size) for timed in due]
-            self._deliver(ranges, Timer(deliver_ms, offset, len(due)))
+            mark = deliver_ms, offset
+            self._deliver(ranges, Timer(*mark, len(due)), partial(self._go_on_behind, mark))
         elif self._seconds:
             first_ms = self._buckets[self._seconds[0]][0].deliver_ms
             if not self._in_flight or first_ms > self._gatherer.now_ms():
@@ -132,7 +142,7 @@ class TimerDelivery(Delivering):
             self._look_at((self._slot + 1) * SLOT_MS)
 
     def _drop_delivered(self) -> None:
-        mark = _key(self._machine.state.timer)
+        mark = self._mark
         while self._seconds:
             bucket = self._buckets[self._seconds[0]]
             del bucket[: bisect_right(bucket, mark, key=_key)]

@@ -12,6 +12,7 @@ from simulator.faults import FaultPlan
 from simulator.waiting import WaitingCluster
 
 SECONDS = 8.0
+CRASHES = FaultPlan(("crash",), 1.0)
 
 
 def run(seed: int, plan: FaultPlan | None = None) -> tuple[WaitingCluster, Outcome]:
@@ -34,17 +35,21 @@ def test_without_faults_it_all_arrives() -> None:
     assert cluster.waited.waiting == []
 
 
-def test_a_mark_that_stays_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mark_that_stays_behind_is_found_when_another_leads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(
         broker.deferred.levels, "Schedule", lambda level, offset: Schedule(level, offset - 1)
     )
-    _, outcome = run(4, FaultPlan((), 1.0))
+    _, outcome = run(4, CRASHES)
     assert "is delivered 2 times and was stored 1 times to wait" in str(outcome.violation)
 
 
-def test_a_mark_that_runs_ahead_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mark_that_runs_ahead_is_found_when_another_leads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(
         broker.deferred.timers, "Timer", lambda time, *more: Timer(time + 500, *more)
     )
-    _, outcome = run(4, FaultPlan((), 1.0))
+    _, outcome = run(4, CRASHES)
     assert "every message is delivered: not within" in str(outcome.violation)
