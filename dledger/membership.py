@@ -7,14 +7,17 @@ holds, or it was cancelled.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from dledger.configuration import Configuration, MemberAddress
+from dledger.configuration import LOST_INCARNATION, Configuration, MemberAddress
 from dledger.errors import ChangeRefusedError, OutcomeUnknownError, ProposeError
 
 if TYPE_CHECKING:
     from dledger.node import Node
+
+log = logging.getLogger(__name__)
 
 Done: TypeAlias = Callable[[ProposeError | None], None]
 
@@ -62,6 +65,7 @@ class Membership:
 
     def applied(self, index: int) -> None:
         """An entry that is a configuration was applied."""
+        self._tell_of_lost_disks(index)
         if self._change is None:
             return
         first, _, holds, done = self._change
@@ -73,6 +77,18 @@ class Membership:
             done(None)
         else:
             done(ChangeRefusedError("the change was not committed in time and is cancelled"))
+
+    def _tell_of_lost_disks(self, index: int) -> None:
+        core = self._node.core
+        before, found = core.configurations.at(index - 1), core.configurations.at(index)
+        for node, incarnation in found.incarnations.items():
+            if incarnation != before.incarnations.get(node) and incarnation == LOST_INCARNATION:
+                log.warning(
+                    "%s: the disk of %s holds less than it held: it counts for nothing until "
+                    "it is refilled",
+                    core.node,
+                    node,
+                )
 
     def looked(self) -> None:
         """Who leads may have changed."""

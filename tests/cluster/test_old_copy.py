@@ -1,0 +1,66 @@
+"""A disk is replaced by an old copy of itself, and the leader that knew what it held is gone."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import tomllib
+from pathlib import Path
+
+from dledger.configuration import LOST_INCARNATION, Configuration
+from store.entry import EntryKind
+from store.osfiles import OsFileSystem
+from store.replica import ReplicaStore, StoreConfig
+from tests.cluster.running import RunningCluster
+
+HEARTBEATS_SECONDS = 1.0
+
+
+def configurations(data: Path) -> list[tuple[int, Configuration]]:
+    """Those in the log of a stopped node, each with its term."""
+    config = tomllib.loads((data / "node.toml").read_text())
+    settings = StoreConfig(config["group"], config["node"], config["segment_size"])
+    store = ReplicaStore.open(OsFileSystem(), str(data), settings)
+    try:
+        entries = store.read_entries(store.first_index, store.last_index, 1 << 30)
+        return [
+            (entry.term, Configuration.unpack(entry.body))
+            for entry in entries
+            if entry.kind is EntryKind.CONFIGURATION
+        ]
+    finally:
+        store.close()
+
+
+def test_an_old_copy_of_a_disk_is_recognised_by_a_leader_that_never_heard_it_confirm(
+    cluster: RunningCluster, tmp_path: Path
+) -> None:
+    cluster.dledger("topic", "create", "orders")
+    cluster.dledger("produce", "orders", stdin="early\n" * 20)
+    first = cluster.leader()
+    copied, second = (node for node in cluster.nodes if node != first)
+    cluster.wait_until_level()
+    shutil.copytree(cluster.data(copied), tmp_path / "copy")
+    cluster.dledger("produce", "orders", stdin="late\n" * 20)
+    cluster.wait_until_level()
+    time.sleep(HEARTBEATS_SECONDS)  # in which all members are told what the others hold
+    cluster.kill(copied)
+    term = cluster.ask("leader", "transfer", "broker-a", second)["term"]
+    shutil.rmtree(cluster.data(copied))
+    (tmp_path / "copy").rename(cluster.data(copied))
+    cluster.start(copied)
+    cluster.wait_until_answering(copied)
+    told = cluster.ask(
+        *("consume", "orders", "--group", "readers", "--from", "earliest"),
+        *("--count", "40", "--timeout", "30"),
+    )
+    assert sorted(message["body"] for message in told) == ["early"] * 20 + ["late"] * 20
+    cluster.wait_until_level()
+    cluster.stop()
+
+    found = configurations(cluster.data(second))
+    noted = [(at, members.incarnations[copied]) for at, members in found if at >= term]
+    assert noted[:1] == [(term, LOST_INCARNATION)], "the copy counted as if it held what it lost"
+    said = f"the disk of {copied} holds less than it held"
+    assert said in (cluster.data(second) / "log" / "node.log").read_text()
+    assert noted[-1][1] == found[0][1].incarnations[copied], "it was not refilled"
