@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 from store.filesystem import FileSystem
+from store.verify.comparebytes import first_difference
 from store.verify.findings import UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
 from store.verify.keys import tell_missing
 from store.verify.log import check_segment_files
@@ -13,6 +15,7 @@ from store.verify.ranges import GroupPlan, RangeResult, ReplicaRange
 from store.verify.replica import open_queue_check
 from store.verify.state import StateFiles, read_state
 
+PIECE_SIZE = 256 << 10
 LOST = frozenset({FindingKind.ENTRY, FindingKind.SEGMENT})
 # Damage of these kinds that goes on over the end of a range is one and the same.
 CONTINUING = LOST | {FindingKind.ENTRY_INDEX, FindingKind.DIVERGENCE}
@@ -46,7 +49,8 @@ def finish_audit(fs: FileSystem, group: GroupPlan, results: Sequence[RangeResult
     by_replica: dict[tuple[str, FindingKind], list[Finding]] = {}
     for finding in findings:
         by_replica.setdefault((finding.replica, finding.kind), []).append(finding)
-    return [_with_majority(finding, group, by_replica) for finding in findings]
+    sided = [_with_majority(finding, group, by_replica) for finding in findings]
+    return [_at_first_difference(fs, finding, group) for finding in sided]
 
 
 def _with_majority(
@@ -77,6 +81,32 @@ def _with_majority(
     if 2 * len(agree) <= len(group.replicas):
         return finding
     return replace(finding, majority=agree)
+
+
+def _at_first_difference(fs: FileSystem, finding: Finding, group: GroupPlan) -> Finding:
+    """A damaged entry's finding at the very byte, as far as the majority's file shows it.
+
+    By itself an entry only tells that its CRC is wrong, and where it begins.
+    """
+    if finding.kind is not FindingKind.ENTRY or not finding.majority:
+        return finding
+    directories = {replica.name: replica.directory for replica in group.replicas}
+    own = directories[finding.replica]
+    path = directories[finding.majority[0]] + finding.path.removeprefix(own)
+    with ExitStack() as opened:
+        try:
+            files = [fs.open(one, writable=False) for one in (finding.path, path)]
+            for file in files:
+                opened.callback(file.close)
+            for at in range(finding.position, group.segment_size, PIECE_SIZE):
+                one, other = (file.pread(PIECE_SIZE, at) for file in files)
+                if one != other:
+                    return replace(finding, position=at + first_difference(one, other))
+                if not one:
+                    break
+        except OSError:
+            pass  # the bytes that cannot be read are the finding
+    return finding
 
 
 def _overlap(one: Finding, other: Finding) -> bool:

@@ -263,5 +263,6 @@ def test_damage_names_the_replicas_that_do_not_have_it(fs: SimulatedFileSystem) 
     fs.flip_bit(f"{replicas[2].directory}/commitlog/{segment_name(0)}", 60, 1)
     (finding,) = check(fs, *replicas).findings
     assert (finding.replica, finding.majority) == ("broker-a/n2", ("broker-a/n0", "broker-a/n1"))
+    assert finding.position == 60
     fs.flip_bit(f"{replicas[1].directory}/commitlog/{segment_name(0)}", 61, 1)
     assert [finding.majority for finding in check(fs, *replicas).findings] == [(), ()]
