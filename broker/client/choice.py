@@ -12,6 +12,15 @@ from broker.client.errors import NoLeaderError, NoQueueError, TopicNotFoundError
 from broker.client.faults import LatencyFaults
 from broker.client.message import MessageQueue
 from broker.client.routes import Routes, TopicRoute
+from store.javahash import tags_code
+
+
+def queue_index(key: str, count: int) -> int:
+    """Which of ``count`` queues belongs to ``key``: all messages with the same key are in order.
+
+    As ``SelectMessageQueueByHash``: the key's Java hash modulo the number, its sign dropped.
+    """
+    return abs(tags_code(key)) % count
 
 
 class Target(NamedTuple):

@@ -31,6 +31,10 @@ class ProducerConfig:
     default_queues: int = 4
     """What a topic gets that sending creates (``defaultTopicQueueNums``)."""
 
+    compress_over_bytes: int = 4096
+    """Single messages with larger bodies are deflated, if that makes them smaller
+    (``compressMsgBodyOverHowmuch``); 0: never."""
+
     send_latency_fault_enable: bool = False
     """Leave brokers that were slow or failed alone for a while."""
 
@@ -66,6 +70,12 @@ class ConsumerConfig:
 
     commit_seconds: float = 5.0
     """How often offsets are committed (``persistConsumerOffsetInterval``)."""
+
+    send_back_seconds: float = 15.0
+    """How long sending a message back is tried."""
+
+    max_reconsume_times: int = 16
+    """After so many attempts a message that is sent back goes to the dead letters."""
 
     close_seconds: float = 5.0
     """How long closing tries to commit what was acknowledged."""

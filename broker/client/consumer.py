@@ -5,18 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from random import Random
 from types import TracebackType
+from typing import NamedTuple
 
 from broker.client.config import ConsumerConfig
-from broker.client.errors import ClosedError, Failure, RefusedError
+from broker.client.errors import (
+    ClientError,
+    ClosedError,
+    DeadlineError,
+    Failure,
+    RefusedError,
+)
 from broker.client.fetcher import Fetcher, StartFrom
 from broker.client.identity import ClientIdentity, local_identity
 from broker.client.membership import Membership, Share
 from broker.client.message import MessageQueue
 from broker.client.offsets import Offsets
-from broker.client.pulled import PulledBatch
+from broker.client.pulled import PulledBatch, ReceivedMessage
 from broker.client.requests import ConsumerRequests
 from broker.client.resets import reset_offsets
 from broker.client.routes import Routes, TopicRoute, parse_name_servers
@@ -27,19 +34,27 @@ from broker.remoting.connection import Connection
 from broker.remoting.errors import CallError
 from broker.remoting.fields import ext_str
 from broker.remoting.frame import Frame
-from broker.subscription import Subscription
+from broker.subscription import ALL, Subscription
+from broker.topics import retry_topic
 
 logger = logging.getLogger("dledger.client")
+
+
+class _OpenedBatch(NamedTuple):
+    """A batch that is handed out message by message, each with its number from 1 on."""
+
+    batch: PulledBatch
+    rest: Iterator[tuple[int, ReceivedMessage]]
 
 
 class Consumer:
     """One member of a consumer group. Make it inside the event loop that it will run in::
 
         async with Consumer("127.0.0.1:9876", "printers", {"orders": "*"}) as consumer:
-            async for batch in consumer:
-                for message in batch:
-                    print(message.body)
-                consumer.acknowledge(batch.queue, batch.next_offset)
+            async for message in consumer.messages():
+                print(message.body)
+
+    Iterating over the consumer itself gives batches, which are acknowledged by hand.
 
     Queues are shared among the members of the group (or, with ``broadcast``, each member gets all
     of them and keeps its offsets to itself). Messages of a queue come in order. What was
@@ -55,6 +70,7 @@ class Consumer:
         *,
         start_from: StartFrom = "latest",
         broadcast: bool = False,
+        retries: bool = False,
         config: ConsumerConfig | None = None,
         wall_clock: Callable[[], int] = system_clock_ms,
         rng: Random | None = None,
@@ -62,8 +78,11 @@ class Consumer:
     ) -> None:
         """``subscriptions``: of each topic the tags wanted, ``*`` or ``TagA || TagB``.
 
-        ``start_from`` is where a queue begins for which the group has no offset yet.
+        ``start_from`` is where a queue begins for which the group has no offset yet. With
+        ``retries`` what members of the group sent back (:meth:`send_back`) comes again too.
         """
+        if retries and broadcast:
+            raise ValueError("a broadcast is not sent back, so nothing of it comes again")
         self._config = config or ConsumerConfig()
         self._loop = asyncio.get_running_loop()
         self._start_from = start_from
@@ -75,6 +94,9 @@ class Consumer:
             topic: Subscription(topic, expression or "*", version)
             for topic, expression in subscriptions.items()
         }
+        if retries:
+            again = retry_topic(group)
+            self._subscriptions[again] = Subscription(again, ALL, version)
         handlers = {
             int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED): self._members_changed,
             int(RequestCode.RESET_CONSUMER_CLIENT_OFFSET): self._group_reset,
@@ -83,6 +105,7 @@ class Consumer:
         self._routes = Routes(self._loop, self._remoting, parse_name_servers(name_servers), rng)
         self._requests = ConsumerRequests(self._remoting, self._config, group, client_id)
         self._group = group
+        self._retry_topic = retry_topic(group)
         self._offsets = Offsets(self._requests, self._routes)
         self._membership = Membership(
             loop=self._loop,
@@ -101,6 +124,8 @@ class Consumer:
         self._arrival: asyncio.Future[None] | None = None
         self._committing: asyncio.Task[None] | None = None
         self._resets: dict[asyncio.Task[None], None] = {}
+        self._opened: _OpenedBatch | None = None
+        """What :meth:`messages` has begun and not finished."""
         self._closed = False
 
     async def start(self) -> None:
@@ -177,6 +202,68 @@ class Consumer:
                 return
             yield batch
 
+    async def messages(self) -> AsyncIterator[ReceivedMessage]:
+        """One message after the other, of all queues. Asking for the next one acknowledges the one
+        before, so a loop that is left, by an error or ``break``, has not acknowledged its last
+        message; another loop goes on behind it.
+        """
+        while not self._closed:
+            if self._opened is None:
+                try:
+                    batch = await self.next_batch()
+                except ClosedError:
+                    return
+                self._opened = _OpenedBatch(batch, enumerate(batch, 1))
+            opened = self._opened
+            following = next(opened.rest, None)
+            if following is None:
+                self._opened = None
+                continue
+            count, message = following
+            yield message
+            self.acknowledge(message.queue, opened.batch.offset_after(count))
+
+    async def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> None:
+        """The message could not be consumed: the group gets it again, to members with ``retries``.
+
+        Level 0 leaves the delay to the broker: 10 s, longer with each attempt; after
+        ``max_reconsume_times`` the message goes to ``%DLQ%group``, and below 0 at once. The
+        message itself is still to be acknowledged. Where an answer is lost the message may come
+        again twice. Raises a :class:`ClientError`.
+        """
+        queue, seconds, last = message.queue, self._config.send_back_seconds, None
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    try:
+                        address = self._routes.leader(queue)
+                        await self._requests.send_back(address, message, delay_level)
+                        return
+                    except (CallError, ClientError) as error:
+                        if not error.retriable:
+                            raise
+                        last = error
+                    await self._routes.recover(queue.topic, queue.broker)
+        except TimeoutError:
+            what = f"sending back message {message.message_id}"
+            raise DeadlineError(what, seconds, last) from None
+
+    async def rewind(self, timestamp_ms: int) -> None:
+        """This member's queues go on, or back, to the first message not older than that.
+
+        Other members are not told; an operator's ``dledger group reset-offset`` moves them all.
+        Raises a :class:`ClientError` or :class:`~broker.remoting.errors.CallError`, and then no
+        queue has moved.
+        """
+        queues = self.queues
+        offsets = await asyncio.gather(
+            *(
+                self._requests.search_offset(self._routes.leader(queue), queue, timestamp_ms)
+                for queue in queues
+            )
+        )
+        await self._begin_anew(dict(zip(queues, offsets, strict=True)))
+
     def acknowledge(self, queue: MessageQueue, next_offset: int) -> None:
         """Everything of the queue before ``next_offset`` is done with."""
         self._offsets.acknowledge(queue, next_offset)
@@ -225,7 +312,9 @@ class Consumer:
     def _group_reset(self, _: Connection, request: Frame) -> None:
         """Request 220 of a broker: an operator has moved the group."""
         if ext_str(request, "group") == self._group and not self._closed:
-            task = self._loop.create_task(self._begin_anew(reset_offsets(request.body)))
+            offsets = reset_offsets(request.body)
+            logger.warning("an operator reset the group: %s", offsets)
+            task = self._loop.create_task(self._begin_anew(offsets))
             self._resets[task] = None
             task.add_done_callback(lambda done: self._resets.pop(done, None))
 
@@ -234,7 +323,6 @@ class Consumer:
             fetcher = self._fetchers.get(queue)
             if fetcher is None:
                 continue
-            logger.warning("%s: an operator reset the group to offset %d", queue, offset)
             self._offsets.reset(queue, offset)
             await self._stop(fetcher)
             if self._fetchers.get(queue) is fetcher:
@@ -266,13 +354,16 @@ class Consumer:
             sink=self,
             queue=queue,
             subscription=self._subscriptions[queue.topic],
-            start_from=self._start_from,
+            # The retry topic is there from the first message that was sent back on.
+            start_from="earliest" if queue.topic == self._retry_topic else self._start_from,
             broadcast=self._broadcast,
             wait_seconds=wait_seconds,
         )
 
     async def _stop(self, fetcher: Fetcher) -> None:
         await fetcher.stop()
+        if self._opened is not None and self._opened.batch.queue == fetcher.queue:
+            self._opened = None
         kept = [(owner, batch) for owner, batch in self._ready if owner is not fetcher]
         self._ready = deque(kept)
         self._ready_bytes = sum(batch.size for _, batch in kept)

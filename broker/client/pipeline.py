@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from broker.client.choice import queue_index
 from broker.client.encoding import batched_size
 from broker.client.errors import ClientError, IllegalMessageError
 from broker.client.message import Message, MessageQueue, SendResult
 from broker.client.producer import Producer
 from broker.remoting.errors import CallError
-from store.javahash import tags_code
 
 BATCH_MESSAGES = 512
 BATCH_BYTES = 1024 * 1024
@@ -83,12 +83,10 @@ class Pipeline:
     async def put_ordered(self, message: Message, key: str) -> None:
         """Takes a message for the queue of ``key``; otherwise as :meth:`put`.
 
-        The queue is that of ``SelectMessageQueueByHash``: the key's Java hash modulo the number of
-        queues, its sign dropped.
+        Which queue that is says :func:`~broker.client.choice.queue_index`.
         """
         await self._wait_for_room()
-        hashed = tags_code(key)
-        lane = self._lanes[abs(hashed) % len(self._lanes)]
+        lane = self._lanes[queue_index(key, len(self._lanes))]
         lane.backlog.append(message)
         self._waiting_bytes += batched_size(message)
         if lane in self._idle:

@@ -8,15 +8,22 @@ from random import Random
 from types import TracebackType
 from typing import ClassVar
 
-from broker.client.choice import QueueChoice
+from broker.client.choice import QueueChoice, queue_index
 from broker.client.config import ProducerConfig
 from broker.client.deliverer import Deliverer
 from broker.client.delivery import Delivery
-from broker.client.encoding import batch_body, batch_header, header_template, single_header
+from broker.client.encoding import (
+    DEFLATED,
+    batch_body,
+    batch_header,
+    deflated,
+    header_template,
+    single_header,
+)
 from broker.client.errors import IllegalMessageError, NoQueueError
 from broker.client.faults import LatencyFaults
 from broker.client.identity import ClientIdentity, UniqueKeys, local_identity
-from broker.client.message import BODY_SIZE_MAX, Message, MessageQueue, SendResult
+from broker.client.message import BODY_SIZE_MAX, Bytes, Message, MessageQueue, SendResult
 from broker.client.routes import Routes, parse_name_servers
 from broker.clock import system_clock_ms
 from broker.remoting.client import RemotingClient
@@ -112,6 +119,25 @@ class Producer:
         """
         return await self.send_nowait(message, queue)
 
+    async def send_by_key(self, message: Message, key: str) -> SendResult:
+        """Sends to the queue of ``key``. Messages of one key are in order if each waits for the
+        one before it. Raises as :meth:`send`.
+        """
+        queues = await self.queues(message.topic)
+        return await self.send_nowait(message, queues[queue_index(key, len(queues))])
+
+    async def send_one_way(self, message: Message, queue: MessageQueue | None = None) -> None:
+        """Sends once and waits for no answer: the message may be lost, and nobody is told.
+
+        Raises a :class:`ClientError` where no broker is known that would have it.
+        """
+        target = self._choice.at_once(message.topic, queue)
+        if target is None:
+            target = await self._choice.search(message.topic, queue, ())
+        header, body, _ = self._encoded(message)
+        header["e"] = str(target.queue.queue_id)
+        self._remoting.push(target.address, SINGLE, header, (body,))
+
     async def send_batch(
         self, messages: Sequence[Message], queue: MessageQueue | None = None
     ) -> SendResult:
@@ -127,18 +153,12 @@ class Producer:
 
         Raises :class:`IllegalMessageError` at once for what no broker would take.
         """
-        if len(message.body) > BODY_SIZE_MAX:
-            raise IllegalMessageError(
-                f"a body of {len(message.body)} bytes exceeds the limit of {BODY_SIZE_MAX}"
-            )
-        topic = message.topic
-        template = self._templates.get(topic) or self._new_template(topic)
-        key = self._keys.key(self._keys.take())
+        header, body, key = self._encoded(message)
         delivery = Delivery(
-            topic=topic,
+            topic=message.topic,
             code=SINGLE,
-            header=single_header(template, message, key, self._wall_clock()),
-            body=message.body,
+            header=header,
+            body=body,
             count=1,
             first_key=key,
             pinned=queue,
@@ -174,6 +194,23 @@ class Producer:
         )
         self._deliverer.begin(delivery)
         return delivery.future
+
+    def _encoded(self, message: Message) -> tuple[dict[str, str], Bytes, str]:
+        """Header, body and unique key of a single message."""
+        topic, body = message.topic, message.body
+        if len(body) > BODY_SIZE_MAX:
+            raise IllegalMessageError(
+                f"a body of {len(body)} bytes exceeds the limit of {BODY_SIZE_MAX}"
+            )
+        template = self._templates.get(topic) or self._new_template(topic)
+        key = self._keys.key(self._keys.take())
+        header = single_header(template, message, key, self._wall_clock())
+        if len(body) > self._config.compress_over_bytes > 0:
+            smaller = deflated(body)
+            if smaller is not None:
+                header["f"] = DEFLATED
+                return header, smaller, key
+        return header, body, key
 
     def _new_template(self, topic: str) -> dict[str, str]:
         template = header_template(self._config.group, topic, self._config.default_queues)

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from broker.client.errors import UndecodableBodyError
 from broker.client.message import (
     PROPERTY_KEYS,
+    PROPERTY_RETRY_TOPIC,
     PROPERTY_TAGS,
     PROPERTY_UNIQUE_KEY,
     Bytes,
@@ -85,6 +86,11 @@ class ReceivedMessage:
     @property
     def topic(self) -> str:
         return self.record.topic
+
+    @property
+    def original_topic(self) -> str:
+        """The topic that it was sent to, also when it comes again from the retry topic."""
+        return self.properties.get(PROPERTY_RETRY_TOPIC) or self.topic
 
     @property
     def message_id(self) -> str:

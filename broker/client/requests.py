@@ -11,6 +11,7 @@ import orjson
 from broker.client.config import ConsumerConfig
 from broker.client.errors import BadAnswerError, refusal
 from broker.client.message import MessageQueue
+from broker.client.pulled import ReceivedMessage
 from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.errors import FieldError
@@ -124,6 +125,23 @@ class ConsumerRequests:
             {**self._queue(queue), "timestamp": str(timestamp_ms), "boundaryType": "lower"},
         )
         return self._number(address, answer, "offset")
+
+    async def send_back(self, address: str, message: ReceivedMessage, delay_level: int) -> None:
+        """Code 36: the message could not be consumed; answered when its next attempt is stored."""
+        answer = await self._invoke(
+            address,
+            RequestCode.CONSUMER_SEND_MSG_BACK,
+            {
+                "group": self._group,
+                "offset": str(message.record.position),
+                "delayLevel": str(delay_level),
+                "originMsgId": message.message_id,
+                "originTopic": message.topic,
+                "unitMode": "false",
+                "maxReconsumeTimes": str(self._config.max_reconsume_times),
+            },
+        )
+        _check(address, answer)
 
     async def heartbeat(
         self, address: str, subscriptions: Iterable[Subscription], *, broadcast: bool, latest: bool

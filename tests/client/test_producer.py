@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from random import Random
 
 import pytest
 
+from broker.client.choice import queue_index
 from broker.client.config import ProducerConfig
 from broker.client.errors import (
     ClosedError,
@@ -403,4 +405,40 @@ async def test_slow_brokers_are_left_alone_when_that_is_asked_for(loop: VirtualL
     slow.mute = False
     results = [await producer.send(Message(TOPIC, b"x")) for _ in range(4)]
     assert {result.queue.broker for result in results} == {quick.group.name}
+    await stop(cluster, producer)
+
+
+@in_virtual_time
+async def test_large_bodies_travel_deflated_and_come_back_whole(loop: VirtualLoop) -> None:
+    cluster, [broker], producer = await start(loop, queues=1)
+    bodies = [b"a" * 4096, b"a" * 4097, Random(1).randbytes(5000)]
+    for body in bodies:
+        await producer.send(Message(TOPIC, body))
+    sent = [request for request in broker.requests if request.code == RequestCode.SEND_MESSAGE_V2]
+    assert [request.ext["f"] for request in sent] == ["0", "1", "0"]
+    assert zlib.decompress(sent[1].body) == bodies[1]
+    assert [sent[0].body, sent[2].body] == [bodies[0], bodies[2]]
+    await stop(cluster, producer)
+
+
+@in_virtual_time
+async def test_a_one_way_send_waits_for_no_answer(loop: VirtualLoop) -> None:
+    cluster, [broker], producer = await start(loop, queues=1)
+    broker.lose_answers = 1
+    await producer.send_one_way(Message(TOPIC, b"x"))
+    await asyncio.sleep(1)
+    assert broker.group.bodies(TOPIC, 0) == [b"x"]
+    with pytest.raises(TopicNotFoundError):
+        await producer.send_one_way(Message("missing", b"x"))
+    await stop(cluster, producer)
+
+
+@in_virtual_time
+async def test_messages_of_one_key_go_to_one_queue(loop: VirtualLoop) -> None:
+    cluster, _, producer = await start(loop, groups=2)
+    queues = await producer.queues(TOPIC)
+    for key in ("anna", "ben", "carla", "polygenelubricants"):
+        used = {(await producer.send_by_key(Message(TOPIC, b"x"), key)).queue for _ in range(3)}
+        assert used == {queues[queue_index(key, len(queues))]}
+    assert queue_index("anna", 7) == 2998944 % 7
     await stop(cluster, producer)
