@@ -27,13 +27,13 @@ What this broker writes always has IPv4 hosts; both kinds are read.
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
 from crc32c import crc32c
+from isal.isal_zlib import crc32
 
 from store.errors import CorruptRecordError
 from store.filesystem import Bytes
@@ -135,7 +135,7 @@ def stage_message(
         born_host,
         reconsume_times,
         prepared_position,
-        zlib.crc32(body) & 0x7FFFFFFF,
+        crc32(body) & 0x7FFFFFFF,
         code,
         hashes,
     )
@@ -206,9 +206,9 @@ def _decode(view: memoryview) -> MessageRecord:
     if body_size < 0 or topic_start > size:
         raise CorruptRecordError(f"a body of {body_size} bytes leaves the record")
     body = bytes(view[body_start : topic_start - 1])
-    if zlib.crc32(body) & 0x7FFFFFFF != crc:
+    if crc32(body) & 0x7FFFFFFF != crc:
         raise CorruptRecordError(
-            f"body CRC {zlib.crc32(body) & 0x7FFFFFFF:08x} is not the stated {crc:08x}"
+            f"body CRC {crc32(body) & 0x7FFFFFFF:08x} is not the stated {crc:08x}"
         )
     properties_start = topic_start + view[topic_start - 1] + 2
     if properties_start > size:

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import TypeAlias
 
+from isal.isal_zlib import crc32
+
 from broker.client.errors import UndecodableBodyError
 from broker.client.message import (
     PROPERTY_KEYS,
@@ -193,7 +195,7 @@ class PulledBatch:
         :attr:`ReceivedMessage.body` does; without ``verify`` checksums are not looked at.
         """
         view = memoryview(self._body)
-        crc32, read_crc = zlib.crc32, _CRC.unpack_from
+        read_crc = _CRC.unpack_from
         for queue_offset, start, body_start, body_end, sys_flag in self._places:
             body = view[body_start:body_end]
             if verify and crc32(body) & 0x7FFFFFFF != read_crc(view, start)[0]:

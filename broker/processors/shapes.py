@@ -8,11 +8,11 @@ the code of the tag, the words of the keys.
 
 from __future__ import annotations
 
-import zlib
 from functools import lru_cache
 from typing import NamedTuple
 
 from crc32c import crc32c
+from isal.isal_zlib import crc32
 
 from broker.processors.sendheader import PROPERTIES_SIZE_MAX, storable_properties
 from store.filesystem import Bytes
@@ -117,7 +117,7 @@ class Stager:
                 born_host,
                 reconsume_times,
                 0,
-                zlib.crc32(body) & 0x7FFFFFFF,
+                crc32(body) & 0x7FFFFFFF,
                 code,
                 hashes,
             ),
