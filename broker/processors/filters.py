@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import Struct
 from typing import NamedTuple
 
 from broker.filter.sql92 import Selector, parse_selector
@@ -11,11 +12,20 @@ from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import RequestError
 from broker.settings import Settings
 from broker.subscription import SQL_TYPE, TAG_TYPE, tag_codes
+from store.errors import CorruptRecordError
 from store.filesystem import Bytes
-from store.record import decode_record, record_bounds
+from store.properties import decode_properties
+from store.record import record_bounds
 
 SCAN_LIMITS = Limits(messages=256, bytes=1 << 20)
 """How much one pull looks at that filters by properties: for that it has to read the messages."""
+
+
+_BODY_SIZE_AT = 84
+"""In a record whose hosts are IPv4, and all of ours are; the topic with its size, one byte, follows
+the body, and behind it the size of the properties, two bytes, and the properties."""
+
+_I32 = Struct(">i")
 
 
 class MessageFilter(NamedTuple):
@@ -49,13 +59,22 @@ def selected(
     size = 0
     for part in parts:
         for start, end in record_bounds(part):
-            if selector.matches(decode_record(part, start).property_map):
+            if selector.matches(_properties(part, start, end)):
                 size += end - start
                 if records and (size > limits.bytes or len(records) == limits.messages):
                     return _of(found, offset, len(records)), records
                 records.append(memoryview(part)[start:end])
             offset += 1
     return _of(found, found.next_offset, len(records)), records
+
+
+def _properties(part: Bytes, start: int, end: int) -> dict[str, str]:
+    """Of the record there, without a look at its body: it is what makes a record large."""
+    (body_size,) = _I32.unpack_from(part, start + _BODY_SIZE_AT)
+    topic_at = start + _BODY_SIZE_AT + _I32.size + body_size
+    if body_size < 0 or topic_at >= end:
+        raise CorruptRecordError(f"a body of {body_size} bytes leaves the record")
+    return decode_properties(bytes(part[topic_at + 1 + part[topic_at] + 2 : end]))
 
 
 def _of(found: Found, next_offset: int, messages: int) -> Found:

@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 
 from broker.filter.sql92 import DEPTH_MAX, parse_selector
+from broker.processors.filters import selected
+from broker.reader import Found, Limits, Status
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.subscription import ExpressionError
+from store.batch import Run, decode_batch, encode_batch
+from store.errors import CorruptRecordError
+from store.record import stage_message
 from tests.broker.harness import SingleBroker, messages, with_broker
 
 PROPERTIES = {"a": "5", "price": "9.5", "city": "Kiel", "ok": "true", "bad": "x1", "e": ""}
@@ -188,6 +193,19 @@ def test_a_pull_that_finds_nothing_goes_on_behind_what_it_has_seen(tmp_path: Pat
         assert not answer.body
 
     with_broker(scenario, tmp_path)
+
+
+def test_a_record_that_contradicts_itself_is_never_taken_for_one_that_does_not_match() -> None:
+    message = stage_message("orders", b"x", b"n\x011\x02", born_timestamp=1, born_host=bytes(8))
+    parts = encode_batch(0, 1, bytes(8), [Run("orders", 0, 0, [message])], b"")
+    record = bytearray(decode_batch(b"".join(map(bytes, parts))).records)
+    found = Found(Status.FOUND, 1, 0, 1, (), 1)
+    selector, limits = parse_selector("n = 1"), Limits(32, 1000)
+    assert selected(selector, 0, found, [record], limits) == (found, [record])
+    for size in (-1, 1000):
+        record[84:88] = size.to_bytes(4, "big", signed=True)
+        with pytest.raises(CorruptRecordError):
+            selected(selector, 0, found, [record], limits)
 
 
 def test_the_expression_of_the_heartbeat_counts_where_a_pull_has_none(tmp_path: Path) -> None:
