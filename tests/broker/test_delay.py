@@ -231,3 +231,50 @@ def test_what_waits_is_hidden_from_consumers(tmp_path: Path) -> None:
         assert answer.code == ResponseCode.TOPIC_NOT_EXIST
 
     run(scenario, tmp_path)
+
+
+def test_what_is_due_while_nothing_can_be_stored_is_delivered_later(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders", 1)
+        count = 3 * STEP_MESSAGES
+        for number in range(count):
+            await broker.send("orders", 0, b"%d" % number, "DELAY\x011\x02")
+        gatherer = broker.broker.context.gatherer
+        gatherer.refuse_messages(full=True)
+        await asyncio.sleep(10)
+        assert await received(broker, "orders") == []
+        gatherer.refuse_messages(full=False)
+        await wait(broker, "orders", count)
+        found = await received(broker, "orders")
+        assert [record.body for record in found] == [b"%d" % number for number in range(count)]
+
+    run(scenario, tmp_path)
+
+
+def test_due_messages_that_do_not_fit_into_one_entry_are_delivered_in_several(
+    tmp_path: Path,
+) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders", 1)
+        for properties in ("DELAY\x012\x02", "TIMER_DELAY_MS\x015000\x02"):
+            for number in range(20):
+                await broker.send("orders", 0, b"%02d" % number + b"x" * 8000, properties)
+        await wait(broker, "orders", 40)
+        found = [record.body[:2] for record in await received(broker, "orders")]
+        assert sorted(found) == sorted(2 * [b"%02d" % number for number in range(20)])
+
+    run(scenario, tmp_path, segment_size=64 << 10, max_message_size=16 << 10)
+
+
+def test_a_message_that_could_not_be_stored_once_more_is_refused(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders", 1)
+        body = b"x" * broker.config.max_message_size
+        room = broker.broker.context.gatherer.request_bytes_max - len(body) - 400
+        filler = f"A\x01{'x' * room}\x02"
+        assert (await broker.send("orders", 0, body, filler)).code == 0
+        answer = await broker.send("orders", 0, body, filler + "DELAY\x011\x02")
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert "exceeds the" in (answer.remark or "")
+
+    run(scenario, tmp_path, segment_size=64 << 10, max_message_size=32 << 10)
