@@ -45,8 +45,8 @@ LAZY_SECONDS = 1.0
 """How long an offset that came with a pull may wait for an entry to travel in."""
 
 _KEY_ROW_BYTES = 16
-_REQUEST_BYTES = 4  # what heads the list of them is less than what a run is taken to need
-_MESSAGE_BYTES = 20 + _REQUEST_BYTES  # its row, and that of its key
+REQUEST_BYTES = 4  # what heads the list of them is less than what a run is taken to need
+_MESSAGE_BYTES = 20 + REQUEST_BYTES  # its row, and that of its key
 _RUN_BYTES = 160  # the header of a run with the longest topic, and more
 _COMMAND_BYTES = 96  # more than the numbers of any command; its names are counted
 _LAZY_OFFSET_BYTES = 512  # an offset with the longest names
@@ -171,7 +171,7 @@ class Gatherer:
         Raises :class:`~dledger.errors.NotLeaderError`, :class:`~dledger.errors.BusyError`, and
         :class:`~store.errors.EntryTooLargeError` where no entry could hold them.
         """
-        queue = self._queue(topic, queue_id, staged_bytes(messages) + _REQUEST_BYTES)
+        queue = self._queue(topic, queue_id, staged_bytes(messages) + REQUEST_BYTES)
         queue.messages.extend(messages)
         queue.waiters.append((waiter, len(messages)))
         hashes = messages[0].key_hashes

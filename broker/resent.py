@@ -15,7 +15,7 @@ from functools import partial
 from typing import Protocol
 
 from broker.deferred.properties import REAL_QUEUE_ID, with_properties
-from broker.gather import Gatherer
+from broker.gather import REQUEST_BYTES, Gatherer
 from broker.machine import BrokerStateMachine
 from broker.reader import MessageReader, Range
 from broker.requests import EntryPlace
@@ -104,7 +104,7 @@ class ResentRequests:
             return
         known = self._doubts.get((topic, key))
         if known is None:
-            self._gatherer.check_size(staged_bytes(messages))
+            self._gatherer.check_size(staged_bytes(messages) + REQUEST_BYTES)
             doubt = _Doubt(topic, queue_id, messages, waiter)
             self._gatherer.add_barrier(partial(self._settled, doubt, key, place))
             self._doubts[topic, key] = doubt

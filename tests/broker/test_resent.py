@@ -14,6 +14,8 @@ from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.frame import Frame
 from broker.requests import KnownRequests, RecentRequests, pack_keys
 from dledger.errors import InvariantError
+from store.batch import staged_bytes
+from store.record import stage_message
 from tests.broker.harness import SingleBroker, batched, messages, send_ext, with_broker
 
 KEY = "UNIQ_KEY\x017F00000100002A9F0000000000000001\x02"
@@ -200,6 +202,31 @@ def test_a_first_try_that_was_refused_does_not_hide_the_second(tmp_path: Path) -
         assert await bodies(broker) == [b"a"]
 
     with_broker(scenario, tmp_path)
+
+
+def test_what_no_entry_could_hold_is_refused_at_once_and_not_once_it_was_looked_for(
+    tmp_path: Path,
+) -> None:
+    """With the hash of a request that is known, to the byte: a refusal that came later would find
+    nobody to tell."""
+
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await broker.send("orders", 0, b"a", KEY)
+        gatherer = broker.broker.context.gatherer
+        properties = KEY + "KEYS\x01" + "k " * 6_000 + "\x02"
+        empty = stage_message(
+            "orders", b"", properties.encode(), born_timestamp=1, born_host=bytes(8)
+        )
+        room = gatherer.request_bytes_max - staged_bytes([empty])
+        answers = [
+            await broker.send("orders", 0, bytes(room - less), properties) for less in range(6)
+        ]
+        codes = [answer.code for answer in answers]
+        illegal = ResponseCode.MESSAGE_ILLEGAL
+        assert codes == [illegal] * 4 + [ResponseCode.SUCCESS] * 2
+
+    with_broker(scenario, tmp_path, segment_size=128 << 10, max_message_size=64 << 10)
 
 
 # --- what is remembered
