@@ -237,6 +237,12 @@ def flip_bit(cluster: Cluster, host: str, share: float, bit: int) -> None:
     damage.flip_bit(cluster, cluster.host(host), share, bit)
 
 
+@action(HostName)
+def wipe_disk(cluster: Cluster, host: str) -> None:
+    """It is replaced by an empty one, in a minority of the machines of a run."""
+    damage.wipe_disk(cluster, cluster.host(host))
+
+
 @action(HostName, float)
 def lose_file(cluster: Cluster, host: str, share: float) -> None:
     damage.lose_file(cluster, cluster.host(host), share)

@@ -24,7 +24,7 @@ from dledger.executor import Executors
 from dledger.node import Node
 from dledger.statemachine import Leadership
 from simulator.executors import SimulatedExecutor
-from simulator.host import DIRECTORY, GroupConfig, Host
+from simulator.host import CLIENT_PORT, DIRECTORY, HTTP_PORT, PEER_PORT, GroupConfig, Host
 from simulator.network import SimulatedTransport
 from simulator.process import Process
 from store.entry import Entry
@@ -32,7 +32,6 @@ from store.replica import ReplicaStore
 from store.retention import RetentionPolicy
 
 GROUP = "broker-a"
-REMOTING_PORT = 10911
 DIGEST_BYTES = 8
 EXPIRED_SHARE = 0.7
 """Of the log, when a run gives old segments up."""
@@ -92,9 +91,9 @@ def members_of(group: GroupConfig) -> dict[str, Member]:
     """Where each broker of a simulated group listens."""
     return {
         name: Member(
-            peer=Endpoint(group.ip(name), 10915),
-            address=Endpoint(group.ip(name), REMOTING_PORT),
-            http=Endpoint(group.ip(name), 8080),
+            peer=Endpoint(group.ip(name), PEER_PORT),
+            address=Endpoint(group.ip(name), CLIENT_PORT),
+            http=Endpoint(group.ip(name), HTTP_PORT),
         )
         for name in group.voters
     }

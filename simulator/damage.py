@@ -87,6 +87,28 @@ def misdirect_write(cluster: Cluster, host: Host, source: float, target: float) 
             host.fs.overwrite(there[0], sector[: end - to_at], to_at)
 
 
+def wipe_disk(cluster: Cluster, host: Host) -> None:
+    """All of a disk is lost, of a voter of a group whose log says on which disk it votes.
+
+    It must come back by itself: nothing about it may stop with an error.
+    """
+    leader = cluster.leader()
+    if leader is None or leader.node is None or not cluster.atlas.allows(host.name):
+        return
+    core = leader.node.core
+    found = core.configuration
+    if (
+        found.is_joint
+        or len(found.voters) != len(cluster.hosts)
+        or core.configurations.index > core.commit_index
+        or not found.incarnations.get(host.name)
+    ):
+        return
+    cluster.atlas.damaged[host.name] = None
+    host.replace_disk()
+    host.mark("disk replaced by an empty one")
+
+
 def _strike(cluster: Cluster, host: Host, share: float) -> tuple[str, int] | None:
     """File and byte to damage on a machine that is then down; None if there is nothing to hit."""
     place = _place(host, share)

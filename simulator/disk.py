@@ -200,6 +200,11 @@ class SimulatedFileSystem:
                     inode.seen[:] = inode.disk
             directory.seen = dict(directory.disk)
 
+    def wipe(self) -> None:
+        """Another disk, with nothing on it."""
+        self.crash()
+        self._directories = {"/": Directory()}
+
     def inject(self, fault: Fault) -> Fault:
         """Arms a fault; a crash disarms all. Returns it, to ask whether it was hit."""
         self._faults.append(fault)

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from dledger.config import RaftConfig
+from dledger.configuration import FIRST_INCARNATION
 from dledger.errors import InvariantError, RefilledError
 from dledger.executor import Executors
 from dledger.messages import Message
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from simulator.trace import Trace
 
 DIRECTORY = "/data"
+PEER_PORT, CLIENT_PORT, HTTP_PORT = 10915, 10911, 8080
 MIN_FREE_BYTES = 4 << 10
 EXPIRY_SECONDS = (0.0, 0.3, 0.6)
 """When a host gives up what it can: it keeps two checkpoints, and what the older one needs."""
@@ -91,6 +93,7 @@ class Host:
         self.disk_slowness = 1.0
         self.damaged = False
         self.fs = SimulatedFileSystem(world.streams.stream(f"disk of {name}"))
+        self._incarnations = world.streams.stream(f"incarnations of {name}")
         self.node: Node | None = None
         self.process: Process | None = None
         self.invariants: Sequence[Invariant] = ()
@@ -131,6 +134,11 @@ class Host:
     def segment_size(self) -> int:
         """Bytes of a segment of the log."""
         return self._group.segment_size
+
+    @property
+    def addresses(self) -> tuple[str, str, str]:
+        """Where it listens: for peers, clients, and HTTP."""
+        return f"{self.ip}:{PEER_PORT}", f"{self.ip}:{CLIENT_PORT}", f"{self.ip}:{HTTP_PORT}"
 
     def mark(self, what: str) -> None:
         """Counts a situation that runs should get into."""
@@ -181,6 +189,14 @@ class Host:
         if self.fs.capacity is not None:
             self.note("the disk has room again")
             self.fs.capacity = None
+
+    def replace_disk(self) -> None:
+        """Another, empty disk is put in; the machine is without power meanwhile."""
+        self.lose_power()
+        self.note("gets an empty disk")
+        self.fs.wipe()
+        for invariant in self.invariants:
+            invariant.disk_replaced(self)
 
     def slow_disk(self, times: float) -> None:
         """Disk work takes so many times as long as that of a good disk."""
@@ -242,6 +258,7 @@ class Host:
             group.segment_size,
             min_free_bytes=MIN_FREE_BYTES,
             index_rows_per_file=16,
+            incarnation=self._incarnations.randrange(FIRST_INCARNATION, 1 << 62),
             direct=True,
         )
         try:

@@ -9,27 +9,34 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 EXPECTED = (
+    "addition",
     "candidate gave up",
     "disk error stopped a node",
+    "disk replaced by an empty one",
     "entries dropped",
     "entries dropped over a segment's start",
+    "handing over",
     "leader stepped down",
     "leader stepped down with proposals open",
     "logs did not meet",
     "paused process resumed",
     "power fails within a file call",
     "process dies within a file call",
+    "promotion",
     "refused: BusyError",
     "refused: NoRoomError",
     "refused: NotLeaderError",
+    "removal",
     "segment rolled",
     "started from a checkpoint",
     "started with entries that may be dropped",
     "stopped in order",
     "torn tail cut",
+    "voter counts again on another disk",
 )
 
 EXPECTED_OF_BROKERS = (
+    "disk damaged at rest",
     "log expired",
     "message removed before it was delivered",
     "refilled by a peer",

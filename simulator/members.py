@@ -1,4 +1,4 @@
-"""Members that leave and come back, and leaders that hand over, as actions on a cluster.
+"""Members that leave and come back, leaders that hand over, and voters that lose their disk.
 
 One member is away at most, and only from a group of three, so that what the invariants take for a
 majority of the hosts is one of the voters too.
@@ -52,8 +52,7 @@ def _told(leader: Host | None, what: str) -> Callable[[Exception | None], None]:
 
 
 def _address(cluster: Cluster, host: str) -> MemberAddress:
-    ip = cluster.host(host).ip
-    return MemberAddress(f"{ip}:1", f"{ip}:2", f"{ip}:3")
+    return MemberAddress(*cluster.host(host).addresses)
 
 
 @action(HostName)
@@ -129,8 +128,13 @@ def _member_returns(injector: FaultInjector) -> None:
         injector.do("add-member", host)
 
 
+def _disk_wiped(injector: FaultInjector) -> None:
+    injector.do_to_one("wipe-disk")
+
+
 MEMBER_KINDS: dict[str, Callable[[FaultInjector], None]] = {
     "leader hands over": _leader_hands_over,
     "member leaves": _member_leaves,
     "member returns": _member_returns,
+    "disk wiped": _disk_wiped,
 }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from simulator.faults import KINDS
 from simulator.members import MEMBER_KINDS
-from simulator.wholefaults import DAMAGE_KINDS, WHOLE_KINDS
+from simulator.wholefaults import DAMAGE_KINDS, WHOLE_KINDS, WholeFaultInjector
 from simulator.worlds import BROKERS, NODES, TRANSACTIONS, WAITING
 
 
@@ -37,6 +37,8 @@ class Profile:
         return self.worlds[seed % len(self.worlds)]
 
 
+DEFAULT_KINDS = (*WholeFaultInjector.drawn_kinds, *MEMBER_KINDS)
+ALL_KINDS = (*DEFAULT_KINDS, *DAMAGE_KINDS)
 DISK_KINDS = (
     "crash within a call",
     "power loss",
@@ -48,6 +50,7 @@ DISK_KINDS = (
     "expiry",
     "sync error",
     "read error",
+    "disk wiped",
     *DAMAGE_KINDS,
 )
 NETWORK_KINDS = (
@@ -84,7 +87,14 @@ PROFILES = {
     for profile in (
         Profile("quick", "short runs, bare nodes and whole brokers in turn", 0.1, (1, 100)),
         Profile("nodes", "bare nodes for twenty seconds", 1 / 3, (1, 200), (NODES,)),
-        Profile("default", "whole brokers for twenty seconds", 1 / 3, (1, 100), (BROKERS,)),
+        Profile(
+            "default",
+            "whole brokers for twenty seconds",
+            1 / 3,
+            (1, 100),
+            (BROKERS,),
+            DEFAULT_KINDS,
+        ),
         Profile(
             "transactions",
             "whole brokers whose clients have transactions",
@@ -99,8 +109,7 @@ PROFILES = {
             "members leave and return, leaders hand over",
             1 / 3,
             (1, 200),
-            (NODES,),
-            MEMBER_PROFILE_KINDS,
+            kinds=MEMBER_PROFILE_KINDS,
         ),
         Profile(
             "damage",
@@ -111,6 +120,13 @@ PROFILES = {
             DAMAGE_PROFILE_KINDS,
         ),
         Profile("waiting", "messages that wait for their time", 1 / 3, (1, 100), (WAITING,)),
-        Profile("nightly", "thousands of runs of a minute", 1.0, (1, 5000), thorough=True),
+        Profile(
+            "nightly",
+            "thousands of runs of a minute",
+            1.0,
+            (1, 5000),
+            kinds=ALL_KINDS,
+            thorough=True,
+        ),
     )
 }

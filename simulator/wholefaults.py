@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from simulator.faults import KINDS, FaultInjector
+from simulator.members import MEMBER_KINDS
 
 CLIENTS = ("p0", "p1", "c0", "c1", "r0", "r1")
 NAME_SERVER = "ns"
@@ -110,6 +111,7 @@ WHOLE_KINDS: dict[str, Callable[[WholeFaultInjector], None]] = {
     **KINDS,
     **MORE_KINDS,
     **DAMAGE_KINDS,
+    **MEMBER_KINDS,
 }
 """Every kind, by the name that the summary of a run tells."""
 

@@ -27,6 +27,9 @@ class Invariant:
     def receives(self, host: Host, sender: str, message: Message) -> None:
         """A message has arrived, and the node is about to handle it."""
 
+    def disk_replaced(self, host: Host) -> None:
+        """The machine has an empty disk; it knows nothing of what it promised on the other."""
+
     def acted(self, action: Action) -> None:
         """Something was done to the cluster from outside."""
 

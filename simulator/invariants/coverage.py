@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dledger.configuration import LOST_INCARNATION
 from dledger.messages import AppendRejected, Message
 from dledger.standing import Role
 from simulator.invariants.base import Invariant
 from store.layout import segment_start
 
 if TYPE_CHECKING:
+    from dledger.raft import Raft
     from simulator.host import Host
 
 
@@ -18,6 +20,7 @@ class Coverage(Invariant):
 
     def __init__(self) -> None:
         self._before: dict[tuple[str, int], tuple[Role, int, int]] = {}
+        self._members = (-1, dict[str, int]())
 
     def booted(self, host: Host) -> None:
         """See :class:`Invariant`."""
@@ -41,6 +44,8 @@ class Coverage(Invariant):
             return
         core = host.node.core
         log, size = core.log, host.segment_size
+        if core.role is Role.LEADER and core.configurations.index > self._members[0]:
+            self._look_at_members(host, core)
         role, last_index, end_position = self._before.get(
             (host.name, host.boot), (core.role, log.last_index, log.end_position)
         )
@@ -55,3 +60,12 @@ class Coverage(Invariant):
                 host.mark("entries dropped over a segment's start")
         elif segment_start(log.end_position, size) > segment_start(end_position, size):
             host.mark("segment rolled")
+
+    def _look_at_members(self, host: Host, core: Raft) -> None:
+        """At each configuration that a leader adds: on which disks its voters count."""
+        _, before = self._members
+        found = dict(core.configuration.incarnations)
+        self._members = (core.configurations.index, {**before, **found})
+        for name, incarnation in found.items():
+            if incarnation > LOST_INCARNATION and before.get(name, incarnation) != incarnation:
+                host.mark("voter counts again on another disk")

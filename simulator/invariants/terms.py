@@ -24,6 +24,12 @@ class TermsAndVotes(Invariant):
         """See :class:`Invariant`."""
         self.stepped(host)
 
+    def disk_replaced(self, host: Host) -> None:
+        """See :class:`Invariant`. On the new disk it is another voter, by its incarnation."""
+        self._promised.pop(host.name, None)
+        for voter, term in [each for each in self._votes if each[0] == host.name]:
+            del self._votes[voter, term]
+
     def sends(self, host: Host, peer: str, message: Message) -> None:
         """See :class:`Invariant`."""
         match message:

@@ -10,7 +10,9 @@ import pytest
 
 from simulator.cluster import Outcome, play
 from simulator.faults import FaultPlan
+from simulator.schedule import parse_action
 from simulator.whole import WholeCluster
+from simulator.worlds import BROKERS, Run
 
 SECONDS = 8.0
 
@@ -56,3 +58,35 @@ def test_a_run_is_a_function_of_its_seed_and_not_of_the_order_in_sets() -> None:
             check=True,
         )
         assert there.stdout.strip() == here.digest
+
+
+def played(seed: int, *lines: str) -> Outcome:
+    schedule = [parse_action(line) for line in lines]
+    return Run(seed, world=BROKERS, seconds=8.0, schedule=schedule).play()
+
+
+def test_a_broker_that_loses_its_disk_is_refilled_and_counts_again() -> None:
+    outcome = played(4, "at 3.0 wipe-disk n1", "at 3.5 start n1")
+    assert outcome.violation is None
+    assert outcome.marks["disk replaced by an empty one"] == 1
+    assert outcome.marks["voter counts again on another disk"] == 1
+
+
+def test_the_disks_of_a_majority_are_never_wiped() -> None:
+    wiped = [f"at {at}.0 wipe-disk n{at % 3}" for at in range(3, 6)]
+    outcome = played(4, *wiped, *(f"at {at}.5 start n{at % 3}" for at in range(3, 6)))
+    assert outcome.violation is None
+    assert outcome.marks["disk replaced by an empty one"] == 1
+
+
+def test_a_broker_leaves_its_group_and_comes_back_under_load() -> None:
+    outcome = played(
+        5,
+        "at 2.0 remove-member n2",
+        "at 4.0 add-member n2",
+        "at 6.0 add-member n2",
+        "at 7.0 hand-over n2",
+    )
+    assert outcome.violation is None
+    done = {"removal", "addition", "promotion", "handing over"}
+    assert done <= outcome.marks.keys()
