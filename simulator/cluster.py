@@ -279,6 +279,8 @@ class Cluster:
             log = node.core.log
             if (log.last_index, log.chain_crc) != (core.log.last_index, core.log.chain_crc):
                 return False
+            if not core.configuration.trusts(host.name, node.core.incarnation):
+                return False  # its disk is another, and does not count yet
             indexes = {node.applied_index, node.core.commit_index, node.core.durable_index}
             if indexes != {core.log.last_index}:
                 return False

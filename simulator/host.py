@@ -94,6 +94,7 @@ class Host:
         self.damaged = False
         self.fs = SimulatedFileSystem(world.streams.stream(f"disk of {name}"))
         self._incarnations = world.streams.stream(f"incarnations of {name}")
+        self.lost_disks: list[SimulatedFileSystem] = []
         self.node: Node | None = None
         self.process: Process | None = None
         self.invariants: Sequence[Invariant] = ()
@@ -194,6 +195,7 @@ class Host:
         """Another, empty disk is put in; the machine is without power meanwhile."""
         self.lose_power()
         self.note("gets an empty disk")
+        self.lost_disks.append(self.fs.copy())
         self.fs.wipe()
         for invariant in self.invariants:
             invariant.disk_replaced(self)

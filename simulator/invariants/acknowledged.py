@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from simulator.client import payload_number
 from simulator.invariants.base import Invariant
-from simulator.invariants.ondisk import holds_entry
+from simulator.invariants.ondisk import held_entry
 from simulator.violation import Violation
 from store.entry import Entry
 
@@ -49,7 +49,7 @@ class AcknowledgedKept(Invariant):
             raise Violation(f"{host.name} acknowledges payload {number}, which nobody applied")
         self._acknowledged[number] = entry.index
         size = host.segment_size
-        holding = [each.name for each in self._hosts if holds_entry(each, entry, size)]
+        holding = [each.name for each in self._hosts if held_entry(each, entry, size)]
         if 2 * len(holding) <= len(self._hosts):
             raise Violation(
                 f"{host.name} acknowledges payload {number}, and only the disks of {holding} "

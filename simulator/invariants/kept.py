@@ -29,6 +29,10 @@ class NothingForgotten(Invariant):
             held = min(core.commit_index, core.durable_index)
             self._held[host.name] = max(held, self._held.get(host.name, -1))
 
+    def disk_replaced(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        self._held.pop(host.name, None)
+
     def booted(self, host: Host) -> None:
         """See :class:`Invariant`."""
         if host.node is None:

@@ -28,6 +28,19 @@ def holds_entry(host: Host, entry: Entry, segment_size: int) -> bool:
     return slot is not None and entry.index < Mark.unpack(slot, MARK_PATH).first_index
 
 
+def held_entry(host: Host, entry: Entry, segment_size: int) -> bool:
+    """Whether it holds this entry, or did on a disk that was taken away from it.
+
+    For what was told by many: an answer may be on its way while one of the disks is lost.
+    """
+    start = segment_start(entry.position, segment_size)
+    path = f"{DIRECTORY}/commitlog/{segment_name(start)}"
+    return holds_entry(host, entry, segment_size) or any(
+        disk.durable_bytes(path, entry.position - start, entry.size) == entry.data
+        for disk in host.lost_disks
+    )
+
+
 def hard_state(host: Host) -> HardState | None:
     """Term and vote that a recovery would find; None if it would find none."""
     slot = _newest_slot(host, VOTE_PATH)

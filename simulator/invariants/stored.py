@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from simulator.brokerhost import BrokerHost
 from simulator.invariants.base import Invariant
-from simulator.invariants.ondisk import holds_entry
+from simulator.invariants.ondisk import held_entry
 from simulator.violation import Violation
 from simulator.workload.history import Listener, Place, Sent, number_of
 from store.batch import QUEUE_ROW, decode_batch
@@ -121,7 +121,7 @@ class StoredMessages(Invariant, Listener):
             )
         self._acknowledged[place] = sent
         holding = [
-            each.name for each in self._hosts if holds_entry(each, stored.entry, each.segment_size)
+            each.name for each in self._hosts if held_entry(each, stored.entry, each.segment_size)
         ]
         if 2 * len(holding) <= len(self._hosts):
             raise Violation(
