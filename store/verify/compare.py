@@ -12,6 +12,7 @@ from store.verify.majority import majority
 from store.verify.replica import ReplicaReport
 
 BYTES_SHOWN = 8
+ONE_CHAIN = "one chain CRC in all replicas"
 NO_MAJORITY = "no majority says which replica is right: stop the group, keep all copies, report it"
 
 
@@ -195,7 +196,7 @@ def _undecided(fs: FileSystem, index: int, said: Sequence[tuple[ReplicaReport, i
         min(report.known_index for report, _ in said),
         path,
         byte,
-        "one chain CRC in all replicas",
+        ONE_CHAIN,
         ", ".join(f"{chain:08x} in {report.name}" for report, chain in said),
         NO_MAJORITY,
     )

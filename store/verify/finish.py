@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from store.filesystem import FileSystem
+from store.verify.compare import ONE_CHAIN
 from store.verify.comparebytes import first_difference
 from store.verify.findings import UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
 from store.verify.keys import tell_missing
@@ -172,5 +173,8 @@ def _continues(before: Finding, finding: Finding, first_index: int) -> bool:
         return False
     # Bytes that differ under one chain are told entry by entry, with the file they are in. That a
     # replica has left the others' log is told again in each range behind, of its directory.
-    still = before.path.startswith(f"{finding.path}/")
+    # Replicas without a majority go on to differ in whichever file.
+    still = before.path.startswith(f"{finding.path}/") or (
+        before.expected == finding.expected == ONE_CHAIN
+    )
     return same_file or still or finding.kind is FindingKind.ENTRY_INDEX
