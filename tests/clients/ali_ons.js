@@ -30,7 +30,7 @@ const print = value => process.stdout.write(`${JSON.stringify(value)}\n`);
 const sleep = ms => new Promise(resolve => setTimeout(resolve, ms));
 
 function options(nameSrv, more) {
-  return { httpclient, logger, nameSrv, pollNameServerInteval: ROUTE_POLL_MS, ...more };
+  return { httpclient, logger, nameSrv: nameSrv.split(';'), pollNameServerInteval: ROUTE_POLL_MS, ...more };
 }
 
 async function produceDelayed(nameSrv, topic, count, level, delayMs) {

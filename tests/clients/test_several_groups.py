@@ -1,0 +1,129 @@
+"""Two broker groups behind two NameServers, of which one each dies."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from broker.cli.admin import run_admin
+from broker.cli.cluster import LocalCluster, create_cluster, open_cluster
+from broker.cli.layout import Ports, plan_member
+from broker.cli.processes import end_processes
+from broker.cli.readiness import wait_until_serving
+from broker.cli.view import view_groups
+from tests.clients.test_real_clients import lines_of, node_command
+from tests.cluster.running import SEGMENT_SIZE
+
+COUNT = 200
+ENOUGH_SECONDS = 60.0
+
+
+class TwoGroups:
+    """broker-a and broker-b of one node each, and a second NameServer beside that of the cluster.
+
+    A group of one makes dying sure: nobody takes over.
+    """
+
+    def __init__(self, local: LocalCluster, second: str) -> None:
+        self.local = local
+        self.second = second
+        self.namesrv = f"{local.namesrv};{second}"
+
+    def produce(self, count: int) -> list[dict[str, object]]:
+        """What ``dledger produce`` says of lines that nobody else sends."""
+        lines = self.dledger("produce", "lines", "--batch", "5", "--json", stdin="x\n" * count)
+        return [json.loads(line) for line in lines.splitlines()]
+
+    def dledger(self, *arguments: str, stdin: str = "") -> str:
+        """What a command prints that knows both NameServers."""
+        done = subprocess.run(
+            [sys.executable, "-m", "broker", *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=ENOUGH_SECONDS,
+            env={"NAMESRV_ADDR": self.namesrv},
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def kill(self, group: str) -> None:
+        assert end_processes([self.local.node(f"{group}/n0").process], kill=True)
+
+    def start(self, group: str) -> None:
+        self.local.node(f"{group}/n0").process.start()
+        wait_until_serving(self.local)
+
+
+@pytest.fixture
+def groups(tmp_path: Path) -> Iterator[TwoGroups]:
+    create_cluster(tmp_path, nodes=1, groups=2, ports=Ports(0, 0, 0))
+    second = plan_member(None).peer
+    for path in tmp_path.glob("*/*/node.toml"):
+        text = re.sub(
+            r"^namesrv = \[(.*)\]$", rf'namesrv = [\1, "{second}"]', path.read_text(), flags=re.M
+        )
+        path.write_text(
+            re.sub(r"^segment_size = .*$", f"segment_size = {SEGMENT_SIZE}", text, flags=re.M)
+        )
+    local = open_cluster(tmp_path)
+    other = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "broker",
+            "namesrv",
+            "--host",
+            second.host,
+            "--port",
+            str(second.port),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert other.stdout is not None
+        with closing(other.stdout):
+            other.stdout.readline()
+            local.start()
+            wait_until_serving(local)
+            yield TwoGroups(local, str(second))
+    finally:
+        local.stop()
+        other.kill()
+        other.wait()
+
+
+def test_a_dead_name_server_and_a_dead_group_do_not_stop_the_rest(
+    groups: TwoGroups, tmp_path: Path
+) -> None:
+    for topic in ("orders", "lines"):
+        groups.dledger("topic", "create", topic, "--queues", "4", "-c", "DefaultCluster")
+    first = lines_of(node_command("produce", groups.namesrv, "orders", COUNT), tmp_path)
+    assert {each.group for each in run_admin(groups.second, view_groups)} == {
+        "broker-a",
+        "broker-b",
+    }
+    assert {line["broker"] for line in groups.produce(100)} == {"broker-a", "broker-b"}
+
+    assert end_processes([groups.local.namesrv_process], kill=True)
+    groups.kill("broker-b")
+    assert {line["broker"] for line in groups.produce(100)} == {"broker-a"}
+    second = lines_of(node_command("produce", groups.namesrv, "orders", COUNT), tmp_path)
+
+    groups.local.namesrv_process.start()
+    groups.start("broker-b")
+    consumed = lines_of(node_command("consume", groups.namesrv, "orders", "G", COUNT), tmp_path)
+
+    stored = {line["msg_id"] for line in first + second}
+    assert len(stored) == 2 * COUNT
+    assert {line["n"] for line in consumed} == set(range(COUNT))
+    assert {line["broker"] for line in groups.produce(100)} == {"broker-a", "broker-b"}
