@@ -139,6 +139,9 @@ class ConsumeQueue:
             rows = self._files.get(path).pread(count * ROW_SIZE, in_file * ROW_SIZE)
         except FileNotFoundError:
             raise DamagedError(path, 0, f"the file of offset {offset} is missing") from None
+        except OSError as error:
+            # Not as it is: whoever asks on the event loop would have it taken for a socket's.
+            raise DamagedError(path, in_file * ROW_SIZE, f"cannot be read: {error}") from error
         if len(rows) != count * ROW_SIZE:
             raise DamagedError(path, in_file * ROW_SIZE + len(rows), "the file ends too early")
         return rows

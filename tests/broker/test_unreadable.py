@@ -11,6 +11,7 @@ import pytest
 
 from broker.commands import Expire
 from simulator.disk import Fault, SimulatedFileSystem
+from store.errors import DamagedError
 from store.retention import RetentionPolicy
 from tests.broker.harness import SingleBroker
 from tests.remoting.virtualnet import VirtualLoop
@@ -48,7 +49,8 @@ def test_a_read_error_at_an_expiry_stops_the_node(unreadable: str) -> None:
         else:
             broker.broker._retention.check_soon()
         await asyncio.sleep(0.05)
-        assert [type(failure) for failure in broker.failures] == [OSError]
+        failure = DamagedError if unreadable == "/consumequeue/" else OSError
+        assert [type(each) for each in broker.failures] == [failure]
         await broker.client.close()
         await broker.server.stop()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from simulator.disk import SimulatedFileSystem
+from simulator.disk import Fault, SimulatedFileSystem
 from store.batch import QUEUE_ROW
 from store.consumequeue import BARRIER_QUEUES, ROW_SIZE, ConsumeQueue, ConsumeQueues, OpenFiles
 from store.errors import DamagedError, StoreError
@@ -202,6 +203,18 @@ def test_a_file_missing_below_a_checkpoint_is_damage_when_it_is_read(
     queues.restore([("orders", 0, 0, 10)])
     with pytest.raises(DamagedError, match="the file of offset 4 is missing"):
         queues.get_or_create("orders", 0).read(4, 1)
+
+
+def test_a_file_that_cannot_be_read_is_damage_and_no_error_of_the_operating_system(
+    fs: SimulatedFileSystem,
+) -> None:
+    """Who asks for an offset on the event loop lets damage be told, and nothing else."""
+    queue = flushed(fs, 5).get("orders", 0)
+    assert queue is not None
+    fs.inject(Fault(1, errno.EIO, operations=("pread",)))
+    with pytest.raises(DamagedError, match="cannot be read"):
+        queue.read(0, 1)
+    assert queue.read(0, 1) == row(0)
 
 
 def test_queues_that_a_checkpoint_does_not_list_are_removed(fs: SimulatedFileSystem) -> None:
