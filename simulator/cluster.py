@@ -249,7 +249,7 @@ class Cluster:
         await self.pass_time(QUIET_SECONDS)
         if self._state() != settled:
             raise Violation(f"without faults and proposals it moves: {settled}, {self._state()}")
-        for host in self._whole_hosts():
+        for host in self.whole_hosts():
             for invariant in host.invariants:
                 invariant.healed(host)
 
@@ -272,7 +272,7 @@ class Cluster:
         if leader is None or leader.node is None:
             return False
         core = leader.node.core
-        for host in self._whole_hosts():
+        for host in self.whole_hosts():
             node = host.node
             if node is None or (node.core.term, node.core.leader) != (core.term, leader.name):
                 return False
@@ -286,7 +286,7 @@ class Cluster:
                 return False
         return True
 
-    def _whole_hosts(self) -> Sequence[Host]:
+    def whole_hosts(self) -> Sequence[Host]:
         """Those that must run: all but damaged ones that have refused to."""
         return [host for host in self.hosts if host.node is not None or not host.damaged]
 

@@ -112,13 +112,19 @@ def wipe_disk(cluster: Cluster, host: Host) -> None:
 def _strike(cluster: Cluster, host: Host, share: float) -> tuple[str, int] | None:
     """File and byte to damage on a machine that is then down; None if there is nothing to hit."""
     place = _place(host, share)
-    if place is None or not cluster.atlas.allows(host.name):
+    if place is None or not cluster.atlas.allows(host.name) or _members_away(cluster):
         return None
     cluster.atlas.damaged[host.name] = None
     host.crash()
     host.damaged = True
     host.mark("disk damaged at rest")
     return place
+
+
+def _members_away(cluster: Cluster) -> bool:
+    """Whether any host knows of fewer voters than there are hosts: then each one is needed."""
+    found = [host.node.core.configuration for host in cluster.hosts if host.node is not None]
+    return any(each.is_joint or len(each.voters) < len(cluster.hosts) for each in found)
 
 
 def _place(host: Host, share: float) -> tuple[str, int] | None:

@@ -64,8 +64,9 @@ def hand_over(cluster: Cluster, host: str) -> None:
 
 @action(HostName)
 def remove_member(cluster: Cluster, host: str) -> None:
-    """Unless another one is away."""
-    if len(cluster.hosts) != GROUP_SIZE or not all_vote(cluster):
+    """Unless another one is away, or may refuse to run because of its disk."""
+    unsure = any(each.damaged and each.name != host for each in cluster.hosts)
+    if len(cluster.hosts) != GROUP_SIZE or unsure or not all_vote(cluster):
         return
     done = _told(cluster.leader(), f"removal of {host}")
     _ask(cluster, f"removal of {host}", lambda members: members.remove(host, done))
@@ -99,17 +100,16 @@ def all_vote(cluster: Cluster) -> bool:
 
 
 def bring_back(cluster: Cluster) -> bool:
-    """Whether every host is a voter; one that is not is helped on its way."""
-    if all_vote(cluster):
-        return True
+    """Whether every host that must run is a voter; one that is not is helped on its way."""
     leader = cluster.leader()
-    if leader is not None and leader.node is not None:
-        found = leader.node.core.configuration
-        for host in cluster.hosts:
-            if host.name not in found.voters:
-                add_member(cluster, host.name)
-                break
-    return False
+    if leader is None or leader.node is None:
+        return False
+    found = leader.node.core.configuration
+    for host in cluster.whole_hosts():
+        if host.name not in found.voters:
+            add_member(cluster, host.name)
+            return False
+    return not found.is_joint
 
 
 # --- faults, in the sense of this package

@@ -90,3 +90,10 @@ def test_a_broker_leaves_its_group_and_comes_back_under_load() -> None:
     assert outcome.violation is None
     done = {"removal", "addition", "promotion", "handing over"}
     assert done <= outcome.marks.keys()
+
+
+def test_no_disk_is_damaged_while_every_voter_that_is_left_is_needed() -> None:
+    outcome = played(5, "at 2.0 remove-member n2", "at 4.0 flip-bit n1 0.5 3", "at 5.0 start n1")
+    assert outcome.violation is None
+    assert outcome.marks["removal"] == 1
+    assert "disk damaged at rest" not in outcome.marks
