@@ -38,7 +38,9 @@ class NothingForgotten(Invariant):
         if host.node is None:
             return
         last_index = host.node.core.log.last_index
-        if 0 <= last_index < self._held.get(host.name, -1):
+        if last_index < 0:  # another disk: what it is given from now on counts
+            self._held[host.name] = last_index
+        if last_index < self._held.get(host.name, -1):
             raise Violation(
                 f"{host.name} boots with a log to {last_index}; it had known entry "
                 f"{self._held[host.name]} to be committed and durable"
