@@ -44,6 +44,10 @@ from broker.subscription import ExpressionError
 DEPTH_MAX = 64
 """Of parentheses and signs within each other."""
 
+LINKS_MAX = 200
+"""Of ``AND``, ``OR`` and tests for equality in a row: each is evaluated within the next, and the
+interpreter's stack has an end. Longer lists of values are what ``IN`` is for."""
+
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n\f]+|--[^\r\n]*(?:\r\n|\r|\n)|/\*.*?\*/)
       |(?P<float>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?
@@ -93,6 +97,7 @@ class _Parser:
         self._tokens = self._cut()
         self._next = 0
         self._depth = 0
+        self._links = 0
 
     def whole(self) -> Operand:
         found = condition(self._condition())
@@ -148,21 +153,30 @@ class _Parser:
 
     # --- grammar
 
+    def _link(self) -> None:
+        self._links += 1
+        if self._links > LINKS_MAX:
+            raise self._error(self._token.at, f"more than {LINKS_MAX} operations in a row")
+
     def _condition(self) -> Operand:
         left = self._and_part()
         while self._take("OR"):
+            self._link()
             left = disjunction(left, self._and_part())
         return left
 
     def _and_part(self) -> Operand:
         left = self._equality()
         while self._take("AND"):
+            self._link()
             left = conjunction(left, self._equality())
         return left
 
     def _equality(self) -> Operand:
-        left = self._comparison()
+        first = left = self._comparison()
         while taken := self._take("=", "<>", "IS"):
+            if left is not first:
+                self._link()
             if taken.kind == "IS":
                 negated = self._take("NOT")
                 self._expect("NULL")

@@ -89,6 +89,6 @@ class SendBackProcessor:
             sys_flag=record.sys_flag,
             born_timestamp=record.born_timestamp,
             born_host=record.born_host,
-            reconsume_times=record.reconsume_times + 1,
+            reconsume_times=min(record.reconsume_times + 1, INT32_MAX),
         )
         return [Addressed(place.topic, place.queue_id, (message,))], commands

@@ -80,7 +80,8 @@ def is_named(record: MessageRecord, message_id: str) -> bool:
 def check_request(record: MessageRecord, checks: int) -> tuple[dict[str, str], bytes]:
     """Fields and body of the request (39) that asks a producer for the outcome.
 
-    The body is the record as its consumers would see it: with its real topic and queue.
+    The body is the record as its consumers would see it: with its real topic and queue. How often
+    it was asked is left out where the properties have no room for that.
     """
     unique = (find_property(record.properties, UNIQUE_KEY) or b"").decode(errors="replace")
     message_id = offset_message_id(record)
@@ -92,7 +93,10 @@ def check_request(record: MessageRecord, checks: int) -> tuple[dict[str, str], b
         "offsetMsgId": message_id,
     }
     topic, queue_id = real_queue(record)
-    properties = with_properties(record.properties, {CHECK_TIMES: b"%d" % checks})
+    try:
+        properties = with_properties(record.properties, {CHECK_TIMES: b"%d" % checks})
+    except RequestError:
+        properties = record.properties
     topic_bytes = topic.encode()
     head = HEAD.pack(
         record_size(topic, len(record.body), len(properties)),

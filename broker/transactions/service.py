@@ -283,12 +283,15 @@ class Transactions:
         group, checks = transaction.group, transaction.checks
 
         def loaded(data: Bytes, fault: StoreError | None) -> None:
-            if fault is not None:
-                log.warning("cannot ask about the transaction at offset %d: %s", offset, fault)
+            try:
+                if fault is not None:
+                    raise fault
+                ext, body = check_request(decode_record(data), checks)
+            except StoreError as damage:
+                log.warning("cannot ask about the transaction at offset %d: %s", offset, damage)
                 return
             members = list(self._clients.producers.get(group, ()))
             if members:
-                ext, body = check_request(decode_record(data), checks)
                 self._rng.choice(members).push(RequestCode.CHECK_TRANSACTION_STATE, ext, (body,))
 
         self._lookup.record(transaction.position, loaded)

@@ -209,3 +209,15 @@ def test_what_a_client_returns_by_itself_waits_or_dies_like_what_it_sends_back(
         assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
     run(scenario, tmp_path)
+
+
+def test_attempts_are_counted_as_far_as_a_record_can_count(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await broker.send("orders", 0, b"m", j=str(2**31 - 1))
+        (record,) = messages(await broker.pull("orders", 0, 0))
+        async with asyncio.timeout(5):
+            assert (await send_back(broker, record)).code == 0
+        assert (await next_of(broker, DEAD)).reconsume_times == 2**31 - 1
+
+    run(scenario, tmp_path)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.filter.sql92 import DEPTH_MAX, parse_selector
+from broker.filter.sql92 import DEPTH_MAX, LINKS_MAX, parse_selector
 from broker.processors.filters import selected
 from broker.reader import Found, Limits, Status
 from broker.remoting.codes import RequestCode, ResponseCode
@@ -129,6 +129,9 @@ def test_an_expression_that_is_false_or_unknown_or_meaningless_selects_nothing(
         ("a = 9223372036854775808", "greater than 9223372036854775807"),
         ("(" * (DEPTH_MAX + 1) + "a", f"more than {DEPTH_MAX} things"),
         ("- " * 5000 + "a", f"more than {DEPTH_MAX} things"),
+        ("a = 'x' OR " * 5000 + "a = 'x'", f"more than {LINKS_MAX} operations"),
+        ("a = 'x' AND " * 5000 + "a = 'x'", f"more than {LINKS_MAX} operations"),
+        ("a" + " <> TRUE" * 5000, f"more than {LINKS_MAX} operations"),
     ],
 )
 def test_an_expression_that_means_nothing_is_refused_with_its_place(
@@ -206,6 +209,11 @@ def test_a_record_that_contradicts_itself_is_never_taken_for_one_that_does_not_m
         record[84:88] = size.to_bytes(4, "big", signed=True)
         with pytest.raises(CorruptRecordError):
             selected(selector, 0, found, [record], limits)
+
+
+@pytest.mark.parametrize("links", [" OR a = 'x'", " AND a <> 'x'", " <> TRUE"])
+def test_the_longest_expression_can_be_evaluated(links: str) -> None:
+    assert isinstance(parse_selector("a = 'y'" + links * LINKS_MAX).matches({"a": "y"}), bool)
 
 
 def test_the_expression_of_the_heartbeat_counts_where_a_pull_has_none(tmp_path: Path) -> None:

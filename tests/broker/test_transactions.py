@@ -471,3 +471,20 @@ def test_the_log_is_kept_from_the_first_open_transaction(tmp_path: Path) -> None
         assert (transactions.kept_from() or 0) > position
 
     run(scenario, tmp_path)
+
+
+def test_a_producer_is_asked_about_a_message_with_as_many_properties_as_fit(
+    tmp_path: Path,
+) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        producer = Producer(broker)
+        marks = "REAL_TOPIC\x01orders\x02REAL_QID\x012\x02"
+        fills = 32_767 - len(HALF) - len(marks) - len("P\x01\x02")
+        await half(broker, properties=f"{HALF}P\x01{'x' * fills}\x02")
+        await producer.stay(TIMEOUT_S + 1)
+        await asyncio.sleep(1)
+        ((_at, request),) = producer.asked
+        assert len(decode_record(request.body).properties) == 32_767
+
+    run(scenario, tmp_path)
