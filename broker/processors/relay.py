@@ -37,7 +37,7 @@ class RelayProcessor:
 
     def running_info(self, connection: Connection, request: Frame) -> None:
         """Code 307: what the client says of its queues, threads and rates."""
-        self._relay(connection, request, self._member(request), request.body)
+        self._relay(connection, request, self._member(request), _fields(request), request.body)
 
     def consume_directly(self, connection: Connection, request: Frame) -> None:
         """Code 309: the client consumes one message now, outside of its queues."""
@@ -46,11 +46,11 @@ class RelayProcessor:
         if match is None:
             raise FieldError(f"field msgId is no id of a message: {message_id!r}")
         member = self._member(request)
-        request.ext["brokerName"] = self._context.config.group
+        fields = _fields(request) | {"brokerName": self._context.config.group}
 
         def found(record: Bytes, error: StoreError | None) -> None:
             if error is None:
-                self._relay(connection, request, member, record)
+                self._relay(connection, request, member, fields, record)
             else:
                 connection.respond(request, ResponseCode.SYSTEM_ERROR, str(error))
 
@@ -91,7 +91,13 @@ class RelayProcessor:
         )
 
     @staticmethod
-    def _relay(connection: Connection, request: Frame, member: Connection, body: Bytes) -> None:
+    def _relay(
+        connection: Connection,
+        request: Frame,
+        member: Connection,
+        fields: dict[str, str],
+        body: Bytes,
+    ) -> None:
         def answered(answer: Frame | None, failure: CallError | None) -> None:
             if answer is not None:
                 connection.respond(request, answer.code, answer.remark, body=(answer.body,))
@@ -100,8 +106,7 @@ class RelayProcessor:
             else:
                 connection.respond(request, ResponseCode.SYSTEM_ERROR, str(failure))
 
-        ext = {name: ext_str(request, name, "") for name in request.ext}
-        member.call(request.code, ext, (body,), timeout=CLIENT_SECONDS, done=answered)
+        member.call(request.code, fields, (body,), timeout=CLIENT_SECONDS, done=answered)
 
 
 class _Status:
@@ -127,6 +132,11 @@ class _Status:
             ]
             body = b'{"consumerTable":{%b}}' % b",".join(tables)
             self._connection.respond(self._request, body=(body,))
+
+
+def _fields(request: Frame) -> dict[str, str]:
+    """What is passed on. Raises :class:`~broker.remoting.errors.FieldError`."""
+    return {name: ext_str(request, name, "") for name in request.ext}
 
 
 def _offset_table(body: bytes) -> bytes | None:

@@ -10,7 +10,7 @@ from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.connection import Connection
 from broker.remoting.frame import Frame
-from tests.broker.harness import ADDRESS, SingleBroker, messages, with_broker
+from tests.broker.harness import ADDRESS, ColdFileSystem, SingleBroker, messages, with_broker
 
 ONE = {"consumerGroup": "readers", "clientId": "one"}
 TABLE = b'{"brokerName":"broker-a","queueId":0,"topic":"orders"}:7'
@@ -73,6 +73,26 @@ def test_a_consumer_is_given_one_message_to_consume(tmp_path: Path) -> None:
         await one.client.close()
 
     with_broker(scenario, tmp_path)
+
+
+def test_what_cannot_be_passed_on_is_refused_before_the_message_is_read(tmp_path: Path) -> None:
+    asked = dict[str, object](ONE)
+
+    async def before(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        sent = await broker.send("orders", 0, b"again")
+        asked.update({"msgId": str(sent.ext["msgId"]), "odd": {"no": "text"}})
+
+    async def after(broker: SingleBroker) -> None:
+        one = Member(broker, "one")
+        await one.join()
+        answer = await broker.ask(RequestCode.CONSUME_MESSAGE_DIRECTLY, asked, seconds=3)
+        assert answer.remark == "field odd is not a string: {'no': 'text'}"
+        assert not one.asked
+        await one.client.close()
+
+    with_broker(before, tmp_path)
+    with_broker(after, tmp_path, fs=ColdFileSystem())
 
 
 def test_the_members_tell_where_they_are(tmp_path: Path) -> None:
