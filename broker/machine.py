@@ -64,8 +64,8 @@ class MachineListener:
         """A topic was created, changed or deleted."""
 
     def expired(self, position: int) -> None:
-        """What lies below ``position`` of the commit log is given up. Told again after each
-        checkpoint: the log keeps what older checkpoints need."""
+        """What lies below ``position`` of the commit log is given up, and the newest checkpoint on
+        disk says so. Told again after each checkpoint: the log keeps what older ones need."""
 
     def leadership_changed(self, leadership: Leadership) -> None:
         """Who leads changed, or whether this node may serve as leader."""
@@ -206,7 +206,7 @@ class BrokerStateMachine:
         return Checkpointing(
             state,
             flushes if keys is None else [*flushes, keys],
-            partial(self._checkpoint_saved, _firsts(queues)),
+            partial(self._checkpoint_saved, _firsts(queues), self.expired_position),
         )
 
     def leadership_changed(self, leadership: Leadership) -> None:
@@ -274,7 +274,6 @@ class BrokerStateMachine:
             start: time for start, time in self.segment_times.items() if start >= kept
         }
         self.expired_position = max(self.expired_position, position)
-        self.listener.expired(self.expired_position)
 
     def _empty_queues(self, topic: str) -> None:
         """The queues of a deleted topic stay, empty: created again they go on where they ended,
@@ -283,17 +282,21 @@ class BrokerStateMachine:
             if name == topic:
                 queue.first_offset = queue.end_offset
 
-    def _checkpoint_saved(self, firsts: _Firsts) -> None:
+    def _checkpoint_saved(self, firsts: _Firsts, expired_position: int) -> None:
         """Gives up files once no checkpoint needs them: the older one has been replaced by that
-        before this one."""
+        before this one.
+
+        The log is cut only now, too: a member that gets this checkpoint and the log from here on
+        makes its ConsumeQueues from them, so the log must have all that the checkpoint counts on.
+        """
         for key, first_offset in self._saved_firsts.items():
             queue = self._queues.get(*key)
             if queue is not None and self._released.get(key, 0) < first_offset:
                 queue.release(first_offset)
                 self._released[key] = first_offset
         self._saved_firsts = firsts
-        if self.expired_position:
-            self.listener.expired(self.expired_position)
+        if expired_position:
+            self.listener.expired(expired_position)
 
 
 def _firsts(queues: Sequence[QueueLength]) -> _Firsts:

@@ -6,8 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from broker.commands import Expire
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.retention import CHECK_SECONDS
+from dledger.errors import ProposeError
 from store.retention import RetentionPolicy
 from tests.broker.harness import NOW_MS, SingleBroker, messages, with_broker
 
@@ -113,3 +115,24 @@ def test_a_message_that_still_waits_keeps_the_log_behind_it(tmp_path: Path) -> N
         assert broker.broker.context.node.store.segments()[0].start > waits_in
 
     with_broker(scenario, tmp_path, retention=BY_SIZE, clock_runs=True, **SETTINGS)
+
+
+def test_the_log_has_all_that_the_newest_checkpoint_counts_on(tmp_path: Path) -> None:
+    """A member refilled with it makes its ConsumeQueues from that log, and could not start."""
+
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await fill(broker, 40)
+        context = broker.broker.context
+        store = context.node.store
+        assert store.first_position == 0
+        expired: asyncio.Future[ProposeError | None] = context.loop.create_future()
+        context.gatherer.add_command(Expire(4 * SEGMENT), expired.set_result)
+        assert await expired is None
+        await asyncio.sleep(1)
+        assert store.first_position == 0
+        context.node.keeper.checkpoint()
+        await asyncio.sleep(1)
+        assert store.first_position == 4 * SEGMENT
+
+    with_broker(scenario, tmp_path, **SETTINGS)
