@@ -123,6 +123,11 @@ class Gatherer:
         return self._serving
 
     @property
+    def term(self) -> int:
+        """The term in which this node leads, or last knew who does; -1 before any."""
+        return -1 if self._leadership is None else self._leadership.term
+
+    @property
     def request_bytes_max(self) -> int:
         """What no entry could hold is larger than this."""
         return self._entry_bytes_max - 2 * _RUN_BYTES

@@ -12,7 +12,7 @@ from functools import partial
 from broker.context import BrokerContext
 from broker.refusals import code_of, remark_of
 from broker.remoting.connection import Connection
-from broker.remoting.dispatch import Handler
+from broker.remoting.dispatch import HANDLER_FAULTS, Handler
 from broker.remoting.errors import RequestError
 from broker.remoting.frame import Frame
 from dledger.errors import ProposeError
@@ -39,3 +39,5 @@ def _answer(
         handler(connection, request)
     except RequestError as refusal:
         connection.respond(request, refusal.code, refusal.remark)
+    except HANDLER_FAULTS as fault:
+        connection.respond_fault(request, fault)

@@ -21,7 +21,7 @@ from broker.reader import MessageReader, Range
 from broker.requests import EntryPlace
 from broker.staging import Waiter
 from broker.topics import HALF_TOPIC
-from dledger.errors import ProposeError
+from dledger.errors import NotServingError, ProposeError
 from store.batch import KEY_ROW, decode_batch, staged_bytes
 from store.deferred import DEFERRED_TOPICS, TIMER_OUT_MS
 from store.entry import HEADER, HEADER_SIZE, EntryKind
@@ -54,11 +54,17 @@ class _Doubt:
     """A request that is looked for, or being stored after all, and who waits for that."""
 
     def __init__(
-        self, topic: str, queue_id: int, messages: Sequence[StagedMessage], waiter: Sender
+        self,
+        topic: str,
+        queue_id: int,
+        messages: Sequence[StagedMessage],
+        waiter: Sender,
+        term: int,
     ) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.messages = messages
+        self.term = term
         self.waiters = [waiter]
 
     def is_same(self, messages: Sequence[StagedMessage]) -> bool:
@@ -105,7 +111,7 @@ class ResentRequests:
         known = self._doubts.get((topic, key))
         if known is None:
             self._gatherer.check_size(staged_bytes(messages) + REQUEST_BYTES)
-            doubt = _Doubt(topic, queue_id, messages, waiter)
+            doubt = _Doubt(topic, queue_id, messages, waiter, self._gatherer.term)
             self._gatherer.add_barrier(partial(self._settled, doubt, key, place))
             self._doubts[topic, key] = doubt
         elif known.is_same(messages):
@@ -193,7 +199,13 @@ class ResentRequests:
             waiter.stored_before(first.store_host, queue_id, first.queue_offset, positions)
 
     def _store(self, doubt: _Doubt, key: bytes) -> None:
-        """It was not stored: it is now, for all who wait."""
+        """It was not stored: it is now, for all who wait.
+
+        Unless another term began while it was looked for: who led in between may have stored it.
+        """
+        if self._gatherer.term != doubt.term:
+            self.fail(doubt, key, NotServingError())
+            return
         storing = _Storing(self, doubt, key)
         try:
             self._gatherer.add_messages(doubt.topic, doubt.queue_id, doubt.messages, storing)

@@ -124,13 +124,12 @@ class TopicProcessor:
         its retry topic, so that is created too and not left to the first heartbeat."""
         group = _group_config(request)
         now_ms = self._context.wall_clock()
-        self._commit(connection, request, PutGroup.of(group, now_ms))
+        commands: list[Command] = [PutGroup.of(group, now_ms)]
         topic = retry_topic(group.name)
         if self._context.gatherer.topic(topic) is None and len(topic) <= TOPIC_SIZE_MAX:
             queues = max(group.retry_queues, 1)
-            self._context.gatherer.add_command(
-                PutTopic.of(TopicConfig(topic, queues, queues), now_ms)
-            )
+            commands.append(PutTopic.of(TopicConfig(topic, queues, queues), now_ms))
+        self._commit(connection, request, *commands)
 
     def delete_group(self, connection: Connection, request: Frame) -> None:
         """Code 207. 4.9 and 5.x have different names for "its offsets too"."""
@@ -162,7 +161,7 @@ class TopicProcessor:
             )
         connection.respond(request, body=(encode_json(group.as_json()),))
 
-    def _commit(self, connection: Connection, request: Frame, command: Command) -> None:
+    def _commit(self, connection: Connection, request: Frame, *commands: Command) -> None:
         def answer(error: ProposeError | None) -> None:
             if error is None:
                 connection.respond(request)
@@ -170,7 +169,7 @@ class TopicProcessor:
                 connection.respond(request, code_of(error), remark_of(error))
 
         try:
-            self._context.gatherer.add_command(command, answer)
+            self._context.gatherer.add_together((), commands, answer)
         except REFUSALS as error:
             raise refused(error) from error
 

@@ -136,6 +136,11 @@ class Connection(asyncio.Protocol):
             self._flush_due = True
             self._loop.call_soon(self._flush)
 
+    def respond_fault(self, request: Frame, error: Exception) -> None:
+        """The answer where a handler stumbled over a request (``HANDLER_FAULTS``)."""
+        logger.error("%s: %r failed", self.remote_address, request, exc_info=error)
+        self.respond(request, ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
     def push(
         self, code: int, ext: Mapping[str, str] | None = None, body: Sequence[Bytes] = ()
     ) -> None:
@@ -225,9 +230,7 @@ class Connection(asyncio.Protocol):
                     except RequestError as error:
                         self.respond(frame, error.code, error.remark)
                     except HANDLER_FAULTS as error:
-                        logger.exception("%s: %r failed", self.remote_address, frame)
-                        remark = f"{type(error).__name__}: {error}"
-                        self.respond(frame, ResponseCode.SYSTEM_ERROR, remark)
+                        self.respond_fault(frame, error)
                 if self._closed:
                     return
         except FrameError as error:

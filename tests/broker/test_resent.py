@@ -14,6 +14,8 @@ from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.frame import Frame
 from broker.requests import KnownRequests, RecentRequests, pack_keys
 from dledger.errors import InvariantError
+from dledger.standing import Role
+from dledger.statemachine import Leadership
 from store.batch import staged_bytes
 from store.record import stage_message
 from tests.broker.harness import SingleBroker, batched, messages, send_ext, with_broker
@@ -265,3 +267,27 @@ def test_a_new_leader_begins_with_what_the_log_says() -> None:
     known.begin(recent)
     places = [known.get(key) for key in (1, 2, 9)]
     assert [place and place.position for place in places] == [10, 20, None]
+
+
+def test_what_was_looked_for_in_another_term_is_not_stored_in_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who led in between may have stored it."""
+
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await broker.send("orders", 0, b"a", KEY)
+        context = broker.broker.context
+        load = context.reader.load
+
+        def load_in_the_next_term(*asked: Any) -> None:
+            context.gatherer.leadership_changed(Leadership(Role.LEADER, 99, "n0", serving=True))
+            load(*asked)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(context.reader, "load", load_in_the_next_term)
+            other = await broker.send("orders", 0, b"b", KEY)
+        assert other.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert await bodies(broker) == [b"a"]
+
+    with_broker(scenario, tmp_path)
