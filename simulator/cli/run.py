@@ -15,7 +15,7 @@ from simulator.cli.options import RunOptions, add_run_options, positive, run_opt
 from simulator.cli.progress import Progress
 from simulator.cli.summary import as_json, many, one_line
 from simulator.cluster import Outcome
-from simulator.marks import EXPECTED, EXPECTED_OF_BROKERS, never_reached
+from simulator.marks import EXPECTED, EXPECTED_OF_BROKERS, EXPECTED_OF_MEMBERS, never_reached
 
 SEEDS_PER_JOB = 4
 INTERRUPTED = 130
@@ -66,7 +66,8 @@ def run(asked: argparse.Namespace) -> int:
     print(many(done, time.perf_counter() - began), file=sys.stderr)
     if options.profile.thorough and code == 0:
         missed = never_reached(
-            {mark for outcome in done for mark in outcome.marks}, (*EXPECTED, *EXPECTED_OF_BROKERS)
+            {mark for outcome in done for mark in outcome.marks},
+            (*EXPECTED, *EXPECTED_OF_BROKERS, *EXPECTED_OF_MEMBERS),
         )
         if missed:
             print(f"never got into: {', '.join(missed)}", file=sys.stderr)

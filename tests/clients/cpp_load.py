@@ -1,11 +1,17 @@
-"""The Python client ``rocketmq`` 0.4.4 (C++ core 1.0), sending from several threads until told.
+"""The Python client ``rocketmq`` 0.4.4 (C++ core 1.0), sending one message at a time until told.
 
 Runs in a virtual environment of its own, which has none of this project's packages::
 
-    python cpp_load.py NAMESRV TOPIC THREADS
+    python cpp_load.py NAMESRV TOPIC NAME
 
-Sends numbers, one JSON line for each that is acknowledged or refused, until its input ends. Nothing
-is tried again here; what the client tries again by itself is its own.
+Sends NAME-0, NAME-1 and so on, one JSON line for each that is acknowledged or refused, until its
+input ends. Nothing is tried again here; what the client tries again by itself is its own. There is
+one sending thread: threads that want the client's table of connections at the same moment do not
+wait for each other, they give up, six times within a millisecond, and say that there is no route.
+For the same reason the first message is tried until the client's timer has looked the route up.
+
+NAME tells messages of several such processes apart: the client's UNIQ_KEY does not, it has zeros in
+the place of the process id.
 """
 
 from __future__ import annotations
@@ -14,38 +20,52 @@ import itertools
 import json
 import sys
 import threading
+import time
 
 from rocketmq.client import Message, Producer
 from rocketmq.exceptions import RocketMQException
 
+ROUTE_WAIT_SECONDS = 10
 
-def main(namesrv: str, topic: str, threads: str) -> None:
+
+def send(producer: Producer, topic: str, body: str) -> dict[str, object]:
+    message = Message(topic)
+    message.set_body(body)
+    return {"body": body, "queue_offset": producer.send_sync(message).offset}
+
+
+def send_first(producer: Producer, topic: str, body: str) -> dict[str, object]:
+    until = time.monotonic() + ROUTE_WAIT_SECONDS
+    while True:
+        try:
+            return send(producer, topic, body)
+        except RocketMQException as error:
+            if "No route info" not in str(error) or time.monotonic() > until:
+                raise
+        time.sleep(0.1)
+
+
+def main(namesrv: str, topic: str, name: str) -> None:
     producer = Producer("cpp_load")
     producer.set_namesrv_addr(namesrv)
     producer.start()
-    numbers, ended, printing = itertools.count(), threading.Event(), threading.Lock()
+    ended = threading.Event()
 
-    def send() -> None:
-        while not ended.is_set():
-            with printing:
-                n = next(numbers)
-            message = Message(topic)
-            message.set_body(str(n))
-            try:
-                result = producer.send_sync(message)
-                told = {"n": n, "queue_offset": result.offset}
-            except RocketMQException as error:
-                told = {"n": n, "refused": str(error)}
-            with printing:
-                print(json.dumps(told), flush=True)
+    def read() -> None:
+        sys.stdin.read()
+        ended.set()
 
-    senders = [threading.Thread(target=send) for _ in range(int(threads))]
-    for sender in senders:
-        sender.start()
-    sys.stdin.read()
-    ended.set()
-    for sender in senders:
-        sender.join()
+    threading.Thread(target=read).start()
+    print(json.dumps(send_first(producer, topic, f"{name}-0")), flush=True)
+    for n in itertools.count(1):
+        if ended.is_set():
+            break
+        body = f"{name}-{n}"
+        try:
+            told = send(producer, topic, body)
+        except RocketMQException as error:
+            told = {"body": body, "refused": str(error)}
+        print(json.dumps(told), flush=True)
     producer.shutdown()
 
 

@@ -15,7 +15,7 @@ import pytest
 from tests.clients.test_real_clients import HERE, cpp_command, needs_linux_wheel
 from tests.cluster.running import RunningCluster
 
-THREADS = 4
+CLIENTS = 4
 BEFORE, AFTER = 100, 100
 
 
@@ -33,25 +33,29 @@ def free_address() -> str:
 
 
 class Load:
-    """The client, and what it was told so far."""
+    """Several clients, and what they were told so far."""
 
     def __init__(self, cluster: RunningCluster, topic: str, home: Path) -> None:
         python, *_ = cpp_command()
-        self._client = subprocess.Popen(
-            [python, str(HERE / "cpp_load.py"), cluster.namesrv, topic, str(THREADS)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={"HOME": str(home)},
-        )
+        self._clients = [
+            subprocess.Popen(
+                [python, str(HERE / "cpp_load.py"), cluster.namesrv, topic, str(name)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env={"HOME": str(home)},
+            )
+            for name in range(CLIENTS)
+        ]
         self.told: list[dict[str, Any]] = []
         self._more = threading.Condition()
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
+        self._readers = [threading.Thread(target=self._read, args=(one,)) for one in self._clients]
+        for reader in self._readers:
+            reader.start()
 
-    def _read(self) -> None:
-        assert self._client.stdout is not None
-        with self._client.stdout as lines:
+    def _read(self, client: subprocess.Popen[str]) -> None:
+        assert client.stdout is not None
+        with client.stdout as lines:
             for line in lines:
                 with self._more:
                     self.told.append(json.loads(line))
@@ -65,11 +69,13 @@ class Load:
             return len(self.told)
 
     def end(self) -> None:
-        assert self._client.stdin is not None
-        self._client.stdin.close()
-        code = self._client.wait(60)
-        self._reader.join()
-        assert code == 0
+        for client in self._clients:
+            assert client.stdin is not None
+            client.stdin.close()
+        codes = [client.wait(60) for client in self._clients]
+        for reader in self._readers:
+            reader.join()
+        assert codes == [0] * CLIENTS
 
 
 @needs_linux_wheel
@@ -92,9 +98,9 @@ def test_nothing_is_refused_or_lost_while_three_voters_become_five(
     finally:
         load.end()
     assert [told for told in load.told if "refused" in told] == []
-    count = len(load.told)
+    sent = sorted(told["body"] for told in load.told)
     stored = cluster.ask(
         *("consume", "orders", "--group", "readers", "--from", "earliest"),
-        *("--count", str(count), "--timeout", "60"),
+        *("--count", str(len(sent)), "--timeout", "60"),
     )
-    assert sorted(int(message["body"]) for message in stored) == list(range(count))
+    assert sorted(message["body"] for message in stored) == sent
