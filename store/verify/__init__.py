@@ -18,7 +18,7 @@ from store.verify.findings import Finding, FindingKind
 from store.verify.finish import finish_audit
 from store.verify.plan import RANGE_BYTES, plan_audit
 from store.verify.ranges import AuditPlan, GroupPlan, RangeResult
-from store.verify.replica import ReplicaReport
+from store.verify.report import ReplicaReport
 from store.verify.sharedlog import Buffers
 
 __all__ = [

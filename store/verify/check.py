@@ -16,7 +16,8 @@ from store.verify.ranges import (
     RangeResult,
     ReplicaRange,
 )
-from store.verify.replica import ReplicaCheck, ReplicaReport
+from store.verify.replica import ReplicaCheck
+from store.verify.report import ReplicaReport
 from store.verify.sharedlog import Buffers
 
 Outcome = tuple[ReplicaReport, RangeQueues, RangeKeys]

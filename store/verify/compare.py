@@ -9,7 +9,7 @@ from store.layout import segment_name, segment_start
 from store.verify.comparebytes import differing_entries, first_difference, read_position
 from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind
 from store.verify.majority import majority
-from store.verify.replica import ReplicaReport
+from store.verify.report import ReplicaReport
 
 BYTES_SHOWN = 8
 ONE_CHAIN = "one chain CRC in all replicas"

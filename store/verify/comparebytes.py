@@ -13,7 +13,7 @@ import numpy as np
 
 from store.filesystem import FileSystem
 from store.layout import segment_name, segment_start
-from store.verify.replica import ReplicaReport
+from store.verify.report import ReplicaReport
 
 READ_SIZE = 4 << 20
 

@@ -12,7 +12,7 @@ from store.errors import DataLockedError
 from store.layout import segment_name, segment_start
 from store.verify import Finding, FindingKind, Verification, verify_replicas
 from store.verify.compare import compare_replicas
-from store.verify.replica import ReplicaReport
+from store.verify.report import ReplicaReport
 from tests.store.replicas import SEGMENT_SIZE, Replica, message
 from tests.store.steps import simulated
 
