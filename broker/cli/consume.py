@@ -20,6 +20,7 @@ from broker.client.fetcher import StartFrom
 from broker.client.message import Bytes
 from broker.client.message_json import message_json
 from broker.client.pulled import PulledBatch
+from broker.client.selector import Sql
 from broker.subscription import ExpressionError, tag_codes
 from store.errors import CorruptRecordError
 
@@ -29,6 +30,7 @@ EXAMPLES = """\
   dledger consume orders --group printers --from earliest --count 2
   dledger consume orders --group billing --tags "paid || refunded" --timeout 5 --json
   dledger consume orders --group watchers --broadcast --from latest
+  dledger consume orders --group large --sql "amount > 100 AND TAGS <> 'test'"
 """
 
 
@@ -37,8 +39,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--group", metavar="G", required=True, help="who shares the queues and their offsets"
     )
-    parser.add_argument(
+    wanted = parser.add_mutually_exclusive_group()
+    wanted.add_argument(
         "--tags", metavar='"A||B"', type=_tags, default="*", help="only messages with these tags"
+    )
+    wanted.add_argument(
+        "--sql",
+        metavar="EXPRESSION",
+        type=_sql,
+        help="only messages whose properties satisfy this SQL92 expression",
     )
     parser.add_argument(
         "--from",
@@ -71,7 +80,7 @@ async def _consume(args: argparse.Namespace) -> int:
     async with Consumer(
         args.namesrv,
         args.group,
-        {args.topic: args.tags},
+        {args.topic: args.sql or args.tags},
         start_from=args.start_from,
         broadcast=args.broadcast,
     ) as consumer:
@@ -138,6 +147,13 @@ def _start_from(text: str) -> StartFrom:
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not earliest, latest or milliseconds")
     return int(text)
+
+
+def _sql(text: str) -> Sql:
+    try:
+        return Sql(text)
+    except ExpressionError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _tags(text: str) -> str:

@@ -16,6 +16,7 @@ from broker.client.message import Message, MessageQueue, SendResult, SendStatus
 from broker.client.pipeline import Pipeline
 from broker.client.producer import Producer
 from broker.client.pulled import PulledBatch, ReceivedMessage
+from broker.client.selector import Sql
 
 __all__ = [
     "ClientError",
@@ -34,5 +35,6 @@ __all__ = [
     "RefusedError",
     "SendResult",
     "SendStatus",
+    "Sql",
     "TopicNotFoundError",
 ]

@@ -27,6 +27,7 @@ from broker.client.pulled import PulledBatch, ReceivedMessage
 from broker.client.requests import ConsumerRequests
 from broker.client.resets import reset_offsets
 from broker.client.routes import Routes, TopicRoute, parse_name_servers
+from broker.client.selector import Sql, subscription
 from broker.clock import system_clock_ms
 from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode
@@ -66,7 +67,7 @@ class Consumer:
         self,
         name_servers: str,
         group: str,
-        subscriptions: Mapping[str, str],
+        subscriptions: Mapping[str, str | Sql],
         *,
         start_from: StartFrom = "latest",
         broadcast: bool = False,
@@ -76,7 +77,8 @@ class Consumer:
         rng: Random | None = None,
         identity: ClientIdentity | None = None,
     ) -> None:
-        """``subscriptions``: of each topic the tags wanted, ``*`` or ``TagA || TagB``.
+        """``subscriptions``: of each topic the tags wanted, ``*`` or ``TagA || TagB``, or an
+        :class:`~broker.client.selector.Sql` expression over the properties.
 
         ``start_from`` is where a queue begins for which the group has no offset yet. With
         ``retries`` what members of the group sent back (:meth:`send_back`) comes again too.
@@ -91,8 +93,7 @@ class Consumer:
         client_id = (identity or local_identity(rng)).client_id
         version = wall_clock()
         self._subscriptions = {
-            topic: Subscription(topic, expression or "*", version)
-            for topic, expression in subscriptions.items()
+            topic: subscription(topic, wanted, version) for topic, wanted in subscriptions.items()
         }
         if retries:
             again = retry_topic(group)

@@ -15,7 +15,7 @@ from broker.client.routes import Routes
 from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import CallError, ConnectionLostError
 from broker.remoting.frame import Frame
-from broker.subscription import Subscription
+from broker.subscription import SQL_TYPE, Subscription
 from store.errors import CorruptRecordError
 
 logger = logging.getLogger("dledger.client")
@@ -211,6 +211,6 @@ class Fetcher:
 
 
 def _tag_filter(subscription: Subscription) -> TagFilter:
-    if subscription.expression in {"", "*"}:
+    if subscription.expression in {"", "*"} or subscription.expression_type == SQL_TYPE:
         return None
     return frozenset(tag.strip().encode() for tag in subscription.expression.split("||"))

@@ -46,6 +46,13 @@ def test_bad_usage_of_a_command_is_told_on_stderr(capsys: pytest.CaptureFixture[
     assert "'0' is not a number from 1 to 9" in captured.err
 
 
+def test_a_mistake_in_a_selector_is_told_with_its_place(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("consume", "orders", "--group", "g", "--sql", "size <") == 2
+    assert "size <" in capsys.readouterr().err
+
+
 def test_an_unreachable_nameserver_is_one_line_that_says_what_to_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

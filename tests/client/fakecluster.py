@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from broker.filter.sql92 import parse_selector
 from broker.processors.batchbody import batch_messages
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.connection import Connection
@@ -17,7 +18,7 @@ from broker.remoting.javajson import object_map
 from broker.remoting.server import RemotingServer
 from broker.subscription import tag_codes
 from store.batch import Run, decode_batch, encode_batch
-from store.properties import find_property
+from store.properties import decode_properties, find_property
 from store.record import decode_record, record_bounds, stage_message
 from tests.remoting.virtualnet import VirtualLoop
 
@@ -226,7 +227,7 @@ class Broker:
         first = self.group.first_offsets.get(key, 0)
         end = first + len(queue)
         chosen = queue[max(asked - first, 0) :][:limit]
-        codes = tag_codes(ext_str(request, "subscription", ""))
+        wanted = _filter(request)
         code, following, body = ResponseCode.SUCCESS, asked + len(chosen), []
         if asked > end or asked < first:
             code, following = ResponseCode.PULL_OFFSET_MOVED, end if asked > end else first
@@ -234,7 +235,7 @@ class Broker:
             self.held.append((connection, request))
             return
         else:
-            body = [each.record for each in chosen if codes is None or each.tags_code in codes]
+            body = [each.record for each in chosen if wanted(each)]
             if not body:
                 code = ResponseCode.PULL_RETRY_IMMEDIATELY
         ext = {
@@ -308,6 +309,17 @@ class Broker:
             return
         body = orjson.dumps({"consumerIdList": sorted(set(self.members.values()))})
         connection.respond(request, body=(body,))
+
+
+def _filter(request: Frame) -> Callable[[Stored], bool]:
+    expression = ext_str(request, "subscription", "")
+    if ext_str(request, "expressionType", "TAG") == "SQL92":
+        selector = parse_selector(expression)
+        return lambda each: selector.matches(
+            decode_properties(decode_record(each.record).properties)
+        )
+    codes = tag_codes(expression)
+    return lambda each: codes is None or each.tags_code in codes
 
 
 class Cluster:

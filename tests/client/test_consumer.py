@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
+import orjson
 import pytest
 
 from broker.client.config import ConsumerConfig
@@ -13,9 +14,11 @@ from broker.client.errors import ClosedError
 from broker.client.fetcher import StartFrom
 from broker.client.identity import ClientIdentity
 from broker.client.message import MessageQueue
+from broker.client.selector import Sql
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.connection import Connection
 from broker.remoting.frame import Frame
+from broker.subscription import ExpressionError
 from tests.client.fakecluster import NAME_SERVER, NOW_MS, Broker, Cluster
 from tests.remoting.virtualnet import VirtualLoop, in_virtual_time
 
@@ -25,7 +28,7 @@ TOPIC = "T"
 def new_consumer(
     *,
     number: int = 1,
-    tags: str = "*",
+    tags: str | Sql = "*",
     start_from: StartFrom = "earliest",
     broadcast: bool = False,
     config: ConsumerConfig | None = None,
@@ -312,6 +315,25 @@ async def test_tags_are_filtered_and_what_was_left_out_is_committed(loop: Virtua
         await asyncio.sleep(1)
     assert broker.group.offsets == {("G", TOPIC, 0): 5}
     await cluster.close()
+
+
+@in_virtual_time
+async def test_the_broker_alone_filters_by_an_sql92_expression(loop: VirtualLoop) -> None:
+    cluster, broker = await start(loop, queues=1)
+    for body, size in ((b"1", b"3"), (b"2", b"9"), (b"3", b"4")):
+        broker.store(TOPIC, 0, body, properties=b"TAGS\x01A\x02size\x01" + size + b"\x02")
+    async with new_consumer(tags=Sql("size < 5 AND TAGS = 'A'")) as consumer:
+        assert await take(consumer, 2) == [b"1", b"3"]
+    beats = [each for each in broker.requests if each.code == RequestCode.HEART_BEAT]
+    (told,) = orjson.loads(beats[0].body)["consumerDataSet"][0]["subscriptionDataSet"]
+    assert told["expressionType"] == "SQL92"
+    assert told["subString"] == "size < 5 AND TAGS = 'A'"
+    await cluster.close()
+
+
+def test_an_expression_with_a_mistake_makes_no_selector() -> None:
+    with pytest.raises(ExpressionError, match="size <"):
+        Sql("size <")
 
 
 @in_virtual_time

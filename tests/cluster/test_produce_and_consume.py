@@ -113,6 +113,8 @@ def test_only_the_tags_asked_for_are_printed(shared_cluster: RunningCluster, top
         run(shared_cluster, "produce", topic, "--tag", tag, stdin=tag.encode())
 
     assert consume(shared_cluster, topic, "--tags", "A||C", "--timeout", "3") == [b"A", b"C"]
+    selector = ("--sql", "TAGS <> 'B'", "--count", "2")
+    assert consume(shared_cluster, topic, *selector, group="sql") == [b"A", b"C"]
 
 
 def test_broadcast_members_each_get_everything(shared_cluster: RunningCluster, topic: str) -> None:
