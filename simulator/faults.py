@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVarTuple, Unpack
 from simulator.actions import NOTICED, SILENT, Argument
 from simulator.members import MEMBER_KINDS
 from simulator.schedule import TIME_DIGITS
+from simulator.sequences import SEQUENCE_KINDS
 
 if TYPE_CHECKING:
     from simulator.cluster import Cluster
@@ -92,11 +93,27 @@ class FaultInjector:
             self._next()
 
     def _strike_with(self, kind: str) -> None:
-        (KINDS.get(kind) or MEMBER_KINDS[kind])(self)
+        (KINDS.get(kind) or MEMBER_KINDS.get(kind) or SEQUENCE_KINDS[kind])(self)
+
+    # --- for faults that are told elsewhere
+
+    @property
+    def cluster(self) -> Cluster:
+        """What it strikes."""
+        return self._cluster
+
+    @property
+    def rng(self) -> Random:
+        """All chance of its faults."""
+        return self._rng
 
     def do(self, name: str, *arguments: Argument) -> None:
-        """Proposes an action, for faults that are told elsewhere."""
+        """Proposes an action."""
         self._do(name, *arguments)
+
+    def do_after(self, seconds: float, name: str, *arguments: Argument) -> None:
+        """Proposes an action at a time to come, unless faults are over by then."""
+        self._after(seconds, self._do_unless_stopped, name, *arguments)
 
     def do_to_one(self, name: str) -> None:
         """An action on one host, the leader more often."""
@@ -105,6 +122,8 @@ class FaultInjector:
     def names(self) -> Sequence[str]:
         """Of all hosts."""
         return [host.name for host in self._cluster.hosts]
+
+    # --- within
 
     def _later(self, seconds_max: float, name: str, *arguments: Argument) -> None:
         self._after(self._rng.uniform(0.01, seconds_max), self._do_unless_stopped, name, *arguments)

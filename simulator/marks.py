@@ -44,6 +44,7 @@ EXPECTED_OF_MEMBERS = (
     "handing over",
     "promotion",
     "removal",
+    "sent again what was given up",
     "voter counts again on another disk",
 )
 """What runs in which members and disks are exchanged must get into beside that."""

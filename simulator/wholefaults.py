@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from simulator.faults import KINDS, FaultInjector
 from simulator.members import MEMBER_KINDS
+from simulator.sequences import SEQUENCE_KINDS
 
 CLIENTS = ("p0", "p1", "c0", "c1", "r0", "r1")
 NAME_SERVER = "ns"
@@ -112,6 +113,7 @@ WHOLE_KINDS: dict[str, Callable[[WholeFaultInjector], None]] = {
     **MORE_KINDS,
     **DAMAGE_KINDS,
     **MEMBER_KINDS,
+    **SEQUENCE_KINDS,
 }
 """Every kind, by the name that the summary of a run tells."""
 

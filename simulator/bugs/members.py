@@ -1,4 +1,4 @@
-"""Planted bugs A and B of membership: who leaves, who joins, who hands over."""
+"""Planted bugs A, B and C of membership: who leaves, joins, hands over, or has lost its disk."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from dledger.changes import Changes
 from dledger.configuration import Configuration, Configurations
+from dledger.elections import Elections
 from dledger.handover import Handover
 from simulator.bugs.plant import Bug, Patch
 from simulator.members import MEMBER_KINDS
@@ -50,6 +51,12 @@ def configuration_of_a_cut_entry_kept(patch: Patch) -> None:
     patch.set(Configurations, "truncate", lambda _configurations, _first_index: None)
 
 
+def every_disk_counts(patch: Patch) -> None:
+    """A wiped node confirms and votes as if it still held what it lost."""
+    patch.set(Configuration, "trusts", lambda _configuration, _node, _incarnation: True)
+    patch.set(Elections, "_may_vote", lambda _elections, _sender, _request: True)
+
+
 def _of_members(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
     return Bug(id_, plant, says, seeds, seconds=12.0, kinds=(*MEMBER_KINDS, *kinds))
 
@@ -60,5 +67,13 @@ BUGS = (
     _of_members("B9", configuration_forgotten_at_a_restart, "for the voters after", 40, "crash"),
     _of_members(
         "B9b", configuration_of_a_cut_entry_kept, "for the voters after", 200, "crash", "partition"
+    ),
+    Bug(
+        "C11",
+        every_disk_counts,
+        "lacks the committed entry | both lead",
+        60,
+        seconds=12.0,
+        kinds=("disk wiped", "crash", "one-way link", "partial partition"),
     ),
 )

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import store.refill
 from dledger.catchup import CatchUp
+from dledger.locallog import LocalLog
+from dledger.messages import AppendAccepted, AppendRejected, AppendRequest
 from dledger.service import RefillNotice
 from simulator.bugs.plant import Bug, Patch
 from store.entry import Entry
@@ -54,7 +56,29 @@ def refill_taken_for_complete_too_early(patch: Patch) -> None:
     patch.set(Refill, "ended", property(lambda _refill: True))
 
 
+def given_up_entries_are_a_conflict(patch: Patch) -> None:
+    """An append that follows an entry which was given up is taken for a conflict, and cuts."""
+    accept = LocalLog.accept
+
+    def cutting(
+        local: LocalLog, sender: str, request: AppendRequest
+    ) -> AppendAccepted | AppendRejected | None:
+        if request.prev_index < local.log.first_index - 1:
+            local._truncate(request.prev_index + 1)
+        return accept(local, sender, request)
+
+    patch.set(LocalLog, "accept", cutting)
+
+
 BUGS = (
+    Bug(
+        "B3",
+        given_up_entries_are_a_conflict,
+        "cannot drop entry",
+        60,
+        kinds=("follower unheard",),
+        seconds=12.0,
+    ),
     Bug("B4", refill_skips_an_entry, "not within", 10, kinds=KINDS, seconds=10.0),
     Bug("B11", follower_behind_the_log_is_not_told, "not within", 10, kinds=KINDS, seconds=10.0),
     Bug(

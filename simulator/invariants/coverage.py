@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dledger.configuration import LOST_INCARNATION
-from dledger.messages import AppendRejected, Message
+from dledger.messages import AppendRejected, AppendRequest, Message
 from dledger.standing import Role
 from simulator.invariants.base import Invariant
 from store.layout import segment_start
@@ -37,6 +37,13 @@ class Coverage(Invariant):
         """See :class:`Invariant`."""
         if isinstance(message, AppendRejected) and message.hint_index >= 0:
             host.mark("logs did not meet")
+
+    def receives(self, host: Host, _sender: str, message: Message) -> None:
+        """See :class:`Invariant`."""
+        if not isinstance(message, AppendRequest) or host.node is None:
+            return
+        if message.prev_index < host.node.core.log.first_index - 1:
+            host.mark("sent again what was given up")
 
     def stepped(self, host: Host) -> None:
         """See :class:`Invariant`."""
