@@ -82,6 +82,11 @@ class CatchUp:
         refill = self._refill
         return None if refill is None else (refill.next_index, refill.plan.checkpoint_index)
 
+    @property
+    def source(self) -> str:
+        """Who is asked for what is missing; nobody while there is no refill under way."""
+        return self._source if self._busy else ""
+
     def noticed(self, leader: str, notice: RefillNotice) -> None:
         """The leader cannot reach our log: its own begins with an entry behind what we match.
 

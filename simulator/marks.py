@@ -31,6 +31,7 @@ EXPECTED = (
 
 EXPECTED_OF_BROKERS = (
     "disk damaged at rest",
+    "leader stepped down while it refilled a follower",
     "log expired",
     "message removed before it was delivered",
     "refilled by a peer",

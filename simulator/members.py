@@ -64,9 +64,12 @@ def hand_over(cluster: Cluster, host: str) -> None:
 
 @action(HostName)
 def remove_member(cluster: Cluster, host: str) -> None:
-    """Unless another one is away, or may refuse to run because of its disk."""
+    """Unless another one is away, may refuse to run because of its disk, or has an empty disk that
+    the log does not count yet: two voters of whom one has lost its disk are a group no more."""
     unsure = any(each.damaged and each.name != host for each in cluster.hosts)
     if len(cluster.hosts) != GROUP_SIZE or unsure or not all_vote(cluster):
+        return
+    if not all(_disk_counts(cluster, each) for each in cluster.hosts if each.name != host):
         return
     done = _told(cluster.leader(), f"removal of {host}")
     _ask(cluster, f"removal of {host}", lambda members: members.remove(host, done))
@@ -97,6 +100,18 @@ def all_vote(cluster: Cluster) -> bool:
         return False
     found = leader.node.core.configuration
     return not found.is_joint and len(found.voters) == len(cluster.hosts)
+
+
+def _disk_counts(cluster: Cluster, host: Host) -> bool:
+    """Whether the leader has noted the disk that this machine has now; one never lost is noted."""
+    if not host.lost_disks:
+        return True
+    leader = cluster.leader()
+    if leader is None or leader.node is None or host.node is None:
+        return False
+    core = leader.node.core
+    noted = core.configurations.at(core.commit_index).incarnations.get(host.name)
+    return noted == host.node.core.incarnation
 
 
 def bring_back(cluster: Cluster) -> bool:

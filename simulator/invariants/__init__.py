@@ -52,5 +52,5 @@ def raft_invariants(hosts: Sequence[Host]) -> Sequence[Invariant]:
         FewProbes(),
         MembersOfTheLog(),
         NothingForgotten(),
-        Coverage(),
+        Coverage(hosts),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dledger.configuration import LOST_INCARNATION
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 class Coverage(Invariant):
     """Compares what a node is after each event with what it was before."""
 
-    def __init__(self) -> None:
+    def __init__(self, hosts: Sequence[Host]) -> None:
+        self._hosts = hosts
         self._before: dict[tuple[str, int], tuple[Role, int, int]] = {}
         self._members = (-1, dict[str, int]())
 
@@ -59,6 +61,8 @@ class Coverage(Invariant):
         self._before[host.name, host.boot] = (core.role, log.last_index, log.end_position)
         if role is Role.LEADER and core.role is not Role.LEADER:
             host.mark("leader stepped down")
+            if any(each.node and each.node.catch_up.source == host.name for each in self._hosts):
+                host.mark("leader stepped down while it refilled a follower")
         if role is Role.CANDIDATE and core.role is Role.FOLLOWER:
             host.mark("candidate gave up")
         if log.last_index < last_index or log.end_position < end_position:

@@ -97,3 +97,19 @@ def test_no_disk_is_damaged_while_every_voter_that_is_left_is_needed() -> None:
     assert outcome.violation is None
     assert outcome.marks["removal"] == 1
     assert "disk damaged at rest" not in outcome.marks
+
+
+def test_no_member_is_removed_while_the_disk_of_another_does_not_count() -> None:
+    """The leader has not noticed yet; and dies before it can call the removal off."""
+    outcome = played(
+        5,
+        *(f"at 2.0 cut n{at} n1 silent" for at in (0, 2)),
+        *(f"at 2.0 cut n1 n{at} silent" for at in (0, 2)),
+        "at 2.05 wipe-disk n1",
+        "at 2.06 remove-member n2",
+        "at 2.5 crash n0",
+        "at 2.5 crash n2",
+    )
+    assert outcome.violation is None
+    assert outcome.marks["disk replaced by an empty one"] == 1
+    assert "removal" not in outcome.marks
