@@ -99,6 +99,7 @@ async def _open_store(config: NodeConfig) -> ReplicaStore:
         config.segment_size,
         incarnation=SystemRandom().randrange(FIRST_INCARNATION, 1 << 62),
         direct=config.flush == "sync",
+        alone=not config.peers,
     )
     while True:
         try:

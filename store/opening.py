@@ -18,6 +18,7 @@ from store.errors import DamagedError, DataLockedError, StoreError
 from store.filesystem import FileSystem, Lock
 from store.formatfile import FORMAT_NAME, Identity, check_identity, decode_format, encode_format
 from store.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
+from store.lostend import cut_short, ends_with, fill
 from store.recovery import LogScan, Recovered, adopt_segments, check_segments, scan, settle
 from store.refill import install
 from store.slotfile import SlotFile
@@ -31,8 +32,9 @@ class StoreConfig:
 
     ``min_free_bytes`` is what the log leaves free on the disk for all that must still be written
     when no more entries are accepted. ``incarnation`` is the number that the directory gets if it
-    is made now; 0 for none. ``direct`` has the log written past the page cache, which is for those
-    who wait for each write to reach the disk.
+    is made now, or if it has lost the end of its log (``lostend.py``); 0 for none. ``alone`` if no
+    other replica could give back what is lost. ``direct`` has the log written past the page cache,
+    which is for those who wait for each write to reach the disk.
     """
 
     group: str
@@ -42,6 +44,7 @@ class StoreConfig:
     index_rows_per_file: int = ROWS_PER_FILE
     incarnation: int = 0
     direct: bool = False
+    alone: bool = False
 
     def __post_init__(self) -> None:
         if not SEGMENT_SIZE_MIN <= self.segment_size <= SEGMENT_SIZE_MAX:
@@ -113,6 +116,13 @@ def _claim(fs: FileSystem, directory: str, config: StoreConfig) -> int:
     return identity.incarnation
 
 
+def _begin_anew(fs: FileSystem, state: str, config: StoreConfig) -> int:
+    """Gives the directory another incarnation, durably, and returns it; see ``lostend.py``."""
+    identity = Identity(config.group, config.node, config.segment_size, config.incarnation)
+    replace_file(fs, state, FORMAT_NAME, encode_format(identity))
+    return config.incarnation
+
+
 def _recover(
     fs: FileSystem, directory: str, config: StoreConfig, lock: Lock, incarnation: int
 ) -> Parts:
@@ -140,6 +150,17 @@ def _recover(
     )
     floor = mark.position if checkpoint is None else max(mark.position, checkpoint.end_position)
     check_segments(log, floor)
+    short = cut_short(log, floor)
+    if short is not None and config.alone:
+        raise DamagedError(
+            short.path,
+            short.zeroed_end,
+            f"the file ends here, though all below position {floor} was durable, "
+            "and what came behind may be lost with it",
+        )
+    if short is not None and config.incarnation:
+        incarnation = _begin_anew(fs, state, config)
+        fill(short, floor)
     found = _start_of_scan(checkpoint, index, mark)
     found.commit_index = max(mark.commit_index, -1 if checkpoint is None else checkpoint.index)
     found.tail_base = (found.end, found.chain_crc or 0)
@@ -161,6 +182,9 @@ def _recover(
             raise DamagedError(
                 index.path_of(checkpoint.index), 0, "log and checkpoint disagree on an entry's end"
             )
+        ended = found.last_index == checkpoint.index and config.incarnation and not config.alone
+        if ended and not ends_with(log, index, checkpoint):
+            incarnation = _begin_anew(fs, state, config)
         commit_index = max(commit_index, checkpoint.index)
     new_mark = Mark(
         found.last_index,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import store.opening
 from broker.machine import Checkpointing
 from simulator.bugs.plant import Bug, Patch
 from simulator.worlds import BROKERS
@@ -17,6 +18,12 @@ def full_disk_in_a_derived_file_stops_a_node(patch: Patch) -> None:
     patch.set(Checkpointing, "flush", flush)
 
 
+def lost_end_taken_for_an_unfinished_write(patch: Patch) -> None:
+    """A segment that is shorter than what was durable in it is opened as if nothing were lost."""
+    patch.set(store.opening, "cut_short", lambda _log, _floor: None)
+    patch.set(store.opening, "ends_with", lambda _log, _index, _checkpoint: True)
+
+
 BUGS = (
     Bug(
         "E1x",
@@ -25,6 +32,15 @@ BUGS = (
         20,
         seconds=8.0,
         kinds=("full disk",),
+        world=BROKERS,
+    ),
+    Bug(
+        "E2x",
+        lost_end_taken_for_an_unfinished_write,
+        "to be committed and durable",
+        40,
+        seconds=8.0,
+        kinds=("file cut short", "pause"),
         world=BROKERS,
     ),
 )

@@ -2,7 +2,8 @@
 
 Damage in the middle of a log is none of an unfinished last write: who cuts there has lost what it
 had confirmed, and may elect a leader that lacks it. It must mend that from its peers, or not run.
-An empty disk is another matter: its owner gets the log anew, and does not vote until then.
+An empty disk, and one that has lost the end of its log and says so by another incarnation, is
+another matter: its owner gets the log anew, and does not vote until then.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ class NothingForgotten(Invariant):
 
     def __init__(self) -> None:
         self._held: dict[str, int] = {}
+        self._incarnations: dict[str, int] = {}
 
     def stepped(self, host: Host) -> None:
         """See :class:`Invariant`."""
@@ -37,8 +39,11 @@ class NothingForgotten(Invariant):
         """See :class:`Invariant`."""
         if host.node is None:
             return
-        last_index = host.node.core.log.last_index
-        if last_index < 0:  # another disk: what it is given from now on counts
+        core = host.node.core
+        last_index, before = core.log.last_index, self._incarnations.get(host.name)
+        self._incarnations[host.name] = core.incarnation
+        if last_index < 0 or before not in (None, core.incarnation):
+            # Another disk: what it is given from now on counts.
             self._held[host.name] = last_index
         if last_index < self._held.get(host.name, -1):
             raise Violation(

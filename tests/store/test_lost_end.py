@@ -1,0 +1,99 @@
+"""A log that has lost its end to damage is told from one whose last writes were not finished."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from simulator.disk import SimulatedFileSystem
+from store.errors import DamagedError, DamagedLogError
+from store.layout import segment_name, segment_start
+from tests.store.steps import CONFIG, DIRECTORY, Writer, open_store, save_mark, simulated
+
+FIRST, OTHER, THIRD = (replace(CONFIG, incarnation=number) for number in (7, 8, 9))
+COUNT = 20
+KNOWN = 16
+"""The last entry of the checkpoint; the next one lies in the same segment, and behind the mark."""
+
+
+def log_beyond_what_is_known(checkpoint: int = KNOWN) -> tuple[SimulatedFileSystem, Writer]:
+    fs, writer = simulated(), Writer()
+    store = open_store(fs, FIRST)
+    store.save_hard_state(1, "n0")
+    store.append(writer.make_many(COUNT))
+    store.sync()
+    assert store.save_checkpoint(writer.checkpoint(checkpoint))
+    assert save_mark(store, writer.entries[KNOWN], KNOWN)
+    fs.crash()  # the mark of an orderly end would cover everything
+    return fs, writer
+
+
+def path_of(position: int) -> str:
+    return f"{DIRECTORY}/commitlog/{segment_name(segment_start(position, CONFIG.segment_size))}"
+
+
+def cut_below_the_end(fs: SimulatedFileSystem, writer: Writer) -> None:
+    known = writer.entries[KNOWN]
+    assert path_of(known.position) == path_of(writer.entries[KNOWN + 1].position)
+    fs.cut(path_of(known.position), known.position % CONFIG.segment_size + 5)
+
+
+def test_a_log_cut_short_below_what_was_durable_is_another_disk_from_then_on() -> None:
+    fs, writer = log_beyond_what_is_known()
+    cut_below_the_end(fs, writer)
+    store = open_store(fs, OTHER)
+    assert store.recovered.incarnation == OTHER.incarnation
+    assert store.last_index == KNOWN
+    store.mend_entry(writer.entries[KNOWN])
+    fs.power_loss()
+    assert open_store(fs, THIRD).recovered.incarnation == OTHER.incarnation
+
+
+def test_that_is_durable_before_anybody_mends_what_the_log_has_lost() -> None:
+    fs, writer = log_beyond_what_is_known(checkpoint=KNOWN - 8)
+    cut_below_the_end(fs, writer)
+    with pytest.raises(DamagedLogError):
+        open_store(fs, OTHER)
+    fs.power_loss()
+    entry = writer.entries[KNOWN]
+    fs.overwrite(path_of(entry.position), entry.data, entry.position % CONFIG.segment_size)
+    store = open_store(fs, THIRD)
+    assert store.recovered.incarnation == OTHER.incarnation
+    assert store.last_index == KNOWN
+
+
+def test_a_segment_that_was_lost_and_is_made_anew_is_cut_short() -> None:
+    fs, writer = log_beyond_what_is_known()
+    path = path_of(writer.entries[KNOWN].position)
+    fs.vanish(path)
+    fs.open(path, create=True).close()
+    assert open_store(fs, OTHER).recovered.incarnation == OTHER.incarnation
+
+
+def test_a_log_whose_last_segment_holds_other_bytes_is_another_disk() -> None:
+    fs, writer = log_beyond_what_is_known()
+    fs.swap(path_of(0), path_of(writer.entries[KNOWN].position))
+    store = open_store(fs, OTHER)
+    assert store.recovered.incarnation == OTHER.incarnation
+    assert store.last_index == KNOWN
+
+
+@pytest.mark.parametrize("lost", [0, 30])
+def test_an_unfinished_last_write_leaves_the_disk_what_it_was(lost: int) -> None:
+    fs, writer = log_beyond_what_is_known()
+    if lost:
+        entry = writer.entries[KNOWN + 1]
+        fs.cut(path_of(entry.position), entry.position % CONFIG.segment_size + lost)
+    store = open_store(fs, OTHER)
+    assert store.recovered.incarnation == FIRST.incarnation
+    assert store.last_index == (KNOWN if lost else COUNT - 1)
+
+
+def test_alone_a_log_cut_short_is_refused_with_file_and_byte_and_left_as_it_is() -> None:
+    fs, writer = log_beyond_what_is_known()
+    cut_below_the_end(fs, writer)
+    size = len(fs.visible_bytes(path_of(writer.entries[KNOWN].position)))
+    for _ in range(2):
+        with pytest.raises(DamagedError, match=rf"byte {size}: the file ends here"):
+            open_store(fs, replace(OTHER, alone=True))
