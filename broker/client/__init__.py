@@ -11,12 +11,14 @@ from broker.client.errors import (
     IllegalMessageError,
     RefusedError,
     TopicNotFoundError,
+    TransactionEndedError,
 )
 from broker.client.message import Message, MessageQueue, SendResult, SendStatus
 from broker.client.pipeline import Pipeline
 from broker.client.producer import Producer
 from broker.client.pulled import PulledBatch, ReceivedMessage
 from broker.client.selector import Sql
+from broker.client.transactions import Outcome, Transaction, TransactionProducer
 
 __all__ = [
     "ClientError",
@@ -27,6 +29,7 @@ __all__ = [
     "IllegalMessageError",
     "Message",
     "MessageQueue",
+    "Outcome",
     "Pipeline",
     "Producer",
     "ProducerConfig",
@@ -37,4 +40,7 @@ __all__ = [
     "SendStatus",
     "Sql",
     "TopicNotFoundError",
+    "Transaction",
+    "TransactionEndedError",
+    "TransactionProducer",
 ]

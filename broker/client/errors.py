@@ -119,6 +119,10 @@ class DeadlineError(ClientError):
         super().__init__(f"{what}: given up after {seconds:g} s; last: {last}")
 
 
+class TransactionEndedError(ClientError):
+    """The transaction has ended, and not as it was told to now."""
+
+
 class IllegalMessageError(ClientError):
     """A message that no broker would take; it was not sent."""
 

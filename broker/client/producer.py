@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
 from types import TracebackType
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from broker.client.choice import QueueChoice, queue_index
 from broker.client.config import ProducerConfig
@@ -24,10 +24,12 @@ from broker.client.errors import IllegalMessageError, NoQueueError
 from broker.client.faults import LatencyFaults
 from broker.client.identity import ClientIdentity, UniqueKeys, local_identity
 from broker.client.message import BODY_SIZE_MAX, Bytes, Message, MessageQueue, SendResult
+from broker.client.presence import ProducerPresence
 from broker.client.routes import Routes, parse_name_servers
 from broker.clock import system_clock_ms
 from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode
+from broker.remoting.dispatch import Handler
 
 # As plain numbers: the header is formatted with them, and members of an enumeration take longer.
 SINGLE = int(RequestCode.SEND_MESSAGE_V2)
@@ -61,8 +63,11 @@ class Producer:
         self._loop = asyncio.get_running_loop()
         self._wall_clock = wall_clock
         rng = rng or Random()
-        self._keys = UniqueKeys(identity or local_identity(rng), wall_clock)
-        self._remoting = RemotingClient(self._loop)
+        identity = identity or local_identity(rng)
+        self._keys = UniqueKeys(identity, wall_clock)
+        self._handlers: dict[int, Handler] = {}
+        """What to do with requests of brokers, by code."""
+        self._remoting = RemotingClient(self._loop, self._handlers, on_lost=self._lost)
         self._routes = Routes(self._loop, self._remoting, parse_name_servers(name_servers), rng)
         faults = LatencyFaults() if self._config.send_latency_fault_enable else None
         self._choice = QueueChoice(
@@ -77,6 +82,14 @@ class Producer:
             faults=faults,
         )
         self._templates: dict[str, dict[str, str]] = {}
+        self._presence = ProducerPresence(
+            loop=self._loop,
+            remoting=self._remoting,
+            routes=self._routes,
+            group=self._config.group,
+            client_id=identity.client_id,
+            request_seconds=self._config.request_seconds,
+        )
 
     async def start(self) -> None:
         """Begins to keep routes fresh."""
@@ -85,10 +98,11 @@ class Producer:
     async def close(self) -> None:
         """Ends what is still under way with an error, and closes the connections."""
         await self._deliverer.close()
+        await self._presence.close()
         await self._routes.close()
         await self._remoting.close()
 
-    async def __aenter__(self) -> Producer:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 
@@ -153,18 +167,7 @@ class Producer:
 
         Raises :class:`IllegalMessageError` at once for what no broker would take.
         """
-        header, body, key = self._encoded(message)
-        delivery = Delivery(
-            topic=message.topic,
-            code=SINGLE,
-            header=header,
-            body=body,
-            count=1,
-            first_key=key,
-            pinned=queue,
-            deadline=self._loop.time() + self._config.deadline_seconds,
-            future=self._loop.create_future(),
-        )
+        delivery = self._delivery(message, queue)
         self._deliverer.begin(delivery)
         return delivery.future
 
@@ -195,6 +198,21 @@ class Producer:
         self._deliverer.begin(delivery)
         return delivery.future
 
+    def _delivery(self, message: Message, queue: MessageQueue | None) -> Delivery:
+        """A single message that is to be delivered."""
+        header, body, key = self._encoded(message)
+        return Delivery(
+            topic=message.topic,
+            code=SINGLE,
+            header=header,
+            body=body,
+            count=1,
+            first_key=key,
+            pinned=queue,
+            deadline=self._loop.time() + self._config.deadline_seconds,
+            future=self._loop.create_future(),
+        )
+
     def _encoded(self, message: Message) -> tuple[dict[str, str], Bytes, str]:
         """Header, body and unique key of a single message."""
         topic, body = message.topic, message.body
@@ -211,6 +229,9 @@ class Producer:
                 header["f"] = DEFLATED
                 return header, smaller, key
         return header, body, key
+
+    def _lost(self, address: str) -> None:
+        self._presence.lost(address)
 
     def _new_template(self, topic: str) -> dict[str, str]:
         template = header_template(self._config.group, topic, self._config.default_queues)

@@ -1,0 +1,168 @@
+"""Transactions of the Python client, with a real broker in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from broker.client.errors import IllegalMessageError, TransactionEndedError
+from broker.client.identity import ClientIdentity
+from broker.client.message import Message
+from broker.client.pulled import ReceivedMessage
+from broker.client.transactions import Outcome, TransactionProducer
+from store.record import MessageRecord
+from tests.broker.harness import SingleBroker, messages
+from tests.client.realbroker import NAME_SERVER, TOPIC, break_connections, with_served
+
+TIMEOUT_SECONDS = 6
+
+
+class Books:
+    """A program's own records: how it answers what it is asked."""
+
+    def __init__(self, outcomes: Mapping[bytes, Sequence[Outcome]] | None = None) -> None:
+        """``outcomes``: of each body what is answered first, then, and so on."""
+        self.outcomes = {body: list(each) for body, each in (outcomes or {}).items()}
+        self.asked: list[tuple[str, bytes]] = []
+
+    async def check(self, message: ReceivedMessage) -> Outcome:
+        self.asked.append((message.topic, message.body))
+        return self.outcomes[message.body].pop(0)
+
+
+def payer(books: Books, number: int = 1) -> TransactionProducer:
+    return TransactionProducer(
+        NAME_SERVER,
+        books.check,
+        rng=Random(number),
+        identity=ClientIdentity("10.0.0.9", 77, number),
+    )
+
+
+async def records(broker: SingleBroker) -> list[MessageRecord]:
+    return messages(await broker.pull(TOPIC, 0, 0))
+
+
+async def stored(broker: SingleBroker) -> list[bytes]:
+    return [record.body for record in await records(broker)]
+
+
+def test_a_block_that_ends_well_publishes_its_message_and_one_that_raises_does_not(
+    tmp_path: Path,
+) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        async with payer(Books()) as producer:
+            async with producer.transaction(Message(TOPIC, b"paid", keys="k")) as transaction:
+                assert await stored(broker) == []
+            assert transaction.outcome is Outcome.COMMIT
+            with pytest.raises(ZeroDivisionError):
+                async with producer.transaction(Message(TOPIC, b"not paid")):
+                    raise ZeroDivisionError
+            async with producer.transaction(Message(TOPIC, b"not paid either")) as transaction:
+                await transaction.rollback()
+        (record,) = await records(broker)
+        assert (record.body, record.property_map["KEYS"]) == (b"paid", "k")
+        assert broker.broker.context.machine.state.transactions == {}
+
+    with_served(scenario, tmp_path)
+
+
+def test_a_producer_answers_what_another_of_its_group_left_open(tmp_path: Path) -> None:
+    large = b"x" * 5000
+    books = Books({large: (Outcome.UNKNOWN, Outcome.COMMIT), b"c": (Outcome.ROLLBACK,)})
+
+    async def scenario(broker: SingleBroker) -> None:
+        async with payer(Books(), 1) as first:
+            for body in (large, b"c"):
+                await first.transaction(Message(TOPIC, body)).begin()
+        async with payer(books, 2) as second:
+            async with second.transaction(Message(TOPIC, b"b")):
+                await asyncio.sleep(2 * TIMEOUT_SECONDS)
+            await asyncio.sleep(60)
+        published = [record.prepared_position > 0 for record in await records(broker)]
+        assert published == [True, True]
+        assert sorted(books.asked) == [(TOPIC, b"c"), (TOPIC, large), (TOPIC, large)]
+
+    with_served(scenario, tmp_path, transaction_timeout_ms=TIMEOUT_SECONDS * 1000)
+
+
+def test_a_check_that_fails_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    books = Books({b"a": ()})
+
+    async def scenario(broker: SingleBroker) -> None:
+        async with payer(Books(), 1) as first:
+            await first.transaction(Message(TOPIC, b"a")).begin()
+        async with payer(books, 2) as second:
+            async with second.transaction(Message(TOPIC, b"b")):
+                pass
+            await asyncio.sleep(2 * TIMEOUT_SECONDS)
+            assert len(books.asked) == 1
+            books.outcomes[b"a"].append(Outcome.COMMIT)
+            await asyncio.sleep(60)
+        assert sorted(await stored(broker)) == [b"a", b"b"]
+
+    with_served(scenario, tmp_path, transaction_timeout_ms=TIMEOUT_SECONDS * 1000)
+    assert "the check of transaction" in caplog.text
+
+
+def test_a_commit_whose_answer_was_lost_is_found_to_have_happened(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        async with payer(Books()) as producer:
+            transaction = producer.transaction(Message(TOPIC, b"paid"))
+            await transaction.begin()
+            broker.log_executor.hold()
+            committing = asyncio.ensure_future(transaction.commit())
+            await asyncio.sleep(0.01)
+            break_connections(broker)
+            broker.log_executor.release()
+            await committing
+            await transaction.commit()
+            with pytest.raises(TransactionEndedError, match="the other way"):
+                await transaction.rollback()
+        assert await stored(broker) == [b"paid"]
+
+    with_served(scenario, tmp_path)
+
+
+def test_a_transaction_that_ended_the_other_way_says_so(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        async with payer(Books()) as producer:
+            first = producer.transaction(Message(TOPIC, b"a"))
+            await first.begin()
+            await first.rollback()
+            same = producer.transaction(first.message)
+            same.result = first.result
+            with pytest.raises(TransactionEndedError, match="rolled back already"):
+                await same.commit()
+
+    with_served(scenario, tmp_path)
+
+
+def test_what_was_not_begun_or_may_not_be_is_refused_at_once(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        async with payer(Books()) as producer:
+            with pytest.raises(TransactionEndedError, match="not begun"):
+                await producer.transaction(Message(TOPIC, b"a")).commit()
+            with pytest.raises(IllegalMessageError, match="delay level"):
+                await producer.transaction(Message(TOPIC, b"a", delay_level=3)).begin()
+
+    with_served(scenario, tmp_path)
+
+
+def test_a_leader_that_is_met_again_hears_of_the_producer_at_once(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        async with payer(Books()) as producer:
+            async with producer.transaction(Message(TOPIC, b"a")):
+                pass
+            producers = broker.broker.context.clients.producers
+            assert list(producers) == ["dledger-producer"]
+            break_connections(broker)
+            await asyncio.sleep(0.5)
+            assert list(producers) == ["dledger-producer"]
+        assert list(producers) == []
+
+    with_served(scenario, tmp_path)
