@@ -381,15 +381,15 @@ class Host:
         if self.node is None:
             return
         core = self.node.core
-        log = core.log
+        standing, log = core.standing, core.log
         state = (
             core.commit_index,
             core.durable_index,
             log.chain_crc,
-            core.term,
-            core.role,
-            core.vote,
             log.last_index,
+            standing.term,
+            standing.role,
+            standing.vote,
             self.boot,
         )
         if state != self._stepped:

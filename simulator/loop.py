@@ -7,10 +7,10 @@ instant run in the order in which they were scheduled.
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
+from heapq import heappop, heappush
 from itertools import count
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, TypeVarTuple, Unpack
@@ -48,8 +48,9 @@ class Ready(asyncio.Handle):
         self._callback = callback
         self._args = args
         self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
+
+    def __repr__(self) -> str:
+        return f"{self._callback}"
 
     def cancel(self) -> None:
         """See :class:`asyncio.Handle`."""
@@ -66,9 +67,10 @@ class Timer(asyncio.TimerHandle):
         self._callback = callback
         self._args = args
         self._cancelled = False
-        self._scheduled = True
-        self._repr = None
         self._source_traceback = None
+
+    def __repr__(self) -> str:
+        return f"{self._callback} at {self._when:.6f} s"
 
     def cancel(self) -> None:
         """See :class:`asyncio.TimerHandle`."""
@@ -107,7 +109,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """See :class:`asyncio.AbstractEventLoop`."""
         del context
         timer = Timer(when, callback, args)
-        heapq.heappush(self._timers, (when, next(self._order), timer))
+        heappush(self._timers, (when, next(self._order), timer))
         return timer
 
     def call_soon(
@@ -125,50 +127,55 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def at(self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
         """As :meth:`call_at`, for what is never cancelled; cheaper by half."""
-        heapq.heappush(self._timers, (when, next(self._order), (callback, args)))
+        heappush(self._timers, (when, next(self._order), (callback, args)))
 
     def after(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
         """As :meth:`at`, so many seconds from now."""
-        heapq.heappush(self._timers, (self._now + delay, next(self._order), (callback, args)))
+        heappush(self._timers, (self._now + delay, next(self._order), (callback, args)))
 
     def _run_once(self) -> None:
-        """One turn: what is ready by now, else what the nearest timers of one instant start."""
+        """Turns until somebody stops it: each runs what is ready by now, else what the nearest
+        timers of one instant start."""
         ready = self._ready
-        if not ready and not self._stopping:
-            self._let_time_pass()
-        self._turns += 1
-        if self._turns > TURNS_MAX:
-            raise SpinningError(f"{TURNS_MAX} turns at {self._now:.6f} s: {ready[0]}")
-        for _ in range(len(ready)):
-            event = ready.popleft()
-            if type(event) is tuple:
-                callback, args = event[0], event[1]
-            elif event._cancelled:  # type: ignore[union-attr]
-                continue
-            else:
-                callback, args = event._callback, event._args  # type: ignore[union-attr, assignment]
-            try:
-                callback(*args)
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as error:  # noqa: BLE001 - as asyncio's handles do
-                self.call_exception_handler({"message": str(callback), "exception": error})
+        take = ready.popleft
+        while True:
+            if not ready and not self._stopping:
+                self._let_time_pass()
+            self._turns += 1
+            if self._turns > TURNS_MAX:
+                raise SpinningError(f"{TURNS_MAX} turns at {self._now:.6f} s: {ready[0]}")
+            for _ in range(len(ready)):
+                event = take()
+                if type(event) is tuple:
+                    callback, args = event
+                elif event._cancelled:  # type: ignore[union-attr]
+                    continue
+                else:
+                    callback, args = event._callback, event._args  # type: ignore[union-attr, assignment]
+                try:
+                    callback(*args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - as asyncio's handles do
+                    self.call_exception_handler({"message": str(callback), "exception": error})
+            if self._stopping:
+                return
 
     def _let_time_pass(self) -> None:
         timers, ready = self._timers, self._ready
         while timers:
-            when, _, event = heapq.heappop(timers)
+            when, _, event = heappop(timers)
             if type(event) is tuple or not event._cancelled:  # type: ignore[union-attr]
                 break
         else:
             raise StalledError(f"nothing is left to happen after {self._now:.6f} s")
-        if when > self._now:
-            self._now = when
+        now = self._now
+        if when > now:
+            self._now = now = when
             self._turns = 0
         ready.append(event)
-        now = self._now
         while timers and timers[0][0] <= now:
-            ready.append(heapq.heappop(timers)[2])
+            ready.append(heappop(timers)[2])
 
     def _write_to_self(self) -> None:
         """Nobody waits in a system call to be woken."""
@@ -197,6 +204,7 @@ class ProcessLoop(VirtualLoop):
         self._interface = interface
         self._rate = rate
         self._run = process.run
+        self._soon = loop._ready.append
         process.loop = self
 
     def time(self) -> float:
@@ -216,7 +224,10 @@ class ProcessLoop(VirtualLoop):
             while when * self._rate < asked:  # else it would ring a hair early, again and again
                 when = nextafter(when, inf)
         del context
-        return self._loop.call_at(when, self._run, callback, *args)
+        loop = self._loop
+        timer = Timer(when, self._run, (callback, *args))
+        heappush(loop._timers, (when, next(loop._order), timer))
+        return timer
 
     def call_later(
         self,
@@ -226,7 +237,7 @@ class ProcessLoop(VirtualLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """See :class:`asyncio.AbstractEventLoop`."""
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+        return self.call_at(self._loop._now * self._rate + delay, callback, *args, context=context)
 
     def call_soon(
         self,
@@ -237,7 +248,7 @@ class ProcessLoop(VirtualLoop):
         """See :class:`asyncio.AbstractEventLoop`."""
         del context
         ready = Ready(self._run, (callback, *args))
-        self._loop._ready.append(ready)
+        self._soon(ready)
         return ready
 
     def call_soon_threadsafe(

@@ -18,17 +18,21 @@ Ts = TypeVarTuple("Ts")
 
 
 class Process:
-    """See the module. ``after`` is called after each event; ``died`` if one ends the process.
+    """See the module. ``after``, if given, is called after each event; ``died`` if one ends the
+    process.
 
     ``loop`` is the loop that the code of the process finds running, so that whatever it makes
     there (a sleep, a future, a task) is an event of this process too.
     """
 
-    __slots__ = ("_after", "_died", "_waiting", "alive", "loop", "paused")
+    __slots__ = ("_after", "_died", "_runs", "_waiting", "alive", "loop", "paused")
 
-    def __init__(self, *, after: Callable[[], None], died: Callable[[], None]) -> None:
+    def __init__(
+        self, *, died: Callable[[], None], after: Callable[[], None] | None = None
+    ) -> None:
         self.alive = True
         self.paused = False
+        self._runs = True
         self.loop: AbstractEventLoop | None = None
         self._after = after
         self._died = died
@@ -36,10 +40,9 @@ class Process:
 
     def run(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
         """One event of this process: now, once it is resumed, or never."""
-        if not self.alive:
-            return
-        if self.paused:
-            self._waiting.append((callback, args))
+        if not self._runs:
+            if self.alive:
+                self._waiting.append((callback, args))
             return
         outside = _get_running_loop()
         _set_running_loop(self.loop or outside)
@@ -52,21 +55,23 @@ class Process:
             _set_running_loop(outside)
         if dies:
             self._died()
-        else:
+        elif self._after is not None:
             self._after()
 
     def pause(self) -> None:
         """As SIGSTOP, or a long garbage collection: time passes, and nothing happens."""
         self.paused = True
+        self._runs = False
 
     def resume(self) -> None:
         """What happened meanwhile happens to it now, in one instant."""
         self.paused = False
+        self._runs = self.alive
         waiting, self._waiting = self._waiting, deque()
         for callback, args in waiting:
             self.run(callback, *args)
 
     def end(self) -> None:
         """Nothing runs from now on."""
-        self.alive = False
+        self.alive = self._runs = False
         self._waiting.clear()

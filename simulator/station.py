@@ -57,7 +57,7 @@ class Station:
             return
         self.boot += 1
         self.note("starts")
-        process = self.process = Process(after=_nothing, died=self.crash)
+        process = self.process = Process(died=self.crash)
         self._interface = Interface(self._world.sockets, process, self.name, self.ip)
         self.loop = ProcessLoop(
             self._world.loop, process, interface=self._interface, rate=self.clock.rate
@@ -93,7 +93,3 @@ class Station:
         """The simulation is over."""
         if self.process is not None:
             self.process.end()
-
-
-def _nothing() -> None:
-    """After an event of a machine that nobody watches."""
