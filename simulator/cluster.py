@@ -140,7 +140,12 @@ class Cluster:
         )
 
     def _make_invariants(self) -> Sequence[Invariant]:
-        return [*raft_invariants(self.hosts), AcknowledgedKept(self.hosts)]
+        return [*raft_invariants(), AcknowledgedKept(self.hosts)]
+
+    @property
+    def members_away_max(self) -> int:
+        """So many hosts may be no members of the group at a time."""
+        return (len(self.hosts) - 1) // 2
 
     # --- its clients
 

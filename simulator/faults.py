@@ -61,6 +61,7 @@ class FaultInjector:
         self._rng = rng
         self._plan = plan
         self._stopped = False
+        self._sequence_ends_at = 0.0
 
     def start(self) -> None:
         """Begins, if there is anything to begin with."""
@@ -107,6 +108,14 @@ class FaultInjector:
         """All chance of its faults."""
         return self._rng
 
+    def begin_sequence(self, seconds: float) -> bool:
+        """Whether none is under way; then one is, for so long."""
+        now = self._cluster.loop.time()
+        if now < self._sequence_ends_at:
+            return False
+        self._sequence_ends_at = now + seconds
+        return True
+
     def do(self, name: str, *arguments: Argument) -> None:
         """Proposes an action."""
         self._do(name, *arguments)
@@ -122,6 +131,15 @@ class FaultInjector:
     def names(self) -> Sequence[str]:
         """Of all hosts."""
         return [host.name for host in self._cluster.hosts]
+
+    def after(self, seconds: float, act: Callable[[Unpack[Ts]], None], *arguments: *Ts) -> None:
+        """Goes on choosing at a time to come, unless faults are over by then."""
+
+        def go_on() -> None:
+            if not self._stopped:
+                act(*arguments)
+
+        self._after(seconds, go_on)
 
     # --- within
 

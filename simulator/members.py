@@ -1,7 +1,7 @@
 """Members that leave and come back, leaders that hand over, and voters that lose their disk.
 
-One member is away at most, and only from a group of three, so that what the invariants take for a
-majority of the hosts is one of the voters too.
+A minority of the hosts is away at most, and in a group of brokers one alone, so that what the
+checks there take for a majority of the hosts is one of the voters too.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ if TYPE_CHECKING:
     from simulator.faults import FaultInjector
     from simulator.host import Host
 
-GROUP_SIZE = 3
-
 
 def _ask(cluster: Cluster, what: str, request: Callable[[Membership], None]) -> None:
     """An operator asks whoever leads; what comes of it is noted, and nobody is told."""
     leader = cluster.leader()
-    if leader is None or leader.process is None:
+    if leader is not None:
+        _ask_at(leader, what, request)
+
+
+def _ask_at(leader: Host, what: str, request: Callable[[Membership], None]) -> None:
+    if leader.process is None:
         return
 
     def ask() -> None:
@@ -64,15 +67,36 @@ def hand_over(cluster: Cluster, host: str) -> None:
 
 @action(HostName)
 def remove_member(cluster: Cluster, host: str) -> None:
-    """Unless another one is away, may refuse to run because of its disk, or has an empty disk that
-    the log does not count yet: two voters of whom one has lost its disk are a group no more."""
-    unsure = any(each.damaged and each.name != host for each in cluster.hosts)
-    if len(cluster.hosts) != GROUP_SIZE or unsure or not all_vote(cluster):
-        return
-    if not all(_disk_counts(cluster, each) for each in cluster.hosts if each.name != host):
-        return
-    done = _told(cluster.leader(), f"removal of {host}")
-    _ask(cluster, f"removal of {host}", lambda members: members.remove(host, done))
+    """Unless too many are away, or another one may refuse to run because of its disk, or has an
+    empty disk that the log does not count yet: two voters of whom one has lost its disk are a group
+    no more."""
+    leader = cluster.leader()
+    if leader is not None and _may_leave(cluster, leader, host):
+        done = _told(leader, f"removal of {host}")
+        _ask(cluster, f"removal of {host}", lambda members: members.remove(host, done))
+
+
+@action(HostName, HostName)
+def remove_member_at(cluster: Cluster, leader: str, host: str) -> None:
+    """An operator with no patience asks just that one, if it takes itself for the leader at all."""
+    asked = cluster.host(leader)
+    if _may_leave(cluster, asked, host):
+        assert asked.node is not None  # noqa: S101 - it has members
+        if asked.node.core.commit_index < asked.node.core.term_first_index:
+            asked.mark("asked for a change before the first entry of a term")
+        done = _told(asked, f"removal of {host}")
+        _ask_at(asked, f"removal of {host}", lambda members: members.remove(host, done))
+
+
+def _may_leave(cluster: Cluster, leader: Host, host: str) -> bool:
+    others = [each for each in cluster.hosts if each.name != host]
+    if leader.node is None or any(each.damaged for each in others):
+        return False
+    if not all(_disk_counts(leader, each) for each in others):
+        return False
+    found = leader.node.core.configuration
+    away = len(cluster.hosts) - len(found.voters)
+    return not found.is_joint and away < cluster.members_away_max
 
 
 @action(HostName)
@@ -93,21 +117,11 @@ def add_member(cluster: Cluster, host: str) -> None:
         )
 
 
-def all_vote(cluster: Cluster) -> bool:
-    """Whether every host is a voter, as far as the leader knows."""
-    leader = cluster.leader()
-    if leader is None or leader.node is None:
-        return False
-    found = leader.node.core.configuration
-    return not found.is_joint and len(found.voters) == len(cluster.hosts)
-
-
-def _disk_counts(cluster: Cluster, host: Host) -> bool:
+def _disk_counts(leader: Host, host: Host) -> bool:
     """Whether the leader has noted the disk that this machine has now; one never lost is noted."""
     if not host.lost_disks:
         return True
-    leader = cluster.leader()
-    if leader is None or leader.node is None or host.node is None:
+    if leader.node is None or host.node is None:
         return False
     core = leader.node.core
     noted = core.configurations.at(core.commit_index).incarnations.get(host.name)

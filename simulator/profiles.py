@@ -16,7 +16,8 @@ class Profile:
     """``kinds`` are the faults that exist at all (``faults.KINDS``), none given for every kind.
 
     ``minutes`` is simulated time with faults; ``seeds`` what is run where nothing else is asked;
-    ``worlds`` are taken in turn, seed by seed. A ``thorough`` profile has failed too if its seeds
+    ``worlds`` are taken in turn, seed by seed; ``nodes`` is how many a group has where nothing else
+    is asked. A ``thorough`` profile has failed too if its seeds
     missed a situation that they are for (``marks.py``).
     """
 
@@ -27,6 +28,7 @@ class Profile:
     worlds: tuple[str, ...] = (NODES, BROKERS)
     kinds: tuple[str, ...] = ()
     thorough: bool = False
+    nodes: int = 3
 
     def kinds_of(self, seed: int) -> tuple[str, ...]:
         """The kinds for the world of a seed: bare nodes know nothing of clients and clocks."""
@@ -114,6 +116,15 @@ PROFILES = {
             1 / 3,
             (1, 200),
             kinds=MEMBER_PROFILE_KINDS,
+        ),
+        Profile(
+            "voters",
+            "five voters, whose leaders have rivals",
+            1 / 3,
+            (1, 200),
+            (NODES,),
+            MEMBER_PROFILE_KINDS,
+            nodes=5,
         ),
         Profile(
             "damage",

@@ -6,13 +6,15 @@ of them out. What comes next may depend on what the cluster has become meanwhile
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from dledger.standing import Role
 from simulator.actions import SILENT
 
 if TYPE_CHECKING:
     from simulator.faults import FaultInjector
+    from simulator.host import Host
 
 GIVES_UP_AFTER = (0.8, 1.6, 2.4)
 """When an unheard follower saves a checkpoint and gives up what it can: it keeps the last two."""
@@ -22,7 +24,7 @@ def _follower_unheard(injector: FaultInjector) -> None:
     """The leader does not hear a follower that hears it, gives up its oldest entries, and starts
     anew: the leader knows nothing of what it has confirmed, and sends what was given up."""
     leader = injector.cluster.leader()
-    if leader is None:
+    if leader is None or not injector.begin_sequence(3.4):
         return
     others = [host.name for host in injector.cluster.hosts if host is not leader]
     follower = injector.rng.choice(others)
@@ -33,6 +35,80 @@ def _follower_unheard(injector: FaultInjector) -> None:
     injector.do_after(3.4, "heal")
 
 
+LOOK_SECONDS = 0.02
+EVEN_VOTERS_MIN = 4
+RIVAL_WITHIN_SECONDS = 3.0
+FAR, NEAR = 0.2, 0.002
+
+
+def _rival_changes(injector: FaultInjector) -> None:
+    """Two leaders change the members, each its own way: bug B8 (Ongaro 2015).
+
+    An even number of voters is needed for two majorities that differ by one change each to have
+    nobody in common, so a member leaves first.
+    """
+    leader = injector.cluster.leader()
+    if leader is None or leader.node is None or not injector.begin_sequence(8.0):
+        return
+    voters = leader.node.core.configuration.voters
+    if len(voters) % 2:
+        injector.do("remove-member", _one_of(injector, voters, leader.name))
+    injector.after(1.0, _first_change, injector)
+
+
+def _one_of(injector: FaultInjector, names: Sequence[str], *but: str) -> str:
+    return injector.rng.choice([name for name in names if name not in but])
+
+
+def _first_change(injector: FaultInjector) -> None:
+    """The leader is cut off, and asked to remove somebody before anybody notices."""
+    leader = injector.cluster.leader()
+    if leader is None or leader.node is None:
+        return
+    voters = leader.node.core.configuration.voters
+    if len(voters) < EVEN_VOTERS_MIN:
+        return
+    injector.do("delay", FAR)
+    _cut_apart(injector, [leader.name], [each for each in injector.names() if each != leader.name])
+    victim = _one_of(injector, voters, leader.name)
+    injector.do("remove-member-at", leader.name, victim)
+    injector.do_after(RIVAL_WITHIN_SECONDS, "delay", NEAR)
+    injector.do_after(RIVAL_WITHIN_SECONDS + 3.0, "heal")
+    tries = int(RIVAL_WITHIN_SECONDS / LOOK_SECONDS)
+    injector.after(LOOK_SECONDS, _second_change, injector, leader, victim, tries)
+
+
+def _second_change(injector: FaultInjector, first: Host, victim: str, tries: int) -> None:
+    """Its successor is asked to remove it as soon as it is elected, and cut off from one of those
+    that elected it, who hears the first leader again."""
+    second = _leader_beside(injector, first)
+    if second is None:
+        if tries:
+            injector.after(LOOK_SECONDS, _second_change, injector, first, victim, tries - 1)
+        return
+    injector.do("remove-member-at", second.name, first.name)
+    names = injector.names()
+    friend = _one_of(injector, names, first.name, second.name, victim)
+    injector.do("heal")
+    side = [first.name, friend]
+    _cut_apart(injector, side, [each for each in names if each not in side])
+
+
+def _leader_beside(injector: FaultInjector, first: Host) -> Host | None:
+    for host in injector.cluster.hosts:
+        if host is not first and host.node is not None and host.node.core.role is Role.LEADER:
+            return host
+    return None
+
+
+def _cut_apart(injector: FaultInjector, one: Sequence[str], other: Sequence[str]) -> None:
+    for here in one:
+        for there in other:
+            injector.do("cut", here, there, SILENT)
+            injector.do("cut", there, here, SILENT)
+
+
 SEQUENCE_KINDS: dict[str, Callable[[FaultInjector], None]] = {
     "follower unheard": _follower_unheard,
+    "rival changes": _rival_changes,
 }

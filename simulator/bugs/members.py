@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
 from dledger.changes import Changes
 from dledger.configuration import Configuration, Configurations
 from dledger.elections import Elections
+from dledger.errors import ChangeRefusedError
 from dledger.handover import Handover
 from simulator.bugs.plant import Bug, Patch
 from simulator.members import MEMBER_KINDS
@@ -51,6 +53,23 @@ def configuration_of_a_cut_entry_kept(patch: Patch) -> None:
     patch.set(Configurations, "truncate", lambda _configurations, _first_index: None)
 
 
+def one_server_at_a_time_at_once(patch: Patch) -> None:
+    """Voters change in one step, before an entry of the leader's own term, and unasked."""
+
+    def at_once(changes: Changes) -> Configuration:
+        configurations = changes._local.configurations
+        if configurations.index > changes._local.commit_index:
+            raise ChangeRefusedError("another change of the members is under way")
+        return configurations.current
+
+    def in_one_step(changes: Changes, voters: Sequence[str], now: float) -> int:
+        found = changes._local.configurations.current.with_voters(voters)
+        return changes._change(found.completed(), now)
+
+    patch.set(Changes, "changeable", at_once)
+    patch.set(Changes, "_change_voters", in_one_step)
+
+
 def every_disk_counts(patch: Patch) -> None:
     """A wiped node confirms and votes as if it still held what it lost."""
     patch.set(Configuration, "trusts", lambda _configuration, _node, _incarnation: True)
@@ -67,6 +86,15 @@ BUGS = (
     _of_members("B9", configuration_forgotten_at_a_restart, "for the voters after", 40, "crash"),
     _of_members(
         "B9b", configuration_of_a_cut_entry_kept, "for the voters after", 200, "crash", "partition"
+    ),
+    Bug(
+        "B8",
+        one_server_at_a_time_at_once,
+        "lacks the committed entry | commits another entry",
+        20,
+        nodes=5,
+        seconds=20.0,
+        kinds=("rival changes",),
     ),
     Bug(
         "C11",

@@ -52,7 +52,9 @@ class RunOptions:
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """``--nodes``, ``--minutes`` and ``--profile``."""
-    parser.add_argument("--nodes", type=int, choices=(3, 5), default=3)
+    parser.add_argument(
+        "--nodes", type=int, choices=(3, 5), help="of the group; what the profile says by default"
+    )
     parser.add_argument(
         "--minutes", type=minutes, metavar="M", help="simulated time with faults, in minutes"
     )
@@ -64,7 +66,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 def run_options(asked: argparse.Namespace) -> RunOptions:
     """What :func:`add_run_options` has read."""
     profile = PROFILES[asked.profile]
-    return RunOptions(asked.nodes, asked.minutes or profile.minutes, profile)
+    return RunOptions(asked.nodes or profile.nodes, asked.minutes or profile.minutes, profile)
 
 
 def seeds(text: str) -> tuple[int, int]:

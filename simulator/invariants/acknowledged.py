@@ -1,8 +1,8 @@
 """What was acknowledged is never lost (docs/safety.md, promise 1).
 
-At the moment of the acknowledgement the entry is on the disks of a majority, so that it survives
-a power failure of all; later it is what every replica applies at that index, and it is there in
-the end. A payload is in the log once at most: a proposal is never made twice.
+At the moment of the acknowledgement the entry is on the disks of a majority of the voters, so that
+it survives a power failure of all; later it is what every replica applies at that index, and it is
+there in the end. A payload is in the log once at most: a proposal is never made twice.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from simulator.client import payload_number
 from simulator.invariants.base import Invariant
+from simulator.invariants.membership import is_majority
 from simulator.invariants.ondisk import held_entry
 from simulator.violation import Violation
 from store.entry import Entry
@@ -50,7 +51,10 @@ class AcknowledgedKept(Invariant):
         self._acknowledged[number] = entry.index
         size = host.segment_size
         holding = [each.name for each in self._hosts if held_entry(each, entry, size)]
-        if 2 * len(holding) <= len(self._hosts):
+        assert host.node is not None  # noqa: S101 - it has just spoken
+        core = host.node.core
+        found = (core.configurations.at(entry.index), core.configuration)
+        if not any(is_majority(each, holding) for each in found):
             raise Violation(
                 f"{host.name} acknowledges payload {number}, and only the disks of {holding} "
                 f"hold its entry {entry.index}"

@@ -5,6 +5,7 @@ the log has removed does not go on leading (4.2.2; bug A8).
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from dledger.configuration import Configuration
@@ -15,6 +16,14 @@ from store.entry import Entry, EntryKind
 
 if TYPE_CHECKING:
     from simulator.host import Host
+
+
+def is_majority(configuration: Configuration, names: Collection[str]) -> bool:
+    """Of its voters; of the old and of the new ones, while they change."""
+    return all(
+        2 * sum(voter in names for voter in voters) > len(voters)
+        for voters in configuration.quorums
+    )
 
 
 class MembersOfTheLog(Invariant):

@@ -6,12 +6,12 @@ the term that it raised meanwhile, again and again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from dledger.messages import Message, TimeoutNow, VoteRequest, VoteResponse
-from dledger.quorum import majority
 from simulator.invariants.base import Invariant
+from simulator.invariants.membership import is_majority
 from simulator.violation import Violation
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 class PreVoteFirst(Invariant):
     """Remembers who agreed to whose election in which term."""
 
-    def __init__(self, hosts: Sequence[Host]) -> None:
-        self._needed = majority(len(hosts))
+    def __init__(self) -> None:
         self._agreed: dict[tuple[str, int], dict[str, None]] = {}
         self._ordered: dict[tuple[str, int], None] = {}
 
@@ -41,10 +40,18 @@ class PreVoteFirst(Invariant):
                     raise Violation(f"{host.name} campaigns in term {term}, ordered by nobody")
             case VoteRequest(term=term, pre_vote=False):
                 agreed = [host.name, *self._agreed.get((host.name, term), ())]
-                if len(agreed) < self._needed:
+                if not _agreed_by_most(host, agreed):
                     raise Violation(
                         f"{host.name} campaigns in term {term} without having been asked for it "
                         f"by a majority, only by {agreed}"
                     )
             case _:
                 pass
+
+
+def _agreed_by_most(host: Host, agreed: Collection[str]) -> bool:
+    """Of its voters, or of those that are committed: they may change while its vote is written."""
+    assert host.node is not None  # noqa: S101 - only processes speak
+    core = host.node.core
+    found = (core.configuration, core.configurations.at(core.commit_index))
+    return any(is_majority(each, agreed) for each in found)

@@ -1,0 +1,30 @@
+"""Faults of several steps lead to the situations that they are for, and nothing breaks in them."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulator.cluster import simulate
+from simulator.faults import FaultPlan
+from simulator.profiles import PROFILES
+from simulator.sequences import SEQUENCE_KINDS
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "mark", "seed"),
+    [
+        ("follower unheard", 3, "sent again what was given up", 5),
+        ("rival changes", 5, "asked for a change before the first entry of a term", 1),
+    ],
+)
+def test_a_sequence_leads_to_its_situation(kind: str, nodes: int, mark: str, seed: int) -> None:
+    """Repeat it with ``simulate(seed, nodes=nodes, seconds=12.0, plan=FaultPlan.of((kind,)))``."""
+    outcome = simulate(seed, nodes=nodes, seconds=12.0, plan=FaultPlan.of((kind,)))
+    assert outcome.violation is None
+    assert outcome.marks[mark] >= 1
+
+
+def test_the_profile_of_five_voters_knows_all_sequences() -> None:
+    profile = PROFILES["voters"]
+    assert profile.nodes == 5
+    assert set(SEQUENCE_KINDS) <= set(profile.kinds_of(1))
