@@ -140,7 +140,7 @@ class Cluster:
         )
 
     def _make_invariants(self) -> Sequence[Invariant]:
-        return [*raft_invariants(), AcknowledgedKept(self.hosts)]
+        return [*raft_invariants(self.hosts), AcknowledgedKept(self.hosts)]
 
     @property
     def members_away_max(self) -> int:

@@ -116,7 +116,7 @@ class WholeCluster(Cluster):
         self.stored = StoredMessages(self.hosts, TOPICS)
         self.skipped = NothingSkipped(GROUP)
         self.history.listeners += [self.stored, Ordering(), self.skipped]
-        return [*raft_invariants(), self.stored, self.skipped]
+        return [*raft_invariants(self.hosts), self.stored, self.skipped]
 
     def stations_named(self, name: str) -> Sequence[Station]:
         """See :class:`Cluster`."""

@@ -7,6 +7,7 @@ Each is an :class:`Invariant` that is told what happens on each host and raises
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from simulator.invariants.appendonly import LeaderAppendOnly
 from simulator.invariants.base import Invariant
@@ -26,10 +27,13 @@ from simulator.invariants.steady import SteadyLeader
 from simulator.invariants.stickiness import StickToTheLeader
 from simulator.invariants.terms import TermsAndVotes
 
+if TYPE_CHECKING:
+    from simulator.host import Host
+
 __all__ = ["Invariant", "raft_invariants"]
 
 
-def raft_invariants() -> Sequence[Invariant]:
+def raft_invariants(hosts: Sequence[Host]) -> Sequence[Invariant]:
     """A fresh set for one run, of what holds whatever the nodes replicate."""
     committed = CommittedForEver()
     return (
