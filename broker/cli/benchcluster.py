@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from broker.bench.failover import PAUSE_SECONDS, FailoverResult, waits_ms
 from broker.bench.jobs import ProbeJob
 from broker.cli.cluster import LocalCluster, create_cluster
 from broker.cli.layout import Ports
-from broker.cli.processes import end_processes
+from broker.cli.processes import DLEDGER, end_processes
 from broker.cli.readiness import wait_until_serving
 
 LEADER_ROUNDS = 10
@@ -43,6 +44,7 @@ def server_pids(cluster: LocalCluster) -> tuple[int, ...]:
 def measure_failover(cluster: LocalCluster, client: LoadClient, job: ProbeJob) -> FailoverResult:
     """Kills leaders, and then whole groups, under a client that sends one message at a time."""
     brokers = [node.process for node in cluster.nodes.values()]
+    started: list[subprocess.Popen[bytes]] = []
 
     def first_after_pause() -> None:
         client.first_after(time.perf_counter() + PAUSE_SECONDS)
@@ -60,18 +62,24 @@ def measure_failover(cluster: LocalCluster, client: LoadClient, job: ProbeJob) -
         return moment
 
     def start_missing() -> None:
-        for process in brokers:
-            if process.pid is None:
-                process.start()
+        # As an operator would: with a command that has everything to do from the beginning.
+        missing = [process.name for process in brokers if process.pid is None]
+        command = [*DLEDGER, "start", *missing, "--data", str(cluster.directory)]
+        started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
 
-    def repair() -> None:
+    def repair_leader() -> None:
         start_missing()
+        repair_all()
+
+    def repair_all() -> None:
+        while started:
+            started.pop().wait()
         wait_until_serving(cluster)
         first_after_pause()
 
     client.start_probe(job)
     first_after_pause()
-    leader_killed = waits_ms(kill_leader, repair, client.first_after, LEADER_ROUNDS)
-    all_killed = waits_ms(kill_all, repair, client.first_after, ALL_ROUNDS)
+    leader_killed = waits_ms(kill_leader, repair_leader, client.first_after, LEADER_ROUNDS)
+    all_killed = waits_ms(kill_all, repair_all, client.first_after, ALL_ROUNDS)
     client.stop_probe()
     return FailoverResult(leader_killed, all_killed)

@@ -12,14 +12,13 @@ The files say everything: a cluster is found again from its directory alone.
 from __future__ import annotations
 
 import socket
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from broker.cli.failure import CommandError, UsageError
 from broker.cli.layout import Ports, plan_cluster
-from broker.cli.processes import ManagedProcess, end_processes
+from broker.cli.processes import DLEDGER, ManagedProcess, Starter, end_processes, execute
 from broker.config import ConfigError, Endpoint, NodeConfig, read_config
 
 
@@ -82,12 +81,12 @@ class LocalCluster:
                 "`dledger status` shows it, `dledger down` stops it"
             )
 
-    def start(self) -> None:
+    def start(self, starter: Starter = execute) -> None:
         """Starts every process. Nothing is started where one runs or a port is taken."""
         self.require_stopped()
         self._check_ports()
         for process in self.processes:
-            process.start()
+            process.start(starter)
 
     def stop(self) -> dict[str, int]:
         """Stops what runs, the NameServer last. Returns the pids by name."""
@@ -195,4 +194,4 @@ def local_node(config: NodeConfig) -> LocalNode:
 
 
 def _dledger(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "broker", *arguments]
+    return [*DLEDGER, *arguments]

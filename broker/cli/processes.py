@@ -11,16 +11,44 @@ import os
 import select
 import signal
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import BinaryIO, Protocol
 
 from broker.cli.failure import CommandError
+
+DLEDGER = (sys.executable, "-m", "broker")
+"""How the command line of one of our own processes begins."""
 
 PID_FILE = "pid"
 STATE_FIELD = 0
 START_TIME_FIELD = 19
 """Of ``/proc/<pid>/stat``, counted from behind the command's closing parenthesis (proc(5))."""
+
+
+class Child(Protocol):
+    """A process that this program started. Exit codes are those of ``subprocess.Popen``."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float) -> int:
+        """Raises ``subprocess.TimeoutExpired``."""
+
+
+Starter = Callable[[Sequence[str], BinaryIO], Child]
+"""Starts a command line in the background; what it prints is appended to a file."""
+
+
+def execute(arguments: Sequence[str], log: BinaryIO) -> Child:
+    """Starts it in a session of its own, so that a Ctrl-C here does not reach it."""
+    return subprocess.Popen(
+        arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+    )
 
 
 class ManagedProcess:
@@ -32,7 +60,7 @@ class ManagedProcess:
         self.directory = directory
         self.log = log
         self._arguments = arguments
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
 
     @property
     def pid(self) -> int | None:
@@ -57,19 +85,13 @@ class ManagedProcess:
             with suppress(subprocess.TimeoutExpired):
                 self._child.wait(timeout_s)
 
-    def start(self) -> None:
-        """Starts the process in a session of its own, so that a Ctrl-C here does not reach it."""
+    def start(self, starter: Starter = execute) -> None:
+        """Starts the process, in a session of its own."""
         if self.pid is not None:
             raise CommandError(f"{self.name} runs already (pid {self.pid})")
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            self._child = subprocess.Popen(
-                self._arguments,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            self._child = starter(self._arguments, log)
         pid = self._child.pid
         (self.directory / PID_FILE).write_text(f"{pid} {_start_time(pid) or 0}\n")
 

@@ -3,35 +3,58 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
-from broker.cli.cluster import NAMESRV, open_cluster
+from broker.cli.cluster import NAMESRV, LocalCluster, open_cluster
+from broker.cli.failure import CommandError
+from broker.cli.forking import fork
 from broker.cli.options import add_data, add_json, print_json
+from broker.cli.processes import ManagedProcess
 from broker.cli.readiness import wait_until_answering, wait_until_listening
 
 EXAMPLES = """\
   dledger start broker-a/n0
+  dledger start n0 n1 n2           all at once, quicker than one after the other
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("node", metavar="NODE", help="group/node, such as broker-a/n0, or namesrv")
+    parser.add_argument(
+        "nodes",
+        nargs="+",
+        metavar="NODE",
+        help="group/node, such as broker-a/n0, or namesrv; several start together",
+    )
     add_data(parser)
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     cluster = open_cluster(args.data)
-    process = cluster.process(args.node)
-    process.start()
+    processes = list(dict.fromkeys(cluster.process(name) for name in args.nodes))
+    for process in processes:
+        if process.pid is not None:
+            raise CommandError(f"{process.name} runs already (pid {process.pid})")
+    for process in processes:
+        process.start(fork)
+    for process in processes:
+        _print_started(_wait_for(process, cluster), as_json=args.json)
+    return 0
+
+
+def _wait_for(process: ManagedProcess, cluster: LocalCluster) -> dict[str, Any]:
     if process is cluster.namesrv_process:
         wait_until_listening(cluster)
         pid, address, role = process.pid, str(cluster.namesrv), NAMESRV
     else:
-        node = cluster.node(args.node)
+        node = cluster.node(process.name)
         told = wait_until_answering(node)
         pid, address, role = int(told["pid"]), str(node.config.own.address), told["raftRole"]
-    if args.json:
-        print_json({"node": process.name, "pid": pid, "address": address, "role": role})
+    return {"node": process.name, "pid": pid, "address": address, "role": role}
+
+
+def _print_started(started: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(started)
     else:
-        print(f"{process.name} runs at {address} (pid {pid}), {role}")
-    return 0
+        print("{node} runs at {address} (pid {pid}), {role}".format(**started))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from broker.cli.cluster import LocalCluster, create_cluster
+from broker.cli.forking import fork
 from broker.cli.layout import GROUPS_MAX, NODES_MAX, PORT_MAX, Ports
 from broker.cli.options import add_data, add_json, print_json
 from broker.cli.readiness import wait_until_serving
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     stays = False
     try:
-        cluster.start()
+        cluster.start(fork)
         groups = wait_until_serving(cluster)
         # From here on they are waited for. Not earlier: what is started would inherit the mask.
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)

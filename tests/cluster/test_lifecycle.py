@@ -92,6 +92,36 @@ def test_a_node_that_runs_is_not_started_twice(cluster: RunningCluster) -> None:
     assert "broker-a/n0 runs already" in done.stderr
 
 
+def test_nodes_that_are_started_together_are_processes_of_their_own(
+    cluster: RunningCluster,
+) -> None:
+    for node in cluster.nodes:
+        cluster.kill(node)
+
+    started = cluster.ask("start", "n0", "n1", "n1", "n2", "--data", str(cluster.directory))
+
+    assert [each["node"] for each in started] == ["broker-a/n0", "broker-a/n1", "broker-a/n2"]
+    for node, pid in zip(cluster.nodes, [each["pid"] for each in started], strict=True):
+        process = Path("/proc", str(pid))
+        config = str(cluster.data(node) / "node.toml")
+        shown = process.joinpath("cmdline").read_bytes().rstrip(b"\0").decode()
+        assert shown == " ".join(dledger("node", "--config", config))
+        assert os.getsid(pid) == pid
+        others = [str(cluster.data(other)) for other in cluster.nodes if other != node]
+        opened = [os.readlink(fd) for fd in process.joinpath("fd").iterdir()]
+        assert str(cluster.data(node) / "log/node.log") in opened
+        assert not [path for path in opened if path.startswith(tuple(others))]
+
+
+def test_nothing_is_started_where_one_of_several_nodes_runs(cluster: RunningCluster) -> None:
+    cluster.kill("n0")
+
+    done = cluster.dledger("start", "n0", "n1", "--data", str(cluster.directory), code=1)
+
+    assert "broker-a/n1 runs already" in done.stderr
+    assert not cluster.runs("n0")
+
+
 def test_three_nodes_killed_at_once_come_back_with_all_that_was_acknowledged(
     cluster: RunningCluster,
 ) -> None:
@@ -101,8 +131,7 @@ def test_three_nodes_killed_at_once_come_back_with_all_that_was_acknowledged(
 
     for node in cluster.nodes:
         cluster.kill(node)
-    for node in cluster.nodes:
-        cluster.start(node)
+    cluster.dledger("start", *cluster.nodes, "--data", str(cluster.directory))
     cluster.leader()
 
     consumed = cluster.dledger("consume", "orders", "--group", "g", "--count", "1000")

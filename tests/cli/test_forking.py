@@ -1,0 +1,87 @@
+"""Servers that are forks of a command: their ends, and what they look like from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from broker.cli.forking import ForkedChild, fork
+from broker.cli.processes import DLEDGER
+
+SHOWS_ITSELF = """
+import subprocess, sys
+from pathlib import Path
+from broker.cli.title import set_title
+set_title(sys.argv[1])
+print(Path("/proc/self/cmdline").read_bytes().rstrip(bytes(1)).decode())
+print(subprocess.run(["env"], capture_output=True, text=True, check=True).stdout)
+"""
+
+
+def forked(code: int) -> ForkedChild:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(code)
+    return ForkedChild(pid)
+
+
+def forked_for_good() -> ForkedChild:
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pause()
+        os._exit(0)
+    return ForkedChild(pid)
+
+
+def test_the_exit_code_of_a_fork_is_told_as_often_as_it_is_asked_for() -> None:
+    child = forked(3)
+
+    assert [child.wait(30.0), child.wait(0.0), child.poll()] == [3, 3, 3]
+
+
+def test_a_fork_that_runs_has_no_exit_code_and_one_that_was_killed_the_signals() -> None:
+    child = forked_for_good()
+
+    assert child.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(0.0)
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.wait(30.0) == -signal.SIGKILL
+
+
+def test_a_process_with_several_threads_executes_and_does_not_fork(tmp_path: Path) -> None:
+    release = threading.Event()
+    thread = threading.Thread(target=release.wait)
+    thread.start()
+    try:
+        with (tmp_path / "log").open("ab") as log:
+            child = fork([*DLEDGER, "node", "--config", "nowhere"], log)
+            assert isinstance(child, subprocess.Popen)
+            assert child.wait(60.0) == 2
+    finally:
+        release.set()
+        thread.join()
+    assert (tmp_path / "log").read_text().startswith("dledger node: nowhere: ")
+
+
+@pytest.mark.parametrize("title", ["short", "dledger node --config " + "a/long/path/" * 12])
+def test_a_title_is_shown_and_the_environment_stays(title: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SHOWS_ITSELF, title],
+        env={"PYTHONPATH": os.pathsep.join(sys.path), "MARK": "x" * 200, "LAST": "here"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    shown, *environment = done.stdout.splitlines()
+    assert shown == title
+    assert f"MARK={'x' * 200}" in environment
+    assert "LAST=here" in environment
