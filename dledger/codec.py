@@ -9,6 +9,7 @@ anything that is not such a message, and checks the body CRC of every entry, whi
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 import msgpack
 from crc32c import crc32c
@@ -37,6 +38,7 @@ from dledger.servicecodec import (
 )
 from store.entry import decode_entries
 from store.errors import CorruptEntryError
+from store.filesystem import Bytes
 
 MESSAGE_BYTES_MAX = 64 << 20
 CRC = struct.Struct(">I")
@@ -44,7 +46,7 @@ NUMBER_MAX = 1 << 62  # indexes and terms are i64 on disk, and are counted up fr
 
 _ARRAY_OF_SIX = b"\x96"
 _BIN_32 = struct.Struct(">BI")
-_FIELDS: dict[int, tuple[Scalar, ...]] = {
+_FIELD_TYPES: dict[int, tuple[Scalar, ...]] = {
     1: (int, int, int, bool, bool, int),
     2: (int, bool, bool, int, int),
     3: (int, int, int, int, bytes),
@@ -63,36 +65,44 @@ class MessageEncoder:
 
     def __init__(self) -> None:
         self._append: AppendRequest | None = None
-        self._frame = b""
+        self._frame: Sequence[Bytes] = ()
 
-    def encode(self, message: Message) -> bytes:
-        """The frame of one message."""
-        match message:
-            case AppendRequest():
-                if self._append is None or not _are_same(message, self._append):
-                    self._frame = _append_frame(message)
-                    self._append = message
-                return self._frame
-            case VoteRequest(term, last_index, last_term, pre_vote, ordered, incarnation):
-                return _pack((1, term, last_index, last_term, pre_vote, ordered, incarnation))
-            case VoteResponse(term, granted, pre_vote, incarnation, log_index):
-                return _pack((2, term, granted, pre_vote, incarnation, log_index))
-            case AppendAccepted(term, match_index, incarnation):
-                return _pack((4, term, match_index, incarnation))
-            case AppendRejected(term, rejected_index, hint_index, hint_term):
-                return _pack((5, term, rejected_index, hint_index, hint_term))
-            case Heartbeat(term, commit_index, number, held):
-                return _pack((6, term, commit_index, number, msgpack.packb(held) if held else b""))
-            case HeartbeatResponse(term, match, last_index, number, incarnation, log_index):
-                return _pack((7, term, match, last_index, number, incarnation, log_index))
-            case TimeoutNow(term):
-                return _pack((8, term))
-            case ReadRequest(term, number):
-                return _pack((9, term, number))
-            case ReadResponse(term, number, index):
-                return _pack((10, term, number, index))
-            case _:
-                return _pack(service_fields(message))
+    def encode(self, message: Message) -> Sequence[Bytes]:
+        """The parts of the frame of one message. Entries are parts as they are: a join would copy
+        them."""
+        if not isinstance(message, AppendRequest):
+            return (_pack(_fields(message)),)
+        if self._append is None or not _are_same(message, self._append):
+            self._frame = _append_frame(message)
+            self._append = message
+        return self._frame
+
+
+def _fields(message: Message) -> tuple[int | bool | bytes, ...]:
+    """The kind and the fields of a message; of an append all but its entries."""
+    match message:
+        case VoteRequest(term, last_index, last_term, pre_vote, ordered, incarnation):
+            return (1, term, last_index, last_term, pre_vote, ordered, incarnation)
+        case VoteResponse(term, granted, pre_vote, incarnation, log_index):
+            return (2, term, granted, pre_vote, incarnation, log_index)
+        case AppendRequest(term, prev_index, prev_term, commit_index, _):
+            return (3, term, prev_index, prev_term, commit_index)
+        case AppendAccepted(term, match_index, incarnation):
+            return (4, term, match_index, incarnation)
+        case AppendRejected(term, rejected_index, hint_index, hint_term):
+            return (5, term, rejected_index, hint_index, hint_term)
+        case Heartbeat(term, commit_index, number, held):
+            return (6, term, commit_index, number, msgpack.packb(held) if held else b"")
+        case HeartbeatResponse(term, match, last_index, number, incarnation, log_index):
+            return (7, term, match, last_index, number, incarnation, log_index)
+        case TimeoutNow(term):
+            return (8, term)
+        case ReadRequest(term, number):
+            return (9, term, number)
+        case ReadResponse(term, number, index):
+            return (10, term, number, index)
+        case _:
+            return service_fields(message)
 
 
 def _holdings(packed: bytes) -> tuple[Holding, ...]:
@@ -121,17 +131,14 @@ def _are_same(append: AppendRequest, other: AppendRequest) -> bool:
     )
 
 
-def _append_frame(append: AppendRequest) -> bytes:
-    """Put together at once, because entries are large: every join is a copy."""
-    numbers: bytes = msgpack.packb(
-        (3, append.term, append.prev_index, append.prev_term, append.commit_index)
-    )
-    size = sum(len(entry.data) for entry in append.entries)
-    head = _ARRAY_OF_SIX + numbers[1:] + _BIN_32.pack(0xC6, size)
+def _append_frame(append: AppendRequest) -> Sequence[Bytes]:
+    numbers: bytes = msgpack.packb(_fields(append))
+    entries = [entry.data for entry in append.entries]
+    head = _ARRAY_OF_SIX + numbers[1:] + _BIN_32.pack(0xC6, sum(map(len, entries)))
     crc = crc32c(head)
-    for entry in append.entries:
-        crc = crc32c(entry.data, crc)
-    return b"".join((CRC.pack(crc), head, *(entry.data for entry in append.entries)))
+    for data in entries:
+        crc = crc32c(data, crc)
+    return (CRC.pack(crc) + head, *entries)
 
 
 def _pack(fields: tuple[int | bool | bytes, ...]) -> bytes:
@@ -163,7 +170,7 @@ def decode_message(frame: bytes) -> Message:
     if not isinstance(fields, list) or not fields or type(fields[0]) is not int:
         raise PeerError("a peer frame is no array that begins with a message kind")
     kind, *values = fields
-    expected = _FIELDS.get(kind) or SERVICE_FIELDS.get(kind)
+    expected = _FIELD_TYPES.get(kind) or SERVICE_FIELDS.get(kind)
     if expected is None:
         raise PeerError(f"unknown kind of peer message: {kind}")
     if tuple(map(type, values)) != expected:

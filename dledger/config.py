@@ -29,7 +29,7 @@ class RaftConfig:
     election_seconds: float = 0.6
     lost_leader_seconds: float = 0.03
     resend_seconds: float = 0.4
-    commit_notice_seconds: float = 0.005
+    commit_notice_seconds: float = 0.01
     window_messages: int = 16
     window_bytes: int = 8 << 20
     append_bytes_max: int = 1 << 20

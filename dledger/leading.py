@@ -228,7 +228,7 @@ class Leading:
             return
         before = local.commit_index
         local.commit_to(index)
-        self.replicator.committed(now)
+        self.replicator.committed(index, now)
         if before < max(self.first_index, local.configurations.index) <= index:
             self._tend(now)
 

@@ -34,7 +34,8 @@ class Replicator:
         self._outbox = outbox
         self._config = config
         self.heartbeat_at = now
-        self._commit_notice_at: float | None = None
+        self._notice_at: float | None = None
+        self._notice_index = -1
         self.round = 0
         self.peers: dict[str, Progress] = {
             peer: self._progress(log.last_index + 1, now) for peer in sorted(peers)
@@ -218,27 +219,31 @@ class Replicator:
 
     # --- time
 
-    def committed(self, now: float) -> None:
+    def committed(self, commit_index: int, now: float) -> None:
         """The commit index moved: whoever gets no entries soon is told by itself."""
-        if self._commit_notice_at is None:
-            self._commit_notice_at = now + self._config.commit_notice_seconds
+        if self._notice_at is None:
+            self._notice_at = now + self._config.commit_notice_seconds
+            self._notice_index = commit_index
 
     def deadline(self) -> float:
         """When :meth:`tick` has something to do."""
-        if self._commit_notice_at is None:
+        if self._notice_at is None:
             return self.heartbeat_at
-        return min(self.heartbeat_at, self._commit_notice_at)
+        return min(self.heartbeat_at, self._notice_at)
 
     def tick(self, commit_index: int, now: float, held: tuple[Holding, ...] = ()) -> None:
         """Sends due commit notices and heartbeats, and what a follower seems not to have got.
 
         The heartbeats pass on what the members hold.
         """
-        if self._commit_notice_at is not None and now >= self._commit_notice_at:
-            self._commit_notice_at = None
+        if self._notice_at is not None and now >= self._notice_at:
+            self._notice_at = None
             for peer, progress in self.peers.items():
-                if progress.connected and progress.sent_commit < commit_index:
+                if progress.connected and progress.sent_commit < self._notice_index:
                     self._heartbeat(peer, progress, commit_index)
+            if self._notice_index < commit_index:
+                # What was committed meanwhile has its own time: while entries flow, they tell it.
+                self.committed(commit_index, now)
         if now >= self.heartbeat_at:
             self.heartbeat_at = now + self._config.heartbeat_seconds
             for peer, progress in self.peers.items():

@@ -148,7 +148,7 @@ class WebSocketTransport:
         if link.socket.get_write_buffer_size() > QUEUE_BYTES_MAX:
             return
         payload = self._encoder.encode(message)
-        link.socket.writelines((_frame_header(len(payload)), payload))
+        link.socket.writelines((_frame_header(sum(map(len, payload))), *payload))
 
     def reset(self, peer: str) -> None:
         """Breaks the link; the peer dials again."""

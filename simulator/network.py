@@ -67,7 +67,7 @@ class SimulatedTransport:
         number = self._network.next_number()
         self._host.sends(peer, number, message)
         if self._up.get(peer):
-            frame = self._encoder.encode(message)
+            frame = b"".join(self._encoder.encode(message))
             self._host.feed(frame)
             self._network.carry(self._host.name, peer, number, frame)
 

@@ -160,7 +160,7 @@ def encode_batch(
             here - start, count, len(key_rows), len(runs_part), len(commands), BATCH_VERSION
         )
     )
-    return [b"".join(parts)]
+    return parts
 
 
 def decode_batch(body: Bytes) -> Batch:

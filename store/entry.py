@@ -48,6 +48,7 @@ HEADER = struct.Struct(">iiqqqiIIi")
 # header can move into it, and the entry's own chain CRC is left out.
 CHAINED = struct.Struct(">IiiqqqiIi")
 PADDING = struct.Struct(">ii")
+_NO_HEADER = bytes(HEADER_SIZE)
 
 
 class EntryKind(IntEnum):
@@ -138,16 +139,17 @@ def build_entry(  # noqa: PLR0917 - the fields of the header, in their order
 
     Raises :class:`ValueError` where the entry would not fit the i32 of its size.
     """
-    body_crc = 0
-    size = HEADER_SIZE
-    for part in body_parts:
-        body_crc = crc32c(part, body_crc)
-        size += len(part)
+    size = HEADER_SIZE + sum(map(len, body_parts))
     if size > ENTRY_SIZE_MAX:
         raise ValueError(f"an entry of {size} bytes exceeds {ENTRY_SIZE_MAX}")
+    data = bytearray().join((_NO_HEADER, *body_parts))
+    whole = memoryview(data)
+    body_crc = crc32c(whole[HEADER_SIZE:])
     chain = chain_crc(previous_chain_crc, kind, size, index, term, position, body_crc)
-    header = HEADER.pack(kind, size, index, term, position, 0, chain, body_crc, size - HEADER_SIZE)
-    return Entry(kind, index, term, position, chain, b"".join((header, *body_parts)))
+    HEADER.pack_into(
+        data, 0, kind, size, index, term, position, 0, chain, body_crc, size - HEADER_SIZE
+    )
+    return Entry(kind, index, term, position, chain, whole.toreadonly())
 
 
 def decode_entry(buffer: Bytes, offset: int = 0, previous_chain_crc: int | None = None) -> Entry:

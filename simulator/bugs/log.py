@@ -26,7 +26,7 @@ def commit_of_an_older_term_by_counting(patch: Patch) -> None:
         index = leading.majorities.quorum_index()
         if index > leading._local.commit_index:
             leading._local.commit_to(index)
-            leading.replicator.committed(now)
+            leading.replicator.committed(index, now)
 
     patch.set(Leading, "advance_commit", advance)
 
@@ -169,7 +169,7 @@ def idle_leader_never_looks_back(patch: Patch) -> None:
             for peer, progress in replicator.peers.items():
                 if progress.connected:
                     replicator._heartbeat(peer, progress, commit_index)
-        replicator._commit_notice_at = None
+        replicator._notice_at = None
 
     patch.set(Replicator, "tick", tick)
 

@@ -61,15 +61,19 @@ messages: st.SearchStrategy[Message] = st.one_of(
 )
 
 
+def frame_of(encoder: MessageEncoder, message: Message) -> bytes:
+    return b"".join(encoder.encode(message))
+
+
 @given(messages)
 def test_a_message_is_read_as_it_was_written(message: Message) -> None:
-    assert decode_message(MessageEncoder().encode(message)) == message
+    assert decode_message(frame_of(MessageEncoder(), message)) == message
 
 
 @given(st.lists(messages, max_size=6))
 def test_one_encoder_writes_many_messages_independently(several: list[Message]) -> None:
     encoder = MessageEncoder()
-    assert [decode_message(encoder.encode(message)) for message in several] == several
+    assert [decode_message(frame_of(encoder, message)) for message in several] == several
 
 
 def decode_or_refuse(frame: bytes) -> None:
@@ -104,7 +108,7 @@ def test_arrays_of_anything_raise_nothing_but_peer_errors(fields: list[Any], kin
 def test_a_message_that_was_altered_before_it_was_sent_raises_nothing_but_peer_errors(
     message: Message, data: st.DataObject
 ) -> None:
-    content = bytearray(MessageEncoder().encode(message)[CRC.size :])
+    content = bytearray(frame_of(MessageEncoder(), message)[CRC.size :])
     content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
     decode_or_refuse(seal(bytes(content[: data.draw(st.integers(0, len(content)))])))
 
@@ -113,7 +117,7 @@ def test_a_message_that_was_altered_before_it_was_sent_raises_nothing_but_peer_e
 def test_a_frame_that_comes_otherwise_than_it_was_sent_is_found_whatever_it_says(
     message: Message, data: st.DataObject
 ) -> None:
-    frame = bytearray(MessageEncoder().encode(message))
+    frame = bytearray(frame_of(MessageEncoder(), message))
     frame[data.draw(st.integers(0, len(frame) - 1))] ^= data.draw(st.integers(1, 255))
     with pytest.raises(DamagedFrameError, match=f"a peer frame of {len(frame)} bytes is damaged"):
         decode_message(bytes(frame))
@@ -131,13 +135,13 @@ def test_an_append_of_one_entry_more_is_another_frame() -> None:
         AppendRequest(1, -1, 0, commit, entries[:end]) for commit in (0, 1) for end in (3, 2)
     ]
     several += [AppendRequest(1, 0, 1, 1, entries[1:end]) for end in (3, 2)]
-    assert [decode_message(encoder.encode(each)) for each in several] == several
+    assert [decode_message(frame_of(encoder, each)) for each in several] == several
     assert encoder.encode(several[0]) is encoder.encode(AppendRequest(1, -1, 0, 0, entries))
 
 
 def test_a_bit_of_an_entry_that_flipped_before_it_was_sent_is_found() -> None:
     request = AppendRequest(2, -1, 0, -1, tuple(written_log([1, 2])))
-    content = bytearray(MessageEncoder().encode(request)[CRC.size :])
+    content = bytearray(frame_of(MessageEncoder(), request)[CRC.size :])
     content[-1] ^= 1
     with pytest.raises(PeerError, match="damaged entry after index -1: body CRC"):
         decode_message(seal(bytes(content)))
