@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.client.asking import Reply
 from broker.client.config import ConsumerConfig, ProducerConfig
 from broker.client.consumer import Consumer
 from broker.client.errors import (
@@ -9,6 +10,7 @@ from broker.client.errors import (
     ClosedError,
     DeadlineError,
     IllegalMessageError,
+    NoReplyError,
     RefusedError,
     TopicNotFoundError,
     TransactionEndedError,
@@ -29,6 +31,7 @@ __all__ = [
     "IllegalMessageError",
     "Message",
     "MessageQueue",
+    "NoReplyError",
     "Outcome",
     "Pipeline",
     "Producer",
@@ -36,6 +39,7 @@ __all__ = [
     "PulledBatch",
     "ReceivedMessage",
     "RefusedError",
+    "Reply",
     "SendResult",
     "SendStatus",
     "Sql",

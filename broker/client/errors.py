@@ -123,6 +123,12 @@ class TransactionEndedError(ClientError):
     """The transaction has ended, and not as it was told to now."""
 
 
+class NoReplyError(ClientError):
+    """No reply came in time, or none could be handed to the client that asked."""
+
+    retriable = True
+
+
 class IllegalMessageError(ClientError):
     """A message that no broker would take; it was not sent."""
 

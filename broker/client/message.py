@@ -22,6 +22,8 @@ PROPERTY_TAGS = "TAGS"
 PROPERTY_DELAY = "DELAY"
 PROPERTY_UNIQUE_KEY = "UNIQ_KEY"
 PROPERTY_RETRY_TOPIC = "RETRY_TOPIC"
+PROPERTY_CLUSTER = "CLUSTER"
+"""Put on requests by the broker: where their replies go."""
 
 
 class MessageQueue(NamedTuple):

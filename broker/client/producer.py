@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from random import Random
 from types import TracebackType
 from typing import ClassVar, Self
 
+from broker.client.asking import Asker, Replier, Reply
 from broker.client.choice import QueueChoice, queue_index
 from broker.client.config import ProducerConfig
 from broker.client.deliverer import Deliverer
@@ -20,11 +22,18 @@ from broker.client.encoding import (
     header_template,
     single_header,
 )
-from broker.client.errors import IllegalMessageError, NoQueueError
+from broker.client.errors import (
+    ClientError,
+    DeadlineError,
+    IllegalMessageError,
+    NoQueueError,
+    NoReplyError,
+)
 from broker.client.faults import LatencyFaults
 from broker.client.identity import ClientIdentity, UniqueKeys, local_identity
 from broker.client.message import BODY_SIZE_MAX, Bytes, Message, MessageQueue, SendResult
 from broker.client.presence import ProducerPresence
+from broker.client.pulled import ReceivedMessage
 from broker.client.routes import Routes, parse_name_servers
 from broker.clock import system_clock_ms
 from broker.remoting.client import RemotingClient
@@ -82,6 +91,9 @@ class Producer:
             faults=faults,
         )
         self._templates: dict[str, dict[str, str]] = {}
+        self._asker = Asker(self._loop, identity.client_id)
+        self._handlers[int(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)] = self._asker.replied
+        self._replier = Replier(self._loop, self._remoting, self._routes, self._config, wall_clock)
         self._presence = ProducerPresence(
             loop=self._loop,
             remoting=self._remoting,
@@ -97,6 +109,7 @@ class Producer:
 
     async def close(self) -> None:
         """Ends what is still under way with an error, and closes the connections."""
+        self._asker.close()
         await self._deliverer.close()
         await self._presence.close()
         await self._routes.close()
@@ -159,6 +172,54 @@ class Producer:
         between them, or none. Raises as :meth:`send`.
         """
         return await self.send_batch_nowait(messages, queue)
+
+    async def request(
+        self, message: Message, timeout_seconds: float = 3.0, queue: MessageQueue | None = None
+    ) -> Reply:
+        """Sends a message and waits for what its consumer replies.
+
+        Raises :class:`NoReplyError` where nothing came in time (it may be consumed all the same),
+        and otherwise as :meth:`send`.
+        """
+        delivery = self._delivery(message, queue)
+        correlation_id = delivery.first_key
+        delivery.header["i"] += self._asker.properties(correlation_id, timeout_seconds).decode()
+        delivery.deadline = self._loop.time() + timeout_seconds
+        reply = self._asker.expect(correlation_id)
+        try:
+            async with asyncio.timeout_at(delivery.deadline):
+                # Whatever is wrong there, the delivery will find it too, and is more patient.
+                with suppress(ClientError):
+                    route = await self._choice.route(message.topic)
+                    await self._presence.join(message.topic, route.leaders())
+                self._deliverer.begin(delivery)
+                await asyncio.wait((delivery.future, reply), return_when=asyncio.FIRST_COMPLETED)
+                if not reply.done():
+                    result = delivery.future.result()
+                    leader = {result.queue.broker: delivery.address}
+                    await self._presence.join(message.topic, leader)
+                return await reply
+        except (TimeoutError, DeadlineError):
+            raise NoReplyError(
+                f"no reply to a request to {message.topic} in {timeout_seconds:g} s"
+            ) from None
+        finally:
+            self._asker.forget(correlation_id)
+            if not delivery.future.cancel():
+                delivery.future.exception()  # looked at, lest the loop complain
+
+    async def reply(
+        self,
+        request: ReceivedMessage,
+        body: Bytes,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Answers a message that was sent with :meth:`request`, by a client in any language.
+
+        Raises :class:`IllegalMessageError` for what is no request, :class:`NoReplyError` where the
+        client that asked was not reached while it waits, and another :class:`ClientError`.
+        """
+        await self._replier.reply(request, body, properties or {})
 
     def send_nowait(
         self, message: Message, queue: MessageQueue | None = None

@@ -73,7 +73,7 @@ class ReceivedMessage:
         """
         record = self.record
         if record.sys_flag & SYS_FLAG_COMPRESSED:
-            return _inflate(record.body, record.sys_flag)
+            return inflated(record.body, record.sys_flag)
         return record.body
 
     def undecoded(self) -> ReceivedMessage:
@@ -200,7 +200,7 @@ class PulledBatch:
             body = view[body_start:body_end]
             if verify and crc32(body) & 0x7FFFFFFF != read_crc(view, start)[0]:
                 raise CorruptRecordError(f"the body CRC of offset {queue_offset} does not match")
-            yield _inflate(body, sys_flag) if sys_flag & SYS_FLAG_COMPRESSED else body
+            yield inflated(body, sys_flag) if sys_flag & SYS_FLAG_COMPRESSED else body
 
 
 def _places(body: bytes) -> list[_Place]:
@@ -230,7 +230,8 @@ def _tag(body: bytes, place: _Place) -> bytes:
     return find_property(body[topic + 1 + body[topic] + 2 : start + size], TAGS) or b""
 
 
-def _inflate(body: Bytes, sys_flag: int) -> bytes:
+def inflated(body: Bytes, sys_flag: int) -> bytes:
+    """A body whose system flag says that it is compressed. Raises :class:`UndecodableBodyError`."""
     kind = sys_flag & SYS_FLAG_COMPRESSION_KIND
     if kind not in COMPRESSIONS_ZLIB:
         raise UndecodableBodyError(f"compression of kind 0x{kind:x} is not supported")
