@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from dledger.effects import Outbox
+from dledger.holdings import Holding
 from dledger.leading import Leading
 from dledger.locallog import LocalLog
 from dledger.log import RaftLog
@@ -79,9 +80,15 @@ def heartbeat_commits_what_was_never_compared(patch: Patch) -> None:
     send = Outbox.send
     follow = Standing.follow
 
-    def heartbeat(replicator: Replicator, peer: str, progress: Progress, commit: int) -> None:
+    def heartbeat(
+        replicator: Replicator,
+        peer: str,
+        progress: Progress,
+        commit: int,
+        held: tuple[Holding, ...] = (),
+    ) -> None:
         progress.sent_commit = max(progress.sent_commit, commit)
-        send(replicator._outbox, peer, Heartbeat(replicator._term, commit))
+        send(replicator._outbox, peer, Heartbeat(replicator._term, commit, replicator.round, held))
 
     def followed(standing: Standing, sender: str, term: int, now: float) -> bool:
         took = follow(standing, sender, term, now)
@@ -163,12 +170,14 @@ def lost_entries_never_sent_again(patch: Patch) -> None:
 def idle_leader_never_looks_back(patch: Patch) -> None:
     """A leader sends what is new, and nothing again."""
 
-    def tick(replicator: Replicator, commit_index: int, now: float) -> None:
+    def tick(
+        replicator: Replicator, commit_index: int, now: float, held: tuple[Holding, ...] = ()
+    ) -> None:
         if now >= replicator.heartbeat_at:
             replicator.heartbeat_at = now + replicator._config.heartbeat_seconds
             for peer, progress in replicator.peers.items():
                 if progress.connected:
-                    replicator._heartbeat(peer, progress, commit_index)
+                    replicator._heartbeat(peer, progress, commit_index, held)
         replicator._notice_at = None
 
     patch.set(Replicator, "tick", tick)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import Parameter, isfunction, signature
+from types import FunctionType
 
 from simulator.faults import FaultPlan
 from simulator.worlds import NODES, Run
 
 SECONDS = 6.0
+PLACES = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class Patch:
@@ -19,14 +22,41 @@ class Patch:
         self._replaced: list[tuple[object, str, object]] = []
 
     def set(self, owner: object, name: str, value: object) -> None:
-        """Replaces an attribute of a class or module, which must have it."""
-        self._replaced.append((owner, name, vars(owner)[name]))
+        """Replaces an attribute of a class or module, which must have it.
+
+        Raises :class:`TypeError` for a function that cannot be called as the one it replaces can.
+        """
+        before = vars(owner)[name]
+        if isfunction(before) and isfunction(value) and not _callable_as(value, before):
+            raise TypeError(
+                f"{name}{signature(before)} cannot be replaced by one that takes {signature(value)}"
+            )
+        self._replaced.append((owner, name, before))
         setattr(owner, name, value)
 
     def undo(self) -> None:
         """Puts everything back."""
         while self._replaced:
             setattr(*self._replaced.pop())
+
+
+def _callable_as(function: FunctionType, other: FunctionType) -> bool:
+    """Whether it takes what the other may be given: shipped code moves, and calls otherwise."""
+    taken, given = signature(function).parameters, signature(other).parameters
+    kinds = {parameter.kind for parameter in taken.values()}
+    least, most = _places(taken)
+    fewest, all_of_them = _places(given)
+    fits = least <= fewest and (Parameter.VAR_POSITIONAL in kinds or all_of_them <= most)
+    return fits and (
+        Parameter.VAR_KEYWORD in kinds
+        or all(name in taken for name, of in given.items() if of.kind is Parameter.KEYWORD_ONLY)
+    )
+
+
+def _places(parameters: Mapping[str, Parameter]) -> tuple[int, int]:
+    """How many arguments by place there must be, and may be."""
+    places = [each for each in parameters.values() if each.kind in PLACES]
+    return sum(each.default is Parameter.empty for each in places), len(places)
 
 
 @dataclass(frozen=True, slots=True)

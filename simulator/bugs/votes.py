@@ -9,6 +9,7 @@ from typing import Any
 from dledger.effects import Outbox
 from dledger.elections import Elections
 from dledger.fitness import Fitness
+from dledger.holdings import Holding
 from dledger.messages import Heartbeat, VoteRequest, VoteResponse
 from dledger.progress import Progress
 from dledger.raft import Raft
@@ -146,10 +147,16 @@ def pre_votes_counted_as_votes(patch: Patch) -> None:
 def heartbeats_behind_the_disk(patch: Patch) -> None:
     """Heartbeats wait for the disk, and a leader with a slow one does not give way by itself."""
 
-    def late(replicator: Replicator, peer: str, progress: Progress, commit_index: int) -> None:
+    def late(
+        replicator: Replicator,
+        peer: str,
+        progress: Progress,
+        commit_index: int,
+        held: tuple[Holding, ...] = (),
+    ) -> None:
         commit = min(commit_index, progress.match_index)
         progress.sent_commit = max(progress.sent_commit, commit)
-        beat = Heartbeat(replicator._term, commit, replicator.round)
+        beat = Heartbeat(replicator._term, commit, replicator.round, held)
         replicator._outbox.send_after_write(peer, beat)
 
     patch.set(Replicator, "_heartbeat", late)

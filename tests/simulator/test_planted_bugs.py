@@ -57,3 +57,23 @@ def test_a_patch_puts_back_what_it_replaced_twice() -> None:
     assert Thing.value == 1
     with pytest.raises(KeyError):
         patch.set(Thing, "other", 1)
+
+
+def test_a_patch_refuses_a_function_that_is_called_otherwise_than_it_can_be() -> None:
+    class Thing:
+        def act(self, what: str, times: int = 1, *, loud: bool = False) -> None:
+            """What shipped code has come to."""
+
+    def stale(_thing: Thing, _what: str) -> None: ...
+    def deaf(_thing: Thing, _what: str, _times: int = 1) -> None: ...
+    def eager(_thing: Thing, _what: str, _times: int, *, loud: bool) -> None: ...
+    def anything(*_given: object, **_named: object) -> None: ...
+    def fitting(_thing: Thing, _what: str, _times: int = 1, *, loud: bool) -> None: ...
+
+    patch = Patch()
+    for wrong in (stale, deaf, eager):
+        with pytest.raises(TypeError, match=r"act.*cannot be replaced"):
+            patch.set(Thing, "act", wrong)
+    for right in (anything, fitting):
+        patch.set(Thing, "act", right)
+        patch.undo()
