@@ -64,6 +64,7 @@ class MessageEncoder:
     """Encodes messages; an append that goes to several followers in a row is encoded once."""
 
     def __init__(self) -> None:
+        self._packer = msgpack.Packer()
         self._append: AppendRequest | None = None
         self._frame: Sequence[Bytes] = ()
 
@@ -71,7 +72,7 @@ class MessageEncoder:
         """The parts of the frame of one message. Entries are parts as they are: a join would copy
         them."""
         if not isinstance(message, AppendRequest):
-            return (_pack(_fields(message)),)
+            return (seal(self._packer.pack(_fields(message))),)
         if self._append is None or not _are_same(message, self._append):
             self._frame = _append_frame(message)
             self._append = message
@@ -141,10 +142,6 @@ def _append_frame(append: AppendRequest) -> Sequence[Bytes]:
     return (CRC.pack(crc) + head, *entries)
 
 
-def _pack(fields: tuple[int | bool | bytes, ...]) -> bytes:
-    return seal(msgpack.packb(fields))
-
-
 def seal(content: bytes) -> bytes:
     """The frame of that content."""
     return CRC.pack(crc32c(content)) + content
@@ -176,8 +173,9 @@ def decode_message(frame: bytes) -> Message:
     if tuple(map(type, values)) != expected:
         found = ", ".join(type(value).__name__ for value in values)
         raise PeerError(f"peer message {kind} has the wrong fields: {found}")
-    if not all(-1 <= value <= NUMBER_MAX for value in values if type(value) is int):
-        raise PeerError(f"peer message {kind} has a number out of range: {values[:4]}")
+    for value in values:
+        if type(value) is int and not -1 <= value <= NUMBER_MAX:
+            raise PeerError(f"peer message {kind} has a number out of range: {values[:4]}")
     if kind >= FIRST_SERVICE_KIND:
         try:
             return service_message(kind, values)

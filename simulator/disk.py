@@ -21,6 +21,7 @@ import os
 import posixpath
 import random
 from collections.abc import Callable
+from functools import lru_cache
 
 from simulator.diskfaults import READS, Fault, PowerLossError
 from simulator.diskfile import SECTOR_SIZE, SimulatedFile, SimulatedLock
@@ -380,8 +381,11 @@ class SimulatedFileSystem:
             raise _no_such_file(path) from None
 
     def _split(self, path: str) -> tuple[Directory, str]:
-        path = _clean(path)
-        return self._directory(posixpath.dirname(path)), posixpath.basename(path)
+        parent, name = _parts(path)
+        directory = self._directories.get(parent)
+        if directory is None:
+            raise _no_such_file(parent)
+        return directory, name
 
     def _directory(self, path: str) -> Directory:
         try:
@@ -390,6 +394,14 @@ class SimulatedFileSystem:
             raise _no_such_file(path) from None
 
 
+@lru_cache(maxsize=4096)
+def _parts(path: str) -> tuple[str, str]:
+    """Directory and name."""
+    path = _clean(path)
+    return posixpath.dirname(path), posixpath.basename(path)
+
+
+@lru_cache(maxsize=4096)
 def _clean(path: str) -> str:
     return posixpath.normpath("/" + path.lstrip("/"))
 

@@ -7,7 +7,7 @@ import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from dledger.config import RaftConfig
 from dledger.configuration import FIRST_INCARNATION
@@ -19,7 +19,7 @@ from dledger.statemachine import Leadership
 from simulator.clock import MachineClock
 from simulator.disk import Fault, SimulatedFileSystem
 from simulator.executors import SimulatedExecutor
-from simulator.invariants.base import wants
+from simulator.invariants.base import those_told, wants
 from simulator.loop import ProcessLoop, VirtualLoop
 from simulator.machine import ChainMachine
 from simulator.network import Network, SimulatedTransport
@@ -40,6 +40,8 @@ PEER_PORT, CLIENT_PORT, HTTP_PORT = 10915, 10911, 8080
 MIN_FREE_BYTES = 4 << 10
 EXPIRY_SECONDS = (0.0, 0.3, 0.6)
 """When a host gives up what it can: it keeps two checkpoints, and what the older one needs."""
+
+Told: TypeAlias = Callable[["Host", str, Message], None]
 
 
 class Ending(Enum):
@@ -114,8 +116,8 @@ class Host:
         """Tells them from now on what happens here, and each only what it wants to be told."""
         self.invariants = invariants
         self._on_step = [each.stepped for each in invariants if wants(each, "stepped")]
-        self._on_send = [each.sends for each in invariants if wants(each, "sends")]
-        self._on_receipt = [each.receives for each in invariants if wants(each, "receives")]
+        self._on_send: dict[type[Message], list[Told]] = {}
+        self._on_receipt: dict[type[Message], list[Told]] = {}
         self._on_apply = [each.applies for each in invariants if wants(each, "applies")]
 
     def note(self, what: str) -> None:
@@ -400,13 +402,21 @@ class Host:
     def sends(self, peer: str, number: int, message: Message) -> None:
         """Called before a message leaves; its number is one of its own in the whole run."""
         self._world.trace.note(self.name, f"-> {peer} #{number}", message)
-        for tell in self._on_send:
+        told = self._on_send.get(type(message))
+        if told is None:
+            found = those_told(self.invariants, "sends", type(message))
+            told = self._on_send[type(message)] = [each.sends for each in found]
+        for tell in told:
             tell(self, peer, message)
 
     def receives(self, sender: str, number: int, message: Message) -> None:
         """Called before a message is handled; a repeated one has the number of the first."""
         self.note(f"<- {sender} #{number} {type(message).__name__}")
-        for tell in self._on_receipt:
+        told = self._on_receipt.get(type(message))
+        if told is None:
+            found = those_told(self.invariants, "receives", type(message))
+            told = self._on_receipt[type(message)] = [each.receives for each in found]
+        for tell in told:
             tell(self, sender, message)
 
     def _applied(self, entry: Entry, digest: bytes) -> None:

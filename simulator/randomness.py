@@ -22,6 +22,11 @@ class CountingRandom(random.Random):
         self.draws += 1
         return super().random()
 
+    def uniform(self, a: float, b: float) -> float:
+        """See :class:`random.Random`; one draw."""
+        self.draws += 1
+        return a + (b - a) * super().random()
+
     def getrandbits(self, k: int, /) -> int:
         """See :class:`random.Random`."""
         self.draws += 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from dledger.messages import Message
 from store.entry import Entry
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
 
 class Invariant:
     """Watches all hosts of a cluster. Raises :class:`~simulator.violation.Violation`."""
+
+    sent_kinds: ClassVar[tuple[type[Message], ...]] = ()
+    """What :meth:`sends` is told of; of every message, if none is named."""
+    received_kinds: ClassVar[tuple[type[Message], ...]] = ()
+    """What :meth:`receives` is told of; likewise."""
 
     def booted(self, host: Host) -> None:
         """A process begins, its store recovered."""
@@ -44,6 +50,18 @@ class Invariant:
 
     def healed(self, host: Host) -> None:
         """The run is over, its faults too, and the replicas agree with each other."""
+
+
+def those_told(
+    invariants: Sequence[Invariant], told: str, kind: type[Message]
+) -> Sequence[Invariant]:
+    """Those to be told (``sends`` or ``receives``) of a kind of message."""
+    place = "sent_kinds" if told == "sends" else "received_kinds"
+    return [
+        each
+        for each in invariants
+        if wants(each, told) and (not getattr(each, place) or kind in getattr(each, place))
+    ]
 
 
 def wants(invariant: Invariant, told: str) -> bool:

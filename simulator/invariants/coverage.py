@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 class Coverage(Invariant):
     """Compares what a node is after each event with what it was before."""
 
+    sent_kinds = (AppendRejected,)
+    received_kinds = (AppendRequest,)
+
     def __init__(self, hosts: Sequence[Host]) -> None:
         self._hosts = hosts
         self._before: dict[tuple[str, int], tuple[Role, int, int]] = {}

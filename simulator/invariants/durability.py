@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 class DurableBeforeVisible(Invariant):
     """Checks terms, votes, confirmations, and what a node counts as its own durable entries."""
 
+    sent_kinds = (VoteResponse, VoteRequest, AppendAccepted, HeartbeatResponse)
+
     def __init__(self) -> None:
         self._checked: dict[tuple[str, int], tuple[int, int]] = {}  # last index, its chain CRC
 

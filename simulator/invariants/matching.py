@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class LogMatching(Invariant):
     """Remembers the chain of every entry ever seen, by index and term."""
 
+    sent_kinds = (AppendRequest,)
+
     def __init__(self) -> None:
         self._chains: dict[tuple[int, int], int] = {}
         self._looked: dict[tuple[str, int], tuple[int, int]] = {}

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 class PreVoteFirst(Invariant):
     """Remembers who agreed to whose election in which term."""
 
+    sent_kinds = (VoteResponse, VoteRequest)
+    received_kinds = (TimeoutNow,)
+
     def __init__(self) -> None:
         self._agreed: dict[tuple[str, int], dict[str, None]] = {}
         self._ordered: dict[tuple[str, int], None] = {}

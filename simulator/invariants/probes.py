@@ -26,6 +26,8 @@ _Leadership: TypeAlias = tuple[str, int, str]
 class FewProbes(Invariant):
     """Follows how each follower's rejections walk down one of its terms."""
 
+    sent_kinds = (AppendRequest, AppendRejected)
+
     def __init__(self) -> None:
         self._asked: dict[_Leadership, int] = {}
         self._walks: dict[_Leadership, tuple[int, int, int]] = {}  # index, term, steps

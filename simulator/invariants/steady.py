@@ -24,6 +24,8 @@ SETTLED_TIMEOUTS = 4
 class SteadyLeader(Invariant):
     """Remembers the present leader and since when it leads."""
 
+    sent_kinds = (TimeoutNow,)
+
     def __init__(self) -> None:
         self._quiet = True
         self._leader: tuple[str, int, float] | None = None  # name, term, since

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 class StickToTheLeader(Invariant):
     """Remembers when each process heard its leader, and who asked it for a vote meanwhile."""
 
+    sent_kinds = (VoteResponse,)
+    received_kinds = (Heartbeat, AppendRequest, VoteRequest)
+
     def __init__(self) -> None:
         self._heard: dict[tuple[str, int], tuple[int, float]] = {}  # term of the leader, time
         self._refuse: dict[tuple[str, int, str, int, bool], str] = {}

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 class TermsAndVotes(Invariant):
     """Holds each node to what it said: a vote or a confirmation in a term binds it for ever."""
 
+    sent_kinds = (VoteResponse, VoteRequest, AppendAccepted)
+
     def __init__(self) -> None:
         self._promised: dict[str, int] = {}
         self._votes: dict[tuple[str, int], str] = {}
