@@ -6,8 +6,8 @@ never cut, so a disk whose log ends before that has lost some of them: an old co
 place. It neither gets nor gives a vote, and the next leader has it refilled, though it never heard
 its confirmations itself.
 
-All of it is in memory: what is known of a disk ends with the processes that know it. With
-asynchronous flush nothing is told, because there a power failure may take what was confirmed.
+It is saved now and then (``keeper.py``), and what was saved last is known again after a restart.
+With asynchronous flush nothing is told, because there a power failure may take what was confirmed.
 """
 
 from __future__ import annotations
@@ -49,6 +49,10 @@ class Holdings:
     def copy(self) -> Holdings:
         """What is known now, whatever is learned later."""
         return Holdings(self._known.values(), kept=self.kept)
+
+    def known(self) -> list[Holding]:
+        """All that is known, in the order of names."""
+        return [self._known[node] for node in sorted(self._known)]
 
     def lacks(self, node: str, incarnation: int, last_index: int) -> bool:
         """Whether a log that ends there has lost committed entries which that disk held."""

@@ -16,6 +16,7 @@ from dledger.statemachine import CheckpointWork, StateMachine
 from store.checkpoint import Checkpoint
 from store.entry import Entry
 from store.errors import DiskFullError
+from store.heldfile import Held
 
 if TYPE_CHECKING:
     from dledger.node import Node
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MARK_SECONDS = 0.2
+HELD_SECONDS = 1.0
 FLUSH_SECONDS = 0.5  # RocketMQ's flushIntervalCommitLog
 
 
@@ -54,6 +56,8 @@ class Keeper:
         self._preparing = False
         self._timer: asyncio.TimerHandle | None = None
         self._flush_at = 0.0
+        self._hold_at = 0.0
+        self._held = list(found.held)
 
     def start(self) -> None:
         """Begins the periodic work."""
@@ -68,6 +72,7 @@ class Keeper:
         self.checkpoint()
         await self._node.drained()
         self._mark()
+        self._hold()
         await self._drained()
 
     async def _drained(self) -> None:
@@ -112,6 +117,9 @@ class Keeper:
             self._flush_at = now + FLUSH_SECONDS
             self._node.writer.flush()
         self._mark()
+        if now >= self._hold_at:
+            self._hold_at = now + HELD_SECONDS
+            self._hold()
         position = 0 if self._applied is None else self._applied.end
         checkpoint_bytes = self._node.core.config.checkpoint_bytes
         grown = position - self._checkpoint_position >= checkpoint_bytes
@@ -138,6 +146,21 @@ class Keeper:
         self._background.submit(
             lambda: store.save_mark(index, entry.end, entry.chain_crc, index), done
         )
+
+    def _hold(self) -> None:
+        """Saves what the members are known to hold: an old copy of a disk must be told from that
+        disk after a restart, too (``holdings.py``)."""
+        known = [Held(*holding) for holding in self._node.core.holdings.known()]
+        if known == self._held:
+            return
+        self._held = known
+        store = self._node.store
+
+        def done(_result: None, error: BaseException | None) -> None:
+            if self._failed(error):
+                self._held = []  # no room: tried again
+
+        self._background.submit(lambda: store.save_held(known), done)
 
     def checkpoint_then(self, then: Callable[[BaseException | None], None]) -> None:
         """Calls ``then`` once a checkpoint of all that is applied now is saved, or with the error

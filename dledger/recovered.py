@@ -7,6 +7,7 @@ from random import Random
 
 from dledger.config import RaftConfig
 from dledger.configuration import Configurations
+from dledger.holdings import Holding
 from dledger.log import RaftLog
 from dledger.raft import Raft
 from store.replica import ReplicaStore
@@ -24,7 +25,7 @@ def recovered_core(
 ) -> Raft:
     """``voters`` count where neither the log nor its checkpoint says who is a member."""
     found, checkpoint = store.recovered, store.recovered.checkpoint
-    return Raft(
+    core = Raft(
         node=node,
         configurations=Configurations.recovered(
             voters,
@@ -52,3 +53,5 @@ def recovered_core(
         commit_index=found.commit_index,
         sync_flush=sync_flush,
     )
+    core.holdings.learn(Holding(*held) for held in found.held)
+    return core

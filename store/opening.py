@@ -17,6 +17,7 @@ from store.entryindex import ROWS_PER_FILE, EntryIndex
 from store.errors import DamagedError, DataLockedError, StoreError
 from store.filesystem import FileSystem, Lock
 from store.formatfile import FORMAT_NAME, Identity, check_identity, decode_format, encode_format
+from store.heldfile import Held, HeldFile
 from store.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
 from store.lostend import cut_short, ends_with, fill
 from store.recovery import LogScan, Recovered, adopt_segments, check_segments, scan, settle
@@ -63,6 +64,7 @@ class Parts:
     index: EntryIndex
     vote_file: SlotFile
     mark_file: SlotFile
+    held_file: HeldFile
     checkpoints: Checkpoints
     hard_state: HardState
     mark: Mark
@@ -131,6 +133,7 @@ def _recover(
     hard_state = HardState.unpack(vote_file.payload, vote_file.path)
     mark_file = _open_slots(fs, f"{state}/{MARK_NAME}")
     mark = Mark.unpack(mark_file.payload, mark_file.path)
+    held_file = HeldFile(fs, state)
     checkpoints = Checkpoints(fs, state)
     checkpoint = _newest(checkpoints, mark, mark_file.path)
 
@@ -204,6 +207,7 @@ def _recover(
         torn=torn,
         damage=checkpoints.damage,
         incarnation=incarnation,
+        held=held_file.held,
     )
     return Parts(
         lock=lock,
@@ -211,6 +215,7 @@ def _recover(
         index=index,
         vote_file=vote_file,
         mark_file=mark_file,
+        held_file=held_file,
         checkpoints=checkpoints,
         hard_state=hard_state,
         mark=new_mark,
@@ -267,6 +272,7 @@ def _tell(
     torn: int,
     damage: list[DamagedError],
     incarnation: int,
+    held: tuple[Held, ...],
 ) -> Recovered:
     applied = -1 if checkpoint is None else checkpoint.index
     while found.tail and found.tail[0].index <= applied:
@@ -289,4 +295,5 @@ def _tell(
         damaged_checkpoints=damage,
         incarnation=incarnation,
         configurations=[entry for entry in found.configurations if entry.index > applied],
+        held=held,
     )

@@ -39,6 +39,7 @@ from store.errors import (
     DamagedLogError,
     MissingSegmentError,
 )
+from store.heldfile import Held
 from store.layout import next_position, parse_segment_name, segment_start
 from store.segments import Segment
 from store.statefiles import Mark
@@ -61,7 +62,8 @@ class Recovered:
     all that ``commit_index`` does not cover, and about 16 MiB of those that it does; ``tail_base``
     is the end position and chain CRC of the entry before the first of them. Where
     ``damaged_checkpoints`` names some, an older one was used. ``configurations`` are the entries of
-    that kind after the checkpoint, and ``incarnation`` is the number of the directory.
+    that kind after the checkpoint, and ``incarnation`` is the number of the directory. ``held`` is
+    what was saved of the disks of others.
     """
 
     term: int
@@ -79,6 +81,7 @@ class Recovered:
     damaged_checkpoints: list[DamagedError]
     incarnation: int = 0
     configurations: list[Entry] = field(default_factory=list)
+    held: tuple[Held, ...] = ()
 
 
 @dataclass(slots=True)

@@ -6,17 +6,19 @@
     <directory>/state/format                whose data this is, in which format
     <directory>/state/vote                  term and vote
     <directory>/state/mark                  what of the log is known to be durable
+    <directory>/state/held                  what others are known to hold
     <directory>/state/checkpoint-<index>    the newest two checkpoints
     <directory>/commitlog/<position>        segments of the log
     <directory>/index/<byte>                files of the entry index
 
 Threads. One *storage thread* calls ``save_hard_state``, ``append``, ``truncate`` and ``sync``, one
 after the other. One *background thread* calls ``prepare_next``, ``drop_cached``, ``save_mark``,
-``save_checkpoint`` and ``expire`` at the same time. Any thread reads. This is safe because the two
-writers own different bytes: the storage thread the log from its end on, the background thread
-zeros ahead of every entry (:mod:`store.segments`) and files for what is committed, which is never
-truncated (:mod:`store.entryindex`). Only a truncation meets the mark (:mod:`store.marks`). A
-reader that a truncation overtakes sees that the log was cut meanwhile, and reads again.
+``save_held``, ``save_checkpoint`` and ``expire`` at the same time. Any thread reads. This is safe
+because the two writers own different bytes: the storage thread the log from its end on, the
+background thread zeros ahead of every entry (:mod:`store.segments`) and files for what is
+committed, which is never truncated (:mod:`store.entryindex`). Only a truncation meets the mark
+(:mod:`store.marks`). A reader that a truncation overtakes sees that the log was cut meanwhile, and
+reads again.
 
 Failures. A full disk is a :class:`~store.errors.DiskFullError` and leaves the store as it was. Any
 other failed write or sync is a :class:`~store.errors.FatalDiskError`: what the disk holds is then
@@ -39,6 +41,7 @@ from store.errors import (
     StoreError,
 )
 from store.filesystem import FileSystem
+from store.heldfile import Held
 from store.layout import segment_start
 from store.marks import Marks
 from store.mend import Checked, check_entries, mend_entry
@@ -65,6 +68,7 @@ class ReplicaStore:
         self._index = parts.index
         self._vote_file = parts.vote_file
         self._checkpoints = parts.checkpoints
+        self._held_file = parts.held_file
         self._marks = Marks(file=parts.mark_file, mark=parts.mark, log=parts.log, index=parts.index)
         self._term = parts.hard_state.term
         self._last_term = parts.last_term
@@ -198,6 +202,19 @@ class ReplicaStore:
             return self._marks.raise_to(index, position, chain_crc, commit_index)
         except OSError as error:
             raise self._fail("saving the mark", error) from error
+
+    def save_held(self, held: Sequence[Held]) -> None:
+        """Durably notes how much of the log the disks of others hold.
+
+        Raises :class:`~store.errors.DiskFullError`, and nothing changed.
+        """
+        self._check_usable()
+        try:
+            self._held_file.save(held)
+        except OSError as error:
+            if error.errno in OUT_OF_SPACE:
+                raise DiskFullError(f"{self._directory}: no room for state/held") from error
+            raise self._fail("saving what others hold", error) from error
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> bool:
         """Durably saves a checkpoint and the entry index up to it.
@@ -398,6 +415,7 @@ class ReplicaStore:
         self._index.close()
         self._vote_file.close()
         self._marks.close()
+        self._held_file.close()
         self._lock.release()
 
     def _check_usable(self) -> None:

@@ -12,6 +12,10 @@ RESTORE = (
     "keep a copy of the node's data directory; then, with a majority of the other nodes up, remove "
     "it and start the node: the group refills it (dledger member replace GROUP NODE waits for that)"
 )
+FORGET = (
+    "remove state/held of the stopped node: it begins anew to note what the others hold, and until "
+    "then knows no old copy of a disk from that disk"
+)
 REBUILD = (
     "remove state/checkpoint-* of the stopped node: at its next start what is derived is made "
     "again from the log, if that still begins with entry 0"
@@ -27,6 +31,8 @@ class FindingKind(StrEnum):
     """``state/vote``: term and vote."""
     MARK = "mark"
     """``state/mark``: what of the log is durable and committed."""
+    HELD = "held"
+    """``state/held``: what other members are known to hold."""
     CHECKPOINT = "checkpoint"
     """A checkpoint cannot be read, or contradicts the log."""
     SEGMENT = "segment"

@@ -8,11 +8,12 @@ from store.checkpoint import NAME_PREFIX, Checkpoint, decode_checkpoint
 from store.errors import DamagedError, DataFormatError
 from store.filesystem import FileSystem
 from store.formatfile import FORMAT_NAME, Identity, decode_format
+from store.heldfile import HELD_NAME, unpack_held
 from store.machinestate import MachineState, decode_machine_state
 from store.manifest import MANIFEST_NAME, Manifest, decode_manifest
 from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot
 from store.statefiles import MARK_NAME, VOTE_NAME, HardState, Mark
-from store.verify.findings import RESTORE, FindingKind, FindingLog
+from store.verify.findings import FORGET, RESTORE, FindingKind, FindingLog
 from store.wholefile import TEMPORARY_SUFFIX, read_file
 
 ONE_SLOT = (
@@ -103,12 +104,15 @@ def read_state(fs: FileSystem, directory: str, identity: Identity, log: FindingL
             state.mark = Mark.unpack(mark, state.mark_path)
     except DamagedError as error:
         _add(log, FindingKind.MARK, error, expected="the mark of a log")
+    _read_held(fs, f"{directory}/state/{HELD_NAME}", log)
     _read_checkpoints(fs, f"{directory}/state", state, log)
     _read_manifest(fs, state, log)
     return state
 
 
-def _read_slots(fs: FileSystem, path: str, kind: FindingKind, log: FindingLog) -> bytes | None:
+def _read_slots(
+    fs: FileSystem, path: str, kind: FindingKind, log: FindingLog, advice: str = RESTORE
+) -> bytes | None:
     """The payload of the newest whole slot."""
     try:
         data = read_file(fs, path)
@@ -118,12 +122,25 @@ def _read_slots(fs: FileSystem, path: str, kind: FindingKind, log: FindingLog) -
     slots = [decode_slot(data[at : at + SLOT_SIZE]) for at in range(0, len(data), SLOT_SIZE)]
     whole = [slot for slot in slots[:SLOT_COUNT] if slot is not None]
     if not whole:
-        log.add(kind, path, 0, expected="two copies of the record", found="neither is whole")
+        expected = "two copies of the record"
+        log.add(kind, path, 0, expected=expected, found="neither is whole", advice=advice)
         return None
     if len(whole) < SLOT_COUNT:
         at = 0 if slots[0] is None else SLOT_SIZE
         log.add(kind, path, at, expected="two whole copies", found="one", advice=ONE_SLOT)
     return max(whole)[1]
+
+
+def _read_held(fs: FileSystem, path: str, log: FindingLog) -> None:
+    """It may be absent."""
+    if not fs.exists(path):
+        return
+    payload = _read_slots(fs, path, FindingKind.HELD, log, FORGET)
+    try:
+        if payload is not None:
+            unpack_held(payload, path)
+    except DamagedError as error:
+        _add(log, FindingKind.HELD, error, expected="what other members hold", advice=FORGET)
 
 
 def _read_checkpoints(fs: FileSystem, directory: str, state: StateFiles, log: FindingLog) -> None:

@@ -12,6 +12,7 @@ from store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from store.entry import HEADER_SIZE, EntryKind, build_entry, check_chain, decode_entry, padding
 from store.entryindex import ROW
 from store.formatfile import Identity, decode_format, encode_format
+from store.heldfile import Held, pack_held, unpack_held
 from store.keyindex import KeyIndex
 from store.machinestate import (
     MachineState,
@@ -85,6 +86,15 @@ def test_a_slot_with_a_mark_is_as_documented() -> None:
     assert decoded is not None
     assert Mark.unpack(decoded[1], "mark") == mark
     assert encode_slot(3, mark.pack()) == slot
+
+
+def test_a_slot_with_what_members_hold_is_as_documented() -> None:
+    slot = VECTORS["held-slot"].ljust(SLOT_SIZE, b"\0")
+    decoded = decode_slot(slot)
+    assert decoded is not None
+    held = (Held("n0", 4, 9), Held("n1", 5, 7))
+    assert unpack_held(decoded[1], "held") == held
+    assert encode_slot(2, pack_held(held)) == slot
 
 
 def test_a_checkpoint_is_as_documented() -> None:

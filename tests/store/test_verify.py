@@ -9,6 +9,7 @@ import pytest
 from simulator.disk import SimulatedFileSystem
 from store.entry import HEADER_SIZE
 from store.errors import DataFormatError, DataLockedError
+from store.heldfile import Held, HeldFile
 from store.manifest import Manifest, encode_manifest
 from store.verify import Finding, FindingKind, verify_replica, verify_replicas
 from store.wholefile import replace_file
@@ -280,6 +281,20 @@ def test_one_damaged_slot_is_found(
     path = f"{DIRECTORY}/state/{name}"
     fs.flip_bit(path, 512 + 9)
     assert where(only(fs)) == (kind, path, 512, None, None)
+
+
+def test_what_members_hold_is_checked_where_it_is_there(
+    fs: SimulatedFileSystem, replica: Replica
+) -> None:
+    state = f"{DIRECTORY}/state"
+    HeldFile(fs, state).save([Held("n1", 5, 1)])
+    assert check(fs) == []
+    fs.flip_bit(f"{state}/held", 9)
+    assert where(only(fs)) == (FindingKind.HELD, f"{state}/held", 0, None, None)
+    fs.flip_bit(f"{state}/held", 512 + 9)
+    found = only(fs)
+    assert (found.kind, found.found) == (FindingKind.HELD, "neither is whole")
+    assert "remove state/held" in found.advice
 
 
 def test_a_vote_below_the_last_term_is_found(fs: SimulatedFileSystem) -> None:

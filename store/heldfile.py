@@ -1,0 +1,77 @@
+"""``state/held``: how much of the log the disks of other members are known to hold.
+
+A slot file (:mod:`store.slotfile`) with a MessagePack array of ``[node, incarnation, last index]``.
+It is there from the first save on. What it says stays true for ever, because entries that are
+committed are never cut; so it may lag behind, and is saved now and then. It may be removed while
+the replica is stopped: then nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgpack
+
+from store.errors import DamagedError
+from store.filesystem import FileSystem
+from store.slotfile import PAYLOAD_SIZE_MAX, SlotFile
+
+HELD_NAME = "held"
+
+
+class Held(NamedTuple):
+    """All up to ``last_index`` is committed, and durable on the disk of that incarnation."""
+
+    node: str
+    incarnation: int
+    last_index: int
+
+
+def unpack_held(payload: bytes, path: str) -> tuple[Held, ...]:
+    """What the file says. Raises :class:`~store.errors.DamagedError`."""
+    try:
+        rows = [(str(node), int(disk), int(last)) for node, disk, last in msgpack.unpackb(payload)]
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise DamagedError(path, 0, f"the record is not what members hold: {error}") from error
+    return tuple(Held(*row) for row in rows)
+
+
+def pack_held(held: Sequence[Held]) -> bytes:
+    """The reverse of :func:`unpack_held`.
+
+    There is room for eighteen members with short names; of more, the first are kept.
+    """
+    kept = list(held)
+    while True:
+        payload: bytes = msgpack.packb(kept)
+        if len(payload) <= PAYLOAD_SIZE_MAX:
+            return payload
+        kept.pop()
+
+
+class HeldFile:
+    """Of one replica. Used by the background thread after it was opened."""
+
+    def __init__(self, fs: FileSystem, state: str) -> None:
+        """Reads what there is. Raises :class:`~store.errors.DamagedError`, and ``OSError``."""
+        self._fs = fs
+        self._state = state
+        path = f"{state}/{HELD_NAME}"
+        self._file = SlotFile.open(fs, path) if fs.exists(path) else None
+        self.held = () if self._file is None else unpack_held(self._file.payload, path)
+
+    def save(self, held: Sequence[Held]) -> None:
+        """Durably replaces it. Raises ``OSError``."""
+        if tuple(held) == self.held:
+            return
+        payload = pack_held(held)
+        if self._file is None:
+            self._file = SlotFile.create(self._fs, self._state, HELD_NAME, payload)
+        else:
+            self._file.save(payload)
+        self.held = tuple(held)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
