@@ -6,8 +6,10 @@ Runs in a virtual environment of its own, which has none of this project's packa
     python rocketmq_cpp.py consume NAMESRV TOPIC GROUP COUNT
     python rocketmq_cpp.py produce-delayed NAMESRV TOPIC LEVEL COUNT
     python rocketmq_cpp.py consume-failing NAMESRV TOPIC GROUP COUNT
+    python rocketmq_cpp.py consume-orderly NAMESRV TOPIC GROUP COUNT
 
-``consume-failing`` asks for every message once more when it comes first.
+``consume-failing`` asks for every message once more when it comes first; ``consume-orderly`` locks
+the queues and takes one message of each at a time.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ def send(producer: Any, message: Any) -> Any:
     sys.exit(f"not acknowledged after {TRIES} tries")
 
 
-def consume(namesrv: str, topic: str, group: str, count: int, *, fails: bool = False) -> None:
+def consume(namesrv: str, topic: str, group: str, count: int, *, how: str = "") -> None:
     """Prints messages until ``count`` different numbers are consumed."""
     seen: set[int] = set()
     complete = threading.Event()
@@ -80,14 +82,14 @@ def consume(namesrv: str, topic: str, group: str, count: int, *, fails: bool = F
             stored_ms=message.store_timestamp,
             reconsume_times=message.reconsume_times,
         )
-        if fails and not message.reconsume_times:
+        if how == "failing" and not message.reconsume_times:
             return RECONSUME_LATER
         seen.add(n)
         if len(seen) == count:
             complete.set()
         return CONSUMED
 
-    consumer = PushConsumer(group)
+    consumer = PushConsumer(group, orderly=how == "orderly")
     consumer.set_namesrv_addr(namesrv)
     ffi_check(dll.Subscribe(consumer._handle, topic.encode(), b"*"))
     consumer._register_callback(received)
@@ -103,4 +105,4 @@ if __name__ == "__main__":
     if action.startswith("produce"):
         produce(namesrv, topic, int(last), int(*group))
     else:
-        consume(namesrv, topic, group[0], int(last), fails=action == "consume-failing")
+        consume(namesrv, topic, group[0], int(last), how=action.partition("-")[2])
