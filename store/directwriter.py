@@ -4,7 +4,8 @@ A page of the cache costs more than the write that fills it: memory has to be fo
 virtual machine may have to ask its host for that. With ``O_DIRECT`` bytes go from one buffer, used
 over and over, to the device. It demands whole blocks at multiples of their size. So the bytes of
 the first block that were written before are kept and written once more, as a page cache would do
-it, and zeros fill the last one, as they follow the end of a log anyway.
+it, and zeros fill the last one, as they follow the end of a log anyway. Whole blocks that already
+lie in memory as the device wants them, such as the zeros ahead of a log, are written from there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import contextlib
 import errno
 import mmap
 import os
+
+import numpy as np
 
 from store.filesystem import BLOCK_SIZE, Bytes
 
@@ -64,11 +67,19 @@ class DirectWriter:
         device refuses such writes, and nothing has been written then.
         """
         view = memoryview(data)
-        buffer = self._buffer
         head = position % BLOCK_SIZE
+        self._end = -1
+        if not head and _whole_blocks(view):
+            try:
+                self._write(view, position)
+            except OSError as error:
+                if error.errno not in _UNSUPPORTED:
+                    raise
+                return False
+            return True
+        buffer = self._buffer
         if before:
             buffer[:head] = before
-        self._end = -1
         begin = position - head
         while True:
             end = min(head + len(view), BUFFER_SIZE)
@@ -76,7 +87,8 @@ class DirectWriter:
             blocks_end = end + -end % BLOCK_SIZE
             buffer[end:blocks_end] = bytes(blocks_end - end)
             try:
-                self._write(blocks_end, begin)
+                with memoryview(buffer) as blocks:
+                    self._write(blocks[:blocks_end], begin)
             except OSError as error:
                 if error.errno not in _UNSUPPORTED or begin + head != position:
                     raise
@@ -91,15 +103,14 @@ class DirectWriter:
         self._end = begin + end
         return True
 
-    def _write(self, size: int, position: int) -> None:
-        with memoryview(self._buffer) as view:
-            count = 0
-            while count < size:
-                # What a signal or a full disk cut short ends at a block, or cannot be continued.
-                written = os.pwrite(self._fd, view[count:size], position + count)
-                if written == 0:
-                    raise OSError(errno.EIO, "write made no progress", self._path)
-                count += written
+    def _write(self, blocks: memoryview, position: int) -> None:
+        count = 0
+        while count < len(blocks):
+            # What a signal or a full disk cut short ends at a block, or cannot be continued.
+            written = os.pwrite(self._fd, blocks[count:], position + count)
+            if written == 0:
+                raise OSError(errno.EIO, "write made no progress", self._path)
+            count += written
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -109,3 +120,10 @@ class DirectWriter:
     def __del__(self) -> None:
         with contextlib.suppress(OSError):
             self.close()
+
+
+def _whole_blocks(view: memoryview) -> bool:
+    if not view or len(view) % BLOCK_SIZE:
+        return False
+    address: int = np.frombuffer(view, np.uint8).ctypes.data
+    return address % BLOCK_SIZE == 0

@@ -16,6 +16,7 @@ background thread saw would leave the storage thread's next sync a lie.
 
 from __future__ import annotations
 
+import mmap
 import threading
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from store.filesystem import BLOCK_SIZE, Bytes, File, FileSystem
 from store.layout import segment_name
 
 ZERO_STEP = 1 << 20
-_ZEROS = memoryview(bytes(ZERO_STEP))
+_ZEROS = memoryview(mmap.mmap(-1, ZERO_STEP)).toreadonly()  # whole pages, for direct writes
 
 
 class SegmentSpan(NamedTuple):

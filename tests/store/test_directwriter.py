@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,6 +75,25 @@ def test_an_append_behind_what_another_process_wrote_keeps_it(tmp_path: Path) ->
     second = OsFileSystem().open(str(tmp_path / "a"))
     second.append_direct(b"b" * 10, 5000)
     assert second.pread(6000, 0).rstrip(b"\0") == b"a" * 5000 + b"b" * 10
+
+
+def test_whole_blocks_in_whole_pages_are_written_from_where_they_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = mmap.mmap(-1, 4 * BLOCK_SIZE)
+    pages[:] = random.Random(1).randbytes(len(pages))
+    whole, addresses = os.pwrite, []
+
+    def watched(fd: int, data: bytes, position: int) -> int:
+        addresses.append(np.frombuffer(data, np.uint8).ctypes.data)
+        return whole(fd, data, position)
+
+    monkeypatch.setattr(os, "pwrite", watched)
+    file = new_file(tmp_path / "a")
+    file.append_direct(memoryview(pages)[BLOCK_SIZE:], 0)
+    assert addresses == [np.frombuffer(pages, np.uint8).ctypes.data + BLOCK_SIZE]
+    file.append_direct(b"end", 3 * BLOCK_SIZE)
+    assert file.pread(3 * BLOCK_SIZE + 3, 0) == pages[BLOCK_SIZE:] + b"end"
 
 
 def test_where_the_system_knows_no_such_writes_they_go_through_the_page_cache(
