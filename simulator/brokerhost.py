@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from hashlib import blake2b
-
-import msgpack
 
 from broker.broker import Broker
 from broker.broker import World as BrokerWorld
@@ -27,12 +24,14 @@ from simulator.executors import SimulatedExecutor
 from simulator.host import CLIENT_PORT, DIRECTORY, HTTP_PORT, PEER_PORT, GroupConfig, Host
 from simulator.network import SimulatedTransport
 from simulator.process import Process
+from simulator.statedigest import StateDigest
+from store.consumequeue import ConsumeQueues
 from store.entry import Entry
+from store.keyindex import KeyIndex
 from store.replica import ReplicaStore
 from store.retention import RetentionPolicy
 
 GROUP = "broker-a"
-DIGEST_BYTES = 8
 EXPIRED_SHARE = 0.7
 """Of the log, when a run gives old segments up."""
 
@@ -55,6 +54,10 @@ class WatchedMachine(BrokerStateMachine):
     tell_leadership: Callable[[Leadership], None]
     tell_restored: Callable[[bytes], None]
 
+    def __init__(self, queues: ConsumeQueues, keys: KeyIndex, segment_size: int) -> None:
+        super().__init__(queues, keys, segment_size)
+        self._digest = StateDigest()
+
     def restore(self, state: bytes | None) -> None:
         """See :class:`BrokerStateMachine`."""
         super().restore(state)
@@ -76,9 +79,8 @@ class WatchedMachine(BrokerStateMachine):
 
     def digest(self) -> bytes:
         """A function of the state alone, however it came about."""
-        lengths = self.queue_lengths()
-        packed: bytes = msgpack.packb((lengths, self.expired_position, self.applied_end))
-        return blake2b(self.state.to_bytes() + packed, digest_size=DIGEST_BYTES).digest()
+        beside = (self._queues.lengths(), self.expired_position, self.applied_end)
+        return self._digest.of(self.state, beside)
 
 
 class WatchedBroker(Broker):

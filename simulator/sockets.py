@@ -57,10 +57,10 @@ class SimulatedSocket(asyncio.Transport):
         self.stuck_since = -1.0
         self._closing = False
         self._unread: deque[bytes] | None = None
-        self._in_flight = 0
+        self.in_flight = 0
         self._high = WRITE_BUFFER_HIGH
         self._low = WRITE_BUFFER_HIGH // 4
-        self._writing_paused = False
+        self.writing_paused = False
 
     # --- asyncio.Transport
 
@@ -68,10 +68,10 @@ class SimulatedSocket(asyncio.Transport):
         """See :class:`asyncio.WriteTransport`."""
         if self._closing or not data:
             return
-        self._in_flight += len(data)
+        self.in_flight += len(data)
         self.interface.sockets.transmit(self, bytes(data))
-        if self._in_flight > self._high and not self._writing_paused:
-            self._writing_paused = True
+        if self.in_flight > self._high and not self.writing_paused:
+            self.writing_paused = True
             self._made().pause_writing()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -81,7 +81,7 @@ class SimulatedSocket(asyncio.Transport):
 
     def get_write_buffer_size(self) -> int:
         """See :class:`asyncio.WriteTransport`."""
-        return self._in_flight
+        return self.in_flight
 
     def pause_reading(self) -> None:
         """See :class:`asyncio.ReadTransport`."""
@@ -125,9 +125,9 @@ class SimulatedSocket(asyncio.Transport):
 
     def arrived(self, size: int) -> None:
         """The peer has so many bytes of what was written."""
-        self._in_flight -= size
-        if self._writing_paused and self._in_flight <= self._low and not self._closing:
-            self._writing_paused = False
+        self.in_flight -= size
+        if self.writing_paused and self.in_flight <= self._low and not self._closing:
+            self.writing_paused = False
             self._made().resume_writing()
 
     def lose(self, error: Exception | None) -> None:
@@ -310,7 +310,10 @@ class Sockets:
             error = ResetSocketError("reset by the peer")
             self.loop.after(self._delay(), sender.interface.process.run, sender.lose, error)
         else:
-            sender.interface.process.run(sender.arrived, len(data))
+            if sender.writing_paused:
+                sender.interface.process.run(sender.arrived, len(data))
+            else:  # its kernel alone hears of it
+                sender.in_flight -= len(data)
             receiver.interface.process.run(receiver.receive, data)
 
     def _give_up(self, sender: SimulatedSocket, since: float) -> None:

@@ -1,0 +1,47 @@
+"""A digest of a broker's whole state, taken after every entry on every replica.
+
+Most entries change little of it. What they leave alone is compared with a copy, which costs a
+tenth of packing it again, and packed only when it differs; so the digest remains a function of the
+state, whatever changed it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from hashlib import blake2b
+from operator import attrgetter
+
+import msgpack
+from crc32c import crc32c
+
+from broker.requests import RecentRequests
+from broker.state import BrokerState
+
+DIGEST_BYTES = 8
+
+CHANGED_BY_MESSAGES = ("store_timestamp_ms", "requests")
+"""What every entry with messages changes."""
+
+_rest = attrgetter(*(f.name for f in fields(BrokerState) if f.name not in CHANGED_BY_MESSAGES))
+
+
+class StateDigest:
+    """Of one machine, whose state may be another object each time."""
+
+    def __init__(self) -> None:
+        self._packer = msgpack.Packer()
+        self._copy: BrokerState | None = None
+        self._packed = b""
+
+    def of(self, state: BrokerState, beside: tuple[object, ...]) -> bytes:
+        """The digest of the state and of what the machine knows beside it."""
+        if self._copy is None or _rest(self._copy) != _rest(state):
+            rest = replace(state, store_timestamp_ms=0, requests=RecentRequests())
+            self._packed = rest.to_bytes()
+            self._copy = BrokerState.from_bytes(self._packed)
+        requests = state.requests.data
+        order = list(state.transactions)  # equal dicts may differ in it
+        changed: bytes = self._packer.pack(
+            (state.store_timestamp_ms, len(requests), crc32c(requests), order, beside)
+        )
+        return blake2b(self._packed + changed, digest_size=DIGEST_BYTES).digest()
