@@ -16,7 +16,10 @@ from dledger.raft import Raft
 from dledger.replication import Replicator
 from dledger.standing import NOBODY, Role
 from simulator.bugs.plant import Bug, Patch
+from store.errors import DamagedError
+from store.filesystem import FileSystem
 from store.slotfile import SLOT_COUNT, SLOT_SIZE, SlotFile, encode_slot
+from store.statefiles import VOTE_NAME, HardState
 
 
 def vote_before_it_is_durable(patch: Patch) -> None:
@@ -63,6 +66,33 @@ def term_forgotten_at_restart(patch: Patch) -> None:
 def vote_not_saved(patch: Patch) -> None:
     """Saving the vote does nothing, and nobody notices."""
     patch.set(SlotFile, "save", lambda _file, _payload: None)
+
+
+def vote_file_written_anew(patch: Patch) -> None:
+    """The vote's file is emptied and written anew, and an empty one is taken for a new node's."""
+    begin, replace_record = SlotFile.open, SlotFile.save
+
+    def save(slots: SlotFile, payload: bytes) -> None:
+        if not slots.path.endswith(VOTE_NAME):
+            replace_record(slots, payload)
+            return
+        slots._sequence += 1
+        slots.payload = payload
+        slots._file.truncate(0)
+        slots._file.datasync()
+        slots._file.pwrite(encode_slot(slots._sequence, payload) * SLOT_COUNT, 0)
+        slots._file.datasync()
+
+    def trusting(fs: FileSystem, path: str) -> SlotFile:
+        try:
+            return begin(fs, path)
+        except DamagedError:
+            if not path.endswith(VOTE_NAME):
+                raise
+            return SlotFile(fs.open(path), 0, HardState().pack())
+
+    patch.set(SlotFile, "save", save)
+    patch.set(SlotFile, "open", staticmethod(trusting))
 
 
 def rotten_slot_brings_the_old_vote_back(patch: Patch) -> None:
@@ -169,11 +199,31 @@ BUGS = (
     Bug("A1c", voting_twice_in_a_term, "votes for", 40),
     Bug("A2", term_forgotten_at_restart, "has spoken in term", 80),
     Bug("A3", vote_not_saved, "its disk holds", 5),
+    Bug(
+        "A4",
+        vote_file_written_anew,
+        "has spoken in term | takes its vote for | is below the log's last",
+        80,
+        kinds=("power loss within a call", "crash within a call"),
+    ),
     Bug("A4b", rotten_slot_brings_the_old_vote_back, "its disk holds", 20),
     Bug("A5", last_term_taken_from_the_current_term, "lacks the committed entry", 100),
-    Bug("A5b", votes_by_length_alone, "lacks the committed entry", 300),
+    Bug(
+        "A5b",
+        votes_by_length_alone,
+        "lacks the committed entry",
+        150,
+        kinds=("partition", "crash"),
+    ),
     Bug("A6", no_pre_vote, "without having been asked for", 5),
     Bug("A7", votes_while_a_leader_is_heard, "though it hears", 40),
     Bug("A7b", pre_votes_counted_as_votes, "both lead", 300),
-    Bug("A9", heartbeats_behind_the_disk, "though only disks", 100, kinds=("slow disk",)),
+    Bug(
+        "A9",
+        heartbeats_behind_the_disk,
+        "though only disks",
+        40,
+        seconds=14.0,
+        kinds=("slow disk",),
+    ),
 )

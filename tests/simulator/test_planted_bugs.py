@@ -6,6 +6,7 @@ Here are those that a few seeds find; ``python -m simulator bugs`` looks for all
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,12 @@ def test_every_bug_has_an_id_of_its_own_and_says_what_it_takes_out() -> None:
     assert [bug.id for bug in BUGS if not bug.told.endswith(".")] == []
     assert all(bug_by_id(bug.id) is bug for bug in BUGS)
     assert len(BUGS) >= 30
+
+
+def test_the_page_about_the_simulator_has_a_line_for_every_bug() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text(encoding="utf-8")
+    lines = {line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| ")}
+    assert [bug.id for bug in BUGS if bug.id not in lines] == []
 
 
 def test_a_bug_that_no_check_can_see_is_not_found() -> None:
