@@ -172,11 +172,12 @@ class Broker(MachineListener):
                 ),
             ),
         )
-        self.dispatch: Handler = dispatch_by_code(broker_handlers(self.context))
+        self._retention = Retention(self.context, retention or config.retention)
+        self.handlers = broker_handlers(self.context, self._retention)
+        self.dispatch: Handler = dispatch_by_code(self.handlers)
         self.on_announcement_changed: Callable[[], None] = lambda: None
         """Called when what :meth:`announcement` says has changed."""
         node.fitness.on_level = self._disk_level_changed
-        self._retention = Retention(self.context, retention or config.retention)
 
     # --- life
 
@@ -236,6 +237,8 @@ class Broker(MachineListener):
 
     def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
         self.context.holds.arrived(topic, queue_id, rows)
+        if self.context.gatherer.serving:  # what followers and restarts apply was counted before
+            self.context.rates.meters.stored(topic, rows)
         if topic in DEFERRED_TOPICS:
             self.context.delivery.arrived(topic, queue_id)
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-SAMPLE_SECONDS = 10.0
+from broker.meters import SAMPLE_SECONDS, Meters
+
 SPANS = (1, 6, 60)
 """Samples over which rates are averaged: RocketMQ's 10, 60 and 600 seconds."""
 
@@ -59,6 +60,7 @@ class Rates:
         self._samples = deque([self._sample()], maxlen=SPANS[-1] + 1)
         self._day = wall_clock() // DAY_MS
         self._timer: asyncio.TimerHandle | None = None
+        self.meters = Meters(loop.time)
         self.today = Mornings()
         self.yesterday = Mornings()
 
@@ -84,6 +86,7 @@ class Rates:
     def _tick(self) -> None:
         self._timer = self._loop.call_later(SAMPLE_SECONDS, self._tick)
         self._samples.append(self._sample())
+        self.meters.sample()
         day = self._wall_clock() // DAY_MS
         if day != self._day:
             self._day = day

@@ -155,7 +155,10 @@ class AdminProcessor:
                 )
                 for (topic, queue_id, last), (offset, end) in consumed.items()
             ]
-            body = b'{"consumeTps":0.0,"offsetTable":%b}' % self._by_queue(stats)
+            meters = self._context.rates.meters
+            topics = dict.fromkeys(topic for topic, _, _ in consumed)
+            rate = encode_json(round(sum(meters.rate(topic, group) for topic in topics), 2))
+            body = b'{"consumeTps":%b,"offsetTable":%b}' % (rate, self._by_queue(stats))
             connection.respond(request, body=(body,))
 
         store_times(self._context.lookup, list(consumed), found)

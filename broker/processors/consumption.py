@@ -82,12 +82,14 @@ class ConsumptionProcessor:
         def found(times: Mapping[Place, int]) -> None:
             total = 0
             groups = []
+            meters = self._context.rates.meters
             for group, topics in by_group.items():
                 stats = []
                 for name, queues in topics:
                     table, behind = self._progress(name, queues, times)
                     total += behind
-                    stats.append(b'{"consumeTps":0.0,"offsetTable":%b}' % table)
+                    rate = encode_json(round(meters.rate(name, group), 2))
+                    stats.append(b'{"consumeTps":%b,"offsetTable":%b}' % (rate, table))
                 groups.append(b"{%b:[%b]}" % (encode_json(group), b",".join(stats)))
             body = b'{"brokerAddr":%b,"consumeStatsList":[%b],"totalDiff":%d}' % (
                 encode_json(str(self._context.config.own.address)),

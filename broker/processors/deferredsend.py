@@ -8,6 +8,7 @@ from broker.commands import Command
 from broker.context import BrokerContext
 from broker.deferred.retry import dead_letter, topics_for_return
 from broker.deferred.waiting import Waiting, waiting_place
+from broker.gather import Gatherer
 from broker.processors.sendheader import SendHeader, checked_properties, is_half_message
 from broker.refusals import REFUSALS
 from broker.remoting.codes import ResponseCode
@@ -25,6 +26,16 @@ from store.record import StagedMessage, stage_message
 _STORED_TWICE = DEFERRED_TOPICS | {HALF_TOPIC}
 DELIVERY_BYTES = 1024
 """More than what an entry has beside a message that is delivered, and a longer topic."""
+
+
+def check_delivery(gatherer: Gatherer, message: StagedMessage) -> None:
+    """Refuses what could be stored now but not once more, when it is delivered.
+
+    Raises :class:`~store.errors.EntryTooLargeError`.
+    """
+    size, size_max = message.size + DELIVERY_BYTES, gatherer.request_bytes_max
+    if size > size_max:
+        raise EntryTooLargeError(size, size_max)
 
 
 class DeferredSend:
@@ -74,7 +85,7 @@ class DeferredSend:
             reconsume_times=header.reconsume_times,
         )
         if place.topic in _STORED_TWICE:
-            self._check_delivery(message)
+            check_delivery(self._gatherer, message)
         if commands:
             self._gatherer.add_together(
                 [Addressed(place.topic, place.queue_id, (message,), waiter)], commands
@@ -93,12 +104,6 @@ class DeferredSend:
         except REFUSALS:
             self._delivery.in_flight.landed(place.deliver_ms)
             raise
-
-    def _check_delivery(self, message: StagedMessage) -> None:
-        """Refuses what could be stored now but not once more, when it is delivered."""
-        size, size_max = message.size + DELIVERY_BYTES, self._gatherer.request_bytes_max
-        if size > size_max:
-            raise EntryTooLargeError(size, size_max)
 
     def _half_place(self, header: SendHeader, queue_id: int, properties: bytes) -> Waiting:
         if len(self._machine.state.transactions) >= OPEN_MAX:

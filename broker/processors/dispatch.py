@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from broker.context import BrokerContext
 from broker.newest import newest
 from broker.processors.admin import AdminProcessor
+from broker.processors.cleaning import CleaningProcessor
 from broker.processors.clients import ClientProcessor
 from broker.processors.consumption import ConsumptionProcessor
+from broker.processors.figures import FiguresProcessor
 from broker.processors.locks import LockProcessor
 from broker.processors.members import MemberProcessor
 from broker.processors.messages import MessageProcessor
@@ -23,9 +25,10 @@ from broker.processors.topics import TopicProcessor
 from broker.processors.transactions import TransactionProcessor
 from broker.remoting.codes import RequestCode
 from broker.remoting.dispatch import Handler
+from broker.retention import Retention
 
 
-def broker_handlers(context: BrokerContext) -> Mapping[int, Handler]:
+def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int, Handler]:
     """The handlers of one broker, by request code."""
     send = SendProcessor(context)
     pull = PullProcessor(context)
@@ -41,6 +44,8 @@ def broker_handlers(context: BrokerContext) -> Mapping[int, Handler]:
     replies = ReplyProcessor(context)
     relay = RelayProcessor(context)
     consumption = ConsumptionProcessor(context)
+    figures = FiguresProcessor(context)
+    clean = CleaningProcessor(context, retention).clean
     return {
         RequestCode.SEND_MESSAGE: send.send,
         RequestCode.SEND_MESSAGE_V2: send.send_v2,
@@ -90,6 +95,10 @@ def broker_handlers(context: BrokerContext) -> Mapping[int, Handler]:
         RequestCode.CHANGE_GROUP_MEMBERS: members.change,
         RequestCode.TRANSFER_LEADERSHIP: members.transfer,
         RequestCode.GET_BROKER_RUNTIME_INFO: admin.runtime_info,
+        RequestCode.VIEW_BROKER_STATS_DATA: figures.view,
+        RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: clean,
+        RequestCode.CLEAN_UNUSED_TOPIC: clean,
+        RequestCode.DELETE_EXPIRED_COMMITLOG: clean,
         RequestCode.GET_BROKER_CONFIG: admin.broker_config,
         RequestCode.UPDATE_BROKER_CONFIG: admin.update_config,
         RequestCode.GET_ALL_CONSUMER_OFFSET: newest(context, admin.all_consumer_offsets),

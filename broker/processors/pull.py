@@ -230,6 +230,9 @@ class _Pull:
             stats = self.context.stats
             stats.get_messages += found.messages
             stats.pulls_found += 1
+            self.context.rates.meters.pulled(
+                self.topic, self.group, found.messages, sum(map(len, parts))
+            )
             self._answer(found, parts)
         elif self.offset < self.context.reader.offsets(self.topic, self.queue_id)[0]:
             self.run()  # expired while it was read; the queue begins later now, and says so

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from broker.commands import PutTopic
 from broker.context import BrokerContext
 from broker.deferred.retry import returned_message, topics_for_return
+from broker.processors.deferredsend import check_delivery
 from broker.processors.sendheader import INT32_MAX
 from broker.refusals import REFUSALS, code_of, refused, remark_of
 from broker.remoting.codes import ResponseCode
@@ -15,9 +18,10 @@ from broker.remoting.frame import Frame
 from broker.staging import Addressed
 from broker.topics import GroupConfig
 from dledger.errors import ProposeError
+from store.deferred import DEFERRED_TOPICS
 from store.errors import StoreError
 from store.filesystem import Bytes
-from store.record import decode_record, stage_message
+from store.record import MessageRecord, decode_record, stage_message
 
 
 class SendBackProcessor:
@@ -52,8 +56,9 @@ class SendBackProcessor:
             try:
                 if error is not None:
                     raise error
-                place = self._staged(data, group, delay_level, times_max)
-                self._context.gatherer.add_together(*place, stored)
+                record = decode_record(data)
+                place = self._staged(record, group, delay_level, times_max)
+                self._context.gatherer.add_together(*place, partial(stored, record))
             except RequestError as refusal:
                 connection.respond(request, refusal.code, refusal.remark)
             except REFUSALS as refusal:
@@ -65,8 +70,9 @@ class SendBackProcessor:
                     f"look message by offset failed, {position}: {failure}",
                 )
 
-        def stored(error: ProposeError | None) -> None:
+        def stored(record: MessageRecord, error: ProposeError | None) -> None:
             if error is None:
+                self._context.rates.meters.returned(record.topic, name, record.size)
                 connection.respond(request)
             else:
                 connection.respond(request, code_of(error), remark_of(error))
@@ -74,11 +80,10 @@ class SendBackProcessor:
         self._context.lookup.record(position, found)
 
     def _staged(
-        self, data: Bytes, group: GroupConfig, delay_level: int, times_max: int
+        self, record: MessageRecord, group: GroupConfig, delay_level: int, times_max: int
     ) -> tuple[list[Addressed], list[PutTopic]]:
         """The copy, and what creates the topic that it is meant for."""
         context = self._context
-        record = decode_record(data)
         topic, place = returned_message(record, group, delay_level, times_max, context.rng)
         commands = topics_for_return(group, topic, context.gatherer.topic, context.wall_clock())
         message = stage_message(
@@ -91,4 +96,6 @@ class SendBackProcessor:
             born_host=record.born_host,
             reconsume_times=min(record.reconsume_times + 1, INT32_MAX),
         )
+        if place.topic in DEFERRED_TOPICS:
+            check_delivery(context.gatherer, message)
         return [Addressed(place.topic, place.queue_id, (message,))], commands

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.processors.batchbody import batch_messages
-from broker.processors.dispatch import broker_handlers
 from broker.processors.sendheader import storable_properties
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.errors import RequestError
@@ -86,7 +85,7 @@ def test_any_request_is_answered_and_what_is_stored_stays(
 
 def test_every_code_that_is_handled_refuses_an_empty_request_in_words(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
-        for code in broker_handlers(broker.broker.context):
+        for code in broker.broker.handlers:
             answer = await broker.ask(code)
             assert answer.code == ResponseCode.SUCCESS or answer.remark, code
 

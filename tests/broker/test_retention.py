@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from broker.commands import Expire
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.retention import CHECK_SECONDS
@@ -136,3 +138,24 @@ def test_the_log_has_all_that_the_newest_checkpoint_counts_on(tmp_path: Path) ->
         assert store.first_position == 4 * SEGMENT
 
     with_broker(scenario, tmp_path, **SETTINGS)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+        RequestCode.CLEAN_UNUSED_TOPIC,
+        RequestCode.DELETE_EXPIRED_COMMITLOG,
+    ],
+)
+def test_an_operator_can_ask_to_look_at_once(tmp_path: Path, code: RequestCode) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await fill(broker, 20)
+        broker.now_ms = NOW_MS + HOUR_MS + 1
+        assert (await bounds(broker))[0] == 0
+        assert (await broker.ask(code)).code == ResponseCode.SUCCESS
+        await asyncio.sleep(0.1)
+        assert (await bounds(broker))[0] > 0
+
+    with_broker(scenario, tmp_path, retention=BY_AGE, **SETTINGS)

@@ -12,7 +12,7 @@ from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.frame import Frame
 from broker.remoting.javajson import encode_json
 from store.deferred import DELAYS_MS
-from store.record import MessageRecord
+from store.record import MessageRecord, record_size
 from tests.broker.harness import SingleBroker, messages, with_broker
 
 GROUP = "readers"
@@ -178,6 +178,30 @@ def test_what_cannot_be_sent_back_is_refused_with_what_is_wrong(
         assert (answer.code, remark in (answer.remark or "")) == (code, True), answer.remark
 
     run(scenario, tmp_path)
+
+
+def test_what_could_be_sent_back_but_not_come_again_is_refused(tmp_path: Path) -> None:
+    """Its copy waits with a few properties more, and has to fit into an entry once more."""
+    segment_size = 64 << 10
+
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        body = b"x" * (segment_size // 2)
+        largest = broker.broker.context.gatherer.request_bytes_max
+        room = largest - record_size("orders", len(body), 0)
+        for queue_id, left in enumerate((300, 600, 1000, 1500)):
+            padding = f"p\x01{'x' * (room - left)}\x02"
+            sent = await broker.send("orders", queue_id, body, padding)
+            assert sent.code == ResponseCode.SUCCESS
+            (record,) = messages(await broker.pull("orders", queue_id, 0))
+            answer = await send_back(broker, record)
+            if left < 1024:
+                assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+                assert "exceeds" in (answer.remark or "")
+        assert answer.code == ResponseCode.SUCCESS
+        assert (await next_of(broker, RETRY)).body == body
+
+    run(scenario, tmp_path, segment_size=segment_size, max_message_size=segment_size // 2)
 
 
 def test_a_retry_topic_that_is_closed_refuses(tmp_path: Path) -> None:
