@@ -243,6 +243,18 @@ def wipe_disk(cluster: Cluster, host: str) -> None:
     damage.wipe_disk(cluster, cluster.host(host))
 
 
+@action(HostName)
+def copy_disk(cluster: Cluster, host: str) -> None:
+    """Of a process that runs; it is kept for :func:`restore_disk`."""
+    cluster.host(host).copy_disk()
+
+
+@action(HostName)
+def restore_disk(cluster: Cluster, host: str) -> None:
+    """The copy is put in the place of the disk, if that is a loss that can be recognised."""
+    damage.restore_disk(cluster, cluster.host(host))
+
+
 @action(HostName, float)
 def lose_file(cluster: Cluster, host: str, share: float) -> None:
     damage.lose_file(cluster, cluster.host(host), share)

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dledger.configuration import LOST_INCARNATION, NO_INCARNATION
 from simulator.diskfile import SECTOR_SIZE
-from simulator.invariants.ondisk import durable_mark
+from simulator.invariants.ondisk import durable_mark, saved_holdings
 from store.layout import segment_name, segment_start
 
 if TYPE_CHECKING:
     from simulator.cluster import Cluster
-    from simulator.host import Host
+    from simulator.host import DiskCopy, Host
 
 LOG_DIRECTORY = "/data/commitlog"
 
@@ -30,6 +31,14 @@ class FaultAtlas:
     def __init__(self, machines: int) -> None:
         self._most = (machines - 1) // 2
         self.damaged: dict[str, None] = {}
+
+    def alone(self, name: str) -> bool:
+        """Whether no other machine is damaged; if so, none will be."""
+        if any(each != name for each in self.damaged):
+            return False
+        self.damaged[name] = None
+        self._most = 0
+        return True
 
     def allows(self, name: str) -> bool:
         """Whether this machine may be damaged (once more)."""
@@ -92,21 +101,59 @@ def wipe_disk(cluster: Cluster, host: Host) -> None:
 
     It must come back by itself: nothing about it may stop with an error.
     """
-    leader = cluster.leader()
-    if leader is None or leader.node is None or not cluster.atlas.allows(host.name):
-        return
-    core = leader.node.core
-    found = core.configuration
+    if _all_disks_noted(cluster, host) and cluster.atlas.allows(host.name):
+        cluster.atlas.damaged[host.name] = None
+        host.replace_disk()
+        host.mark("disk replaced by an empty one")
+
+
+def restore_disk(cluster: Cluster, host: Host) -> None:
+    """An old copy of a disk is put back, if all others have saved all that this disk held.
+
+    That is what a group promises to recognise (``docs/safety.md``), until the copy holds as much
+    again. No other disk of the run is damaged: it might have been the one that knew.
+    """
+    copy = host.disk_copy
     if (
-        found.is_joint
-        or len(found.voters) != len(cluster.hosts)
-        or core.configurations.index > core.commit_index
-        or not found.incarnations.get(host.name)
+        copy is None
+        or host.damaged
+        or host.node is None
+        or host.node.core.incarnation != copy.incarnation
+        or not _all_disks_noted(cluster, host)
     ):
         return
-    cluster.atlas.damaged[host.name] = None
-    host.replace_disk()
-    host.mark("disk replaced by an empty one")
+    for other in cluster.hosts:
+        if other is not host and not _knows(other, host, copy):
+            return
+    if cluster.atlas.alone(host.name):
+        host.restore_disk(copy)
+        host.mark("old copy of a disk put back")
+
+
+def _knows(knowing: Host, host: Host, copy: DiskCopy) -> bool:
+    assert host.node is not None  # noqa: S101 - the caller has looked
+    needed = max(copy.last_index + 1, host.node.core.durable_index)
+    return any(
+        held.node == host.name
+        and held.incarnation == copy.incarnation
+        and held.last_index >= needed
+        for held in saved_holdings(knowing)
+    )
+
+
+def _all_disks_noted(cluster: Cluster, host: Host) -> bool:
+    """Whether all machines vote, and the log says on which disk this one does."""
+    leader = cluster.leader()
+    if leader is None or leader.node is None:
+        return False
+    core = leader.node.core
+    found = core.configuration
+    return (
+        not found.is_joint
+        and len(found.voters) == len(cluster.hosts)
+        and core.configurations.index <= core.commit_index
+        and found.incarnations.get(host.name, NO_INCARNATION) > LOST_INCARNATION
+    )
 
 
 def _strike(cluster: Cluster, host: Host, share: float) -> tuple[str, int] | None:

@@ -206,6 +206,11 @@ class SimulatedFileSystem:
         self.crash()
         self._directories = {"/": Directory()}
 
+    def become(self, other: SimulatedFileSystem) -> None:
+        """That disk is put in the place of this one. The machine is without power meanwhile."""
+        self.crash()
+        self._directories = other._directories
+
     def inject(self, fault: Fault) -> Fault:
         """Arms a fault; a crash disarms all. Returns it, to ask whether it was hit."""
         self._faults.append(fault)

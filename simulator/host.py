@@ -76,6 +76,15 @@ class World:
     trace: Trace
 
 
+@dataclass(frozen=True, slots=True)
+class DiskCopy:
+    """A disk as it was: whose, and how far its log went then, synced or not."""
+
+    fs: SimulatedFileSystem
+    incarnation: int
+    last_index: int
+
+
 class Host:
     """A machine of the cluster, by the name of its node. ``boot`` counts its processes."""
 
@@ -97,6 +106,9 @@ class Host:
         self.fs = SimulatedFileSystem(world.streams.stream(f"disk of {name}"))
         self._incarnations = world.streams.stream(f"incarnations of {name}")
         self.lost_disks: list[SimulatedFileSystem] = []
+        self.lost_index = -1
+        """How far the log went on the last of them: less is on the disk until it is refilled."""
+        self.disk_copy: DiskCopy | None = None
         self.node: Node | None = None
         self.process: Process | None = None
         self.invariants: Sequence[Invariant] = ()
@@ -195,10 +207,30 @@ class Host:
 
     def replace_disk(self) -> None:
         """Another, empty disk is put in; the machine is without power meanwhile."""
-        self.lose_power()
-        self.note("gets an empty disk")
-        self.lost_disks.append(self.fs.copy())
+        self._lose_disk("gets an empty disk")
         self.fs.wipe()
+        self.disk_copy = None
+
+    def copy_disk(self) -> None:
+        """Somebody copies the disk as it is, under way as it may be."""
+        if self.node is not None:
+            self.note("has its disk copied")
+            core = self.node.core
+            self.disk_copy = DiskCopy(self.fs.copy(), core.incarnation, core.log.last_index)
+
+    def restore_disk(self, copy: DiskCopy) -> None:
+        """The copy is put in; the machine is without power meanwhile."""
+        self._lose_disk(f"gets a copy of its disk with a log to {copy.last_index} at most")
+        self.fs.become(copy.fs)
+        self.fs.power_loss()
+        self.disk_copy = None
+
+    def _lose_disk(self, what: str) -> None:
+        if self.node is not None:
+            self.lost_index = max(self.lost_index, self.node.core.durable_index)
+        self.lose_power()
+        self.note(what)
+        self.lost_disks.append(self.fs.copy())
         for invariant in self.invariants:
             invariant.disk_replaced(self)
 

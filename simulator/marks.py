@@ -42,7 +42,9 @@ EXPECTED_OF_BROKERS = (
 EXPECTED_OF_MEMBERS = (
     "addition",
     "disk replaced by an empty one",
+    "disk recognised that lacks what it held",
     "handing over",
+    "old copy of a disk put back",
     "promotion",
     "removal",
     "sent again what was given up",

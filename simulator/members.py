@@ -125,7 +125,8 @@ def _disk_counts(leader: Host, host: Host) -> bool:
         return False
     core = leader.node.core
     noted = core.configurations.at(core.commit_index).incarnations.get(host.name)
-    return noted == host.node.core.incarnation
+    core = host.node.core
+    return noted == core.incarnation and core.durable_index >= host.lost_index
 
 
 def bring_back(cluster: Cluster) -> bool:

@@ -108,7 +108,22 @@ def _cut_apart(injector: FaultInjector, one: Sequence[str], other: Sequence[str]
             injector.do("cut", there, here, SILENT)
 
 
+OLD_COPY_SECONDS = (2.7, 3.2, 3.7)
+"""When it is tried to put a copy back: not before the others have saved what the disk holds."""
+
+
+def _old_copy(injector: FaultInjector) -> None:
+    """A disk is copied, used for a while more, and replaced by that copy (bug C11)."""
+    host = injector.rng.choice(injector.names())
+    injector.do("copy-disk", host)
+    injector.do_after(1.5, "pause", host)
+    for seconds in OLD_COPY_SECONDS:
+        injector.do_after(seconds, "restore-disk", host)
+    injector.do_after(4.0, "resume", host)
+
+
 SEQUENCE_KINDS: dict[str, Callable[[FaultInjector], None]] = {
     "follower unheard": _follower_unheard,
     "rival changes": _rival_changes,
+    "old copy put back": _old_copy,
 }

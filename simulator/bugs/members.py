@@ -11,8 +11,11 @@ from dledger.configuration import Configuration, Configurations
 from dledger.elections import Elections
 from dledger.errors import ChangeRefusedError
 from dledger.handover import Handover
+from dledger.holdings import Holdings
 from simulator.bugs.plant import Bug, Patch
 from simulator.members import MEMBER_KINDS
+from store.filesystem import FileSystem
+from store.heldfile import HeldFile
 
 
 def removed_leader_goes_on(patch: Patch) -> None:
@@ -76,6 +79,22 @@ def every_disk_counts(patch: Patch) -> None:
     patch.set(Elections, "_may_vote", lambda _elections, _sender, _request: True)
 
 
+def old_copy_not_recognised(patch: Patch) -> None:
+    """What is known of the members' disks is learned and saved, and changes nothing."""
+    patch.set(Holdings, "lacks", lambda _holdings, _node, _incarnation, _last_index: False)
+
+
+def what_disks_held_is_forgotten_at_a_restart(patch: Patch) -> None:
+    """What was saved of the members' disks is not read when a node starts."""
+    begin = HeldFile.__init__
+
+    def forgetful(file: HeldFile, fs: FileSystem, state: str) -> None:
+        begin(file, fs, state)
+        file.held = ()
+
+    patch.set(HeldFile, "__init__", forgetful)
+
+
 def _of_members(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
     return Bug(id_, plant, says, seeds, seconds=12.0, kinds=(*MEMBER_KINDS, *kinds))
 
@@ -111,5 +130,21 @@ BUGS = (
         60,
         seconds=12.0,
         kinds=("disk wiped", "crash", "one-way link", "partial partition"),
+    ),
+    Bug(
+        "C11b",
+        old_copy_not_recognised,
+        "lacks what it held | lacks the committed entry",
+        40,
+        seconds=12.0,
+        kinds=("old copy put back", "crash", "power loss of all", "partial partition"),
+    ),
+    Bug(
+        "C11c",
+        what_disks_held_is_forgotten_at_a_restart,
+        "lacks what it held | lacks the committed entry",
+        40,
+        seconds=12.0,
+        kinds=("old copy put back", "power loss of all", "partial partition"),
     ),
 )

@@ -18,6 +18,7 @@ from simulator.invariants.coverage import Coverage
 from simulator.invariants.durability import DurableBeforeVisible
 from simulator.invariants.election import OneLeaderPerTerm
 from simulator.invariants.kept import NothingForgotten
+from simulator.invariants.lostdisks import LostDisksElectNobody
 from simulator.invariants.matching import LogMatching
 from simulator.invariants.membership import MembersOfTheLog
 from simulator.invariants.prevote import PreVoteFirst
@@ -52,5 +53,6 @@ def raft_invariants(hosts: Sequence[Host]) -> Sequence[Invariant]:
         FewProbes(),
         MembersOfTheLog(),
         NothingForgotten(),
+        LostDisksElectNobody(),
         Coverage(hosts),
     )

@@ -34,7 +34,7 @@ class Invariant:
         """A message has arrived, and the node is about to handle it."""
 
     def disk_replaced(self, host: Host) -> None:
-        """The machine has an empty disk; it knows nothing of what it promised on the other."""
+        """The machine has an empty disk, or an old copy of it: promises may be forgotten."""
 
     def acted(self, action: Action) -> None:
         """Something was done to the cluster from outside."""

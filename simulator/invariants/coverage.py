@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dledger.configuration import LOST_INCARNATION
+from dledger.configuration import LOST_INCARNATION, NO_INCARNATION
 from dledger.messages import AppendRejected, AppendRequest, Message
 from dledger.standing import Role
 from simulator.invariants.base import Invariant
@@ -81,5 +81,7 @@ class Coverage(Invariant):
         found = dict(core.configuration.incarnations)
         self._members = (core.configurations.index, {**before, **found})
         for name, incarnation in found.items():
+            if incarnation == LOST_INCARNATION != before.get(name, NO_INCARNATION):
+                host.mark("disk recognised that lacks what it held")
             if incarnation > LOST_INCARNATION and before.get(name, incarnation) != incarnation:
                 host.mark("voter counts again on another disk")

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from store.entry import Entry
+from store.heldfile import HELD_NAME, Held, unpack_held
 from store.layout import segment_name, segment_start
 from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot
 from store.statefiles import MARK_NAME, VOTE_NAME, HardState, Mark
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 DIRECTORY = "/data"
 MARK_PATH = f"{DIRECTORY}/state/{MARK_NAME}"
+HELD_PATH = f"{DIRECTORY}/state/{HELD_NAME}"
 VOTE_PATH = f"{DIRECTORY}/state/{VOTE_NAME}"
 
 
@@ -51,6 +53,12 @@ def durable_mark(host: Host) -> Mark | None:
     """The mark that a recovery would find; None if it would find none."""
     slot = _newest_slot(host, MARK_PATH)
     return None if slot is None else Mark.unpack(slot, MARK_PATH)
+
+
+def saved_holdings(host: Host) -> tuple[Held, ...]:
+    """What a recovery would find of what other disks hold."""
+    slot = _newest_slot(host, HELD_PATH)
+    return () if slot is None else unpack_held(slot, HELD_PATH)
 
 
 def _newest_slot(host: Host, path: str) -> bytes | None:

@@ -14,6 +14,9 @@ from simulator.sequences import SEQUENCE_KINDS
     ("kind", "nodes", "mark", "seed"),
     [
         ("follower unheard", 3, "sent again what was given up", 5),
+        ("old copy put back", 3, "old copy of a disk put back", 2),
+        ("old copy put back", 3, "disk recognised that lacks what it held", 2),
+        ("old copy put back", 3, "voter counts again on another disk", 2),
         ("rival changes", 5, "asked for a change before the first entry of a term", 1),
     ],
 )
