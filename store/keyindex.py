@@ -91,7 +91,10 @@ class KeyIndex:
         self._recent += key_rows
 
     def lookup(self, key_hash: int, begin_ms: int, end_ms: int, limit: int) -> list[int]:
-        """Positions of records with that key hash stored within the times, newest first."""
+        """Positions of records with that key hash stored within the times, newest first.
+
+        Raises :class:`~store.errors.DamagedError` where a file cannot be read.
+        """
         first, last = begin_ms // 1000, end_ms // 1000
         found = self._matches(bytes(self._recent), key_hash, first, last)
         found.sort(reverse=True)
@@ -116,6 +119,13 @@ class KeyIndex:
         return found
 
     def _lookup_file(self, file: IndexFile, key_hash: int, first: int, last: int) -> list[int]:
+        try:
+            return self._search(file, key_hash, first, last)
+        except OSError as error:
+            # Not as it is: whoever asks on the event loop would have it taken for a socket's.
+            raise DamagedError(file.path, 0, f"cannot be read: {error}") from error
+
+    def _search(self, file: IndexFile, key_hash: int, first: int, last: int) -> list[int]:
         handle = self._fs.open(file.path, writable=False)
         try:
             low, high = 0, file.count

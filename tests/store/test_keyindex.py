@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from simulator.disk import SimulatedFileSystem
+from simulator.disk import Fault, SimulatedFileSystem
 from store.batch import KEY_ROW
 from store.errors import DamagedError
 from store.keyindex import HEADER, KeyIndex
@@ -189,6 +191,19 @@ def test_a_file_below_a_checkpoint_that_is_cut_is_damage(
     fs.cut(f"{DIRECTORY}/{10:020d}", size)
     with pytest.raises(DamagedError, match=what):
         KeyIndex(fs, DIRECTORY).restore(100)
+
+
+def test_a_file_that_cannot_be_read_or_is_gone_is_damage(fs: SimulatedFileSystem) -> None:
+    index = KeyIndex(fs, DIRECTORY)
+    index.append(pack([(1, 10, 0)]))
+    flush(index)
+    fs.inject(Fault(1, errno.EIO, operations=("pread",)))
+    with pytest.raises(DamagedError, match=r"keyindex.*cannot be read"):
+        index.lookup(1, *ALWAYS, 10)
+    assert index.lookup(1, *ALWAYS, 10) == [10]
+    fs.vanish(f"{DIRECTORY}/{10:020d}")
+    with pytest.raises(DamagedError, match=r"keyindex.*cannot be read"):
+        index.lookup(1, *ALWAYS, 10)
 
 
 def test_a_file_of_another_version_is_damage(fs: SimulatedFileSystem) -> None:
