@@ -28,8 +28,12 @@ def find_targets(directories: Sequence[str]) -> list[str]:
         below = search(fs, inner, DEPTH)
         if not below:
             raise ReplicaError(f"{directory} holds no replica: there is no commitlog in it")
-        outer = directory.rstrip("/") if "://" in directory else inner
-        found += [outer + path[len(inner) :] for path in below]
+        if "://" in directory:
+            # What follows the path says how to reach the store: where it is, for one.
+            outer, mark, query = directory.partition("?")
+            found += [f"{outer.rstrip('/')}{path[len(inner) :]}{mark}{query}" for path in below]
+        else:
+            found += below
     return list(dict.fromkeys(found))
 
 

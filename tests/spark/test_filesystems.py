@@ -1,0 +1,85 @@
+"""Replicas in object stores: what needs no Spark, on fsspec's file system in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from spark import targets
+from spark.errors import ReplicaError
+from spark.filesystems import open_file_system
+from spark.replicas import find_snapshots
+from spark.targets import find_targets
+from store.verify import Finding, verify_replicas
+from tests.spark.snapshots import flip, write_group
+
+URL = "memory://bucket/snapshots"
+
+
+@pytest.fixture
+def replicas(tmp_path: Path) -> Iterator[list[Path]]:
+    yield write_group(tmp_path)
+    fsspec.filesystem("memory").rm("/bucket", recursive=True)
+
+
+def upload(replicas: list[Path]) -> None:
+    """As to an object store, which keeps no empty directories."""
+    memory = fsspec.filesystem("memory")
+    root = replicas[0].parents[1]
+    for path in sorted(root.rglob("*")):
+        if path.is_file():
+            memory.pipe_file(f"/bucket/snapshots/{path.relative_to(root)}", path.read_bytes())
+
+
+def findings_in_memory() -> list[Finding]:
+    found = find_targets([URL])
+    assert found == [f"{URL}/broker-a/{node}" for node in ("n0", "n1", "n2")]
+    fs, _ = open_file_system(URL)
+    return verify_replicas(fs, [open_file_system(one)[1] for one in found]).findings
+
+
+def test_replicas_in_an_object_store_are_found_and_whole(replicas: list[Path]) -> None:
+    upload(replicas)
+    assert [one.name for one in find_snapshots([URL])] == [
+        f"broker-a/{node}" for node in ("n0", "n1", "n2")
+    ]
+    assert findings_in_memory() == []
+
+
+def test_damage_in_an_object_store_is_told_with_file_and_byte(replicas: list[Path]) -> None:
+    flip(next(iter(sorted((replicas[1] / "consumequeue" / "orders" / "0").iterdir()))), 41)
+    upload(replicas)
+    (found,) = findings_in_memory()
+    assert found.replica == "broker-a/n1"
+    assert found.path == "/bucket/snapshots/broker-a/n1/consumequeue/orders/0/00000000000000000000"
+    assert found.position == 40
+
+
+def test_a_truncated_manifest_in_an_object_store_is_told_with_file_and_byte(
+    replicas: list[Path],
+) -> None:
+    manifest = replicas[0] / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes()[:40])
+    upload(replicas)
+    with pytest.raises(ReplicaError, match=r"broker-a/n0/manifest\.json, byte 0: not JSON"):
+        find_snapshots([URL])
+
+
+def test_what_a_url_says_behind_its_path_goes_with_each_replica(
+    replicas: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``s3://bucket/path?endpoint_override=host:9000`` names a store that is not Amazon's."""
+    upload(replicas)
+    monkeypatch.setattr(targets, "open_file_system", lambda url: open_file_system(url[:-15]))
+    assert find_targets([f"{URL}/broker-a/?region=eu-west"]) == [
+        f"{URL}/broker-a/{node}?region=eu-west" for node in ("n0", "n1", "n2")
+    ]
+
+
+def test_a_scheme_that_nobody_knows_is_told(replicas: list[Path]) -> None:
+    upload(replicas)
+    with pytest.raises(ReplicaError, match=r"^nosuch://bucket: this cannot be opened: "):
+        open_file_system("nosuch://bucket")
