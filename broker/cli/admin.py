@@ -64,6 +64,17 @@ class BrokerName:
 
 
 @dataclass(frozen=True, slots=True)
+class GoneName:
+    """A broker name of which no process is registered any more."""
+
+    name: str
+    seconds: float
+    """For so long."""
+    members: Mapping[str, int]
+    """Broker ids by address, as they were; 0 for one that never followed."""
+
+
+@dataclass(frozen=True, slots=True)
 class TopicRoute:
     """Where a topic is, by broker name: the leaders' addresses, and how many queues can be read."""
 
@@ -127,6 +138,15 @@ class Admin:
                 str(table[name].get("cluster", "")),
                 {int(key): address for key, address in table[name]["brokerAddrs"].items()},
             )
+            for name in sorted(table)
+        ]
+
+    async def gone_names(self) -> list[GoneName]:
+        """Those that the NameServer remembers, in order."""
+        document = document_of(await self.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO))
+        table = document.get("goneTable", {})
+        return [
+            GoneName(name, table[name]["goneMillis"] / 1000, table[name]["members"])
             for name in sorted(table)
         ]
 

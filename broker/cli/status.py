@@ -34,7 +34,12 @@ def print_groups(groups: list[GroupView]) -> None:
     """One line a node; the lag is counted in entries behind the leader."""
     for group in groups:
         leader = group.leader_node
-        if leader is None:
+        if group.gone_seconds is not None:
+            print(
+                f"{group.group}: no node is registered, for {group.gone_seconds:.0f} s now; "
+                "start its nodes"
+            )
+        elif leader is None:
             print(f"{group.group}: no leader now")
         else:
             state = "leads" if group.serves else "leads, but does not serve yet,"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from broker.cli.admin import Admin, BrokerName, document_of
+from broker.cli.admin import Admin, BrokerName, GoneName, document_of
 from broker.cli.failure import CommandError
 from broker.remoting.codes import RequestCode
 from broker.remoting.javajson import decode_json
@@ -50,6 +50,8 @@ class GroupView:
     nodes: list[NodeView]
     joint: bool = False
     """Whether a change of the voters is under way."""
+    gone_seconds: float | None = None
+    """For how long no node of it has been registered; None where one is."""
 
     @property
     def serves(self) -> bool:
@@ -66,9 +68,16 @@ class GroupView:
 
 
 async def view_groups(admin: Admin) -> list[GroupView]:
-    """Every group that is registered, asked node by node at the same time."""
+    """Every group that is registered, asked node by node at the same time, and those that no
+    node is registered of any more.
+    """
     names = await admin.broker_names()
-    return list(await asyncio.gather(*(_view_group(admin, name) for name in names)))
+    registered = {name.name for name in names}
+    gone = [each for each in await admin.gone_names() if each.name not in registered]
+    views = [_view_group(admin, name) for name in names] + [
+        _view_gone(admin, each) for each in gone
+    ]
+    return sorted(await asyncio.gather(*views), key=lambda view: view.group)
 
 
 async def view_node(admin: Admin, address: str) -> dict[str, str]:
@@ -86,6 +95,25 @@ async def _view_group(admin: Admin, name: BrokerName) -> GroupView:
     others = [member["address"] for member in _members(told).values()]
     told |= await _tell(admin, [address for address in others if address not in asked])
     return assemble_group(name.name, told)
+
+
+async def _view_gone(admin: Admin, gone: GoneName) -> GroupView:
+    """A node may live that no NameServer hears of; else all are down."""
+    view = assemble_group(gone.name, await _tell(admin, gone.members))
+    down = [
+        _node_view(f"{gone.name}/{_node_of(broker_id)}", {"address": address}, None, None)
+        for address, broker_id in gone.members.items()
+    ]
+    return replace(
+        view,
+        nodes=view.nodes or sorted(down, key=lambda node: node.node),
+        gone_seconds=gone.seconds,
+    )
+
+
+def _node_of(broker_id: int) -> str:
+    """The node that is registered with that id while it follows."""
+    return f"n{broker_id - 1}" if broker_id > 0 else "?"
 
 
 async def _tell(admin: Admin, addresses: Iterable[str]) -> dict[str, dict[str, str]]:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from broker.nameserver.gone import GoneNames
 from broker.nameserver.topictable import DataVersion, QueueData, TopicTable
 
 LEADER_ID = 0
@@ -63,8 +64,18 @@ class _BrokerName:
 
     cluster: str
     addresses: dict[int, str] = field(default_factory=dict)
+    members: dict[str, int] = field(default_factory=dict)
+    """All addresses that were seen, each with the id under which it followed, 0 if it never did."""
     term: int = 0
     table_version: DataVersion | None = None
+
+    def note_member(self, address: str, broker_id: int) -> None:
+        if broker_id == LEADER_ID:
+            self.members.setdefault(address, broker_id)
+            return
+        for moved in [known for known, its_id in self.members.items() if its_id == broker_id]:
+            del self.members[moved]
+        self.members[address] = broker_id
 
 
 @dataclass(slots=True)
@@ -81,6 +92,7 @@ class RouteTable:
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
+        self.gone = GoneNames(clock)
         self._names: dict[str, _BrokerName] = {}
         self._live: dict[str, _Live] = {}
         self._queues: dict[str, dict[str, QueueData]] = {}
@@ -113,6 +125,8 @@ class RouteTable:
         if replaced is not None and replaced != address:
             del self._live[replaced]
         group.addresses[broker_id] = address
+        group.note_member(address, broker_id)
+        self.gone.returned(name)
         self._live[address] = _Live(registration, channel, self._clock())
         if broker_id == LEADER_ID:
             group.term = registration.term or 0
@@ -145,6 +159,7 @@ class RouteTable:
         ]
         for address, _ in silent:
             self._drop(address)
+        self.gone.expire()
         return silent
 
     def query_data_version(self, address: str, version: DataVersion) -> tuple[bool, DataVersion]:
@@ -278,6 +293,7 @@ class RouteTable:
         if not group.addresses and forget_empty_name:
             # With the name goes its term: a group that was set up anew may begin at 1 again.
             del self._names[registration.broker_name]
+            self.gone.left(registration.broker_name, group.cluster, group.members)
             for topic in list(self._queues):
                 self._remove_queues(topic, registration.broker_name)
 

@@ -159,7 +159,11 @@ class NameServer:
         connection.respond(request, body=(_document(request, route),))
 
     def _cluster_info(self, connection: Connection, request: Frame) -> None:
-        connection.respond(request, body=(_document(request, self.routes.cluster_info()),))
+        """Code 106. ``goneTable`` is for the tools of this project; others pass over it."""
+        document = self.routes.cluster_info()
+        if gone := self.routes.gone.as_json():
+            document["goneTable"] = gone
+        connection.respond(request, body=(_document(request, document),))
 
     # Administration
 

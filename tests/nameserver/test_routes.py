@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from broker.nameserver.gone import REMEMBERED_MS
 from broker.nameserver.routes import EXPIRY_MS, Registration, RouteTable, StaleTermError
 from broker.nameserver.topictable import DataVersion, QueueData, TopicTable
 
@@ -437,3 +438,41 @@ class AnySequence(RuleBasedStateMachine):
 
 AnySequence.TestCase.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
 TestAnySequence = AnySequence.TestCase
+
+
+def test_a_name_of_which_nobody_is_left_is_remembered_with_who_was_there(tables: Tables) -> None:
+    tables.join(1, N0)
+    tables.join(0, N0, term=1)
+    tables.join(0, N1, term=2)
+    tables.join(3, N2)
+    tables.unregister("broker-a", N0)
+    tables.channel_closed("")
+    for address in (N0, N1, N2):
+        tables.unregister("broker-a", address)
+    assert tables.route("T") is None
+    tables.time.now += 7_000
+    assert tables.gone.as_json() == {
+        "broker-a": {"cluster": "c", "goneMillis": 7_000, "members": {N0: 1, N1: 0, N2: 3}}
+    }
+    tables.leader()
+    assert tables.gone.as_json() == {}
+
+
+def test_a_member_that_moved_is_remembered_where_it_was_last(tables: Tables) -> None:
+    tables.leader(N0)
+    tables.join(2, N1)
+    tables.join(2, N2)
+    for address in (N0, N1, N2):
+        tables.unregister("broker-a", address)
+    assert tables.gone.as_json()["broker-a"]["members"] == {N0: 0, N2: 2}
+
+
+def test_who_is_gone_for_a_day_is_forgotten(tables: Tables) -> None:
+    tables.leader(N0)
+    tables.unregister("broker-a", N0)
+    tables.time.now += REMEMBERED_MS
+    tables.expire()
+    assert list(tables.gone.as_json()) == ["broker-a"]
+    tables.time.now += 1
+    tables.expire()
+    assert tables.gone.as_json() == {}

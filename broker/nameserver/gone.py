@@ -1,0 +1,54 @@
+"""Broker names of which no process is registered any more, for those who look after them.
+
+Clients are told nothing of them. Like everything here this is in memory: a NameServer that was
+started since knows nothing of what was gone before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+REMEMBERED_MS = 86_400_000
+"""Whoever is gone for a day is not missed any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    cluster: str
+    members: dict[str, int]
+    since: int
+
+
+class GoneNames:
+    """What is remembered of them. ``clock`` gives milliseconds that only advance."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._gone: dict[str, _Gone] = {}
+
+    def left(self, name: str, cluster: str, members: Mapping[str, int]) -> None:
+        """The last process of the name has gone; ``members``: broker ids by address."""
+        self._gone[name] = _Gone(cluster, dict(members), self._clock())
+
+    def returned(self, name: str) -> None:
+        """It is registered again."""
+        self._gone.pop(name, None)
+
+    def expire(self) -> None:
+        """Forgets those that are gone for too long."""
+        oldest = self._clock() - REMEMBERED_MS
+        self._gone = {name: gone for name, gone in self._gone.items() if gone.since >= oldest}
+
+    def as_json(self) -> dict[str, Any]:
+        """By name; an address that never followed has the id 0."""
+        now = self._clock()
+        return {
+            name: {
+                "cluster": gone.cluster,
+                "goneMillis": now - gone.since,
+                "members": dict(sorted(gone.members.items())),
+            }
+            for name, gone in self._gone.items()
+        }
