@@ -8,12 +8,14 @@ import tomllib
 from pathlib import Path
 
 from dledger.configuration import LOST_INCARNATION, Configuration
+from dledger.keeper import HELD_SECONDS
 from store.entry import EntryKind
 from store.osfiles import OsFileSystem
 from store.replica import ReplicaStore, StoreConfig
 from tests.cluster.running import RunningCluster
 
 HEARTBEATS_SECONDS = 1.0
+ELECTIONS_SECONDS = 3.0
 
 
 def configurations(data: Path) -> list[tuple[int, Configuration]]:
@@ -64,3 +66,39 @@ def test_an_old_copy_of_a_disk_is_recognised_by_a_leader_that_never_heard_it_con
     said = f"the disk of {copied} holds less than it held"
     assert said in (cluster.data(second) / "log" / "node.log").read_text()
     assert noted[-1][1] == found[0][1].incarnations[copied], "it was not refilled"
+
+
+def test_an_old_copy_of_a_disk_is_recognised_after_all_others_were_restarted(
+    cluster: RunningCluster, tmp_path: Path
+) -> None:
+    """It gets no vote to count until the one comes back that has what it lacks."""
+    cluster.dledger("topic", "create", "orders")
+    cluster.dledger("produce", "orders", stdin="early\n" * 20)
+    first = cluster.leader()
+    copied, second = (node for node in cluster.nodes if node != first)
+    cluster.wait_until_level()
+    shutil.copytree(cluster.data(copied), tmp_path / "copy")
+    cluster.dledger("produce", "orders", stdin="late\n" * 20)
+    cluster.wait_until_level()
+    time.sleep(HEARTBEATS_SECONDS + HELD_SECONDS)  # in which all have saved what the others hold
+    for node in cluster.nodes:
+        cluster.kill(node)
+    shutil.rmtree(cluster.data(copied))
+    (tmp_path / "copy").rename(cluster.data(copied))
+    for node in (copied, second):
+        cluster.start(node)
+        cluster.wait_until_answering(node)
+    time.sleep(ELECTIONS_SECONDS)
+    roles = {each.node.rpartition("/")[2]: each.role for each in cluster.view().nodes}
+    assert "leader" not in (roles[copied], roles[second])
+    cluster.start(first)
+    told = cluster.ask(
+        *("consume", "orders", "--group", "readers", "--from", "earliest"),
+        *("--count", "40", "--timeout", "30"),
+    )
+    assert sorted(message["body"] for message in told) == ["early"] * 20 + ["late"] * 20
+    cluster.wait_until_level()
+    cluster.stop()
+    disks = [members.incarnations[copied] for _, members in configurations(cluster.data(second))]
+    assert LOST_INCARNATION in disks, "the copy counted as if it held what it lost"
+    assert disks[-1] == disks[0], "it was not refilled"
