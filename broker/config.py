@@ -49,7 +49,6 @@ because a misspelt setting that is silently ignored is found the day it was need
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import json
 import re
@@ -310,6 +309,8 @@ def _endpoint(key: str, value: object) -> Endpoint:
 def _check_keys(given: Mapping[str, object], known: list[str], where: str) -> None:
     for key in given:
         if key not in known:
+            import difflib  # noqa: PLC0415 - of no use to a node that starts
+
             near = difflib.get_close_matches(key, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
             raise ConfigError(f"{where}{key}: is no setting{hint}")

@@ -13,6 +13,7 @@ command line is executed.
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import select
 import signal
@@ -26,6 +27,7 @@ from broker.cli.main import main
 from broker.cli.processes import DLEDGER, Child, execute
 from broker.cli.title import set_title
 
+NODE = "node"
 TASKS = "/proc/self/task"
 FIRST_FREE_FD = 3
 """Behind stdin, stdout and stderr."""
@@ -70,7 +72,7 @@ def fork(arguments: Sequence[str], log: BinaryIO) -> Child:
     """Starts a server, as :func:`~broker.cli.processes.execute` does, as a fork if possible."""
     if tuple(arguments[: len(DLEDGER)]) != DLEDGER or len(os.listdir(TASKS)) > 1:
         return execute(arguments, log)
-    _import_servers()
+    _import_server(arguments[len(DLEDGER)])
     sys.stdout.flush()
     sys.stderr.flush()
     # What the command has made is never collected in the fork: a file that it had open would
@@ -91,12 +93,11 @@ def fork(arguments: Sequence[str], log: BinaryIO) -> Child:
         os._exit(code)
 
 
-def _import_servers() -> None:
-    """Everything that a broker and a NameServer need, before there are several of them."""
-    import broker.cli.namesrv  # noqa: F401, PLC0415 - of no use where nothing is started
-    from broker.cli.node import import_broker  # noqa: PLC0415 - same
-
-    import_broker()
+def _import_server(command: str) -> None:
+    """Everything that it needs, before there are several of it."""
+    server = importlib.import_module(f"broker.cli.{command}")
+    if command == NODE:
+        server.import_broker()
 
 
 def _become(arguments: Sequence[str], log: BinaryIO) -> None:

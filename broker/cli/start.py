@@ -10,7 +10,6 @@ from broker.cli.failure import CommandError
 from broker.cli.forking import fork
 from broker.cli.options import add_data, add_json, print_json
 from broker.cli.processes import ManagedProcess
-from broker.cli.readiness import wait_until_answering, wait_until_listening
 
 EXAMPLES = """\
   dledger start broker-a/n0
@@ -43,6 +42,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _wait_for(process: ManagedProcess, cluster: LocalCluster) -> dict[str, Any]:
+    # Imported when the nodes are on their way, which have more to do than this.
+    from broker.cli.readiness import wait_until_answering, wait_until_listening  # noqa: PLC0415
+
     if process is cluster.namesrv_process:
         wait_until_listening(cluster)
         pid, address, role = process.pid, str(cluster.namesrv), NAMESRV

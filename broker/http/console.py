@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -75,4 +75,4 @@ async def _ask(session: aiohttp.ClientSession, node: str, address: str) -> dict[
 
 @cache
 def _page() -> str:
-    return files("broker.http").joinpath("console.html").read_text("utf-8")
+    return Path(__file__).with_name("console.html").read_text("utf-8")
