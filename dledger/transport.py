@@ -145,6 +145,8 @@ class WebSocketTransport:
         link = self._links.get(peer)
         if link is None or not link.up or link.socket is None:
             return
+        if link.socket.is_closing():  # it broke in this turn; who waits for it is told in the next
+            return
         if link.socket.get_write_buffer_size() > QUEUE_BYTES_MAX:
             return
         payload = self._encoder.encode(message)

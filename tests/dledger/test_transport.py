@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import msgpack
 import pytest
+import uvloop
 
 from dledger.codec import seal
 from dledger.messages import AppendRequest, Heartbeat, Message
@@ -97,6 +98,30 @@ async def test_a_peer_that_stops_is_lost_and_found_again(
     await b.start(again)
     assert await heard_a.next() == ("connected", "b", None)
     assert await again.next() == ("connected", "a", None)
+
+
+def test_what_is_sent_on_a_connection_that_broke_a_moment_ago_is_lost_and_no_more() -> None:
+    """On uvloop, as a broker runs: it tells a closed connection from one that breaks."""
+
+    async def scenario() -> None:
+        ports = dict(zip(("a", "b"), free_ports(2), strict=True))
+        a, b = transport("a", ports), transport("b", ports)
+        heard = Recorder()
+        await a.start(heard)
+        await b.start(Recorder())
+        try:
+            assert await heard.next() == ("connected", "b", None)
+            a.reset("b")
+            while heard.events.empty():  # turn by turn, as the connection is taken down
+                a.send("b", Heartbeat(1, 0))
+                await asyncio.sleep(0)
+            assert await heard.next() == ("lost", "b", None)
+        finally:
+            await a.stop()
+            await b.stop()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(scenario())
 
 
 async def test_a_reset_link_comes_back(
