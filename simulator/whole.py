@@ -48,7 +48,7 @@ class WholeCluster(Cluster):
             super()._raft_config(rng),
             heartbeat_seconds=heartbeat,
             election_seconds=6 * heartbeat,
-            scrub_pass_seconds=rng.choice((1.0, 4.0)),
+            scrub_pass_seconds=rng.choice((2.0, 4.0)),
         )
 
     def _make_hosts(self) -> Sequence[Host]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 from store.commitlog import CommitLog
 from store.entry import HEADER_SIZE, Entry, decode_entry
 from store.entryindex import ROW, EntryIndex, Row
 from store.errors import CorruptEntryError, DamagedError
 from store.layout import segment_start
+
+_Row: TypeAlias = tuple[Any, ...]
+_POSITION, _SIZE = Row._fields.index("position"), Row._fields.index("size")
 
 
 def read_entries(
@@ -19,17 +24,22 @@ def read_entries(
     """
     # No more rows than could fit, were all entries empty.
     end = min(last_index, first_index + max_bytes // HEADER_SIZE) + 1
-    rows: list[Row] = []
-    room = max_bytes
-    for fields in ROW.iter_unpack(index.rows(first_index, end)):
-        row = Row._make(fields)
-        room -= row.size
-        if room < 0 and rows:
-            break
-        rows.append(row)
     entries: list[Entry] = []
-    while len(entries) < len(rows):
-        _read_run(log, rows[len(entries) :], entries)
+    run: list[_Row] = []
+    room = max_bytes
+    segment = range(0)
+    for row in ROW.iter_unpack(index.rows(first_index, end)):
+        room -= row[_SIZE]
+        if room < 0 and run:
+            break
+        if row[_POSITION] not in segment:
+            if run:
+                _read_run(log, run, entries)
+            start = segment_start(row[_POSITION], log.segment_size)
+            segment = range(start, start + log.segment_size)
+            run = []
+        run.append(row)
+    _read_run(log, run, entries)
     return entries
 
 
@@ -53,27 +63,21 @@ def read_chain_crc(log: CommitLog, row: Row) -> int:
     return int.from_bytes(log.read(row.position + 36, 4), "big")
 
 
-def _read_run(log: CommitLog, rows: list[Row], entries: list[Entry]) -> None:
-    """Adds the entries of those first rows that share a segment."""
-    start = rows[0].position
-    segment = segment_start(start, log.segment_size)
-    run = [row for row in rows if segment_start(row.position, log.segment_size) == segment]
-    data = memoryview(log.read(start, run[-1].end - start))
+def _read_run(log: CommitLog, rows: list[_Row], entries: list[Entry]) -> None:
+    """Adds the entries of rows that share a segment."""
+    start, last = rows[0][_POSITION], rows[-1]
+    data = memoryview(log.read(start, last[_POSITION] + last[_SIZE] - start))
     chain_crc = entries[-1].chain_crc if entries else None
-    for row in run:
+    for row in rows:
         try:
-            entry = decode_entry(data, row.position - start, chain_crc)
-            _check_row(entry, row)
+            entry = decode_entry(data, row[_POSITION] - start, chain_crc)
+            found = (entry.kind, entry.position, len(entry.data), entry.index, entry.term)
+            if found != row:
+                raise CorruptEntryError(
+                    "entry differs from its row in the entry index", expected=row, found=found
+                )
         except CorruptEntryError as error:
-            path, byte = log.locate(row.position)
+            path, byte = log.locate(row[_POSITION])
             raise DamagedError(path, byte, str(error)) from error
         entries.append(entry)
         chain_crc = entry.chain_crc
-
-
-def _check_row(entry: Entry, row: Row) -> None:
-    found = (entry.kind, entry.position, len(entry.data), entry.index, entry.term)
-    if found != row:
-        raise CorruptEntryError(
-            "entry differs from its row in the entry index", expected=tuple(row), found=found
-        )
