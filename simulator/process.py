@@ -7,7 +7,7 @@ to a dead process is dropped, and what happens to a stopped one waits, in order.
 
 from __future__ import annotations
 
-from asyncio.events import AbstractEventLoop, _get_running_loop, _set_running_loop
+from asyncio.events import AbstractEventLoop, _set_running_loop
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVarTuple, Unpack
@@ -15,6 +15,40 @@ from typing import Any, TypeVarTuple, Unpack
 from simulator.disk import PowerLossError
 
 Ts = TypeVarTuple("Ts")
+
+
+class Running:
+    """Which loop asyncio finds running, for all processes of a cluster.
+
+    It is exchanged only where the code of another one begins to run: to tell asyncio costs a
+    system call.
+    """
+
+    __slots__ = ("_told", "inside")
+
+    def __init__(self) -> None:
+        self.inside: AbstractEventLoop | None = None
+        """That of the event which is going on."""
+        self._told: AbstractEventLoop | None = None
+
+    def enter(self, loop: AbstractEventLoop) -> AbstractEventLoop | None:
+        """An event of this loop begins, perhaps within one of another loop; returns that."""
+        outside, self.inside = self.inside, loop
+        if self._told is not loop:
+            self._told = loop
+            _set_running_loop(loop)
+        return outside
+
+    def leave(self, outside: AbstractEventLoop | None) -> None:
+        """It ends."""
+        self.inside = outside
+        if outside is not None and self._told is not outside:
+            self._told = outside
+            _set_running_loop(outside)
+
+    def forget(self) -> None:
+        """Asyncio was told otherwise."""
+        self._told = None
 
 
 class Process:
@@ -25,7 +59,7 @@ class Process:
     there (a sleep, a future, a task) is an event of this process too.
     """
 
-    __slots__ = ("_after", "_died", "_runs", "_waiting", "alive", "loop", "paused")
+    __slots__ = ("_after", "_died", "_running", "_runs", "_waiting", "alive", "loop", "paused")
 
     def __init__(
         self, *, died: Callable[[], None], after: Callable[[], None] | None = None
@@ -34,6 +68,7 @@ class Process:
         self.paused = False
         self._runs = True
         self.loop: AbstractEventLoop | None = None
+        self._running: Running | None = None
         self._after = after
         self._died = died
         self._waiting: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
@@ -44,19 +79,24 @@ class Process:
             if self.alive:
                 self._waiting.append((callback, args))
             return
-        outside = _get_running_loop()
-        _set_running_loop(self.loop or outside)
+        running, loop = self._running, self.loop
+        outside = None if running is None or loop is None else running.enter(loop)
         dies = False
         try:
             callback(*args)
         except PowerLossError:
             dies = True
         finally:
-            _set_running_loop(outside)
+            if running is not None:
+                running.leave(outside)
         if dies:
             self._died()
         elif self._after is not None:
             self._after()
+
+    def runs_on(self, loop: AbstractEventLoop, running: Running) -> None:
+        """From the next event on its code finds this loop running."""
+        self.loop, self._running = loop, running
 
     def pause(self) -> None:
         """As SIGSTOP, or a long garbage collection: time passes, and nothing happens."""

@@ -202,7 +202,7 @@ class Interface:
 
     def run_soon(self, callback: Callable[..., object], *args: object) -> None:
         """An event of the process, in the next turn."""
-        self.sockets.loop.call_soon(self.process.run, callback, *args)
+        self.sockets.loop.soon(self.process.run, callback, *args)
 
 
 class Sockets:
