@@ -122,7 +122,10 @@ class ClientProcessor:
         group = ext_str(request, "producerGroup")
         members = self._clients.producers.get(group)
         if members is None:
-            raise _not_online(group)
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the producer group[{group}] not exist: none is connected",
+            )
         body = encode_json({"connectionSet": _connections(members)})
         connection.respond(request, body=(body,))
 

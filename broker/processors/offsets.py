@@ -14,7 +14,7 @@ from broker.remoting.connection import Connection
 from broker.remoting.errors import FieldError, RequestError
 from broker.remoting.fields import ext_bool, ext_int, ext_str
 from broker.remoting.frame import Frame
-from broker.topics import check_group_name, check_topic_name
+from broker.topics import TopicConfig, check_group_name, check_topic_name
 from dledger.errors import ProposeError
 from store.batch import QUEUE_ROW
 from store.errors import StoreError
@@ -38,7 +38,7 @@ class OffsetProcessor:
         """
         group = ext_str(request, "consumerGroup")
         topic = ext_str(request, "topic")
-        queue_id = ext_int(request, "queueId")
+        queue_id = ext_int(request, "queueId", minimum=0, maximum=INT32_MAX)
 
         def answer(error: ProposeError | None) -> None:
             if error is None:
@@ -109,6 +109,9 @@ class OffsetProcessor:
         try:
             check_group_name(group)
             check_topic_name(topic)
+            config = gatherer.topic(topic)
+            if config is not None:
+                _check_queue(config, queue_id)
             gatherer.add_command(CommitOffset(group, topic, queue_id, offset), answer)
         except REFUSALS as error:
             raise refused(error) from error
@@ -161,13 +164,17 @@ class OffsetProcessor:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
             )
-        queues = max(topic.read_queues, topic.write_queues)
-        if not 0 <= queue_id < queues:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"the topic {name} has no queue {queue_id}, its queues are 0 to {queues - 1}",
-            )
+        _check_queue(topic, queue_id)
         return name, queue_id
+
+
+def _check_queue(topic: TopicConfig, queue_id: int) -> None:
+    queues = max(topic.read_queues, topic.write_queues)
+    if not 0 <= queue_id < queues:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"the topic {topic.name} has no queue {queue_id}, its queues are 0 to {queues - 1}",
+        )
 
 
 def _answer_number(
