@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import store.opening
-from broker.machine import Checkpointing
+from broker.machine import BrokerStateMachine, Checkpointing
 from simulator.bugs.plant import Bug, Patch
 from simulator.worlds import BROKERS
 
@@ -24,6 +24,17 @@ def lost_end_taken_for_an_unfinished_write(patch: Patch) -> None:
     patch.set(store.opening, "ends_with", lambda _log, _index, _checkpoint: True)
 
 
+def log_cut_before_a_checkpoint_says_so(patch: Patch) -> None:
+    """The log is cut when an expiry is applied, whatever the newest checkpoint still counts on."""
+    expire = BrokerStateMachine._expire
+
+    def at_once(machine: BrokerStateMachine, position: int) -> None:
+        expire(machine, position)
+        machine.listener.expired(machine.expired_position)
+
+    patch.set(BrokerStateMachine, "_expire", at_once)
+
+
 BUGS = (
     Bug(
         "E1x",
@@ -41,6 +52,15 @@ BUGS = (
         40,
         seconds=8.0,
         kinds=("file cut short", "pause"),
+        world=BROKERS,
+    ),
+    Bug(
+        "E3x",
+        log_cut_before_a_checkpoint_says_so,
+        "are missing",
+        40,
+        seconds=8.0,
+        kinds=("expiry", "disk wiped", "slow disk"),
         world=BROKERS,
     ),
 )

@@ -136,6 +136,19 @@ def test_a_violation_ends_a_run_with_the_command_that_repeats_it(
     assert "its disk holds" in capsys.readouterr().out.splitlines()[-1]
 
 
+def test_a_thorough_profile_fails_where_its_seeds_missed_a_situation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["run", "--seeds", "1-2", "--minutes", "0.01", "--profile"]
+    assert main([*arguments, "quick"]) == 0
+    assert "never got into" not in capsys.readouterr().err
+    assert main([*arguments, "nightly"]) == 1
+    told = capsys.readouterr()
+    assert "2 seeds, every promise kept" in told.err
+    assert "never got into: " in told.err
+    assert "leader stepped down while it refilled a follower" in told.err
+
+
 def test_bad_arguments_are_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["run", "--seeds", "9-3"], ["run", "--seeds", "x"], ["run", "--jobs", "0"]):
         with pytest.raises(SystemExit) as refused:
