@@ -2,7 +2,7 @@
 
 Routes come from a NameServer (request 105), any of those given; all know the same. They are kept,
 looked up again every 30 s, and at once when a request fails. After a failure requests wait here:
-the first look-up comes at once, the next ones after an eighth of the time that the outage has
+the first look-up comes at once, the next ones after a twelfth of the time that the outage has
 lasted, with bounds and jitter. So a new leader is found within a tenth of the time that its
 election took, and a long outage costs two look-ups a second however many requests wait.
 """
@@ -35,8 +35,10 @@ POLL_SECONDS = 30.0
 BACKOFF_MIN_SECONDS = 0.02
 BACKOFF_MAX_SECONDS = 0.5
 BACKOFF_DIVISOR = 12
-OUTAGE_OVER_SECONDS = 2.0
-"""Nothing has failed for so long: the next failure begins a new outage."""
+OUTAGE_OVER_SECONDS = 0.75
+"""Nothing has failed for so long: the next failure begins a new outage. It is more than the longest
+wait within one, and little more: a leader that dies soon after its election is not waited for as
+long as its predecessor was missed."""
 
 NAME_SERVER_SECONDS = 3.0
 LEADER_ID = 0
