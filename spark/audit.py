@@ -51,6 +51,9 @@ class Told:
         """That of the finding, or ``acknowledged``."""
         return "acknowledged" if self.listed else self.finding.kind.value
 
+    def __str__(self) -> str:
+        return self.finding.line(self.kind)
+
 
 @dataclass(slots=True)
 class GroupAudit:

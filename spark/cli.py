@@ -210,7 +210,7 @@ def write(out: str | None, root: str, audit: Audit) -> dict[str, Any]:
 
 def show(audit: Audit, summary: dict[str, Any]) -> None:
     for told in audit.told:
-        print(told.finding)
+        print(told)
     for group in summary["groups"]:
         for replica in group["replicas"]:
             count = replica["findings"]

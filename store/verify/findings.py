@@ -80,6 +80,10 @@ class Finding:
     majority: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        return self.line(self.kind)
+
+    def line(self, kind: str) -> str:
+        """One line that calls the kind of finding so."""
         if self.index_first is None:
             entries = ""
         elif self.index_first == self.index_last:
@@ -87,7 +91,7 @@ class Finding:
         else:
             entries = f" (entries {self.index_first} to {self.index_last})"
         return (
-            f"{self.replica}: {self.kind}: {self.path}, byte {self.position}{entries}: "
+            f"{self.replica}: {kind}: {self.path}, byte {self.position}{entries}: "
             f"expected {self.expected}, found {self.found}; {self.advice}"
         )
 

@@ -146,6 +146,7 @@ def test_what_is_acknowledged_must_be_in_the_log(
         ("acknowledged", 97),
         ("acknowledged", 0),
     ]
+    assert str(told[0]).startswith(f"broker-a/n0: acknowledged: {told[0].finding.path}, byte 97")
     shown = [Acknowledged(row["msg_id"], None) for row in rows]
     assert check_acknowledged(str(replicas[0]), groups, shown) == []
     other = Acknowledged(rows[0]["msg_id"], None, topic="another")
