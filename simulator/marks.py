@@ -30,7 +30,9 @@ EXPECTED = (
 )
 
 EXPECTED_OF_BROKERS = (
+    "damage mended while the node served",
     "disk damaged at rest",
+    "follower read by index",
     "leader stepped down while it refilled a follower",
     "log expired",
     "message removed before it was delivered",
@@ -41,6 +43,8 @@ EXPECTED_OF_BROKERS = (
 
 EXPECTED_OF_MEMBERS = (
     "addition",
+    "change of the voters called off",
+    "change of the voters ended by the next leader",
     "disk replaced by an empty one",
     "disk recognised that lacks what it held",
     "handing over",

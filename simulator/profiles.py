@@ -8,7 +8,7 @@ from simulator.faults import KINDS
 from simulator.members import MEMBER_KINDS
 from simulator.sequences import SEQUENCE_KINDS
 from simulator.wholefaults import DAMAGE_KINDS, WHOLE_KINDS, WholeFaultInjector
-from simulator.worlds import BROKERS, NODES, TRANSACTIONS, WAITING
+from simulator.worlds import BROKERS, FOLLOWERS, NODES, TRANSACTIONS, WAITING
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +134,7 @@ PROFILES = {
             (BROKERS,),
             DAMAGE_PROFILE_KINDS,
         ),
+        Profile("followers", "reads by index at any broker", 1 / 3, (1, 100), (FOLLOWERS,)),
         Profile("waiting", "messages that wait for their time", 1 / 3, (1, 100), (WAITING,)),
         Profile(
             "nightly",

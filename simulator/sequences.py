@@ -122,8 +122,40 @@ def _old_copy(injector: FaultInjector) -> None:
     injector.do_after(4.0, "resume", host)
 
 
+def _leader_dies_in_a_change(injector: FaultInjector) -> None:
+    """A leader is asked to remove somebody, and dies before that is done: the next one ends it."""
+    leader = injector.cluster.leader()
+    if leader is None or leader.node is None or not injector.begin_sequence(1.0):
+        return
+    voters = leader.node.core.configuration.voters
+    if len(voters) < len(injector.cluster.hosts):
+        return
+    injector.do("remove-member", _one_of(injector, voters, leader.name))
+    injector.do_after(injector.rng.uniform(0.001, 0.01), "crash", leader.name)
+
+
+STUCK_SECONDS = 11.0
+
+
+def _change_stuck(injector: FaultInjector) -> None:
+    """A removal needs somebody whom the leader does not reach any more: it is called off."""
+    leader = injector.cluster.leader()
+    if leader is None or leader.node is None or not injector.begin_sequence(STUCK_SECONDS):
+        return
+    voters = leader.node.core.configuration.voters
+    if len(voters) != len(injector.cluster.hosts):
+        return
+    leaves = _one_of(injector, voters, leader.name)
+    others = [each for each in voters if each not in (leader.name, leaves)]
+    _cut_apart(injector, [leader.name], others[: len(others) // 2 + 1])
+    injector.do("remove-member", leaves)
+    injector.do_after(STUCK_SECONDS, "heal")
+
+
 SEQUENCE_KINDS: dict[str, Callable[[FaultInjector], None]] = {
     "follower unheard": _follower_unheard,
     "rival changes": _rival_changes,
     "old copy put back": _old_copy,
+    "leader dies in a change": _leader_dies_in_a_change,
+    "change stuck": _change_stuck,
 }

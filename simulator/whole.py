@@ -40,6 +40,8 @@ class WholeCluster(Cluster):
     injector_class: ClassVar[type[FaultInjector]] = WholeFaultInjector
     segment_sizes: ClassVar[Sequence[int]] = (4_096, 20_480, 102_400)
 
+    reads_at_followers: ClassVar[bool] = False
+
     hosts: Sequence[BrokerHost]
 
     def _raft_config(self, rng: CountingRandom) -> RaftConfig:
@@ -98,6 +100,7 @@ class WholeCluster(Cluster):
                 self.registers,
                 self.streams.stream(f"registers {place}"),
                 pause_max=2 * pause_max,
+                at_followers=self.reads_at_followers,
             )
             for place in range(2)
         ]

@@ -4,6 +4,7 @@
 and all of its chance goes into elections, replication and disks. ``brokers``: whole brokers with a
 NameServer, and the shipped producers and consumers. ``waiting``: the same, with messages that are
 not to be delivered at once. ``transactions``: the same, with clients that have transactions.
+``followers``: the same, with clients that read at any broker.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 from simulator.cluster import Cluster, Outcome, play
 from simulator.faults import FaultPlan
+from simulator.followers import FollowersCluster
 from simulator.schedule import Action
 from simulator.transactional import TransactionalCluster
 from simulator.waiting import WaitingCluster
@@ -22,11 +24,13 @@ NODES = "nodes"
 BROKERS = "brokers"
 WAITING = "waiting"
 TRANSACTIONS = "transactions"
+FOLLOWERS = "followers"
 WORLDS: dict[str, type[Cluster]] = {
     NODES: Cluster,
     BROKERS: WholeCluster,
     WAITING: WaitingCluster,
     TRANSACTIONS: TransactionalCluster,
+    FOLLOWERS: FollowersCluster,
 }
 
 

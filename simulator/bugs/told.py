@@ -16,13 +16,19 @@ from dledger.errors import NotLeaderError, ProposeError
 from dledger.leaderreads import LeaderReads
 from dledger.majorities import Majorities
 from dledger.proposals import Proposals
+from dledger.reading import LinearizableReads
 from dledger.readrounds import ReadAsked
 from simulator.bugs.plant import Bug, Patch
-from simulator.worlds import BROKERS, TRANSACTIONS
+from simulator.worlds import BROKERS, FOLLOWERS, TRANSACTIONS
 from store.batch import QUEUE_ROW
 from store.consumequeue import ConsumeQueue
 from store.entryindex import EntryIndex
 from store.filesystem import Bytes
+
+
+def follower_reads_what_it_has(patch: Patch) -> None:
+    """A broker answers reads from what it has applied, and asks nobody for the newest index."""
+    patch.set(LinearizableReads, "add", lambda _reads, done: done(None))
 
 
 def rows_written_after_a_checkpoint_kept(patch: Patch) -> None:
@@ -247,6 +253,15 @@ BUGS = (
         60,
         "crash",
         "partition",
+    ),
+    Bug(
+        "A10b",
+        follower_reads_what_it_has,
+        "is not linearizable",
+        20,
+        seconds=8.0,
+        kinds=("crash", "partition", "pause"),
+        world=FOLLOWERS,
     ),
     Bug("D9", entries_applied_before_they_are_committed, "only the disks of", 20),
     Bug("D10x", open_proposals_forgotten, "not within", 100),

@@ -17,6 +17,7 @@ from simulator.invariants.completeness import LeaderCompleteness
 from simulator.invariants.coverage import Coverage
 from simulator.invariants.durability import DurableBeforeVisible
 from simulator.invariants.election import OneLeaderPerTerm
+from simulator.invariants.groupmarks import GroupMarks
 from simulator.invariants.kept import NothingForgotten
 from simulator.invariants.lostdisks import LostDisksElectNobody
 from simulator.invariants.matching import LogMatching
@@ -54,5 +55,6 @@ def raft_invariants(hosts: Sequence[Host]) -> Sequence[Invariant]:
         MembersOfTheLog(),
         NothingForgotten(),
         LostDisksElectNobody(),
+        GroupMarks(),
         Coverage(hosts),
     )

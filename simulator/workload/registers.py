@@ -79,12 +79,15 @@ class RegisterClient:
         rng: Random,
         *,
         pause_max: float,
+        at_followers: bool = False,
     ) -> None:
+        """``at_followers`` reads at any broker, and not at the leader alone."""
         self._name_servers = name_servers
         self._topic = topic
         self._history = history
         self._rng = rng
         self._pause_max = pause_max
+        self._at_followers = at_followers
         self._working = True
 
     def stop(self) -> None:
@@ -104,13 +107,15 @@ class RegisterClient:
             if not self._working:
                 break
             try:
-                await routes.get(self._topic)
-                address = routes.leader(queue)
+                route = await routes.get(self._topic)
+                address = reader = routes.leader(queue)
+                if self._at_followers:
+                    reader = self._rng.choice(sorted(route.brokers[GROUP].values()))
             except (ClientError, CallError):
                 await routes.recover(self._topic, GROUP)
                 continue
             try:
-                await self._ask(station, remoting, requests, address)
+                await self._ask(station, remoting, requests, address, reader)
             except (ClientError, CallError) as error:
                 station.note(f"{type(error).__name__}: {error}")
                 await routes.recover(self._topic, GROUP)
@@ -122,10 +127,12 @@ class RegisterClient:
         station: Station,
         remoting: RemotingClient,
         requests: ConsumerRequests,
-        address: str,
+        leader: str,
+        reader: str,
     ) -> None:
         rng = self._rng
         is_write = rng.random() < 0.5
+        address = leader if is_write else reader
         of_offsets = rng.random() < 0.6
         place = rng.randrange(OFFSET_REGISTERS if of_offsets else TOPIC_REGISTERS)
         register = f"offset {place}" if of_offsets else f"topic {place}"

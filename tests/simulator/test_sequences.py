@@ -17,12 +17,14 @@ from simulator.sequences import SEQUENCE_KINDS
         ("old copy put back", 3, "old copy of a disk put back", 2),
         ("old copy put back", 3, "disk recognised that lacks what it held", 2),
         ("old copy put back", 3, "voter counts again on another disk", 2),
+        ("leader dies in a change", 3, "change of the voters ended by the next leader", 6),
+        ("change stuck", 3, "change of the voters called off", 1),
         ("rival changes", 5, "asked for a change before the first entry of a term", 1),
     ],
 )
 def test_a_sequence_leads_to_its_situation(kind: str, nodes: int, mark: str, seed: int) -> None:
-    """Repeat it with ``simulate(seed, nodes=nodes, seconds=12.0, plan=FaultPlan.of((kind,)))``."""
-    outcome = simulate(seed, nodes=nodes, seconds=12.0, plan=FaultPlan.of((kind,)))
+    """Repeat it with ``simulate(seed, nodes=nodes, seconds=16.0, plan=FaultPlan.of((kind,)))``."""
+    outcome = simulate(seed, nodes=nodes, seconds=16.0, plan=FaultPlan.of((kind,)))
     assert outcome.violation is None
     assert outcome.marks[mark] >= 1
 

@@ -1,0 +1,64 @@
+"""Situations that an operator brings about, or counts on: of members, disks, refills and reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dledger.configuration import Configuration
+from dledger.messages import Message, ReadResponse, TimeoutNow
+from dledger.standing import Role
+from simulator.invariants.base import Invariant
+from store.entry import Entry, EntryKind
+
+if TYPE_CHECKING:
+    from simulator.host import Host
+
+REFILL_PATH = "/data/refill/"
+
+
+class GroupMarks(Invariant):
+    """No promise; each is counted as a mark, as :class:`~simulator.invariants.coverage.Coverage`
+    does for a single node."""
+
+    sent_kinds = (TimeoutNow,)
+    received_kinds = (ReadResponse,)
+
+    def __init__(self) -> None:
+        self._index = -1
+        self._term = 0
+        self._found: Configuration | None = None
+
+    def booted(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        if any(path.startswith(REFILL_PATH) for path in host.fs.files()):
+            host.mark("started in the middle of a refill")
+
+    def sends(self, host: Host, _peer: str, _message: Message) -> None:
+        """See :class:`Invariant`."""
+        if host.node is not None and not host.node.fitness.report.fit:
+            host.mark("unfit leader handed over")
+
+    def receives(self, host: Host, _sender: str, message: Message) -> None:
+        """See :class:`Invariant`."""
+        if isinstance(message, ReadResponse) and message.index >= 0:
+            host.mark("follower read by index")
+
+    def applies(self, host: Host, entry: Entry, _digest: bytes) -> None:
+        """See :class:`Invariant`. Looks at each configuration once."""
+        if entry.kind is not EntryKind.CONFIGURATION or entry.index <= self._index:
+            return
+        before, found = self._found, Configuration.unpack(entry.body)
+        if before is not None and before.is_joint and not found.is_joint:
+            if found.voters == before.old_voters:
+                host.mark("change of the voters called off")
+            if entry.term > self._term:
+                host.mark("change of the voters ended by the next leader")
+        core = host.node.core if host.node is not None else None
+        if core is not None and core.role is Role.LEADER and not found.votes(host.name):
+            host.mark("leader removed itself")
+        self._index, self._term, self._found = entry.index, entry.term, found
+
+    def healed(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        if host.node is not None and host.node.scrubber.mended:
+            host.mark("damage mended while the node served")
