@@ -13,6 +13,7 @@ from broker.bench.client import LoadClient
 from broker.bench.failover import PAUSE_SECONDS, FailoverResult, waits_ms
 from broker.bench.jobs import ProbeJob
 from broker.cli.cluster import LocalCluster, create_cluster
+from broker.cli.failure import CommandError
 from broker.cli.layout import Ports
 from broker.cli.processes import DLEDGER, end_processes
 from broker.cli.readiness import wait_until_serving
@@ -73,7 +74,8 @@ def measure_failover(cluster: LocalCluster, client: LoadClient, job: ProbeJob) -
 
     def repair_all() -> None:
         while started:
-            started.pop().wait()
+            if started.pop().wait() != 0:
+                raise CommandError("brokers that were killed did not start again; see above")
         wait_until_serving(cluster)
         first_after_pause()
 
