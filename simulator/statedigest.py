@@ -19,10 +19,9 @@ from broker.state import BrokerState
 
 DIGEST_BYTES = 8
 
-CHANGED_BY_MESSAGES = ("store_timestamp_ms", "requests")
-"""What every entry with messages changes."""
+OFTEN_CHANGED = ("store_timestamp_ms", "requests", "offsets")
 
-_rest = attrgetter(*(f.name for f in fields(BrokerState) if f.name not in CHANGED_BY_MESSAGES))
+_rest = attrgetter(*(f.name for f in fields(BrokerState) if f.name not in OFTEN_CHANGED))
 
 
 class StateDigest:
@@ -36,12 +35,13 @@ class StateDigest:
     def of(self, state: BrokerState, beside: tuple[object, ...]) -> bytes:
         """The digest of the state and of what the machine knows beside it."""
         if self._copy is None or _rest(self._copy) != _rest(state):
-            rest = replace(state, store_timestamp_ms=0, requests=RecentRequests())
+            rest = replace(state, store_timestamp_ms=0, requests=RecentRequests(), offsets={})
             self._packed = rest.to_bytes()
             self._copy = BrokerState.from_bytes(self._packed)
         requests = state.requests.data
+        offsets = sorted((key, sorted(queues.items())) for key, queues in state.offsets.items())
         order = list(state.transactions)  # equal dicts may differ in it
         changed: bytes = self._packer.pack(
-            (state.store_timestamp_ms, len(requests), crc32c(requests), order, beside)
+            (state.store_timestamp_ms, len(requests), crc32c(requests), offsets, order, beside)
         )
         return blake2b(self._packed + changed, digest_size=DIGEST_BYTES).digest()
