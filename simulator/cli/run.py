@@ -10,6 +10,7 @@ import time
 from collections.abc import Generator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
+from itertools import repeat
 
 from simulator.cli.options import RunOptions, add_run_options, positive, run_options, seeds
 from simulator.cli.progress import Progress
@@ -17,7 +18,6 @@ from simulator.cli.summary import as_json, many, one_line
 from simulator.cluster import Outcome
 from simulator.marks import EXPECTED, EXPECTED_OF_BROKERS, EXPECTED_OF_MEMBERS, never_reached
 
-SEEDS_PER_JOB = 4
 INTERRUPTED = 130
 
 
@@ -80,21 +80,15 @@ def _outcomes(asked: range, options: RunOptions, jobs: int) -> Generator[Outcome
         for seed in asked:
             yield run_seed(seed, options)
         return
-    chunks = [asked[place : place + SEEDS_PER_JOB] for place in range(0, len(asked), SEEDS_PER_JOB)]
     pool = ProcessPoolExecutor(jobs, initializer=_leave_interrupts_to_the_parent)
     try:
-        for outcomes in pool.map(_run_all, chunks, [options] * len(chunks)):
-            yield from outcomes
+        yield from pool.map(run_seed, asked, repeat(options))
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def _leave_interrupts_to_the_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _run_all(asked: range, options: RunOptions) -> list[Outcome]:
-    return [run_seed(seed, options) for seed in asked]
 
 
 def run_seed(seed: int, options: RunOptions) -> Outcome:
