@@ -10,6 +10,7 @@ import pytest
 
 from broker.client import (
     Consumer,
+    ConsumerConfig,
     Message,
     NoReplyError,
     Outcome,
@@ -150,3 +151,42 @@ def test_a_selector_brings_what_it_wants_once_each(cluster: RunningCluster, tmp_
 
     found = asyncio.run(run())
     assert sorted(map(int, found)) == list(range(10, 50, 2))
+
+
+def test_what_always_fails_ends_among_the_dead_letters(cluster: RunningCluster) -> None:
+    """A message whose send-back lost its answer may come twice, but is tried no more often."""
+    count, attempts_max = 8, 2
+    attempts: dict[tuple[int, int], int] = {}
+
+    async def fail(consumer: Consumer) -> None:
+        async for message in consumer.messages():
+            number = int(message.body)
+            attempts[number, message.reconsume_times] = number
+            if len(attempts) == count // 2:
+                await asyncio.to_thread(kill_leader, cluster)
+            await consumer.send_back(message, delay_level=1)
+
+    async def run() -> list[bytes]:
+        async with Producer(cluster.namesrv) as producer:
+            for number in range(count):
+                await producer.send(Message("dishes", b"%d" % number))
+        consumer = Consumer(
+            cluster.namesrv,
+            "cooks",
+            {"dishes": "*"},
+            start_from="earliest",
+            retries=True,
+            config=ConsumerConfig(max_reconsume_times=attempts_max),
+        )
+        async with consumer:
+            failing = asyncio.create_task(fail(consumer))
+            try:
+                return await bodies(cluster, "%DLQ%cooks", "*")
+            finally:
+                failing.cancel()
+                await asyncio.gather(failing, return_exceptions=True)
+
+    dead = asyncio.run(run())
+    assert {int(body) for body in dead} == set(range(count))
+    assert {number for number, _ in attempts} == set(range(count))
+    assert {times for _, times in attempts} == set(range(attempts_max + 1))
