@@ -183,6 +183,8 @@ def failed_write_ignored(patch: Patch) -> None:
 
     written = LogWriter._written
     patch.set(LogWriter, "_written", deaf)
+    # What keeps house would notice too: nothing can be saved any more.
+    patch.set(Keeper, "_failed", lambda _keeper, error: error is not None)
 
 
 def damage_taken_for_a_torn_tail(patch: Patch) -> None:

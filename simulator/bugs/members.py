@@ -127,7 +127,7 @@ BUGS = (
         "C11",
         every_disk_counts,
         "lacks the committed entry | both lead",
-        60,
+        100,
         seconds=12.0,
         kinds=("disk wiped", "crash", "one-way link", "partial partition"),
     ),
