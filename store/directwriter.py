@@ -11,11 +11,10 @@ lie in memory as the device wants them, such as the zeros ahead of a log, are wr
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import mmap
 import os
-
-import numpy as np
 
 from store.filesystem import BLOCK_SIZE, Bytes
 
@@ -25,6 +24,27 @@ BUFFER_SIZE = 1 << 20
 # By these a file system says that it does not write past the page cache, or not in such blocks.
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
 _O_DIRECT: int = getattr(os, "O_DIRECT", 0)
+
+
+_PYBUF_SIMPLE = 0
+
+
+class _PyBuffer(ctypes.Structure):
+    """``Py_buffer``, part of Python's stable interface since 3.11 ("Buffer Protocol")."""
+
+    _fields_ = (
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.c_void_p),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_void_p),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    )
 
 
 class DirectWriter:
@@ -125,5 +145,11 @@ class DirectWriter:
 def _whole_blocks(view: memoryview) -> bool:
     if not view or len(view) % BLOCK_SIZE:
         return False
-    address: int = np.frombuffer(view, np.uint8).ctypes.data
-    return address % BLOCK_SIZE == 0
+    # Of bytes that must not be written to, ctypes tells no address; and a node that starts should
+    # not wait for NumPy, which would.
+    found = _PyBuffer()
+    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), ctypes.byref(found), _PYBUF_SIMPLE)
+    try:
+        return int(found.buf) % BLOCK_SIZE == 0
+    finally:
+        ctypes.pythonapi.PyBuffer_Release(ctypes.byref(found))

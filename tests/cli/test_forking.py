@@ -24,6 +24,14 @@ print(subprocess.run(["env"], capture_output=True, text=True, check=True).stdout
 """
 
 
+IMPORTS_A_BROKER = """
+import os, sys
+from broker.cli.node import import_broker
+import_broker()
+print("numpy" in sys.modules, len(os.listdir("/proc/self/task")))
+"""
+
+
 def forked(code: int) -> ForkedChild:
     pid = os.fork()
     if pid == 0:
@@ -85,3 +93,16 @@ def test_a_title_is_shown_and_the_environment_stays(title: str) -> None:
     assert shown == title
     assert f"MARK={'x' * 200}" in environment
     assert "LAST=here" in environment
+
+
+def test_importing_a_broker_starts_no_thread_and_loads_no_numpy() -> None:
+    """Threads would forbid to fork, and NumPy takes half as long as all the rest."""
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS_A_BROKER],
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout == "False 1\n"
