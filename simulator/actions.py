@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from simulator import damage
-from simulator.host import Ending
+from simulator.watched import Ending
 
 if TYPE_CHECKING:
     from simulator.cluster import Cluster

@@ -21,10 +21,11 @@ from dledger.executor import Executors
 from dledger.node import Node
 from dledger.statemachine import Leadership
 from simulator.executors import SimulatedExecutor
-from simulator.host import CLIENT_PORT, DIRECTORY, HTTP_PORT, PEER_PORT, GroupConfig, Host
+from simulator.host import CLIENT_PORT, DIRECTORY, HTTP_PORT, PEER_PORT, Host
 from simulator.network import SimulatedTransport
 from simulator.process import Process
 from simulator.statedigest import StateDigest
+from simulator.watched import GroupConfig
 from store.consumequeue import ConsumeQueues
 from store.entry import Entry
 from store.keyindex import KeyIndex

@@ -19,7 +19,7 @@ from dledger.standing import Role
 from simulator.client import Client
 from simulator.damage import FaultAtlas
 from simulator.faults import FaultInjector, FaultPlan
-from simulator.host import GroupConfig, Host, World
+from simulator.host import Host
 from simulator.invariants import Invariant, raft_invariants
 from simulator.invariants.acknowledged import AcknowledgedKept
 from simulator.loop import VirtualLoop
@@ -31,6 +31,7 @@ from simulator.sockets import Sockets
 from simulator.station import Station
 from simulator.trace import Trace
 from simulator.violation import Violation
+from simulator.watched import GroupConfig, World
 from store.entry import HEADER_SIZE
 from store.layout import entry_size_max
 

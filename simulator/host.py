@@ -4,76 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from dledger.config import RaftConfig
 from dledger.configuration import FIRST_INCARNATION
 from dledger.errors import InvariantError, RefilledError
 from dledger.executor import Executors
-from dledger.messages import Message
 from dledger.node import Node
-from dledger.statemachine import Leadership
 from simulator.clock import MachineClock
 from simulator.disk import Fault, SimulatedFileSystem
 from simulator.executors import SimulatedExecutor
-from simulator.invariants.base import those_told, wants
-from simulator.loop import ProcessLoop, VirtualLoop
+from simulator.loop import ProcessLoop
 from simulator.machine import ChainMachine
-from simulator.network import Network, SimulatedTransport
+from simulator.network import SimulatedTransport
 from simulator.process import Process
-from simulator.randomness import Streams
-from simulator.sockets import Interface, Sockets
+from simulator.sockets import Interface
 from simulator.violation import Violation
-from store.entry import Entry
+from simulator.watched import Ending, GroupConfig, Watched, World
 from store.errors import DiskFullError, FatalDiskError, StoreError
 from store.replica import ReplicaStore, StoreConfig
 
 if TYPE_CHECKING:
-    from simulator.invariants import Invariant
-    from simulator.trace import Trace
+    pass
 
 DIRECTORY = "/data"
 PEER_PORT, CLIENT_PORT, HTTP_PORT = 10915, 10911, 8080
 MIN_FREE_BYTES = 4 << 10
 EXPIRY_SECONDS = (0.0, 0.3, 0.6)
 """When a host gives up what it can: it keeps two checkpoints, and what the older one needs."""
-
-Told: TypeAlias = Callable[["Host", str, Message], None]
-
-
-class Ending(Enum):
-    """How a process ends. The kernel still writes what a dead process gave it; a machine without
-    power does not."""
-
-    CRASH = "process dies"
-    POWER_LOSS = "power fails"
-
-
-@dataclass(frozen=True, slots=True)
-class GroupConfig:
-    """What all hosts of a cluster share."""
-
-    voters: Sequence[str]
-    raft: RaftConfig
-    segment_size: int
-
-    def ip(self, name: str) -> str:
-        """The address of a member's machine."""
-        return f"10.0.0.{self.voters.index(name) + 1}"
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What the hosts of a cluster stand in."""
-
-    loop: VirtualLoop
-    streams: Streams
-    network: Network
-    sockets: Sockets
-    trace: Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +44,7 @@ class DiskCopy:
     last_index: int
 
 
-class Host:
+class Host(Watched):
     """A machine of the cluster, by the name of its node. ``boot`` counts its processes."""
 
     def __init__(
@@ -97,10 +56,9 @@ class Host:
         ended: Callable[[Host], None],
     ) -> None:
         """``ended`` is told of every process that ends."""
-        self.name = name
+        super().__init__(name, world)
         self.ip = group.ip(name)
         self.clock = MachineClock(world.loop)
-        self.boot = 0
         self.disk_slowness = 1.0
         self.damaged = False
         self.fs = SimulatedFileSystem(world.streams.stream(f"disk of {name}"))
@@ -109,12 +67,8 @@ class Host:
         self.lost_index = -1
         """How far the log went on the last of them: less is on the disk until it is refilled."""
         self.disk_copy: DiskCopy | None = None
-        self.node: Node | None = None
         self.process: Process | None = None
-        self.invariants: Sequence[Invariant] = ()
-        self.watch(())
         self._group = group
-        self._world = world
         self._ended = ended
         self._loop: ProcessLoop
         self._interface: Interface | None = None
@@ -122,28 +76,6 @@ class Host:
         self._ending = Ending.POWER_LOSS
         self._disk_errors: list[Fault] = []
         self._disk_filled = False
-        self._stepped: tuple[object, ...] = ()
-
-    def watch(self, invariants: Sequence[Invariant]) -> None:
-        """Tells them from now on what happens here, and each only what it wants to be told."""
-        self.invariants = invariants
-        self._on_step = [each.stepped for each in invariants if wants(each, "stepped")]
-        self._on_send: dict[type[Message], list[Told]] = {}
-        self._on_receipt: dict[type[Message], list[Told]] = {}
-        self._on_apply = [each.applies for each in invariants if wants(each, "applies")]
-
-    def note(self, what: str) -> None:
-        """Adds an event to the trace."""
-        self._world.trace.note(self.name, what)
-
-    @property
-    def now(self) -> float:
-        """Virtual seconds since the beginning of the run."""
-        return self._world.loop.time()
-
-    def feed(self, data: bytes) -> None:
-        """Makes bytes of the last event part of the run's hash."""
-        self._world.trace.feed(data)
 
     @property
     def segment_size(self) -> int:
@@ -154,10 +86,6 @@ class Host:
     def addresses(self) -> tuple[str, str, str]:
         """Where it listens: for peers, clients, and HTTP."""
         return f"{self.ip}:{PEER_PORT}", f"{self.ip}:{CLIENT_PORT}", f"{self.ip}:{HTTP_PORT}"
-
-    def mark(self, what: str) -> None:
-        """Counts a situation that runs should get into."""
-        self._world.trace.mark(what)
 
     # --- what can happen to it
 
@@ -407,61 +335,3 @@ class Host:
         else:
             self.fs.crash()
         self._ended(self)
-
-    # --- what invariants are told
-
-    def _step(self) -> None:
-        """An event was handled: all that must hold is checked, if anything of it changed."""
-        if self.node is None:
-            return
-        core = self.node.core
-        standing, log = core.standing, core.log
-        state = (
-            core.commit_index,
-            core.durable_index,
-            log.chain_crc,
-            log.last_index,
-            standing.term,
-            standing.role,
-            standing.vote,
-            self.boot,
-        )
-        if state != self._stepped:
-            self._stepped = state
-            for tell in self._on_step:
-                tell(self)
-
-    def sends(self, peer: str, number: int, message: Message) -> None:
-        """Called before a message leaves; its number is one of its own in the whole run."""
-        self._world.trace.note(self.name, f"-> {peer} #{number}", message)
-        told = self._on_send.get(type(message))
-        if told is None:
-            found = those_told(self.invariants, "sends", type(message))
-            told = self._on_send[type(message)] = [each.sends for each in found]
-        for tell in told:
-            tell(self, peer, message)
-
-    def receives(self, sender: str, number: int, message: Message) -> None:
-        """Called before a message is handled; a repeated one has the number of the first."""
-        self.note(f"<- {sender} #{number} {type(message).__name__}")
-        told = self._on_receipt.get(type(message))
-        if told is None:
-            found = those_told(self.invariants, "receives", type(message))
-            told = self._on_receipt[type(message)] = [each.receives for each in found]
-        for tell in told:
-            tell(self, sender, message)
-
-    def _applied(self, entry: Entry, digest: bytes) -> None:
-        self.note(f"applies {entry.index} of term {entry.term}, {digest.hex()}")
-        for tell in self._on_apply:
-            tell(self, entry, digest)
-
-    def _restored(self, index: int, digest: bytes) -> None:
-        for invariant in self.invariants:
-            invariant.restored(self, index, digest)
-
-    def _leadership(self, leadership: Leadership) -> None:
-        self.note(
-            f"is {leadership.role.value} of term {leadership.term}"
-            f"{', serving' if leadership.serving else ''}"
-        )

@@ -11,7 +11,7 @@ from simulator.process import Process
 from simulator.sockets import Interface
 
 if TYPE_CHECKING:
-    from simulator.host import World
+    from simulator.watched import World
 
 Main = Callable[["Station"], Coroutine[object, object, None]]
 

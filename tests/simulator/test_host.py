@@ -11,7 +11,8 @@ import pytest
 from dledger.standing import Role
 from simulator.cluster import Cluster, Outcome, play
 from simulator.faults import FaultPlan
-from simulator.host import Ending, Host
+from simulator.host import Host
+from simulator.watched import Ending
 
 CALM = FaultPlan((), 1.0)
 

@@ -6,7 +6,8 @@ import pytest
 
 from dledger.catchup import CatchUp
 from simulator.cluster import Cluster
-from simulator.host import Ending, Host
+from simulator.host import Host
+from simulator.watched import Ending
 from tests.simulator.test_host import leader_of, others, run, serving, settle
 
 

@@ -1,0 +1,161 @@
+"""What is told of a machine: every event to the trace, and to each invariant what it wants to know.
+
+Beside it is what all machines of a cluster stand in and share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dledger.config import RaftConfig
+from dledger.messages import Message
+from dledger.node import Node
+from dledger.statemachine import Leadership
+from simulator.invariants.base import those_told, wants
+from simulator.loop import VirtualLoop
+from simulator.network import Network
+from simulator.randomness import Streams
+from simulator.sockets import Sockets
+from store.entry import Entry
+
+if TYPE_CHECKING:
+    from simulator.invariants import Invariant
+    from simulator.trace import Trace
+
+Told: TypeAlias = Callable[[Any, str, Message], None]
+
+
+class Ending(Enum):
+    """How a process ends. The kernel still writes what a dead process gave it; a machine without
+    power does not."""
+
+    CRASH = "process dies"
+    POWER_LOSS = "power fails"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """What all hosts of a cluster share."""
+
+    voters: Sequence[str]
+    raft: RaftConfig
+    segment_size: int
+
+    def ip(self, name: str) -> str:
+        """The address of a member's machine."""
+        return f"10.0.0.{self.voters.index(name) + 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the hosts of a cluster stand in."""
+
+    loop: VirtualLoop
+    streams: Streams
+    network: Network
+    sockets: Sockets
+    trace: Trace
+
+
+class Watched:
+    """A machine by the name of its node. ``boot`` counts its processes."""
+
+    def __init__(self, name: str, world: World) -> None:
+        self.name = name
+        self.boot = 0
+        self.node: Node | None = None
+        self.invariants: Sequence[Invariant] = ()
+        self._world = world
+        self._stepped: tuple[object, ...] = ()
+        self.watch(())
+
+    def watch(self, invariants: Sequence[Invariant]) -> None:
+        """Tells them from now on what happens here, and each only what it wants to be told."""
+        self.invariants = invariants
+        self._on_step: list[Callable[[Any], None]] = [
+            each.stepped for each in invariants if wants(each, "stepped")
+        ]
+        self._on_send: dict[type[Message], list[Told]] = {}
+        self._on_receipt: dict[type[Message], list[Told]] = {}
+        self._on_apply: list[Callable[[Any, Entry, bytes], None]] = [
+            each.applies for each in invariants if wants(each, "applies")
+        ]
+
+    def note(self, what: str) -> None:
+        """Adds an event to the trace."""
+        self._world.trace.note(self.name, what)
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the beginning of the run."""
+        return self._world.loop.time()
+
+    def feed(self, data: bytes) -> None:
+        """Makes bytes of the last event part of the run's hash."""
+        self._world.trace.feed(data)
+
+    def mark(self, what: str) -> None:
+        """Counts a situation that runs should get into."""
+        self._world.trace.mark(what)
+
+    # --- what invariants are told
+
+    def _step(self) -> None:
+        """An event was handled: all that must hold is checked, if anything of it changed."""
+        if self.node is None:
+            return
+        core = self.node.core
+        standing, log = core.standing, core.log
+        state = (
+            core.commit_index,
+            core.durable_index,
+            log.chain_crc,
+            log.last_index,
+            standing.term,
+            standing.role,
+            standing.vote,
+            self.boot,
+        )
+        if state != self._stepped:
+            self._stepped = state
+            for tell in self._on_step:
+                tell(self)
+
+    def sends(self, peer: str, number: int, message: Message) -> None:
+        """Called before a message leaves; its number is one of its own in the whole run."""
+        self._world.trace.note(self.name, f"-> {peer} #{number}", message)
+        told = self._on_send.get(type(message))
+        if told is None:
+            found = those_told(self.invariants, "sends", type(message))
+            told = self._on_send[type(message)] = [each.sends for each in found]
+        for tell in told:
+            tell(self, peer, message)
+
+    def receives(self, sender: str, number: int, message: Message) -> None:
+        """Called before a message is handled; a repeated one has the number of the first."""
+        self.note(f"<- {sender} #{number} {type(message).__name__}")
+        told = self._on_receipt.get(type(message))
+        if told is None:
+            found = those_told(self.invariants, "receives", type(message))
+            told = self._on_receipt[type(message)] = [each.receives for each in found]
+        for tell in told:
+            tell(self, sender, message)
+
+    def _applied(self, entry: Entry, digest: bytes) -> None:
+        self.note(f"applies {entry.index} of term {entry.term}, {digest.hex()}")
+        for tell in self._on_apply:
+            tell(self, entry, digest)
+
+    def _restored(self, index: int, digest: bytes) -> None:
+        host: Any = self
+        for invariant in self.invariants:
+            invariant.restored(host, index, digest)
+
+    def _leadership(self, leadership: Leadership) -> None:
+        self.note(
+            f"is {leadership.role.value} of term {leadership.term}"
+            f"{', serving' if leadership.serving else ''}"
+        )
