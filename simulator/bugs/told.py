@@ -265,5 +265,5 @@ BUGS = (
     ),
     Bug("D9", entries_applied_before_they_are_committed, "only the disks of", 20),
     Bug("D10x", open_proposals_forgotten, "not within", 100),
-    _in_brokers("D11x", offsets_not_in_the_checkpoint, "is not linearizable", 40, "stop", "crash"),
+    _in_brokers("D11x", offsets_not_in_the_checkpoint, "that nobody had", 40, "stop", "crash"),
 )
