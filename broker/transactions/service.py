@@ -158,7 +158,8 @@ class Transactions:
         """Ends the transaction of the half message at ``offset`` and ``position``.
 
         Raises :class:`~broker.remoting.errors.RequestError`, code 1, where that is none of the
-        group's that is open, and :class:`~dledger.errors.NotLeaderError`.
+        group's that is open, and :class:`~dledger.errors.NotLeaderError`. Where the half message
+        cannot be read, ``ended`` is told code 14: the transaction is still open.
         """
         self._gatherer.check_serving()
         transaction = self._machine.state.transactions.get(offset)
@@ -187,8 +188,10 @@ class Transactions:
             except (RequestError, *REFUSALS) as refusal:
                 self._ended(offset, ending, refusal)
             except StoreError as fault:
-                remark = f"Find prepared transaction message failed: {fault}"
-                self._ended(offset, ending, _refused(remark))
+                # Not in the words of what has ended: it is open, and another try may read it.
+                remark = f"the half message cannot be read now: {fault}"
+                unreadable = RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+                self._ended(offset, ending, unreadable)
 
         self._lookup.record(position, loaded)
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from broker.client.errors import IllegalMessageError, TransactionEndedError
+from broker.client.errors import DeadlineError, IllegalMessageError, TransactionEndedError
 from broker.client.identity import ClientIdentity
 from broker.client.message import Message
 from broker.client.pulled import ReceivedMessage
 from broker.client.transactions import Outcome, TransactionProducer
+from store.errors import DamagedError, StoreError
+from store.filesystem import Bytes
 from store.record import MessageRecord
 from tests.broker.harness import SingleBroker, messages
 from tests.client.realbroker import NAME_SERVER, TOPIC, break_connections, with_served
@@ -32,6 +34,11 @@ class Books:
     async def check(self, message: ReceivedMessage) -> Outcome:
         self.asked.append((message.topic, message.body))
         return self.outcomes[message.body].pop(0)
+
+
+def unreadable(position: int, done: Callable[[Bytes, StoreError | None], None]) -> None:
+    """What a look-up of a record is on a disk that fails."""
+    done(b"", DamagedError("log/0", position, "rotten"))
 
 
 def payer(books: Books, number: int = 1) -> TransactionProducer:
@@ -138,6 +145,42 @@ def test_a_transaction_that_ended_the_other_way_says_so(tmp_path: Path) -> None:
             same.result = first.result
             with pytest.raises(TransactionEndedError, match="rolled back already"):
                 await same.commit()
+
+    with_served(scenario, tmp_path)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.COMMIT, Outcome.ROLLBACK])
+def test_a_half_message_that_cannot_be_read_for_a_while_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
+) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        async with payer(Books()) as producer:
+            transaction = producer.transaction(Message(TOPIC, b"paid"))
+            await transaction.begin()
+            with monkeypatch.context() as fault:
+                fault.setattr(broker.broker.context.lookup, "record", unreadable)
+                ending = transaction.commit if outcome is Outcome.COMMIT else transaction.rollback
+                trying = asyncio.ensure_future(ending())
+                await asyncio.sleep(2)
+                assert not trying.done()
+            await trying
+        assert broker.broker.context.machine.state.transactions == {}
+        assert await stored(broker) == ([b"paid"] if outcome is Outcome.COMMIT else [])
+
+    with_served(scenario, tmp_path)
+
+
+def test_a_half_message_that_stays_unreadable_is_not_said_to_have_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        monkeypatch.setattr(broker.broker.context.lookup, "record", unreadable)
+        async with payer(Books()) as producer:
+            transaction = producer.transaction(Message(TOPIC, b"paid"))
+            await transaction.begin()
+            with pytest.raises(DeadlineError, match="half message cannot be read now: log/0, byte"):
+                await transaction.rollback()
+            assert list(broker.broker.context.machine.state.transactions) == [0]
 
     with_served(scenario, tmp_path)
 
