@@ -48,10 +48,12 @@ EXPECTED_OF_MEMBERS = (
     "disk replaced by an empty one",
     "disk recognised that lacks what it held",
     "handing over",
+    "leader removed itself",
     "old copy of a disk put back",
     "promotion",
     "removal",
     "sent again what was given up",
+    "unfit leader handed over",
     "voter counts again on another disk",
 )
 """What runs in which members and disks are exchanged must get into beside that."""

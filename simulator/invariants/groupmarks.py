@@ -27,6 +27,7 @@ class GroupMarks(Invariant):
         self._index = -1
         self._term = 0
         self._found: Configuration | None = None
+        self._leaving: dict[int, None] = {}  # terms
 
     def booted(self, host: Host) -> None:
         """See :class:`Invariant`."""
@@ -53,10 +54,16 @@ class GroupMarks(Invariant):
                 host.mark("change of the voters called off")
             if entry.term > self._term:
                 host.mark("change of the voters ended by the next leader")
-        core = host.node.core if host.node is not None else None
-        if core is not None and core.role is Role.LEADER and not found.votes(host.name):
-            host.mark("leader removed itself")
         self._index, self._term, self._found = entry.index, entry.term, found
+
+    def stepped(self, host: Host) -> None:
+        """See :class:`Invariant`. A leader that is to go leads until that is committed."""
+        core = host.node.core if host.node is not None else None
+        if core is None or core.role is not Role.LEADER or core.term in self._leaving:
+            return
+        if host.name not in core.configuration.voters:
+            self._leaving[core.term] = None
+            host.mark("leader removed itself")
 
     def healed(self, host: Host) -> None:
         """See :class:`Invariant`."""

@@ -62,7 +62,11 @@ def test_retention_that_goes_on_during_a_refill_does_not_keep_it_from_ending(see
     assert run(script, seed).marks["refilled by a peer"] >= 1
 
 
-@pytest.mark.parametrize("calls", range(1, 120, 14))
+GATHERED_FROM = 13  # file calls after which a part of the refill is on the disk
+DEATHS = ("power fails within a file call", "process dies within a file call")
+
+
+@pytest.mark.parametrize("calls", range(1, 27, 4))
 def test_a_follower_that_dies_while_it_is_refilled_is_refilled_in_the_end(calls: int) -> None:
     async def script(cluster: Cluster) -> None:
         away = await left_behind(cluster)
@@ -70,9 +74,14 @@ def test_a_follower_that_dies_while_it_is_refilled_is_refilled_in_the_end(calls:
         cluster.heal_network()
         await cluster.until(lambda: away.node is not None, "it is started again")
         away.end_within_a_call(Ending.POWER_LOSS if calls % 3 else Ending.CRASH, calls)
+        marks = cluster.trace.marks
+        await cluster.until(lambda: any(death in marks for death in DEATHS), "it dies")
         await settle(cluster)
 
-    assert run(script, 1 + calls % 5).marks["refilled by a peer"] >= 1
+    outcome = run(script, 1 + calls % 5)
+    assert outcome.marks["refilled by a peer"] >= 1
+    if calls >= GATHERED_FROM:
+        assert outcome.marks["started in the middle of a refill"] >= 1
 
 
 def test_the_leader_may_change_while_a_follower_is_refilled() -> None:
