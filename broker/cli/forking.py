@@ -19,8 +19,8 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
-from typing import BinaryIO
+from collections.abc import Iterable, Sequence
+from typing import BinaryIO, NoReturn
 
 from broker.cli.failure import EXIT_FAILED
 from broker.cli.main import main
@@ -31,6 +31,9 @@ NODE = "node"
 TASKS = "/proc/self/task"
 FIRST_FREE_FD = 3
 """Behind stdin, stdout and stderr."""
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
+"""Upon these the command ends what it has started."""
 
 
 class ForkedChild:
@@ -78,12 +81,24 @@ def fork(arguments: Sequence[str], log: BinaryIO) -> Child:
     # What the command has made is never collected in the fork: a file that it had open would
     # close a descriptor which is another one by then.
     gc.freeze()
-    pid = os.fork()
-    if pid:
-        return ForkedChild(pid)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        # In the fork they would be handled as the command does, which ends all that it started.
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        pid = os.fork()
+        if pid == 0:
+            _run(arguments, log, mask)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return ForkedChild(pid)
+
+
+def _run(arguments: Sequence[str], log: BinaryIO, mask: Iterable[int]) -> NoReturn:
+    """In the fork, with the signals blocked; ``mask`` is the one to go on with."""
     code = EXIT_FAILED
     try:
         _become(arguments, log)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         code = main(arguments[len(DLEDGER) :])
     finally:
         # Nothing of the command may go on in the fork, whatever has happened.

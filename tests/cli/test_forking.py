@@ -31,6 +31,27 @@ import_broker()
 print("numpy" in sys.modules, len(os.listdir("/proc/self/task")))
 """
 
+IS_TOLD_TO_END_WHILE_IT_FORKS = """
+import os, signal, sys
+from broker.cli.forking import fork
+from broker.cli.processes import DLEDGER
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+plain_fork = os.fork
+def fork_and_signal():
+    pid = plain_fork()
+    if pid == 0:
+        os.kill(os.getpid(), int(sys.argv[1]))
+    return pid
+os.fork = fork_and_signal
+command = os.getpid()
+try:
+    with open(sys.argv[2], "ab") as log:
+        child = fork([*DLEDGER, "node", "--config", "nowhere"], log)
+    print(child.wait(60.0), signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+finally:
+    print("ended by the", "command" if os.getpid() == command else "fork", flush=True)
+"""
+
 
 def forked(code: int) -> ForkedChild:
     pid = os.fork()
@@ -77,6 +98,22 @@ def test_a_process_with_several_threads_executes_and_does_not_fork(tmp_path: Pat
         release.set()
         thread.join()
     assert (tmp_path / "log").read_text().startswith("dledger node: nowhere: ")
+
+
+@pytest.mark.parametrize(("sig", "code"), [(signal.SIGINT, 1), (signal.SIGTERM, -signal.SIGTERM)])
+def test_a_signal_at_once_after_the_fork_does_not_unwind_the_command_in_it(
+    sig: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    """`dledger up` would stop the cluster from the fork, and go on itself."""
+    done = subprocess.run(
+        [sys.executable, "-c", IS_TOLD_TO_END_WHILE_IT_FORKS, str(int(sig)), tmp_path / "log"],
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout == f"{code} set()\nended by the command\n"
 
 
 @pytest.mark.parametrize("title", ["short", "dledger node --config " + "a/long/path/" * 12])
