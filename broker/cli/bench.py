@@ -126,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _measure_running(args: argparse.Namespace) -> Measured:
     groups = run_admin(args.namesrv, view_groups)
-    nodes = [node for group in groups for node in group.nodes]
+    nodes = [node for group in groups if group.gone_seconds is None for node in group.nodes]
     pids = tuple(node.pid for node in nodes if node.pid is not None)
     measured = Measured(len(nodes))
     with LoadClient(args.namesrv) as client:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +39,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     groups = run_admin(args.namesrv, view_groups)
-    nodes = [node for group in groups for node in group.nodes]
+    gone = [group.group for group in groups if group.gone_seconds is not None]
+    nodes = [node for group in groups if group.gone_seconds is None for node in group.nodes]
+    left_out = f"no node of {', '.join(gone)} is registered any more"
     if not nodes:
-        raise CommandError(f"no broker is registered at {args.namesrv}")
+        why = f": {left_out}; start its nodes" if gone else ""
+        raise CommandError(f"no broker is registered at {args.namesrv}{why}")
+    if gone:
+        print(f"dledger snapshot: {left_out}; the snapshot goes without", file=sys.stderr)
     results = asyncio.run(_take_all(nodes, args.out.absolute()))
     failed = [result for result in results if "error" in result]
     if args.json:
-        print_json({"complete": not failed, "replicas": results})
+        print_json({"complete": not failed, "replicas": results, "gone_groups": gone})
     else:
         print_table(
             ("REPLICA", "ENTRIES", "END", "DIRECTORY"),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from broker.cli.admin import Admin, run_admin
+from broker.registration import Announcement
+from broker.remoting.codes import RequestCode
 from tests.cluster.running import RunningCluster
 
 
@@ -53,3 +57,40 @@ def test_a_snapshot_is_refused_where_there_is_one_already(
     done = loaded.dledger("snapshot", "--out", str(tmp_path / "other"), code=1)
     assert "broker-a/n2: no answer from" in done.stderr
     assert (tmp_path / "other/broker-a/n0/manifest.json").exists()
+
+
+def leave_for_good(cluster: RunningCluster, group: str) -> None:
+    """A group of one is registered, and says goodbye."""
+    announcement = Announcement(
+        cluster="DefaultCluster",
+        broker_name=group,
+        broker_id=0,
+        address="127.0.0.1:1",
+        http_address="127.0.0.1:1",
+        term=1,
+        data_version={"counter": 1, "timestamp": 0},
+        topics={},
+    )
+
+    async def come_and_go(admin: Admin) -> None:
+        body = announcement.body()
+        code = RequestCode.REGISTER_BROKER
+        await admin.ask(cluster.namesrv, code, announcement.ext(body), (body,))
+        code = RequestCode.UNREGISTER_BROKER
+        await admin.ask(cluster.namesrv, code, announcement.identity())
+
+    run_admin(cluster.namesrv, come_and_go)
+
+
+def test_a_group_that_was_taken_down_is_named_and_does_not_fail_the_snapshot_of_the_rest(
+    loaded: RunningCluster, tmp_path: Path
+) -> None:
+    leave_for_good(loaded, "broker-b")
+    done = loaded.dledger("snapshot", "--out", str(tmp_path / "snap"), "--json")
+
+    found = json.loads(done.stdout)
+    assert (found["complete"], found["gone_groups"]) == (True, ["broker-b"])
+    replicas = [f"{loaded.group}/{node}" for node in ("n0", "n1", "n2")]
+    assert [replica["replica"] for replica in found["replicas"]] == replicas
+    [line] = done.stderr.splitlines()
+    assert "no node of broker-b is registered any more" in line
