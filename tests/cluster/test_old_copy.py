@@ -8,13 +8,15 @@ import tomllib
 from pathlib import Path
 
 from dledger.configuration import LOST_INCARNATION, Configuration
-from dledger.keeper import HELD_SECONDS
 from store.entry import EntryKind
+from store.heldfile import unpack_held
 from store.osfiles import OsFileSystem
 from store.replica import ReplicaStore, StoreConfig
+from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot
 from tests.cluster.running import RunningCluster
 
-HEARTBEATS_SECONDS = 1.0
+SAVED_SECONDS = 30.0
+LOOK_AGAIN_SECONDS = 0.05
 ELECTIONS_SECONDS = 3.0
 
 
@@ -34,6 +36,27 @@ def configurations(data: Path) -> list[tuple[int, Configuration]]:
         store.close()
 
 
+def saved_index(data: Path, node: str) -> int:
+    """Up to where a running member has saved that the disk of that node holds the log."""
+    path = data / "state" / "held"
+    found = path.read_bytes() if path.exists() else b""
+    slots = [decode_slot(found[at * SLOT_SIZE :][:SLOT_SIZE]) for at in range(SLOT_COUNT)]
+    _, payload = max((slot for slot in slots if slot is not None), default=(0, b"\x90"))
+    held = unpack_held(payload, str(path))
+    return max((each.last_index for each in held if each.node == node), default=-1)
+
+
+def wait_until_others_saved(cluster: RunningCluster, node: str) -> None:
+    """Returns when all others have saved that the disk of that node holds what it holds now."""
+    last_index = cluster.wait_until_level().nodes[0].last_index
+    assert last_index is not None
+    others = [cluster.data(other) for other in cluster.nodes if other != node]
+    ends_at = time.monotonic() + SAVED_SECONDS
+    while min(saved := [saved_index(data, node) for data in others]) < last_index:
+        assert time.monotonic() < ends_at, f"saved is {saved}, {node} holds {last_index}"
+        time.sleep(LOOK_AGAIN_SECONDS)
+
+
 def test_an_old_copy_of_a_disk_is_recognised_by_a_leader_that_never_heard_it_confirm(
     cluster: RunningCluster, tmp_path: Path
 ) -> None:
@@ -44,8 +67,7 @@ def test_an_old_copy_of_a_disk_is_recognised_by_a_leader_that_never_heard_it_con
     cluster.wait_until_level()
     shutil.copytree(cluster.data(copied), tmp_path / "copy")
     cluster.dledger("produce", "orders", stdin="late\n" * 20)
-    cluster.wait_until_level()
-    time.sleep(HEARTBEATS_SECONDS)  # in which all members are told what the others hold
+    wait_until_others_saved(cluster, copied)
     cluster.kill(copied)
     term = cluster.ask("leader", "transfer", "broker-a", second)["term"]
     shutil.rmtree(cluster.data(copied))
@@ -79,8 +101,7 @@ def test_an_old_copy_of_a_disk_is_recognised_after_all_others_were_restarted(
     cluster.wait_until_level()
     shutil.copytree(cluster.data(copied), tmp_path / "copy")
     cluster.dledger("produce", "orders", stdin="late\n" * 20)
-    cluster.wait_until_level()
-    time.sleep(HEARTBEATS_SECONDS + HELD_SECONDS)  # in which all have saved what the others hold
+    wait_until_others_saved(cluster, copied)
     for node in cluster.nodes:
         cluster.kill(node)
     shutil.rmtree(cluster.data(copied))
