@@ -19,6 +19,12 @@ from store.slotfile import PAYLOAD_SIZE_MAX, SlotFile
 
 HELD_NAME = "held"
 
+FORGET = (
+    "remove state/held of the stopped node: it begins anew to note what the others hold, and until "
+    "then knows no old copy of a disk from that disk"
+)
+"""What to do about a file that cannot be read."""
+
 
 class Held(NamedTuple):
     """All up to ``last_index`` is committed, and durable on the disk of that incarnation."""
@@ -54,12 +60,19 @@ class HeldFile:
     """Of one replica. Used by the background thread after it was opened."""
 
     def __init__(self, fs: FileSystem, state: str) -> None:
-        """Reads what there is. Raises :class:`~store.errors.DamagedError`, and ``OSError``."""
+        """Reads what there is.
+
+        Raises ``OSError``, and :class:`~store.errors.DamagedError` with what to do: passing over
+        the damage would be to forget, unasked, which disks are old copies.
+        """
         self._fs = fs
         self._state = state
         path = f"{state}/{HELD_NAME}"
-        self._file = SlotFile.open(fs, path) if fs.exists(path) else None
-        self.held = () if self._file is None else unpack_held(self._file.payload, path)
+        try:
+            self._file = SlotFile.open(fs, path) if fs.exists(path) else None
+            self.held = () if self._file is None else unpack_held(self._file.payload, path)
+        except DamagedError as error:
+            raise DamagedError(path, error.position, f"{error.what}; {FORGET}") from error
 
     def save(self, held: Sequence[Held]) -> None:
         """Durably replaces it. Raises ``OSError``."""

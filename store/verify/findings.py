@@ -12,10 +12,6 @@ RESTORE = (
     "keep a copy of the node's data directory; then, with a majority of the other nodes up, remove "
     "it and start the node: the group refills it (dledger member replace GROUP NODE waits for that)"
 )
-FORGET = (
-    "remove state/held of the stopped node: it begins anew to note what the others hold, and until "
-    "then knows no old copy of a disk from that disk"
-)
 REBUILD = (
     "remove state/checkpoint-* of the stopped node: at its next start what is derived is made "
     "again from the log, if that still begins with entry 0"

@@ -8,12 +8,12 @@ from store.checkpoint import NAME_PREFIX, Checkpoint, decode_checkpoint
 from store.errors import DamagedError, DataFormatError
 from store.filesystem import FileSystem
 from store.formatfile import FORMAT_NAME, Identity, decode_format
-from store.heldfile import HELD_NAME, unpack_held
+from store.heldfile import FORGET, HELD_NAME, unpack_held
 from store.machinestate import MachineState, decode_machine_state
 from store.manifest import MANIFEST_NAME, Manifest, decode_manifest
 from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot
 from store.statefiles import MARK_NAME, VOTE_NAME, HardState, Mark
-from store.verify.findings import FORGET, RESTORE, FindingKind, FindingLog
+from store.verify.findings import RESTORE, FindingKind, FindingLog
 from store.wholefile import TEMPORARY_SUFFIX, read_file
 
 ONE_SLOT = (

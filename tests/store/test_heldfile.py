@@ -10,6 +10,7 @@ from simulator.disk import PowerLossError, SimulatedFileSystem
 from store.errors import DamagedError
 from store.heldfile import Held, HeldFile, pack_held, unpack_held
 from store.replica import ReplicaStore, StoreConfig
+from store.slotfile import SlotFile
 
 STATE = "/data/state"
 FIRST = (Held("n0", 5, 10), Held("n1", 6, 9))
@@ -55,12 +56,29 @@ def test_the_same_is_not_written_again() -> None:
     assert fs.calls == calls
 
 
-def test_a_file_of_which_nothing_is_whole_is_damage() -> None:
-    fs = disk()
-    HeldFile(fs, STATE).save(FIRST)
+def test_a_file_of_which_nothing_is_whole_stops_a_node_until_it_is_removed() -> None:
+    fs = SimulatedFileSystem(random.Random(1))
+    config = StoreConfig("group", "n0", 4096, min_free_bytes=0)
+    store = ReplicaStore.open(fs, "/data", config)
+    store.save_held(FIRST)
+    store.close()
     for byte in (30, 542):
         fs.flip_bit(f"{STATE}/held", byte)
-    with pytest.raises(DamagedError, match="/data/state/held"):
+    fs.crash()
+    told = r"^/data/state/held, byte 0: neither .* is whole; remove state/held of the stopped node"
+    with pytest.raises(DamagedError, match=told):
+        ReplicaStore.open(fs, "/data", config)
+    fs.crash()
+    fs.remove(f"{STATE}/held")
+    store = ReplicaStore.open(fs, "/data", config)
+    assert store.recovered.held == ()
+    store.close()
+
+
+def test_a_whole_record_that_says_something_else_names_the_same_way_out() -> None:
+    fs = disk()
+    SlotFile.create(fs, STATE, "held", b"\xc1").close()
+    with pytest.raises(DamagedError, match=r"not what members hold.*; remove state/held"):
         HeldFile(fs, STATE)
 
 
