@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 import orjson
 
@@ -23,6 +24,7 @@ from broker.remoting.errors import CallError
 logger = logging.getLogger("dledger.client")
 
 HEARTBEAT_SECONDS = 30.0
+"""Between heartbeats to a leader. A group that has none for as long is looked for no more often."""
 
 
 @dataclass(slots=True)
@@ -32,12 +34,18 @@ class _Group:
     topic: str
     """One that lies there; its route tells who leads."""
     address: str | None
-    greeted_at: float | None = None
-    """When the leader at ``address`` answered the latest heartbeat."""
+    is_greeted: bool = False
+    """Whether the leader at ``address`` answered the latest heartbeat."""
+    failing_since: float | None = None
+    """When the first of the tries that failed in a row did."""
+    tried: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the leader has been tried, or others have failed lately."""
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there is a reason not to wait for the next heartbeat."""
 
 
 class ProducerPresence:
-    """Keeps one producer known. It does nothing until the first :meth:`join`."""
+    """Keeps one producer known. It does nothing until the first :meth:`meet`."""
 
     def __init__(
         self,
@@ -56,24 +64,32 @@ class ProducerPresence:
         self._client_id = client_id
         self._request_seconds = request_seconds
         self._groups: dict[str, _Group] = {}
-        self._wake = asyncio.Event()
-        self._timer: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
-    async def join(self, topic: str, leaders: Mapping[str, str]) -> None:
-        """Returns when the leaders, by broker name, know this producer, or have been tried once;
-        what failed is tried on. From now on all leaders of these groups will know it.
+    def meet(self, topic: str, leaders: Mapping[str, str]) -> None:
+        """From now on all leaders of these groups will know this producer; ``leaders`` are the
+        present ones, by broker name. Each group is kept by a task of its own, so that none waits
+        for a host that does not answer.
         """
-        if self._task is None:
+        if not self._tasks:
             self._routes.on_change(self._route_changed)
-            self._task = self._loop.create_task(self._run())
         for broker, address in leaders.items():
-            if broker not in self._groups:
-                self._groups[broker] = _Group(topic, address)
-        for broker in leaders:
-            if self._groups[broker].greeted_at is None:
-                await self._greet(self._groups[broker])
-        self._wake.set()
+            group = self._groups.get(broker)
+            if group is None:
+                group = self._groups[broker] = _Group(topic, address)
+                self._tasks.append(self._loop.create_task(self._keep(broker, group)))
+            elif group.failing_since is not None:
+                group.wake.set()
+
+    async def join(self, topic: str, leaders: Mapping[str, str], seconds: float) -> None:
+        """As :meth:`meet`. Returns when the leaders know this producer or have been tried once, or
+        after so many seconds; those that failed just now are not waited for.
+        """
+        self.meet(topic, leaders)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                for broker in leaders:
+                    await self._groups[broker].tried.wait()
 
     def broker_at(self, address: str) -> str:
         """The name of the group that the leader at ``address`` leads; empty if none is known."""
@@ -83,55 +99,62 @@ class ProducerPresence:
     def lost(self, address: str) -> None:
         """A connection broke, and with it what that broker knew."""
         for group in self._groups.values():
-            if group.address == address:
-                group.greeted_at = None
-                self._wake.set()
+            if group.address == address and group.is_greeted:
+                self._forget_greeting(group)
 
     async def close(self) -> None:
         """Brokers that can be reached are told that the producer is gone."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._task is None:
-            return
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         ext = {"clientID": self._client_id, "producerGroup": self._group}
         goodbyes = [
             self._remoting.invoke(
                 group.address, RequestCode.UNREGISTER_CLIENT, ext, timeout=self._request_seconds
             )
             for group in self._groups.values()
-            if group.address is not None and group.greeted_at is not None
+            if group.address is not None and group.is_greeted
         ]
         await asyncio.gather(*goodbyes, return_exceptions=True)
 
-    async def _run(self) -> None:
+    async def _keep(self, broker: str, group: _Group) -> None:
         while True:
-            await self._wake.wait()
-            self._wake.clear()
-            for broker, group in list(self._groups.items()):
-                if not self._is_due(group):
+            group.wake.clear()
+            known = await self._greet(group)
+            group.tried.set()
+            if not known:
+                await self._routes.recover(group.topic, broker)
+                if not self._is_given_up(group):
                     continue
-                if group.address is None or not await self._greet(group):
-                    await self._routes.recover(group.topic, broker)
-                    self._wake.set()
-            self._set_timer()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
+                    await group.wake.wait()
 
-    def _is_due(self, group: _Group) -> bool:
-        last = group.greeted_at
-        return last is None or self._loop.time() >= last + HEARTBEAT_SECONDS
+    def _is_given_up(self, group: _Group) -> bool:
+        """Whether it may be gone for good: then a new route, or somebody who sends there, will
+        tell that it is not."""
+        since = group.failing_since
+        return since is not None and self._loop.time() >= since + HEARTBEAT_SECONDS
 
-    def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        greeted = [each.greeted_at for each in self._groups.values() if each.greeted_at is not None]
-        if greeted:
-            self._timer = self._loop.call_at(min(greeted) + HEARTBEAT_SECONDS, self._wake.set)
+    def _forget_greeting(self, group: _Group) -> None:
+        group.is_greeted = False
+        if group.failing_since is None:
+            group.tried.clear()
+        group.wake.set()
 
     async def _greet(self, group: _Group) -> bool:
         address = group.address
-        if address is None:
+        if address is None or not await self._beat(address):
+            group.is_greeted = False
+            if group.failing_since is None:
+                group.failing_since = self._loop.time()
             return False
+        group.failing_since = None
+        if group.address == address:  # else another one leads by now
+            group.is_greeted = True
+        return True
+
+    async def _beat(self, address: str) -> bool:
         body = orjson.dumps(
             {
                 "clientID": self._client_id,
@@ -147,10 +170,7 @@ class ProducerPresence:
                 raise refusal(address, answer.code, answer.remark)
         except (CallError, ClientError) as error:
             logger.debug("heartbeat to %s: %s", address, error)
-            group.greeted_at = None
             return False
-        if group.address == address:  # else another one leads by now
-            group.greeted_at = self._loop.time()
         return True
 
     def _route_changed(self, route: TopicRoute) -> None:
@@ -158,5 +178,4 @@ class ProducerPresence:
             group = self._groups.get(broker)
             if group is not None and group.address != route.leader(broker):
                 group.address = route.leader(broker)
-                group.greeted_at = None
-                self._wake.set()
+                self._forget_greeting(group)

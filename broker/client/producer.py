@@ -191,13 +191,14 @@ class Producer:
                 # Whatever is wrong there, the delivery will find it too, and is more patient.
                 with suppress(ClientError):
                     route = await self._choice.route(message.topic)
-                    await self._presence.join(message.topic, route.leaders())
+                    # A host that does not answer must not cost more: others can be sent to.
+                    seconds = timeout_seconds / 8
+                    await self._presence.join(message.topic, route.leaders(), seconds)
                 self._deliverer.begin(delivery)
                 await asyncio.wait((delivery.future, reply), return_when=asyncio.FIRST_COMPLETED)
                 if not reply.done():
                     result = delivery.future.result()
-                    leader = {result.queue.broker: delivery.address}
-                    await self._presence.join(message.topic, leader)
+                    self._presence.meet(message.topic, {result.queue.broker: delivery.address})
                 return await reply
         except (TimeoutError, DeadlineError):
             raise NoReplyError(

@@ -174,7 +174,8 @@ class TransactionProducer(Producer):
         self._deliverer.begin(delivery)
         try:
             result = await delivery.future
-            await self._presence.join(message.topic, {result.queue.broker: delivery.address})
+            leader = {result.queue.broker: delivery.address}
+            await self._presence.join(message.topic, leader, self._config.request_seconds)
         except (asyncio.CancelledError, CallError, ClientError):
             self._open.pop(delivery.first_key, None)
             raise
