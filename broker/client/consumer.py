@@ -278,7 +278,7 @@ class Consumer:
                 while queues := self._uncommitted():
                     if not await self._offsets.commit(queues):
                         await self._routes.recover(queues[0].topic, queues[0].broker)
-        except TimeoutError:
+        except (TimeoutError, ClosedError):
             return False
         return True
 

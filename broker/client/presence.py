@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from broker.client.errors import ClientError, refusal
+from broker.client.errors import ClientError, ClosedError, refusal
 from broker.client.routes import Routes, TopicRoute
 from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode, ResponseCode
@@ -65,12 +65,15 @@ class ProducerPresence:
         self._request_seconds = request_seconds
         self._groups: dict[str, _Group] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self._closed = False
 
     def meet(self, topic: str, leaders: Mapping[str, str]) -> None:
         """From now on all leaders of these groups will know this producer; ``leaders`` are the
         present ones, by broker name. Each group is kept by a task of its own, so that none waits
-        for a host that does not answer.
+        for a host that does not answer. Raises :class:`ClosedError`.
         """
+        if self._closed:
+            raise ClosedError("the producer was closed")
         if not self._tasks:
             self._routes.on_change(self._route_changed)
         for broker, address in leaders.items():
@@ -104,6 +107,7 @@ class ProducerPresence:
 
     async def close(self) -> None:
         """Brokers that can be reached are told that the producer is gone."""
+        self._closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from broker.client.errors import (
     BadAnswerError,
     ClientError,
+    ClosedError,
     NameServersUnreachableError,
     NoLeaderError,
     TopicNotFoundError,
@@ -113,6 +114,7 @@ class Routes:
         self._poll_timer = self._loop.call_later(POLL_SECONDS, self._poll)
 
     async def close(self) -> None:
+        """Who waits here for a route, or for the end of an outage, gets :class:`ClosedError`."""
         self._closed = True
         if self._poll_timer is not None:
             self._poll_timer.cancel()
@@ -122,7 +124,8 @@ class Routes:
         await asyncio.gather(*lookups, return_exceptions=True)
         for outage in self._outages.values():
             if outage.wait is not None and not outage.wait.done():
-                outage.wait.cancel()
+                outage.wait.set_exception(_closed())
+                outage.wait.exception()  # looked at, lest the loop complain where nobody waits
 
     def on_change(self, listener: ChangeListener) -> None:
         """Calls back with every route that differs from the one known before."""
@@ -144,15 +147,23 @@ class Routes:
 
         Raises :class:`TopicNotFoundError` or another :class:`ClientError`.
         """
-        return await asyncio.shield(self._begin_look_up(topic))
+        if self._closed:
+            raise _closed()
+        look_up = self._begin_look_up(topic)
+        await asyncio.wait((look_up,))
+        if look_up.cancelled():  # by nobody but close()
+            raise _closed()
+        return look_up.result()
 
     async def recover(self, topic: str, culprit: str) -> None:
         """Waits as long as a request that failed should, then looks the route up again.
 
         ``culprit``: the broker (or the topic, where none was found yet) that failed; what fails
-        for the same reason waits together. It never fails itself: where no NameServer knows
-        better, the known route stays.
+        for the same reason waits together. Where no NameServer knows better, the known route
+        stays. Raises :class:`ClosedError` alone.
         """
+        if self._closed:
+            raise _closed()
         now = self._loop.time()
         outage = self._outages.get(culprit)
         if outage is None or now - outage.seen > OUTAGE_OVER_SECONDS:
@@ -162,6 +173,8 @@ class Routes:
             await self._back_off(outage)
         try:
             await self.refresh(topic)
+        except ClosedError:
+            raise
         except ClientError as error:
             logger.debug("route of %s: %s", topic, error)
 
@@ -261,6 +274,10 @@ class Routes:
     def _changed(self, route: TopicRoute) -> None:
         for listener in self._listeners:
             listener(route)
+
+
+def _closed() -> ClosedError:
+    return ClosedError("the client was closed")
 
 
 def decode_route(topic: str, body: bytes) -> TopicRoute:

@@ -18,6 +18,7 @@ from types import TracebackType
 from broker.client.config import ProducerConfig
 from broker.client.errors import (
     ClientError,
+    ClosedError,
     DeadlineError,
     IllegalMessageError,
     RefusedError,
@@ -32,7 +33,7 @@ from broker.client.pulled import ReceivedMessage
 from broker.clock import system_clock_ms
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.connection import Connection
-from broker.remoting.errors import CallError, RequestError
+from broker.remoting.errors import CallError, ClientClosedError, RequestError
 from broker.remoting.fields import ext_str
 from broker.remoting.frame import Frame
 from store.errors import StoreError
@@ -211,6 +212,8 @@ class TransactionProducer(Producer):
                     try:
                         await self._say(self._routes.leader(queue), queue.topic, ext, outcome, key)
                         return
+                    except ClientClosedError:
+                        raise ClosedError("the producer was closed") from None
                     except (CallError, ClientError) as error:
                         if not error.retriable:
                             raise

@@ -9,6 +9,7 @@ import pytest
 
 from broker.client.errors import (
     BadAnswerError,
+    ClosedError,
     NameServersUnreachableError,
     NoLeaderError,
     TopicNotFoundError,
@@ -165,6 +166,47 @@ async def test_waits_grow_with_the_outage_and_stay_bounded(loop: VirtualLoop) ->
     assert waits[1] < 0.03
     assert max(waits) <= 0.5 * 1.25
     assert all(wait >= 0.3 for wait in waits[-5:])
+    await routes.close()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_closing_tells_who_waits_that_it_is_closed_and_cancels_nobody(
+    loop: VirtualLoop,
+) -> None:
+    cluster, _, routes = await start(loop)
+    await routes.get("T")
+    for _ in range(20):
+        await routes.recover("T", "broker-a")
+    loop.unreachable.add(9999)
+    slow = Routes(loop, RemotingClient(loop), ["10.0.0.1:9999"], Random(1))
+    waiting = [
+        asyncio.ensure_future(each)
+        for each in (
+            routes.recover("T", "broker-a"),
+            slow.get("T"),
+            slow.recover("T", "broker-a"),
+        )
+    ]
+    await asyncio.sleep(0.01)
+    await routes.close()
+    await slow.close()
+    ended = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(each) for each in ended] == [ClosedError] * 3
+    for late in (routes.recover("T", "broker-a"), routes.refresh("T")):
+        with pytest.raises(ClosedError):
+            await late
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_who_is_cancelled_leaves_the_look_up_to_the_others(loop: VirtualLoop) -> None:
+    cluster, _, routes = await start(loop)
+    first, second = (asyncio.ensure_future(routes.get("T")) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert (await second).leaders()
+    assert first.cancelled()
     await routes.close()
     await cluster.close()
 

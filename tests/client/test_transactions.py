@@ -9,7 +9,12 @@ from random import Random
 
 import pytest
 
-from broker.client.errors import DeadlineError, IllegalMessageError, TransactionEndedError
+from broker.client.errors import (
+    ClosedError,
+    DeadlineError,
+    IllegalMessageError,
+    TransactionEndedError,
+)
 from broker.client.identity import ClientIdentity
 from broker.client.message import Message
 from broker.client.pulled import ReceivedMessage
@@ -131,6 +136,30 @@ def test_a_commit_whose_answer_was_lost_is_found_to_have_happened(tmp_path: Path
             with pytest.raises(TransactionEndedError, match="the other way"):
                 await transaction.rollback()
         assert await stored(broker) == [b"paid"]
+
+    with_served(scenario, tmp_path)
+
+
+@pytest.mark.parametrize("after_seconds", [0.01, 10])
+def test_closing_the_producer_ends_a_commit_that_waits_for_a_leader(
+    tmp_path: Path, after_seconds: float
+) -> None:
+    """At first it waits for an answer, later for the outage to end."""
+
+    async def scenario(broker: SingleBroker) -> None:
+        async with payer(Books()) as producer:
+            transaction = producer.transaction(Message(TOPIC, b"paid"))
+            await transaction.begin()
+            await broker.server.stop()
+            if after_seconds > 1:
+                break_connections(broker)
+            else:
+                broker.log_executor.hold()
+            committing = asyncio.ensure_future(transaction.commit())
+            await asyncio.sleep(after_seconds)
+        await asyncio.wait((committing,))
+        assert isinstance(committing.exception(), ClosedError)
+        broker.log_executor.release()
 
     with_served(scenario, tmp_path)
 
