@@ -29,7 +29,7 @@ from broker.client.routes import Routes
 from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.connection import Connection
-from broker.remoting.errors import CallError, FieldError
+from broker.remoting.errors import CallError, ClientClosedError, FieldError
 from broker.remoting.fields import ext_int, ext_str
 from broker.remoting.frame import Frame
 from broker.topics import reply_topic
@@ -41,6 +41,9 @@ CORRELATION_ID = "CORRELATION_ID"
 REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
 TIME_TO_LIVE = "TTL"
 """How long the client that asks waits, in milliseconds."""
+
+TIME_TO_LIVE_DIGITS = 15
+"""Longer ones are no time that anybody waits, and ``int`` takes no more than 4300."""
 
 MESSAGE_TYPE = "MSG_TYPE"
 REPLY = "reply"
@@ -163,6 +166,8 @@ class Replier:
                 (body,),
                 timeout=self._config.request_seconds,
             )
+        except ClientClosedError:
+            raise ClosedError("the producer was closed") from None
         except (CallError, ClientError) as error:
             if not error.retriable:
                 raise
@@ -177,7 +182,7 @@ class Replier:
 
     def _seconds(self, request: ReceivedMessage) -> float:
         given = request.properties.get(TIME_TO_LIVE, "")
-        if not given.isascii() or not given.isdigit():
+        if not (given.isascii() and given.isdigit() and len(given) <= TIME_TO_LIVE_DIGITS):
             return self._config.request_seconds
         return min(int(given) / 1000, self._config.deadline_seconds)
 

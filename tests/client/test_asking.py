@@ -138,6 +138,40 @@ def test_a_reply_to_a_client_that_is_gone_is_given_up(tmp_path: Path) -> None:
     assert "not found" in str(failures[0])
 
 
+def test_closing_ends_a_reply_that_is_tried_on(tmp_path: Path) -> None:
+    """Its asker is not there."""
+    replies: list[asyncio.Future[None]] = []
+
+    async def scenario(broker: SingleBroker) -> None:
+        async def begin(replier: Producer, message: ReceivedMessage) -> None:
+            replies.append(asyncio.ensure_future(closing.reply(message, b"!")))
+
+        async with client(2) as asker:
+            with pytest.raises(NoReplyError):
+                await asker.request(Message(TOPIC, b"?"), timeout_seconds=20)
+        async with client(3) as closing, answering(begin):
+            await asyncio.sleep(10)
+        await asyncio.wait(replies)
+        assert isinstance(replies[0].exception(), ClosedError)
+
+    with_served(scenario, tmp_path)
+
+
+def test_a_request_that_waits_without_end_is_replied_to_for_a_while(tmp_path: Path) -> None:
+    """The property may be anything: no client of ours makes one of so many digits."""
+
+    async def scenario(broker: SingleBroker) -> None:
+        async with client(2) as asker, client(1) as replier:
+            properties = {"CORRELATION_ID": "c", "REPLY_TO_CLIENT": "nobody", "TTL": "9" * 5000}
+            await asker.send(Message(TOPIC, b"?", properties=properties))
+            async with Consumer(NAME_SERVER, "G", {TOPIC: "*"}, start_from="earliest") as consumer:
+                (message,) = await consumer.next_batch()
+                with pytest.raises(NoReplyError, match="in 3 s"):
+                    await replier.reply(message, b"!")
+
+    with_served(scenario, tmp_path)
+
+
 def test_what_is_no_request_cannot_be_replied_to(tmp_path: Path) -> None:
     refused = asyncio.Event()
 
