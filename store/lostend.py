@@ -14,7 +14,7 @@ from store.checkpoint import Checkpoint
 from store.commitlog import CommitLog
 from store.entry import decode_entry
 from store.entryindex import EntryIndex
-from store.errors import CorruptEntryError
+from store.errors import CorruptEntryError, DamagedError
 from store.layout import segment_start
 from store.segments import Segment
 
@@ -34,18 +34,25 @@ def fill(segment: Segment, floor: int) -> None:
     segment.adopt()
 
 
-def ends_with(log: CommitLog, index: EntryIndex, checkpoint: Checkpoint) -> bool:
-    """Whether the log holds the last entry of the checkpoint, with which it ends.
+def lost_end(log: CommitLog, index: EntryIndex, checkpoint: Checkpoint) -> DamagedError | None:
+    """What is wrong where a log that ends with the last entry of the checkpoint should hold it.
 
     Raises :class:`~store.errors.DamagedError` where the entry index is damaged there.
     """
     if checkpoint.end_position <= log.first_position:
-        return True
+        return None
     row = index.row(checkpoint.index)
     segment = log.segments[segment_start(row.position, log.segment_size)]
+    offset = row.position - segment.start
     try:
-        data = segment.read(row.size, row.position - segment.start)
-        found = decode_entry(memoryview(data), 0, None)
+        found = decode_entry(memoryview(segment.read(row.size, offset)), 0, None)
+        if (found.index, found.chain_crc) == (checkpoint.index, checkpoint.chain_crc):
+            return None
     except CorruptEntryError:
-        return False
-    return (found.index, found.chain_crc) == (checkpoint.index, checkpoint.chain_crc)
+        pass
+    return DamagedError(
+        segment.path,
+        offset,
+        f"here lay entry {checkpoint.index}, the last one of the checkpoint, "
+        "and what came behind may be lost with it",
+    )

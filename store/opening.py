@@ -19,7 +19,7 @@ from store.filesystem import FileSystem, Lock
 from store.formatfile import FORMAT_NAME, Identity, check_identity, decode_format, encode_format
 from store.heldfile import Held, HeldFile
 from store.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
-from store.lostend import cut_short, ends_with, fill
+from store.lostend import cut_short, fill, lost_end
 from store.recovery import LogScan, Recovered, adopt_segments, check_segments, scan, settle
 from store.refill import install
 from store.slotfile import SlotFile
@@ -185,9 +185,13 @@ def _recover(
             raise DamagedError(
                 index.path_of(checkpoint.index), 0, "log and checkpoint disagree on an entry's end"
             )
-        ended = found.last_index == checkpoint.index and config.incarnation and not config.alone
-        if ended and not ends_with(log, index, checkpoint):
-            incarnation = _begin_anew(fs, state, config)
+        knows = config.alone or config.incarnation
+        if knows and found.last_index == checkpoint.index:
+            lost = lost_end(log, index, checkpoint)
+            if lost is not None and config.alone:
+                raise lost
+            if lost is not None:
+                incarnation = _begin_anew(fs, state, config)
         commit_index = max(commit_index, checkpoint.index)
     new_mark = Mark(
         found.last_index,

@@ -21,7 +21,7 @@ def full_disk_in_a_derived_file_stops_a_node(patch: Patch) -> None:
 def lost_end_taken_for_an_unfinished_write(patch: Patch) -> None:
     """A segment that is shorter than what was durable in it is opened as if nothing were lost."""
     patch.set(store.opening, "cut_short", lambda _log, _floor: None)
-    patch.set(store.opening, "ends_with", lambda _log, _index, _checkpoint: True)
+    patch.set(store.opening, "lost_end", lambda _log, _index, _checkpoint: None)
 
 
 def log_cut_before_a_checkpoint_says_so(patch: Patch) -> None:

@@ -49,8 +49,9 @@ class LostDisksElectNobody(Invariant):
             return
         self._looked[core.term] = None  # votes that come later have elected nobody
         votes = self._votes.get((host.name, core.term), {})
-        unsound = [name for name, sound in votes.items() if not sound]
-        sound = [host.name, *(name for name in votes if name not in unsound)]
+        votes = {host.name: host.name not in self._lacking, **votes}
+        unsound = [name for name, is_sound in votes.items() if not is_sound]
+        sound = [name for name, is_sound in votes.items() if is_sound]
         if unsound and not is_majority(core.configuration, sound):
             raise Violation(
                 f"{host.name} leads term {core.term} by the vote of {', '.join(unsound)}, "

@@ -97,3 +97,13 @@ def test_alone_a_log_cut_short_is_refused_with_file_and_byte_and_left_as_it_is()
     for _ in range(2):
         with pytest.raises(DamagedError, match=rf"byte {size}: the file ends here"):
             open_store(fs, replace(OTHER, alone=True))
+
+
+def test_alone_a_log_whose_last_segment_holds_other_bytes_is_refused() -> None:
+    fs, writer = log_beyond_what_is_known()
+    known = writer.entries[KNOWN].position
+    fs.swap(path_of(0), path_of(known))
+    place = rf"{path_of(known)}, byte {known % CONFIG.segment_size}: here lay entry {KNOWN}"
+    for _ in range(2):
+        with pytest.raises(DamagedError, match=place):
+            open_store(fs, replace(OTHER, alone=True))
