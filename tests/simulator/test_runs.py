@@ -21,6 +21,7 @@ from simulator.faults import KINDS
 from simulator.marks import never_reached
 from simulator.profiles import PROFILES
 from simulator.trace import Trace
+from simulator.worlds import BROKERS, NODES, Run
 
 SEEDS_OF_THREE = range(1, 131)
 SEEDS_OF_FIVE = range(1000, 1020)
@@ -157,12 +158,12 @@ def test_bad_arguments_are_refused_in_one_line(capsys: pytest.CaptureFixture[str
     assert "ends before it begins" in capsys.readouterr().err
 
 
-def test_members_leave_and_return_and_leaders_hand_over() -> None:
-    marks: Counter[str] = Counter()
-    options = RunOptions(3, 0.1, PROFILES["membership"])
-    for seed in range(1, 7):
-        outcome = options.of(seed).play()
-        assert outcome.violation is None, options.repeat_command(seed)
-        marks.update(outcome.marks)
-    assert {"removal", "addition", "promotion"} <= set(marks)
-    assert "handing over" in marks
+@pytest.mark.parametrize("world", [NODES, BROKERS])
+def test_members_leave_and_return_and_leaders_hand_over(world: str) -> None:
+    kinds = ("leader hands over", "member leaves", "member returns")
+    missing = {"removal", "addition", "promotion", "handing over"}
+    for seed in range(1, 13):
+        outcome = Run(seed, world=world, nodes=3, seconds=6.0, kinds=kinds).play()
+        assert outcome.violation is None, f"seed {seed}, {kinds}"
+        missing -= set(outcome.marks)
+    assert not missing
