@@ -23,7 +23,7 @@ import random
 from collections.abc import Callable
 from functools import lru_cache
 
-from simulator.diskfaults import READS, Fault, PowerLossError
+from simulator.diskfaults import Fault, FaultyCalls, PowerLossError
 from simulator.diskfile import SECTOR_SIZE, SimulatedFile, SimulatedLock
 from simulator.inode import Directory, Inode, resize
 from store.filesystem import Bytes
@@ -31,11 +31,10 @@ from store.filesystem import Bytes
 __all__ = ["SECTOR_SIZE", "Fault", "PowerLossError", "SimulatedFile", "SimulatedFileSystem"]
 
 
-class SimulatedFileSystem:
+class SimulatedFileSystem(FaultyCalls):
     """One machine's disk. See the module, and :class:`~store.filesystem.FileSystem`.
 
-    ``capacity`` bounds the bytes of all files together. ``on_call`` is told operation and path of
-    each call before it happens. ``calls`` counts the calls that change something.
+    ``capacity`` bounds the bytes of all files together. ``on_call`` is told of each call.
     """
 
     def __init__(
@@ -46,15 +45,12 @@ class SimulatedFileSystem:
         sector_size: int = SECTOR_SIZE,
         on_call: Callable[[str, str], None] | None = None,
     ) -> None:
+        super().__init__(on_call)
         self.rng = rng
         self.capacity = capacity
         self.sector_size = sector_size
-        self.on_call = on_call
         self.boot = 0
-        self.calls = 0
         self.locks: dict[str, SimulatedLock] = {}
-        self._dark = False
-        self._faults: list[Fault] = []
         self._directories: dict[str, Directory] = {"/": Directory()}
 
     # What a program does.
@@ -182,9 +178,8 @@ class SimulatedFileSystem:
     def crash(self) -> None:
         """The process ends; all that it wrote is seen by the next one."""
         self.boot += 1
-        self._dark = False
         self.locks.clear()
-        self._faults.clear()
+        self.begin_anew()
 
     def power_loss(self, *, keep: float = 0.5) -> None:
         """The machine ends. Each unsynced sector and name survives with probability ``keep``."""
@@ -210,26 +205,6 @@ class SimulatedFileSystem:
         """That disk is put in the place of this one. The machine is without power meanwhile."""
         self.crash()
         self._directories = other._directories
-
-    def inject(self, fault: Fault) -> Fault:
-        """Arms a fault; a crash disarms all. Returns it, to ask whether it was hit."""
-        self._faults.append(fault)
-        return fault
-
-    def fail_at(self, countdown: int, error: int = errno.EIO) -> Fault:
-        """Fails the ``countdown``-th call (1: the next) that changes something."""
-        return self.inject(Fault(countdown, error))
-
-    def lose_power_at(self, countdown: int) -> Fault:
-        """Raises :class:`PowerLossError` from the ``countdown``-th call that changes something.
-
-        From then on every call raises it, until :meth:`power_loss` or :meth:`crash`.
-        """
-        return self.inject(Fault(countdown, None))
-
-    def disarm(self) -> None:
-        """Takes back the faults that have not struck."""
-        self._faults.clear()
 
     def flip_bit(self, path: str, byte: int, bit: int = 0) -> None:
         """Rot at rest: the disk has it, and so does every reader."""
@@ -316,26 +291,6 @@ class SimulatedFileSystem:
         return sum(inodes.values())
 
     # For the file.
-
-    def begin(self, operation: str, path: str) -> None:
-        """Counts a call, and fails it if a fault is armed for it."""
-        if self._dark:
-            raise PowerLossError(f"{operation} {path}")
-        if self.on_call is not None:
-            self.on_call(operation, path)
-        if operation not in READS:
-            self.calls += 1
-        for fault in self._faults:
-            if (fault.hit and not fault.lasting) or not fault.matches(operation, path):
-                continue
-            fault.countdown -= 1
-            if fault.countdown > 0:
-                continue
-            fault.hit = True
-            if fault.error is None:
-                self._dark = True
-                raise PowerLossError(f"{operation} {path}")
-            raise OSError(fault.error, os.strerror(fault.error), path)
 
     def room_for(self, size: int, end: int) -> int:
         """Bytes left when a file of ``size`` bytes has grown to ``end``; negative for too few."""

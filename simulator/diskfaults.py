@@ -1,9 +1,10 @@
-"""What fails a call of a simulated disk, and which one: the n-th that matches."""
+"""The calls of a simulated disk, and what fails one of them: the n-th that matches."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection
+import os
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 READS = frozenset({"pread", "list_directory", "size", "exists", "free_bytes", "total_bytes"})
@@ -39,3 +40,63 @@ class Fault:
         elif operation in READS:
             return False
         return self.path in path
+
+
+class FaultyCalls:
+    """What each call of a disk goes through first.
+
+    ``on_call`` is told operation and path of each call before it happens. ``calls`` counts the
+    calls that change something.
+    """
+
+    def __init__(self, on_call: Callable[[str, str], None] | None) -> None:
+        self.on_call = on_call
+        self.calls = 0
+        self._dark = False
+        self._faults: list[Fault] = []
+
+    def begin(self, operation: str, path: str) -> None:
+        """Counts a call, and fails it if a fault is armed for it."""
+        if self._dark:
+            raise PowerLossError(f"{operation} {path}")
+        if self.on_call is not None:
+            self.on_call(operation, path)
+        if operation not in READS:
+            self.calls += 1
+        for fault in self._faults:
+            if (fault.hit and not fault.lasting) or not fault.matches(operation, path):
+                continue
+            fault.countdown -= 1
+            if fault.countdown > 0:
+                continue
+            fault.hit = True
+            if fault.error is None:
+                self._dark = True
+                raise PowerLossError(f"{operation} {path}")
+            raise OSError(fault.error, os.strerror(fault.error), path)
+
+    def inject(self, fault: Fault) -> Fault:
+        """Arms a fault; a crash disarms all. Returns it, to ask whether it was hit."""
+        self._faults.append(fault)
+        return fault
+
+    def fail_at(self, countdown: int, error: int = errno.EIO) -> Fault:
+        """Fails the ``countdown``-th call (1: the next) that changes something."""
+        return self.inject(Fault(countdown, error))
+
+    def lose_power_at(self, countdown: int) -> Fault:
+        """Raises :class:`PowerLossError` from the ``countdown``-th call that changes something.
+
+        From then on every call raises it, until :meth:`SimulatedFileSystem.power_loss` or
+        :meth:`~SimulatedFileSystem.crash`.
+        """
+        return self.inject(Fault(countdown, None))
+
+    def disarm(self) -> None:
+        """Takes back the faults that have not struck."""
+        self._faults.clear()
+
+    def begin_anew(self) -> None:
+        """The machine has power again, and nothing is armed."""
+        self._dark = False
+        self._faults.clear()
