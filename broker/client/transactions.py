@@ -14,6 +14,8 @@ from enum import IntEnum
 from functools import partial
 from random import Random
 from types import TracebackType
+from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from broker.client.config import ProducerConfig
 from broker.client.errors import (
@@ -57,7 +59,15 @@ class Outcome(IntEnum):
 
 Check = Callable[[ReceivedMessage], Awaitable[Outcome]]
 """Says of a half message how its transaction ended, from the program's own records. It may be one
-of another producer of the group. If it raises, the broker asks again later."""
+of another producer of the group. If it raises, the broker asks again later; while it runs, it is
+not called again for the same message."""
+
+
+class _Handle(NamedTuple):
+    """Names a half message; producers in other languages need not give it a unique key."""
+
+    broker: str
+    position: str
 
 
 class Transaction:
@@ -129,7 +139,10 @@ class TransactionProducer(Producer):
                 book()  # published if this raises nothing
 
     The producers of a group answer for each other's transactions, so ``config.group`` should name
-    those that have the same records.
+    those that have the same records; while another one's work may still go on, the answer is
+    :attr:`Outcome.UNKNOWN`. Of its own blocks that still run this producer says nothing. Brokers
+    ask about them all the same, and roll back what they have asked about in vain
+    ``transaction_check_max`` times (15 of them, 30 s apart): a block should not run longer.
     """
 
     def __init__(
@@ -144,9 +157,11 @@ class TransactionProducer(Producer):
     ) -> None:
         super().__init__(name_servers, config, wall_clock=wall_clock, rng=rng, identity=identity)
         self._check = check
-        self._open: dict[str, Transaction] = {}
-        """Those whose work goes on, by unique key: nobody else can know how they will end."""
-        self._checks: dict[asyncio.Task[None], str] = {}
+        self._open: WeakValueDictionary[str, Transaction] = WeakValueDictionary()
+        """Those whose work goes on, by unique key: nobody else can know how they will end. One that
+        the program has dropped will not be ended by it, and is asked about."""
+        self._checks: dict[_Handle, asyncio.Task[None]] = {}
+        """Those that are being checked."""
         self._handlers[int(RequestCode.CHECK_TRANSACTION_STATE)] = self._asked
 
     def transaction(self, message: Message, queue: MessageQueue | None = None) -> Transaction:
@@ -155,9 +170,10 @@ class TransactionProducer(Producer):
 
     async def close(self) -> None:
         """As that of :class:`Producer`; what is still open, the broker will ask about."""
-        for task in self._checks:
+        checks = list(self._checks.values())
+        for task in checks:
             task.cancel()
-        await asyncio.gather(*self._checks, return_exceptions=True)
+        await asyncio.gather(*checks, return_exceptions=True)
         await super().close()
 
     # What transactions call.
@@ -267,11 +283,12 @@ class TransactionProducer(Producer):
         }
         broker = self._presence.broker_at(connection.remote_address)
         half = _received(broker, request.body)
-        if half.unique_key in self._open:
+        handle = _Handle(broker, ext["commitLogOffset"])
+        if half.unique_key in self._open or handle in self._checks:
             return
         task = self._loop.create_task(self._answer(connection, half, ext))
-        self._checks[task] = half.unique_key
-        task.add_done_callback(partial(self._answered, half))
+        self._checks[handle] = task
+        task.add_done_callback(partial(self._answered, handle, half))
 
     async def _answer(
         self, connection: Connection, half: ReceivedMessage, ext: dict[str, str]
@@ -279,8 +296,8 @@ class TransactionProducer(Producer):
         outcome = await self._check(half)
         connection.push(RequestCode.END_TRANSACTION, {**ext, "commitOrRollback": str(int(outcome))})
 
-    def _answered(self, half: ReceivedMessage, task: asyncio.Task[None]) -> None:
-        del self._checks[task]
+    def _answered(self, handle: _Handle, half: ReceivedMessage, task: asyncio.Task[None]) -> None:
+        del self._checks[handle]
         if not task.cancelled() and (fault := task.exception()) is not None:
             key = half.unique_key
             logger.error("the check of transaction %s failed", key, exc_info=fault)

@@ -121,6 +121,60 @@ def test_a_check_that_fails_is_made_again(tmp_path: Path, caplog: pytest.LogCapt
     assert "the check of transaction" in caplog.text
 
 
+def test_a_transaction_that_was_dropped_is_asked_about(tmp_path: Path) -> None:
+    books = Books({b"dropped": (Outcome.COMMIT,)})
+
+    async def scenario(broker: SingleBroker) -> None:
+        async with payer(books) as producer:
+            await producer.transaction(Message(TOPIC, b"dropped")).begin()
+            kept = producer.transaction(Message(TOPIC, b"kept"))
+            await kept.begin()
+            await asyncio.sleep(10 * TIMEOUT_SECONDS)
+            assert books.asked == [(TOPIC, b"dropped")]
+            assert await stored(broker) == [b"dropped"]
+            await kept.rollback()
+
+    with_served(scenario, tmp_path, transaction_timeout_ms=TIMEOUT_SECONDS * 1000)
+
+
+def test_a_slow_check_is_not_made_twice_at_a_time(tmp_path: Path) -> None:
+    answers: list[asyncio.Future[Outcome]] = []
+
+    async def check(message: ReceivedMessage) -> Outcome:
+        answers.append(asyncio.get_running_loop().create_future())
+        return await answers[-1]
+
+    async def scenario(broker: SingleBroker) -> None:
+        books = Books()
+        books.check = check  # type: ignore[method-assign]
+        async with payer(books) as producer:
+            await producer.transaction(Message(TOPIC, b"a")).begin()
+            await asyncio.sleep(60)
+            assert len(answers) == 1
+            answers[0].set_result(Outcome.UNKNOWN)
+            await asyncio.sleep(10)
+            assert len(answers) == 2
+            answers[1].set_result(Outcome.COMMIT)
+            await asyncio.sleep(1)
+            assert await stored(broker) == [b"a"]
+
+    settings = {"transaction_timeout_ms": 6_000, "transaction_check_interval_ms": 5_000}
+    with_served(scenario, tmp_path, **settings)
+
+
+def test_a_block_that_runs_for_too_long_is_rolled_back_under_it(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        async with payer(Books()) as producer:
+            with pytest.raises(TransactionEndedError, match="rolled back already"):
+                async with producer.transaction(Message(TOPIC, b"late")):
+                    await asyncio.sleep(7.5 * 60 + 10)
+            async with producer.transaction(Message(TOPIC, b"in time")):
+                await asyncio.sleep(7.5 * 60 - 10)
+        assert await stored(broker) == [b"in time"]
+
+    with_served(scenario, tmp_path)
+
+
 def test_a_commit_whose_answer_was_lost_is_found_to_have_happened(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         async with payer(Books()) as producer:
