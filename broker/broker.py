@@ -22,6 +22,7 @@ from broker.gather import Gatherer
 from broker.hold import HeldPulls
 from broker.lookup import MessageLookup
 from broker.machine import BrokerStateMachine, MachineListener
+from broker.members import client_addresses
 from broker.processors.dispatch import broker_handlers
 from broker.queuelocks import QueueLocks
 from broker.reader import MessageReader
@@ -231,6 +232,7 @@ class Broker(MachineListener):
                 replies: TopicConfig(replies, 1, 1).as_json(),
                 **{name: topic.as_json() for name, topic in sorted(state.topics.items())},
             },
+            members=client_addresses(config, node.core.configuration),
         )
 
     # --- MachineListener

@@ -34,6 +34,12 @@ def _configured(config: NodeConfig, name: str) -> MemberAddress:
     return MemberAddress(str(member.peer), str(member.address), str(member.http))
 
 
+def client_addresses(config: NodeConfig, configuration: Configuration) -> tuple[str, ...]:
+    """Where clients reach the members; empty unless this node knows it of all of them."""
+    found = tuple(each.client for each in member_addresses(config, configuration).values())
+    return found if all(found) else ()
+
+
 def own_address(config: NodeConfig) -> MemberAddress:
     """The addresses of this node."""
     return _configured(config, config.node)

@@ -42,6 +42,9 @@ class Announcement:
     data_version: Mapping[str, int]
     """``counter`` and ``timestamp``; it must change whenever the topics do."""
     topics: Mapping[str, Mapping[str, object]]
+    members: Sequence[str] = ()
+    """The addresses of all members of the group; none where they are not known. A change of them
+    is told with the next registration."""
 
     def identity(self) -> dict[str, str]:
         return {
@@ -57,6 +60,7 @@ class Announcement:
             "haServerAddr": self.address,
             "httpAddr": self.http_address,
             "term": str(self.term),
+            "members": ";".join(self.members),
             "compressed": "false",
             "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
         }

@@ -29,7 +29,8 @@ class GoneNames:
         self._gone: dict[str, _Gone] = {}
 
     def left(self, name: str, cluster: str, members: Mapping[str, int]) -> None:
-        """The last process of the name has gone; ``members``: broker ids by address."""
+        """The last process of the name has gone; ``members``: broker ids by address, without those
+        that were removed from the group."""
         self._gone[name] = _Gone(cluster, dict(members), self._clock())
 
     def returned(self, name: str) -> None:

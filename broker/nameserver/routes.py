@@ -48,6 +48,8 @@ class Registration:
     ha_address: str = ""
     http_address: str = ""
     term: int | None = None
+    members: tuple[str, ...] = ()
+    """The addresses of all members of the group; none where the process does not tell."""
     expiry_ms: int = EXPIRY_MS
 
 
@@ -66,6 +68,8 @@ class _BrokerName:
     addresses: dict[int, str] = field(default_factory=dict)
     members: dict[str, int] = field(default_factory=dict)
     """All addresses that were seen, each with the id under which it followed, 0 if it never did."""
+    told_members: tuple[str, ...] = ()
+    """Those that the leader told last."""
     term: int = 0
     table_version: DataVersion | None = None
 
@@ -76,6 +80,12 @@ class _BrokerName:
         for moved in [known for known, its_id in self.members.items() if its_id == broker_id]:
             del self.members[moved]
         self.members[address] = broker_id
+
+    @property
+    def remaining_members(self) -> dict[str, int]:
+        """Without those that were removed from the group, as far as a leader told who is in it."""
+        told = self.told_members or self.members
+        return {address: its_id for address, its_id in self.members.items() if address in told}
 
 
 @dataclass(slots=True)
@@ -130,6 +140,7 @@ class RouteTable:
         self._live[address] = _Live(registration, channel, self._clock())
         if broker_id == LEADER_ID:
             group.term = registration.term or 0
+            group.told_members = registration.members
             # A leader seen anew also brings back what was deleted here but not there.
             if replaced != address or group.table_version != registration.table.data_version:
                 self._take_table(registration, group)
@@ -293,7 +304,7 @@ class RouteTable:
         if not group.addresses and forget_empty_name:
             # With the name goes its term: a group that was set up anew may begin at 1 again.
             del self._names[registration.broker_name]
-            self.gone.left(registration.broker_name, group.cluster, group.members)
+            self.gone.left(registration.broker_name, group.cluster, group.remaining_members)
             for topic in list(self._queues):
                 self._remove_queues(topic, registration.broker_name)
 

@@ -108,6 +108,7 @@ class NameServer:
             ha_address=ext_str(request, "haServerAddr", ""),
             http_address=ext_str(request, "httpAddr", ""),
             term=ext_int(request, "term", None, minimum=0),
+            members=tuple(filter(None, ext_str(request, "members", "").split(";"))),
             expiry_ms=ext_int(request, "heartbeatTimeoutMillis", EXPIRY_MS, minimum=1),
         )
         try:

@@ -59,6 +59,20 @@ async def test_a_broker_registers_with_every_nameserver_at_once(loop: VirtualLoo
 
 
 @in_virtual_time
+async def test_a_leader_tells_who_is_left_of_its_group(loop: VirtualLoop) -> None:
+    server = await nameserver(loop)
+    leader, removed = Member(loop), Member(loop)
+    leader.announcement = replace(LEADER, members=(N0,))
+    removed.announcement = replace(LEADER, address=N1, broker_id=2)
+    for member in (leader, removed):
+        member.registrar.start()
+        await turns(10)
+    for member in (removed, leader):
+        await member.registrar.stop()
+    assert server.routes.gone.as_json()["broker-a"]["members"] == {N0: 0}
+
+
+@in_virtual_time
 async def test_a_broker_registers_again_every_30_seconds(loop: VirtualLoop) -> None:
     await nameserver(loop)
     member = Member(loop)

@@ -467,6 +467,17 @@ def test_a_member_that_moved_is_remembered_where_it_was_last(tables: Tables) -> 
     assert tables.gone.as_json()["broker-a"]["members"] == {N0: 0, N2: 2}
 
 
+def test_a_member_that_was_removed_is_not_missed_when_the_others_are_gone(tables: Tables) -> None:
+    tables.leader(N0, members=(N0, N1, N2))
+    tables.join(2, N1)
+    tables.join(3, N2)
+    tables.leader(N0, members=(N0, N1))
+    tables.join(3, N2)  # it runs on, as none of the group
+    for address in (N2, N1, N0):
+        tables.unregister("broker-a", address)
+    assert tables.gone.as_json()["broker-a"]["members"] == {N0: 0, N1: 2}
+
+
 def test_who_is_gone_for_a_day_is_forgotten(tables: Tables) -> None:
     tables.leader(N0)
     tables.unregister("broker-a", N0)
