@@ -15,6 +15,8 @@ from broker.remoting.connection import Connection
 from broker.remoting.frame import Frame
 from broker.topics import HALF_TOPIC
 from broker.transactions import open as opening
+from store.errors import DamagedError, StoreError
+from store.filesystem import Bytes
 from store.record import decode_record
 from tests.broker.harness import (
     ADDRESS,
@@ -228,6 +230,28 @@ def test_a_wrong_handle_ends_nothing(tmp_path: Path, changed: dict[str, str], re
         assert remark in (answer.remark or ""), answer.remark
         assert open_offsets(broker) == [0, 1]
         assert await received(broker) == []
+
+    run(scenario, tmp_path)
+
+
+@pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
+def test_the_end_of_one_that_cannot_be_read_may_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: str
+) -> None:
+    def unreadable(position: int, done: Callable[[Bytes, StoreError | None], None]) -> None:
+        done(b"", DamagedError("log/0", position, "rotten"))
+
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        sent = await half(broker)
+        with monkeypatch.context() as fault:
+            fault.setattr(broker.broker.context.lookup, "record", unreadable)
+            answer = await end(broker, sent, outcome)
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert "the half message cannot be read now: log/0, byte" in (answer.remark or "")
+        assert open_offsets(broker) == [0]
+        assert (await end(broker, sent, outcome)).code == ResponseCode.SUCCESS
+        assert open_offsets(broker) == []
 
     run(scenario, tmp_path)
 
