@@ -161,10 +161,10 @@ def run(args: argparse.Namespace) -> int:
             check_acknowledged,
             read_acknowledged,
         )
-        from spark.audit import run_audit  # noqa: PLC0415
-        from spark.duplicates import find_duplicates  # noqa: PLC0415
-        from spark.session import open_session  # noqa: PLC0415
-        from spark.targets import find_targets  # noqa: PLC0415
+        from spark.audit import run_audit  # noqa: PLC0415 - PySpark is an extra
+        from spark.duplicates import find_duplicates  # noqa: PLC0415 - PySpark is an extra
+        from spark.session import open_session  # noqa: PLC0415 - PySpark is an extra
+        from spark.targets import find_targets  # noqa: PLC0415 - PySpark is an extra
     except ImportError as error:
         raise ReplicaError(
             f"{error}: pip install 'dledger[spark]' brings what is missing"
@@ -189,8 +189,8 @@ def run(args: argparse.Namespace) -> int:
 def write(out: str | None, root: str, audit: Audit) -> dict[str, Any]:
     """The files of the audit, where they are wanted; gives the summary."""
     from spark.filesystems import open_file_system  # noqa: PLC0415 - PySpark is an extra
-    from spark.report import render  # noqa: PLC0415
-    from spark.tables import (  # noqa: PLC0415
+    from spark.report import render  # noqa: PLC0415 - PySpark is an extra
+    from spark.tables import (  # noqa: PLC0415 - PySpark is an extra
         finding_rows,
         range_rows,
         summarize,

@@ -85,7 +85,7 @@ class DledgerDataSource(DataSource):
         kind = FilteringReader if options.pushdown else Reader
         return kind(split_paths(self.options), options)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002 - Spark's
         return StreamReader(split_paths(self.options), parse_options(self.options))
 
 
@@ -110,7 +110,7 @@ class FilteringReader(Reader):
     used only where it was asked for.
     """
 
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
         for one in filters:
             if not self._take(one):
                 yield one
@@ -171,10 +171,10 @@ class StreamReader(DataSourceStreamReader):
         self._roots = roots
         self._options = options
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         return {}
 
-    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802 - Spark's name
         last = self._options.to_index
         return {
             snapshot.name: min(snapshot.manifest.commit_index, last) + 1

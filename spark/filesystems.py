@@ -69,10 +69,10 @@ class RemoteFile:
     def pread_cached(self, size: int, position: int) -> bytes | None:
         return self.pread(size, position)
 
-    def pwrite(self, data: Bytes, position: int) -> None:  # noqa: ARG002
+    def pwrite(self, data: Bytes, position: int) -> None:  # noqa: ARG002 - of the interface
         raise read_only(self._path)
 
-    def append_direct(self, data: Bytes, position: int) -> None:  # noqa: ARG002
+    def append_direct(self, data: Bytes, position: int) -> None:  # noqa: ARG002 - of the interface
         raise read_only(self._path)
 
     def datasync(self) -> None:
@@ -85,7 +85,7 @@ class RemoteFile:
         size: int = self._file.size()
         return size
 
-    def truncate(self, size: int) -> None:  # noqa: ARG002
+    def truncate(self, size: int) -> None:  # noqa: ARG002 - of the interface
         raise read_only(self._path)
 
     def close(self) -> None:
@@ -111,16 +111,16 @@ class RemoteFileSystem:
         infos = self._inner.get_file_info(arrowfs.FileSelector(path))
         return sorted(info.base_name for info in infos)
 
-    def make_directories(self, path: str, *, sync: bool = True) -> None:  # noqa: ARG002
+    def make_directories(self, path: str, *, sync: bool = True) -> None:  # noqa: ARG002 - interface
         raise read_only(path)
 
     def sync_all(self, path: str) -> None:
         raise read_only(path)
 
-    def rename(self, source: str, target: str) -> None:  # noqa: ARG002
+    def rename(self, source: str, target: str) -> None:  # noqa: ARG002 - of the interface
         raise read_only(target)
 
-    def link(self, source: str, target: str) -> None:  # noqa: ARG002
+    def link(self, source: str, target: str) -> None:  # noqa: ARG002 - of the interface
         raise read_only(target)
 
     def remove(self, path: str) -> None:

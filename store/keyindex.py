@@ -160,7 +160,7 @@ class KeyIndex:
         """Writes one sorted file; called by the flush, off the event loop."""
         # Imported here, off the event loop: a broker should not wait for NumPy to start. It sorts
         # without holding the interpreter, which a list of half a million rows would for a second.
-        import numpy as np  # noqa: PLC0415
+        import numpy as np  # noqa: PLC0415 - a node that starts waits for no NumPy
 
         table = np.frombuffer(rows, dtype=[("hash", ">u4"), ("position", ">i8"), ("time", ">u4")])
         # Rows come in the order of their positions, so a stable sort by hash is all it takes.

@@ -286,7 +286,7 @@ class SuccessAnswer:
         return PREFIX.pack(4 + size, size) + header
 
 
-def _encode_json(  # noqa: PLR0917
+def _encode_json(  # noqa: PLR0917 - hot path
     code: int,
     opaque: int,
     flag: int,
@@ -308,7 +308,7 @@ def _encode_json(  # noqa: PLR0917
     return PREFIX.pack(4 + header_size + body_size, header_size) + header + b"}"
 
 
-def _encode_binary(  # noqa: PLR0917
+def _encode_binary(  # noqa: PLR0917 - hot path
     code: int,
     opaque: int,
     flag: int,
