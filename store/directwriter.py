@@ -26,27 +26,6 @@ _UNSUPPORTED = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
 _O_DIRECT: int = getattr(os, "O_DIRECT", 0)
 
 
-_PYBUF_SIMPLE = 0
-
-
-class _PyBuffer(ctypes.Structure):
-    """``Py_buffer``, part of Python's stable interface since 3.11 ("Buffer Protocol")."""
-
-    _fields_ = (
-        ("buf", ctypes.c_void_p),
-        ("obj", ctypes.c_void_p),
-        ("len", ctypes.c_ssize_t),
-        ("itemsize", ctypes.c_ssize_t),
-        ("readonly", ctypes.c_int),
-        ("ndim", ctypes.c_int),
-        ("format", ctypes.c_void_p),
-        ("shape", ctypes.c_void_p),
-        ("strides", ctypes.c_void_p),
-        ("suboffsets", ctypes.c_void_p),
-        ("internal", ctypes.c_void_p),
-    )
-
-
 class DirectWriter:
     """Appends to one file. It belongs to one thread, and closes its descriptor when it goes."""
 
@@ -143,13 +122,6 @@ class DirectWriter:
 
 
 def _whole_blocks(view: memoryview) -> bool:
-    if not view or len(view) % BLOCK_SIZE:
-        return False
-    # Of bytes that must not be written to, ctypes tells no address; and a node that starts should
-    # not wait for NumPy, which would.
-    found = _PyBuffer()
-    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), ctypes.byref(found), _PYBUF_SIMPLE)
-    try:
-        return int(found.buf) % BLOCK_SIZE == 0
-    finally:
-        ctypes.pythonapi.PyBuffer_Release(ctypes.byref(found))
+    if not view or view.readonly or len(view) % BLOCK_SIZE:
+        return False  # ctypes tells no address of bytes that must not be written to
+    return ctypes.addressof(ctypes.c_char.from_buffer(view)) % BLOCK_SIZE == 0

@@ -24,7 +24,7 @@ from store.filesystem import BLOCK_SIZE, Bytes, File, FileSystem
 from store.layout import segment_name
 
 ZERO_STEP = 1 << 20
-_ZEROS = memoryview(mmap.mmap(-1, ZERO_STEP)).toreadonly()  # whole pages, for direct writes
+_ZEROS = memoryview(mmap.mmap(-1, ZERO_STEP))  # whole pages, for direct writes
 
 
 class SegmentSpan(NamedTuple):
