@@ -23,6 +23,7 @@ from broker.foreseen import ForeseenState
 from broker.requests import KnownRequests, pack_keys
 from broker.staging import Addressed, Completion, StagedBatch, StagedQueue, Waiter
 from broker.state import BrokerState
+from broker.storeclock import StoreClock
 from broker.topics import GroupConfig, TopicConfig
 from dledger.errors import BusyError, NoRoomError, NotLeaderError, ProposeError
 from dledger.statemachine import Leadership
@@ -94,10 +95,11 @@ class Gatherer:
         self._node = node
         self._applied = applied
         self._loop = loop
-        self._wall_clock = wall_clock
+        self._clock = StoreClock(loop, wall_clock, lambda: applied.state.store_timestamp_ms)
         self._store_host = store_host
-        self._entry_bytes_max = entry_size_max(segment_size) - HEADER_SIZE
-        self._entry_bytes = min(ENTRY_BYTES, self._entry_bytes_max - 2 * _RUN_BYTES)
+        self.request_bytes_max = entry_size_max(segment_size) - HEADER_SIZE - 2 * _RUN_BYTES
+        """What no entry could hold is larger than this."""
+        self._entry_bytes = min(ENTRY_BYTES, self.request_bytes_max)
         self._remembers = remember_requests
         self.known_requests = KnownRequests()
         self._leadership: Leadership | None = None
@@ -111,9 +113,6 @@ class Gatherer:
         self._next_offsets: dict[tuple[str, int], int] = {}
         self._foreseen = ForeseenState(applied)
         self._lazy_timer: asyncio.TimerHandle | None = None
-        self._last_timestamp_ms = 0
-        self._behind_since: tuple[float, int] | None = None
-        """When the wall clock was found to be behind, and the time then."""
 
     # --- what the processors ask and give
 
@@ -127,11 +126,6 @@ class Gatherer:
         """The term in which this node leads, or last knew who does; -1 before any."""
         return -1 if self._leadership is None else self._leadership.term
 
-    @property
-    def request_bytes_max(self) -> int:
-        """What no entry could hold is larger than this."""
-        return self._entry_bytes_max - 2 * _RUN_BYTES
-
     def check_serving(self) -> None:
         """Raises :class:`~dledger.errors.NotLeaderError` where nothing can be staged."""
         if not self._serving:
@@ -139,8 +133,8 @@ class Gatherer:
 
     def check_size(self, size: int) -> None:
         """Raises :class:`~store.errors.EntryTooLargeError` for what no entry could hold."""
-        if size > self._entry_bytes_max - 2 * _RUN_BYTES:
-            raise EntryTooLargeError(size, self._entry_bytes_max - 2 * _RUN_BYTES)
+        if size > self.request_bytes_max:
+            raise EntryTooLargeError(size, self.request_bytes_max)
 
     def topic(self, name: str) -> TopicConfig | None:
         """A topic as it will be once everything staged is applied."""
@@ -381,24 +375,8 @@ class Gatherer:
             self._staged_bytes += _LAZY_OFFSET_BYTES
 
     def now_ms(self) -> int:
-        """The time of a record stored now: never behind an earlier one's, so that a queue can be
-        searched by time, and that a message once due stays due.
-
-        Where the wall clock is behind, because it was set back or an earlier leader's was ahead,
-        this time goes on half as fast until it is caught up with: a message that waits for some
-        seconds must not wait for as long as a clock was wrong.
-        """
-        wall_ms = self._wall_clock()
-        now_ms = max(wall_ms, self._last_timestamp_ms, self._applied.state.store_timestamp_ms)
-        if now_ms == wall_ms:
-            self._behind_since = None
-        elif self._behind_since is None:
-            self._behind_since = (self._loop.time(), now_ms)
-        else:
-            began, began_ms = self._behind_since
-            now_ms = max(now_ms, began_ms + int((self._loop.time() - began) * 500))
-        self._last_timestamp_ms = now_ms
-        return now_ms
+        """The time of a record stored now; see :class:`~broker.storeclock.StoreClock`."""
+        return self._clock.now_ms()
 
     def _proposed(self, batch: StagedBatch, error: ProposeError | None) -> None:
         self._in_flight -= 1

@@ -57,17 +57,26 @@ def wait_until_others_saved(cluster: RunningCluster, node: str) -> None:
         time.sleep(LOOK_AGAIN_SECONDS)
 
 
-def test_an_old_copy_of_a_disk_is_recognised_by_a_leader_that_never_heard_it_confirm(
-    cluster: RunningCluster, tmp_path: Path
-) -> None:
+def copy_a_follower(cluster: RunningCluster, copy: Path) -> tuple[str, str, str]:
+    """Copies the disk of a follower, and stores more.
+
+    Returns the leader, that follower and the other one.
+    """
     cluster.dledger("topic", "create", "orders")
     cluster.dledger("produce", "orders", stdin="early\n" * 20)
     first = cluster.leader()
     copied, second = (node for node in cluster.nodes if node != first)
     cluster.wait_until_level()
-    shutil.copytree(cluster.data(copied), tmp_path / "copy")
+    shutil.copytree(cluster.data(copied), copy)
     cluster.dledger("produce", "orders", stdin="late\n" * 20)
     wait_until_others_saved(cluster, copied)
+    return first, copied, second
+
+
+def test_an_old_copy_of_a_disk_is_recognised_by_a_leader_that_never_heard_it_confirm(
+    cluster: RunningCluster, tmp_path: Path
+) -> None:
+    _, copied, second = copy_a_follower(cluster, tmp_path / "copy")
     cluster.kill(copied)
     term = cluster.ask("leader", "transfer", "broker-a", second)["term"]
     shutil.rmtree(cluster.data(copied))
@@ -94,14 +103,7 @@ def test_an_old_copy_of_a_disk_is_recognised_after_all_others_were_restarted(
     cluster: RunningCluster, tmp_path: Path
 ) -> None:
     """It gets no vote to count until the one comes back that has what it lacks."""
-    cluster.dledger("topic", "create", "orders")
-    cluster.dledger("produce", "orders", stdin="early\n" * 20)
-    first = cluster.leader()
-    copied, second = (node for node in cluster.nodes if node != first)
-    cluster.wait_until_level()
-    shutil.copytree(cluster.data(copied), tmp_path / "copy")
-    cluster.dledger("produce", "orders", stdin="late\n" * 20)
-    wait_until_others_saved(cluster, copied)
+    first, copied, second = copy_a_follower(cluster, tmp_path / "copy")
     for node in cluster.nodes:
         cluster.kill(node)
     shutil.rmtree(cluster.data(copied))

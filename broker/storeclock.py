@@ -1,0 +1,44 @@
+"""The time that records are stored with: it never goes back, whatever clocks do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class StoreClock:
+    """A leader's clock of milliseconds.
+
+    It is never behind an earlier record's time, so that a queue can be searched by time, and that
+    a message once due stays due. Where the wall clock is behind, because it was set back or an
+    earlier leader's was ahead, this one goes on half as fast until it is caught up with: a message
+    that waits for some seconds must not wait for as long as a clock was wrong.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        wall_clock: Callable[[], int],
+        stored_ms: Callable[[], int],
+    ) -> None:
+        """``stored_ms`` gives the newest time of the applied log."""
+        self._loop = loop
+        self._wall_clock = wall_clock
+        self._stored_ms = stored_ms
+        self._last_ms = 0
+        self._behind_since: tuple[float, int] | None = None
+        """When the wall clock was found to be behind, and the time then."""
+
+    def now_ms(self) -> int:
+        """The time of a record stored now."""
+        wall_ms = self._wall_clock()
+        now_ms = max(wall_ms, self._last_ms, self._stored_ms())
+        if now_ms == wall_ms:
+            self._behind_since = None
+        elif self._behind_since is None:
+            self._behind_since = (self._loop.time(), now_ms)
+        else:
+            began, began_ms = self._behind_since
+            now_ms = max(now_ms, began_ms + int((self._loop.time() - began) * 500))
+        self._last_ms = now_ms
+        return now_ms
