@@ -127,6 +127,7 @@ class BrokerHost(Host):
             max_message_size=group.segment_size // 4,
             heartbeat_ms=round(group.raft.heartbeat_seconds * 1000),
             election_timeout_ms=round(group.raft.election_seconds * 1000),
+            preferred_leader=group.raft.preferred_leader,
         )
         rng = world.streams.stream(f"broker {self.name}")
         disk_times = world.streams.stream(f"disk times of {self.name}")

@@ -25,6 +25,7 @@ from simulator.invariants.acknowledged import AcknowledgedKept
 from simulator.loop import VirtualLoop
 from simulator.members import bring_back
 from simulator.network import Network, NetworkFaults
+from simulator.preferred import must_hand_over, with_preferred_leader
 from simulator.randomness import CountingRandom, Streams
 from simulator.schedule import Action, Schedule
 from simulator.sockets import Sockets
@@ -92,7 +93,7 @@ class Cluster:
         self.schedule = Schedule(self, schedule)
         self.group = GroupConfig(
             voters=[f"n{place}" for place in range(nodes)],
-            raft=self._raft_config(rng),
+            raft=with_preferred_leader(self._raft_config(rng), self.streams, nodes),
             segment_size=rng.choice(self.segment_sizes),
         )
         self.injector = self.injector_class(self, self.plan, faults_rng)
@@ -278,6 +279,8 @@ class Cluster:
         if leader is None or leader.node is None:
             return False
         core = leader.node.core
+        if must_hand_over(self, leader):
+            return False
         for host in self.whole_hosts():
             node = host.node
             if node is None or (node.core.term, node.core.leader) != (core.term, leader.name):

@@ -33,6 +33,7 @@ EXPECTED_OF_BROKERS = (
     "damage mended while the node served",
     "disk damaged at rest",
     "follower read by index",
+    "handed over to the preferred leader",
     "leader stepped down while it refilled a follower",
     "log expired",
     "message removed before it was delivered",

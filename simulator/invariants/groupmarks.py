@@ -34,10 +34,14 @@ class GroupMarks(Invariant):
         if any(path.startswith(REFILL_PATH) for path in host.fs.files()):
             host.mark("started in the middle of a refill")
 
-    def sends(self, host: Host, _peer: str, _message: Message) -> None:
+    def sends(self, host: Host, peer: str, _message: Message) -> None:
         """See :class:`Invariant`."""
-        if host.node is not None and not host.node.fitness.report.fit:
+        if host.node is None:
+            return
+        if not host.node.fitness.report.fit:
             host.mark("unfit leader handed over")
+        elif peer == host.node.core.config.preferred_leader:
+            host.mark("handed over to the preferred leader")
 
     def receives(self, host: Host, _sender: str, message: Message) -> None:
         """See :class:`Invariant`."""

@@ -102,7 +102,7 @@ def test_a_run_is_made_smaller_and_breaks_the_same_promise() -> None:
     actions = tuple(sorted((*noise, *needed), key=lambda action: action.at))
     told: list[int] = []
     shrinker = Shrinker(
-        Scenario(3, 3, 4.0, actions, bug=bug),
+        Scenario(1, 3, 4.0, actions, bug=bug),
         runs_max=80,
         tried=lambda runs, best: told.append(len(best.actions)),
     )

@@ -34,7 +34,7 @@ def test_every_promise_is_kept_towards_clients(seed: int) -> None:
 
 
 def test_without_faults_every_message_is_acknowledged_and_none_is_stored_twice() -> None:
-    cluster, outcome = run(3, plan=FaultPlan((), 1.0))
+    cluster, outcome = run(4, plan=FaultPlan((), 1.0))
     assert outcome.violation is None
     assert outcome.last_term == 1
     history = cluster.history
@@ -113,3 +113,12 @@ def test_no_member_is_removed_while_the_disk_of_another_does_not_count() -> None
     assert outcome.violation is None
     assert outcome.marks["disk replaced by an empty one"] == 1
     assert "removal" not in outcome.marks
+
+
+def test_a_preferred_leader_is_handed_the_leadership() -> None:
+    cluster, outcome = run(3, plan=FaultPlan((), 1.0))
+    assert outcome.violation is None
+    assert outcome.marks["handed over to the preferred leader"]
+    leader = cluster.leader()
+    assert leader is not None
+    assert leader.name == cluster.group.raft.preferred_leader
