@@ -17,6 +17,7 @@ from random import Random
 import orjson
 import uvloop
 
+from broker.allocator import keep_freed_memory
 from broker.bench.jobs import FillJob, Job, ProbeJob, ReplayJob, decode_job
 from broker.bench.probe import Probe
 from broker.bench.produce import fill, produce
@@ -88,4 +89,5 @@ def _answer(result: object) -> None:
 
 
 if __name__ == "__main__":
+    keep_freed_memory()
     sys.exit(uvloop.run(work(sys.argv[1])))

@@ -8,6 +8,7 @@ import gc
 import os
 import sys
 
+from broker.allocator import keep_freed_memory
 from broker.cli.failure import CommandError, UsageError
 from broker.cli.foreground import log_to_stderr, run_until_stopped
 from broker.cli.options import add_json, print_json
@@ -60,6 +61,7 @@ def _tune_interpreter() -> None:
     whole switch interval (5 ms by default) while the event loop is busy. And messages are too
     short-lived for the collector to look at them after every 700.
     """
+    keep_freed_memory()
     sys.setswitchinterval(0.0005)
     gc.set_threshold(50_000, 20, 50)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import uvloop
 
+from broker.allocator import keep_freed_memory
 from broker.cli.failure import CommandError
 from broker.client.errors import ClientError, NameServersUnreachableError
 from broker.remoting.errors import CallError
@@ -26,6 +27,8 @@ def run_session(command: str, work: Callable[[], Coroutine[Any, Any, int]]) -> i
     logging.basicConfig(
         level=logging.WARNING, format=f"dledger {command}: %(message)s", stream=sys.stderr
     )
+
+    keep_freed_memory()
 
     async def session() -> int:
         task = asyncio.current_task()
