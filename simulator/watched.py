@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dledger.config import RaftConfig
 from dledger.messages import Message
 from dledger.node import Node
+from dledger.standing import Role
 from dledger.statemachine import Leadership
-from simulator.invariants.base import those_told, wants
+from simulator.invariants.base import Part, those_told, those_told_of_steps, wants
 from simulator.loop import VirtualLoop
 from simulator.network import Network
 from simulator.randomness import Streams
@@ -60,6 +61,22 @@ class World:
     trace: Trace
 
 
+_State: TypeAlias = tuple[int, int, int, int, int, Role, str, int]
+"""Commit index, durable index, chain CRC, last index, term, role, vote, boot."""
+
+
+def _changed(before: _State | None, state: _State) -> int:
+    """In which parts (:class:`~simulator.invariants.base.Part`) these differ."""
+    if before is None or before[7] != state[7]:
+        return 15
+    return (
+        (before[0] != state[0])
+        | (before[1] != state[1]) << 1
+        | (before[2:4] != state[2:4]) << 2
+        | (before[4:7] != state[4:7]) << 3
+    )
+
+
 class Watched:
     """A machine by the name of its node. ``boot`` counts its processes."""
 
@@ -69,14 +86,15 @@ class Watched:
         self.node: Node | None = None
         self.invariants: Sequence[Invariant] = ()
         self._world = world
-        self._stepped: tuple[object, ...] = ()
+        self._stepped: _State | None = None
         self.watch(())
 
     def watch(self, invariants: Sequence[Invariant]) -> None:
         """Tells them from now on what happens here, and each only what it wants to be told."""
         self.invariants = invariants
-        self._on_step: list[Callable[[Any], None]] = [
-            each.stepped for each in invariants if wants(each, "stepped")
+        self._on_step: list[list[Callable[[Any], None]]] = [
+            [each.stepped for each in those_told_of_steps(invariants, Part(changed))]
+            for changed in range(Part.ALL + 1)
         ]
         self._on_send: dict[type[Message], list[Told]] = {}
         self._on_receipt: dict[type[Message], list[Told]] = {}
@@ -119,10 +137,12 @@ class Watched:
             standing.vote,
             self.boot,
         )
-        if state != self._stepped:
-            self._stepped = state
-            for tell in self._on_step:
-                tell(self)
+        before = self._stepped
+        if state == before:
+            return
+        self._stepped = state
+        for tell in self._on_step[_changed(before, state)]:
+            tell(self)
 
     def sends(self, peer: str, number: int, message: Message) -> None:
         """Called before a message leaves; its number is one of its own in the whole run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntFlag
 from typing import TYPE_CHECKING, ClassVar
 
 from dledger.messages import Message
@@ -13,9 +14,25 @@ if TYPE_CHECKING:
     from simulator.schedule import Action
 
 
+class Part(IntFlag):
+    """What of a node an event can change. A new process has changed in all parts."""
+
+    COMMIT = 1
+    """The commit index."""
+    DURABLE = 2
+    """How far the log is durable."""
+    LOG = 4
+    """The entries, and the configuration that they say."""
+    STANDING = 8
+    """Term, role and vote."""
+    ALL = 15
+
+
 class Invariant:
     """Watches all hosts of a cluster. Raises :class:`~simulator.violation.Violation`."""
 
+    step_parts: ClassVar[Part] = Part.ALL
+    """:meth:`stepped` is told of steps that changed one of these, and looks at nothing else."""
     sent_kinds: ClassVar[tuple[type[Message], ...]] = ()
     """What :meth:`sends` is told of; of every message, if none is named."""
     received_kinds: ClassVar[tuple[type[Message], ...]] = ()
@@ -25,7 +42,7 @@ class Invariant:
         """A process begins, its store recovered."""
 
     def stepped(self, host: Host) -> None:
-        """An event was handled, and something of the node's log, term, vote or role changed."""
+        """An event was handled, and something of the node changed (``step_parts``)."""
 
     def sends(self, host: Host, peer: str, message: Message) -> None:
         """A message is about to leave."""
@@ -50,6 +67,11 @@ class Invariant:
 
     def healed(self, host: Host) -> None:
         """The run is over, its faults too, and the replicas agree with each other."""
+
+
+def those_told_of_steps(invariants: Sequence[Invariant], changed: Part) -> Sequence[Invariant]:
+    """Those to be told of a step that changed these parts of a node."""
+    return [each for each in invariants if wants(each, "stepped") and each.step_parts & changed]
 
 
 def those_told(

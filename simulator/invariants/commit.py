@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dledger.standing import Role
-from simulator.invariants.base import Invariant
+from simulator.invariants.base import Invariant, Part
 from simulator.violation import Violation
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 class CommitIndex(Invariant):
     """Follows the commit index of each process."""
+
+    step_parts = Part.COMMIT | Part.LOG | Part.STANDING
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, int], tuple[int, int, Role]] = {}

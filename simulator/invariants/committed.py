@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from simulator.invariants.base import Invariant
+from simulator.invariants.base import Invariant, Part
 from simulator.violation import Violation
 from store.entry import Entry
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 class CommittedForEver(Invariant):
     """Remembers every entry that any node ever took for committed."""
+
+    step_parts = Part.COMMIT
 
     def __init__(self) -> None:
         self.entries: dict[int, tuple[int, int]] = {}  # index -> (term, chain CRC)

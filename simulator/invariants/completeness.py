@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dledger.standing import Role
-from simulator.invariants.base import Invariant
+from simulator.invariants.base import Invariant, Part
 from simulator.invariants.committed import CommittedForEver
 from simulator.violation import Violation
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 class LeaderCompleteness(Invariant):
     """Looks at each leader once, when it begins."""
+
+    step_parts = Part.STANDING
 
     def __init__(self, committed: CommittedForEver) -> None:
         self._committed = committed

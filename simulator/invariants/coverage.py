@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dledger.configuration import LOST_INCARNATION, NO_INCARNATION
 from dledger.messages import AppendRejected, AppendRequest, Message
 from dledger.standing import Role
-from simulator.invariants.base import Invariant
+from simulator.invariants.base import Invariant, Part
 from store.layout import segment_start
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 class Coverage(Invariant):
     """Compares what a node is after each event with what it was before."""
 
+    step_parts = Part.LOG | Part.STANDING
     sent_kinds = (AppendRejected,)
     received_kinds = (AppendRequest,)
 

@@ -14,7 +14,7 @@ from dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
-from simulator.invariants.base import Invariant
+from simulator.invariants.base import Invariant, Part
 from simulator.invariants.ondisk import hard_state, holds_entry
 from simulator.violation import Violation
 from store.statefiles import HardState
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 class DurableBeforeVisible(Invariant):
     """Checks terms, votes, confirmations, and what a node counts as its own durable entries."""
 
+    step_parts = Part.DURABLE | Part.LOG
     sent_kinds = (VoteResponse, VoteRequest, AppendAccepted, HeartbeatResponse)
 
     def __init__(self) -> None:

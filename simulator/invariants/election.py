@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dledger.standing import Role
-from simulator.invariants.base import Invariant
+from simulator.invariants.base import Invariant, Part
 from simulator.violation import Violation
 
 if TYPE_CHECKING:
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 class OneLeaderPerTerm(Invariant):
     """Remembers who led each term."""
+
+    step_parts = Part.STANDING
 
     def __init__(self) -> None:
         self._leaders: dict[int, str] = {}

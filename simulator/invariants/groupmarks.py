@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dledger.configuration import Configuration
 from dledger.messages import Message, ReadResponse, TimeoutNow
 from dledger.standing import Role
-from simulator.invariants.base import Invariant
+from simulator.invariants.base import Invariant, Part
 from store.entry import Entry, EntryKind
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ class GroupMarks(Invariant):
     """No promise; each is counted as a mark, as :class:`~simulator.invariants.coverage.Coverage`
     does for a single node."""
 
+    step_parts = Part.LOG | Part.STANDING
     sent_kinds = (TimeoutNow,)
     received_kinds = (ReadResponse,)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from simulator.invariants.base import Invariant
+from simulator.invariants.base import Invariant, Part
 from simulator.violation import Violation
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 class NothingForgotten(Invariant):
     """Remembers up to which entry each machine held what it knew to be committed."""
+
+    step_parts = Part.COMMIT | Part.DURABLE
 
     def __init__(self) -> None:
         self._held: dict[str, int] = {}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dledger.messages import Message, VoteResponse
 from dledger.standing import Role
-from simulator.invariants.base import Invariant
+from simulator.invariants.base import Invariant, Part
 from simulator.invariants.membership import is_majority
 from simulator.violation import Violation
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 class LostDisksElectNobody(Invariant):
     """Remembers which machines lack something, and who has voted for whom."""
 
+    step_parts = Part.DURABLE | Part.STANDING
     sent_kinds = (VoteResponse,)
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dledger.messages import AppendRequest, Message
-from simulator.invariants.base import Invariant
+from simulator.invariants.base import Invariant, Part
 from simulator.violation import Violation
 from store.entry import Entry
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 class LogMatching(Invariant):
     """Remembers the chain of every entry ever seen, by index and term."""
 
+    step_parts = Part.LOG
     sent_kinds = (AppendRequest,)
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dledger.configuration import Configuration
 from dledger.standing import Role
-from simulator.invariants.base import Invariant
+from simulator.invariants.base import Invariant, Part
 from simulator.violation import Violation
 from store.entry import Entry, EntryKind
 
@@ -28,6 +28,8 @@ def is_majority(configuration: Configuration, names: Collection[str]) -> bool:
 
 class MembersOfTheLog(Invariant):
     """Remembers every configuration that was applied, by the index of its entry."""
+
+    step_parts = Part.COMMIT | Part.LOG | Part.STANDING
 
     def __init__(self) -> None:
         self._indexes: list[int] = []
