@@ -270,6 +270,13 @@ class SimulatedFileSystem(FaultyCalls):
             return None
         return bytes(inode.disk[position : position + size] if size >= 0 else inode.disk)
 
+    def holds(self, path: str, position: int, data: Bytes) -> bool:
+        """Whether the disk itself has these bytes there, under this name."""
+        parent, _, name = path.rpartition("/")
+        directory = self._directories.get(parent or "/")
+        inode = None if directory is None else directory.disk.get(name)
+        return inode is not None and inode.disk.startswith(data, position)
+
     def visible_bytes(self, path: str) -> bytes:
         """What a program reads from the file."""
         return bytes(self._inode(path).seen)

@@ -24,31 +24,32 @@ class Running:
     system call.
     """
 
-    __slots__ = ("_told", "inside")
+    __slots__ = ("inside", "told")
 
     def __init__(self) -> None:
         self.inside: AbstractEventLoop | None = None
         """That of the event which is going on."""
-        self._told: AbstractEventLoop | None = None
+        self.told: AbstractEventLoop | None = None
+        """What asyncio finds."""
 
     def enter(self, loop: AbstractEventLoop) -> AbstractEventLoop | None:
         """An event of this loop begins, perhaps within one of another loop; returns that."""
         outside, self.inside = self.inside, loop
-        if self._told is not loop:
-            self._told = loop
+        if self.told is not loop:
+            self.told = loop
             _set_running_loop(loop)
         return outside
 
     def leave(self, outside: AbstractEventLoop | None) -> None:
         """It ends."""
         self.inside = outside
-        if outside is not None and self._told is not outside:
-            self._told = outside
+        if outside is not None and self.told is not outside:
+            self.told = outside
             _set_running_loop(outside)
 
     def forget(self) -> None:
         """Asyncio was told otherwise."""
-        self._told = None
+        self.told = None
 
 
 class Process:
@@ -79,8 +80,13 @@ class Process:
             if self.alive:
                 self._waiting.append((callback, args))
             return
-        running, loop = self._running, self.loop
-        outside = None if running is None or loop is None else running.enter(loop)
+        running, loop, outside = self._running, self.loop, None
+        if running is not None and loop is not None:
+            # As Running.enter and leave do, without the calls: everything comes through here.
+            outside, running.inside = running.inside, loop
+            if running.told is not loop:
+                running.told = loop
+                _set_running_loop(loop)
         dies = False
         try:
             callback(*args)
@@ -88,7 +94,9 @@ class Process:
             dies = True
         finally:
             if running is not None:
-                running.leave(outside)
+                running.inside = outside
+                if outside is not None and running.told is not outside:
+                    running.leave(outside)
         if dies:
             self._died()
         elif self._after is not None:

@@ -31,6 +31,8 @@ class StateDigest:
         self._packer = msgpack.Packer()
         self._copy: BrokerState | None = None
         self._packed = b""
+        self._offsets: dict[tuple[str, str], dict[int, int]] = {}
+        self._packed_offsets = self._packer.pack([])
 
     def of(self, state: BrokerState, beside: tuple[object, ...]) -> bytes:
         """The digest of the state and of what the machine knows beside it."""
@@ -38,10 +40,16 @@ class StateDigest:
             rest = replace(state, store_timestamp_ms=0, requests=RecentRequests(), offsets={})
             self._packed = rest.to_bytes()
             self._copy = BrokerState.from_bytes(self._packed)
+        if self._offsets != state.offsets:
+            self._offsets = {key: dict(queues) for key, queues in state.offsets.items()}
+            self._packed_offsets = self._packer.pack(
+                sorted((key, sorted(queues.items())) for key, queues in state.offsets.items())
+            )
         requests = state.requests.data
-        offsets = sorted((key, sorted(queues.items())) for key, queues in state.offsets.items())
         order = list(state.transactions)  # equal dicts may differ in it
         changed: bytes = self._packer.pack(
-            (state.store_timestamp_ms, len(requests), crc32c(requests), offsets, order, beside)
+            (state.store_timestamp_ms, len(requests), crc32c(requests), order, beside)
         )
-        return blake2b(self._packed + changed, digest_size=DIGEST_BYTES).digest()
+        return blake2b(
+            self._packed + self._packed_offsets + changed, digest_size=DIGEST_BYTES
+        ).digest()

@@ -23,8 +23,7 @@ VOTE_PATH = f"{DIRECTORY}/state/{VOTE_NAME}"
 def holds_entry(host: Host, entry: Entry, segment_size: int) -> bool:
     """Whether the disk truly holds this entry, byte for byte, or gave it up for a checkpoint."""
     start = segment_start(entry.position, segment_size)
-    path = f"{DIRECTORY}/commitlog/{segment_name(start)}"
-    if host.fs.durable_bytes(path, entry.position - start, entry.size) == entry.data:
+    if host.fs.holds(_log_path(start), entry.position - start, entry.data):
         return True
     slot = _newest_slot(host, MARK_PATH)
     return slot is not None and entry.index < Mark.unpack(slot, MARK_PATH).first_index
@@ -36,17 +35,14 @@ def held_entry(host: Host, entry: Entry, segment_size: int) -> bool:
     For what was told by many: an answer may be on its way while one of the disks is lost.
     """
     start = segment_start(entry.position, segment_size)
-    path = f"{DIRECTORY}/commitlog/{segment_name(start)}"
     return holds_entry(host, entry, segment_size) or any(
-        disk.durable_bytes(path, entry.position - start, entry.size) == entry.data
-        for disk in host.lost_disks
+        disk.holds(_log_path(start), entry.position - start, entry.data) for disk in host.lost_disks
     )
 
 
 def hard_state(host: Host) -> HardState | None:
     """Term and vote that a recovery would find; None if it would find none."""
-    slot = _newest_slot(host, VOTE_PATH)
-    return None if slot is None else HardState.unpack(slot, VOTE_PATH)
+    return _hard_state(host.fs.durable_bytes(VOTE_PATH) or b"")
 
 
 def durable_mark(host: Host) -> Mark | None:
@@ -59,6 +55,17 @@ def saved_holdings(host: Host) -> tuple[Held, ...]:
     """What a recovery would find of what other disks hold."""
     slot = _newest_slot(host, HELD_PATH)
     return () if slot is None else unpack_held(slot, HELD_PATH)
+
+
+@lru_cache(maxsize=256)
+def _log_path(start: int) -> str:
+    return f"{DIRECTORY}/commitlog/{segment_name(start)}"
+
+
+@lru_cache(maxsize=256)
+def _hard_state(data: bytes) -> HardState | None:
+    slot = _newest(data)
+    return None if slot is None else HardState.unpack(slot, VOTE_PATH)
 
 
 def _newest_slot(host: Host, path: str) -> bytes | None:
