@@ -8,7 +8,7 @@ from simulator.faults import KINDS
 from simulator.members import MEMBER_KINDS
 from simulator.sequences import SEQUENCE_KINDS
 from simulator.wholefaults import DAMAGE_KINDS, WHOLE_KINDS, WholeFaultInjector
-from simulator.worlds import BROKERS, FOLLOWERS, NODES, TRANSACTIONS, WAITING
+from simulator.worlds import BROKERS, CALM, FOLLOWERS, NODES, TRANSACTIONS, WAITING
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ PROFILES = {
             "whole brokers for twenty seconds",
             1 / 3,
             (1, 100),
-            (BROKERS,),
+            (CALM,),
             DEFAULT_KINDS,
         ),
         Profile(

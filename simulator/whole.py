@@ -41,6 +41,10 @@ class WholeCluster(Cluster):
     segment_sizes: ClassVar[Sequence[int]] = (4_096, 20_480, 102_400)
 
     reads_at_followers: ClassVar[bool] = False
+    client_pauses: ClassVar[Sequence[float]] = (0.15, 0.3, 0.6)
+    """The longest pauses between two requests of a producer, in seconds; one is drawn for a run."""
+    scrub_passes: ClassVar[Sequence[float]] = (2.0, 4.0)
+    """Seconds between two passes over the log that look for damage at rest; likewise."""
 
     hosts: Sequence[BrokerHost]
 
@@ -50,7 +54,7 @@ class WholeCluster(Cluster):
             super()._raft_config(rng),
             heartbeat_seconds=heartbeat,
             election_seconds=6 * heartbeat,
-            scrub_pass_seconds=rng.choice((2.0, 4.0)),
+            scrub_pass_seconds=rng.choice(self.scrub_passes),
         )
 
     def _make_hosts(self) -> Sequence[Host]:
@@ -71,7 +75,7 @@ class WholeCluster(Cluster):
     def _make_clients(self, rng: CountingRandom) -> None:
         self.history = History(self.trace.note)
         self.registers = RegisterHistory()
-        pause_max = rng.choice((0.15, 0.3, 0.6))
+        pause_max = rng.choice(self.client_pauses)
         self._producing = [
             ProducingClient(
                 self.name_servers,

@@ -2,7 +2,8 @@
 
 ``nodes``: bare Raft nodes with their stores, whose client proposes to the nodes themselves. Fast,
 and all of its chance goes into elections, replication and disks. ``brokers``: whole brokers with a
-NameServer, and the shipped producers and consumers. ``waiting``: the same, with messages that are
+NameServer, and the shipped producers and consumers. ``calm``: the same, with fewer requests in a
+second. ``waiting``: the same, with messages that are
 not to be delivered at once. ``transactions``: the same, with clients that have transactions.
 ``followers``: the same, with clients that read at any broker.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from simulator.calm import CalmCluster
 from simulator.cluster import Cluster, Outcome, play
 from simulator.faults import FaultPlan
 from simulator.followers import FollowersCluster
@@ -22,12 +24,14 @@ from simulator.whole import WholeCluster
 
 NODES = "nodes"
 BROKERS = "brokers"
+CALM = "calm"
 WAITING = "waiting"
 TRANSACTIONS = "transactions"
 FOLLOWERS = "followers"
 WORLDS: dict[str, type[Cluster]] = {
     NODES: Cluster,
     BROKERS: WholeCluster,
+    CALM: CalmCluster,
     WAITING: WaitingCluster,
     TRANSACTIONS: TransactionalCluster,
     FOLLOWERS: FollowersCluster,
