@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark.errors import ReplicaError
 from spark.filesystems import open_file_system
+from spark.tasksize import count_cores, log_bytes, range_bytes_for
 from store.errors import DataFormatError, StoreError
 from store.filesystem import FileSystem
 from store.verify import (
@@ -33,7 +34,6 @@ from store.verify import (
     plan_audit,
 )
 
-RANGE_BYTES = 256 << 20
 RESULT_SCHEMA = "number bigint, seconds double, result binary"
 
 
@@ -78,10 +78,12 @@ class Audit:
 
 
 def run_audit(
-    session: SparkSession, directories: Sequence[str], range_bytes: int = RANGE_BYTES
+    session: SparkSession, directories: Sequence[str], range_bytes: int | None = None
 ) -> Audit:
     """Audits the replicas in ``directories``: paths, or URLs of one file system.
 
+    A task checks about ``range_bytes`` of each replica's log; where that is left out, the size
+    follows from that of the log and the number of cores.
     Raises :class:`~spark.errors.ReplicaError` for what is no replica, or one that is in use.
     """
     root = directories[0]
@@ -94,7 +96,7 @@ def run_audit(
         for path in paths:
             lock(fs, path, locks)
         try:
-            plan = plan_audit(fs, paths, range_bytes)
+            plan = plan_audit(fs, paths, range_bytes or task_size(session, fs, paths))
             for group in plan.groups:
                 began = time.perf_counter()
                 results, seconds = check_ranges(session, root, group)
@@ -110,6 +112,11 @@ def run_audit(
     if len({group.plan.group for group in audit.groups}) > 1:
         audit.told += different_groups(audit.groups)
     return audit
+
+
+def task_size(session: SparkSession, fs: FileSystem, paths: Sequence[str]) -> int:
+    """Bytes of log in a task, where nobody says."""
+    return range_bytes_for(log_bytes(fs, paths), count_cores(session))
 
 
 def lock(fs: FileSystem, path: str, locks: ExitStack) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark.audit import check_ranges
+from spark.audit import check_ranges, task_size
 from spark.benchdata import write_snapshots
 from spark.errors import ReplicaError
 from spark.plain import check_plain, plain_workers
@@ -33,7 +33,7 @@ SHUFFLE = ("Shuffle Write Metrics", "Shuffle Bytes Written")
 def run_benchmark(
     sizes_gib: Sequence[float],
     body_size: int,
-    range_bytes: int,
+    range_bytes: int | None,
     directory: str | None,
     *,
     repeats: int = 3,
@@ -51,7 +51,9 @@ def run_benchmark(
         for gib in sizes_gib:
             with tempfile.TemporaryDirectory(dir=directory, prefix="dledger-bench-") as place:
                 replicas = write_snapshots(place, int(gib * (1 << 30)), body_size, linked=linked)
-                group = plan_audit(OsFileSystem(), replicas, range_bytes).groups[0]
+                fs = OsFileSystem()
+                size = range_bytes or task_size(session, fs, replicas)
+                group = plan_audit(fs, replicas, size).groups[0]
                 rows.append({"gib": gib, **measure(session, replicas[0], group, repeats)})
             rows[-1]["shuffle_bytes"] = shuffled(events)
     return {"body_size": body_size, "sizes": rows, **together(rows)}

@@ -68,9 +68,9 @@ def make_parser() -> argparse.ArgumentParser:
     audit.add_argument(
         "--range-mib",
         type=positive,
-        default=256,
         metavar="N",
-        help="MiB of each replica's log that one task checks (default: 256)",
+        help="MiB of each replica's log that one task checks (default: by the log and the cores, "
+        "at most 1024)",
     )
     audit.add_argument("--json", action="store_true", help="print the summary as one JSON document")
     bench = commands.add_parser(
@@ -87,7 +87,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--size", type=positive, default=1024, metavar="N", help="bytes of a body (default: 1024)"
     )
     bench.add_argument(
-        "--range-mib", type=positive, default=256, metavar="N", help="of a task (default: 256)"
+        "--range-mib", type=positive, metavar="N", help="of a task (default: as the audit does it)"
     )
     bench.add_argument(
         "--repeats",
@@ -120,13 +120,18 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def range_bytes_of(args: argparse.Namespace) -> int | None:
+    """What is asked for as the size of a task, if anything is."""
+    return None if args.range_mib is None else args.range_mib << 20
+
+
 def run_bench(args: argparse.Namespace) -> int:
     from spark.benchmark import run_benchmark  # noqa: PLC0415 - PySpark is an extra
 
     found = run_benchmark(
         args.gib,
         args.size,
-        args.range_mib << 20,
+        range_bytes_of(args),
         args.dir,
         repeats=args.repeats,
         linked=args.linked,
@@ -174,7 +179,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out is not None:
         os.makedirs(args.out, exist_ok=True)
     with open_session(args.master, progress=sys.stderr.isatty()) as session:
-        audit = run_audit(session, directories, args.range_mib << 20)
+        audit = run_audit(session, directories, range_bytes_of(args))
         if args.duplicates:
             audit.told += find_duplicates(session, directories[0], audit.groups, audit.told)
     audit.told += check_acknowledged(directories[0], audit.groups, listed)
