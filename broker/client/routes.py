@@ -71,15 +71,46 @@ class TopicRoute(NamedTuple):
 ChangeListener = Callable[[TopicRoute], None]
 
 
+class _Waiting:
+    """Those who wait for one thing, each by itself: one that gives up takes nothing from others.
+
+    As ``asyncio.shield`` and ``asyncio.wait`` do for any future, with one event for each who waits
+    instead of three: in an outage all that a client has to do waits here, again and again.
+    """
+
+    __slots__ = ("_futures", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._futures: list[asyncio.Future[None]] = []
+
+    def wait(self) -> asyncio.Future[None]:
+        future = self._loop.create_future()
+        self._futures.append(future)
+        return future
+
+    def end(self) -> None:
+        for future in self._futures:
+            if not future.done():
+                future.set_result(None)
+
+
+class _LookUp(NamedTuple):
+    """A NameServer is being asked, and who waits for the answer."""
+
+    task: asyncio.Task[TopicRoute]
+    waiting: _Waiting
+
+
 class _Outage:
     """A broker group that fails: since when, when last, and the wait that its requests share."""
 
-    __slots__ = ("seen", "since", "wait")
+    __slots__ = ("seen", "since", "waiting")
 
     def __init__(self, since: float) -> None:
         self.since = since
         self.seen = since
-        self.wait: asyncio.Future[None] | None = None
+        self.waiting: _Waiting | None = None
 
 
 class Routes:
@@ -99,7 +130,7 @@ class Routes:
         self._name_servers = list(name_servers)
         self._rng = rng
         self._routes: dict[str, TopicRoute] = {}
-        self._lookups: dict[str, asyncio.Task[TopicRoute]] = {}
+        self._lookups: dict[str, _LookUp] = {}
         self._outages: dict[str, _Outage] = {}
         self._listeners: list[ChangeListener] = []
         self._poll_timer: asyncio.TimerHandle | None = None
@@ -118,14 +149,13 @@ class Routes:
         self._closed = True
         if self._poll_timer is not None:
             self._poll_timer.cancel()
-        lookups = list(self._lookups.values())
-        for task in lookups:
+        tasks = [look_up.task for look_up in self._lookups.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*lookups, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for outage in self._outages.values():
-            if outage.wait is not None and not outage.wait.done():
-                outage.wait.set_exception(_closed())
-                outage.wait.exception()  # looked at, lest the loop complain where nobody waits
+            if outage.waiting is not None:
+                outage.waiting.end()
 
     def on_change(self, listener: ChangeListener) -> None:
         """Calls back with every route that differs from the one known before."""
@@ -150,10 +180,10 @@ class Routes:
         if self._closed:
             raise _closed()
         look_up = self._begin_look_up(topic)
-        await asyncio.wait((look_up,))
-        if look_up.cancelled():  # by nobody but close()
+        await look_up.waiting.wait()
+        if look_up.task.cancelled():  # by nobody but close()
             raise _closed()
-        return look_up.result()
+        return look_up.task.result()
 
     async def recover(self, topic: str, culprit: str) -> None:
         """Waits as long as a request that failed should, then looks the route up again.
@@ -187,35 +217,36 @@ class Routes:
         return address
 
     async def _back_off(self, outage: _Outage) -> None:
-        if outage.wait is None:
+        if outage.waiting is None:
             lasted = self._loop.time() - outage.since
             seconds = min(max(lasted / BACKOFF_DIVISOR, BACKOFF_MIN_SECONDS), BACKOFF_MAX_SECONDS)
-            outage.wait = self._loop.create_future()
+            outage.waiting = _Waiting(self._loop)
             self._loop.call_later(
-                seconds * self._rng.uniform(0.75, 1.25), self._end_wait, outage, outage.wait
+                seconds * self._rng.uniform(0.75, 1.25), self._end_wait, outage, outage.waiting
             )
-        await asyncio.shield(outage.wait)
+        await outage.waiting.wait()
+        if self._closed:
+            raise _closed()
 
-    def _end_wait(self, outage: _Outage, wait: asyncio.Future[None]) -> None:
-        outage.wait = None
-        if not wait.done():
-            wait.set_result(None)
+    def _end_wait(self, outage: _Outage, waiting: _Waiting) -> None:
+        outage.waiting = None
+        waiting.end()
 
     def _poll(self) -> None:
         for topic in self._routes:
             self._begin_look_up(topic)
         self._poll_timer = self._loop.call_later(POLL_SECONDS, self._poll)
 
-    def _begin_look_up(self, topic: str) -> asyncio.Task[TopicRoute]:
-        task = self._lookups.get(topic)
-        if task is None:
+    def _begin_look_up(self, topic: str) -> _LookUp:
+        look_up = self._lookups.get(topic)
+        if look_up is None:
             task = self._loop.create_task(self._look_up(topic))
-            self._lookups[topic] = task
+            look_up = self._lookups[topic] = _LookUp(task, _Waiting(self._loop))
             task.add_done_callback(lambda done: self._looked_up(topic, done))
-        return task
+        return look_up
 
     def _looked_up(self, topic: str, task: asyncio.Task[TopicRoute]) -> None:
-        del self._lookups[topic]
+        self._lookups.pop(topic).waiting.end()
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.debug("route of %s: %s", topic, error)
 
