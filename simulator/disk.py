@@ -78,9 +78,9 @@ class SimulatedFileSystem(FaultyCalls):
         path = _clean(path)
         directory = self._directory(path)
         children = [
-            posixpath.basename(other)
-            for other in self._directories
-            if other != "/" and posixpath.dirname(other) == path
+            name
+            for parent, name in map(_parts, self._directories)
+            if parent == path and name  # "/" lies in none
         ]
         return sorted([*directory.seen, *children])
 

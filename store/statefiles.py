@@ -8,7 +8,7 @@ Both are MessagePack arrays in a :mod:`store.slotfile`::
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import msgpack
@@ -27,7 +27,7 @@ class HardState:
     vote: str = ""
 
     def pack(self) -> bytes:
-        return _pack(astuple(self))
+        return _pack((self.term, self.vote))
 
     @staticmethod
     def unpack(payload: bytes, path: str) -> HardState:
@@ -51,7 +51,8 @@ class Mark:
     first_position: int = 0
 
     def pack(self) -> bytes:
-        return _pack(astuple(self))
+        positions = (self.first_index, self.first_position)
+        return _pack((self.index, self.position, self.chain_crc, self.commit_index, *positions))
 
     @staticmethod
     def unpack(payload: bytes, path: str) -> Mark:
