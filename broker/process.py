@@ -16,9 +16,9 @@ from broker.remoting.server import RemotingServer
 from broker.unexpected import stops_the_node
 from dledger.configuration import FIRST_INCARNATION
 from dledger.executor import Executors, ThreadExecutor
-from dledger.mending import Mending
+from dledger.mending import open_mended
 from dledger.transport import WebSocketTransport
-from store.errors import DamagedLogError, MissingSegmentError, StoreError
+from store.errors import StoreError
 from store.osfiles import OsFileSystem
 from store.replica import ReplicaStore, StoreConfig
 
@@ -91,8 +91,6 @@ class BrokerProcess:
 
 
 async def _open_store(config: NodeConfig) -> ReplicaStore:
-    """Opens the replica; what of its log is damaged is put back from the peers before that."""
-    fs = OsFileSystem()
     settings = StoreConfig(
         config.group,
         config.node,
@@ -101,27 +99,13 @@ async def _open_store(config: NodeConfig) -> ReplicaStore:
         direct=config.flush == "sync",
         alone=not config.peers,
     )
-    while True:
-        try:
-            return ReplicaStore.open(fs, config.data, settings)
-        except MissingSegmentError as error:
-            if not config.peers:
-                raise
-            # Empty, it is damage like any other, and its entries are put back one by one.
-            log.error("%s; it is made anew", error)
-            fs.open(error.path, create=True).close()
-            fs.sync_directory(f"{config.data}/commitlog")
-        except DamagedLogError as error:
-            if not config.peers:
-                raise
-            mending = Mending(
-                fs=fs,
-                directory=config.data,
-                segment_size=config.segment_size,
-                transport=_transport(config),
-                loop=asyncio.get_running_loop(),
-            )
-            await mending.mend(error)
+    return await open_mended(
+        OsFileSystem(),
+        config.data,
+        settings,
+        lambda: _transport(config),
+        asyncio.get_running_loop(),
+    )
 
 
 def _transport(config: NodeConfig) -> WebSocketTransport:

@@ -11,20 +11,58 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from dledger.messages import Message
 from dledger.service import FetchAnswer, FetchRequest, FetchStatus
 from dledger.supply import PIECE_BYTES
 from dledger.transport import Transport
 from store.entry import HEADER_SIZE, Entry, check_chain, decode_entry, padding
-from store.errors import CorruptEntryError, DamagedLogError, StoreError
+from store.errors import CorruptEntryError, DamagedLogError, MissingSegmentError, StoreError
 from store.filesystem import FileSystem
 from store.layout import next_position, segment_name, segment_start
+from store.opening import StoreConfig, begin_anew
+from store.replica import ReplicaStore
 
 log = logging.getLogger(__name__)
 
 ASK_SECONDS = 1.0
 TELL_SECONDS = 10.0
+
+
+async def open_mended(
+    fs: FileSystem,
+    directory: str,
+    config: StoreConfig,
+    make_transport: Callable[[], Transport],
+    loop: asyncio.AbstractEventLoop,
+) -> ReplicaStore:
+    """Opens the replica; what of its log is damaged is put back from the peers before that.
+
+    Raises the errors of :meth:`store.replica.ReplicaStore.open`, but for damage that peers may
+    have mended, and those of :meth:`Mending.mend`.
+    """
+    while True:
+        try:
+            return ReplicaStore.open(fs, directory, config)
+        except MissingSegmentError as error:
+            if config.alone:
+                raise
+            # Empty, it is damage like any other, and its entries are put back one by one.
+            log.error("%s; it is made anew", error)
+            fs.open(error.path, create=True).close()
+            fs.sync_directory(f"{directory}/commitlog")
+        except DamagedLogError as error:
+            if config.alone:
+                raise
+            mending = Mending(
+                fs=fs,
+                directory=directory,
+                config=config,
+                transport=make_transport(),
+                loop=loop,
+            )
+            await mending.mend(error)
 
 
 class Mending:
@@ -35,13 +73,14 @@ class Mending:
         *,
         fs: FileSystem,
         directory: str,
-        segment_size: int,
+        config: StoreConfig,
         transport: Transport,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._fs = fs
         self._directory = directory
-        self._segment_size = segment_size
+        self._config = config
+        self._segment_size = config.segment_size
         self._transport = transport
         self._loop = loop
         self._peers: dict[str, None] = {}
@@ -60,6 +99,8 @@ class Mending:
         """
         if damage.index > damage.commit_index:
             raise damage
+        if damage.lost_end and self._config.incarnation:
+            begin_anew(self._fs, self._directory, self._config)
         self._damage = damage
         self._mended = self._loop.create_future()
         await self._transport.start(self)
@@ -153,6 +194,9 @@ class Mending:
         if (entry.index, entry.position) != (damage.index, position):
             raise StoreError(f"{entry} should be entry {damage.index} at {position}")
         directory = f"{self._directory}/commitlog"
+        if entry.end >= damage.floor and self._config.incarnation and not self._holds(entry):
+            # Where the last entry known to be durable is gone, what was behind it may be as well.
+            begin_anew(self._fs, self._directory, self._config)
         if position != damage.end:
             start = segment_start(damage.end, size)
             self._put(directory, start, damage.end - start, padding(position - damage.end))
@@ -160,6 +204,14 @@ class Mending:
         self._put(directory, start, position - start, bytes(entry.data))
         self._fs.sync_directory(directory)
         damage.index, damage.end, damage.chain_crc = entry.index + 1, entry.end, entry.chain_crc
+
+    def _holds(self, entry: Entry) -> bool:
+        start = segment_start(entry.position, self._segment_size)
+        file = self._fs.open(f"{self._directory}/commitlog/{segment_name(start)}", create=True)
+        try:
+            return file.pread(entry.size, entry.position - start) == bytes(entry.data)
+        finally:
+            file.close()
 
     def _put(self, directory: str, start: int, byte: int, data: bytes) -> None:
         file = self._fs.open(f"{directory}/{segment_name(start)}", create=True)

@@ -22,7 +22,6 @@ from dledger.node import Node
 from dledger.statemachine import Leadership
 from simulator.executors import SimulatedExecutor
 from simulator.host import CLIENT_PORT, DIRECTORY, HTTP_PORT, PEER_PORT, Host
-from simulator.network import SimulatedTransport
 from simulator.process import Process
 from simulator.statedigest import StateDigest
 from simulator.watched import GroupConfig
@@ -131,14 +130,14 @@ class BrokerHost(Host):
         )
         rng = world.streams.stream(f"broker {self.name}")
         disk_times = world.streams.stream(f"disk times of {self.name}")
-        self._transport = SimulatedTransport(world.network, self, process)
+        transport = self._make_transport(process)
         lanes = [SimulatedExecutor(world.loop, disk_times, self, process) for _ in range(3)]
         broker = self.broker = WatchedBroker(
             config,
             store,
             BrokerWorld(
                 fs=self.fs,
-                transport=self._transport,
+                transport=transport,
                 executors=Executors(log=lanes[0], reads=lanes[1], background=lanes[2]),
                 loop=loop,
                 rng=rng,

@@ -2,8 +2,7 @@
 
 In the second part faults end, everybody is started, and within a bound everything must come right:
 every call ends, one leader serves, a new proposal commits, all replicas hold the same, and then
-nothing moves any more. Safety alone would be kept by nodes that do nothing (issue A6, A7, B12 of
-the list that ``docs/safety.md`` is made from).
+nothing moves any more. Safety alone would be kept by nodes that do nothing (bugs A6, A7, B12).
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from simulator.invariants import Invariant, raft_invariants
 from simulator.invariants.acknowledged import AcknowledgedKept
 from simulator.loop import VirtualLoop
 from simulator.members import bring_back
+from simulator.mended import DamageMended
 from simulator.network import Network, NetworkFaults
 from simulator.preferred import must_hand_over, with_preferred_leader
 from simulator.randomness import CountingRandom, Streams
@@ -249,8 +249,10 @@ class Cluster:
         self.heal_network()
         for host in self.hosts:
             host.work_again()
+        mended = DamageMended(self.hosts)
         await self.until(lambda: bring_back(self), "all are voters")
         await self._heal_clients()
+        await self.until(mended, "damage is mended")
         await self.until(self._agrees, "the replicas agree")
         settled = self._state()
         await self.pass_time(QUIET_SECONDS)

@@ -6,11 +6,13 @@ import asyncio
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dledger.configuration import FIRST_INCARNATION
 from dledger.errors import InvariantError, RefilledError
 from dledger.executor import Executors
+from dledger.mending import open_mended
 from dledger.node import Node
 from simulator.clock import MachineClock
 from simulator.disk import Fault, SimulatedFileSystem
@@ -22,7 +24,14 @@ from simulator.process import Process
 from simulator.sockets import Interface
 from simulator.violation import Violation
 from simulator.watched import Ending, GroupConfig, Watched, World
-from store.errors import DiskFullError, FatalDiskError, StoreError
+from store.errors import (
+    DamagedError,
+    DamagedLogError,
+    DiskFullError,
+    FatalDiskError,
+    MissingSegmentError,
+    StoreError,
+)
 from store.replica import ReplicaStore, StoreConfig
 
 if TYPE_CHECKING:
@@ -215,7 +224,7 @@ class Host(Watched):
     # --- processes
 
     def _boot(self, process: Process) -> None:
-        group, world = self._group, self._world
+        group = self._group
         config = StoreConfig(
             "sim",
             self.name,
@@ -227,34 +236,70 @@ class Host(Watched):
         )
         try:
             store = ReplicaStore.open(self.fs, DIRECTORY, config)
+        except (DamagedLogError, MissingSegmentError) as error:
+            if self.damaged:
+                self._mend(error, config, process)
+            else:
+                self._stops(error)
         except (StoreError, OSError) as error:
             self._stops(error)
-            return
+        else:
+            self._come_up(process)
+            self._run_node(store, process)
+
+    def _come_up(self, process: Process) -> None:
+        """The process has an address and a loop from now on."""
+        world = self._world
+        self._interface = Interface(world.sockets, process, self.name, self.ip)
+        self._loop = ProcessLoop(
+            world.loop, process, interface=self._interface, rate=self.clock.rate
+        )
+
+    def _mend(self, damage: DamagedError, config: StoreConfig, process: Process) -> None:
+        """Its peers put back what keeps the log from being opened, as far as they have it."""
+        self.note(f"is to be mended: {damage}")
+        self._come_up(process)
+        opening = open_mended(
+            self.fs, DIRECTORY, config, partial(self._make_transport, process), self._loop
+        )
+        self._loop.create_task(opening).add_done_callback(partial(self._mended, process))
+
+    def _make_transport(self, process: Process) -> SimulatedTransport:
+        self._transport = SimulatedTransport(self._world.network, self, process)
+        return self._transport
+
+    def _mended(self, process: Process, task: asyncio.Task[ReplicaStore]) -> None:
+        error = task.exception()
+        if error is None:
+            self.mark("damage mended before the node started")
+            self._run_node(task.result(), process)
+        elif isinstance(error, StoreError | OSError):
+            self._stops(error)
+        else:
+            raise error
+
+    def _run_node(self, store: ReplicaStore, process: Process) -> None:
         found = store.recovered
         self.note(
             f"boots: term {found.term}, vote {found.vote or 'none'}, log to {found.last_index}, "
             f"commit {found.commit_index}, cut {found.torn_bytes_cut}"
         )
-        self._interface = Interface(world.sockets, process, self.name, self.ip)
-        self._loop = loop = ProcessLoop(
-            world.loop, process, interface=self._interface, rate=self.clock.rate
-        )
         self.node = self._make_node(store, process)
         for invariant in self.invariants:
             invariant.booted(self)
-        loop.create_task(self._start_node()).add_done_callback(self._started)
+        self._loop.create_task(self._start_node()).add_done_callback(self._started)
 
     def _make_node(self, store: ReplicaStore, process: Process) -> Node:
         """What runs on the machine; here a bare node, whose state is a hash of what it applied."""
         group, world = self._group, self._world
-        self._transport = SimulatedTransport(world.network, self, process)
+        transport = self._make_transport(process)
         disk_times = world.streams.stream(f"disk times of {self.name}")
         lanes = [SimulatedExecutor(world.loop, disk_times, self, process) for _ in range(3)]
         return Node(
             node=self.name,
             voters=group.voters,
             store=store,
-            transport=self._transport,
+            transport=transport,
             machine=ChainMachine(self._applied, self._leadership, self._restored),
             executors=Executors(log=lanes[0], reads=lanes[1], background=lanes[2]),
             loop=self._loop,

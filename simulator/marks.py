@@ -30,6 +30,7 @@ EXPECTED = (
 )
 
 EXPECTED_OF_BROKERS = (
+    "damage mended before the node started",
     "damage mended while the node served",
     "disk damaged at rest",
     "follower read by index",

@@ -2,8 +2,9 @@
 
 The durable mark lags behind the log, so recovery takes whatever is not whole behind it for writes
 that were never confirmed. That is wrong where the file itself was damaged there: a segment that is
-shorter than what was durable in it, is not there at all, or holds other bytes than the last entry
-of the checkpoint, may have lost entries that this replica confirmed. It must not vote as if it had
+shorter than what was durable in it, is not there at all, holds other bytes than the last entry
+that was known to be durable, or has become another segment's, may have lost entries that this
+replica confirmed. It must not vote as if it had
 never had them. Nobody can tell how many there were, so the directory becomes another disk, by a new
 incarnation: its owner is refilled, and counts again once it holds all that it may have confirmed.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from store.checkpoint import Checkpoint
 from store.commitlog import CommitLog
-from store.entry import decode_entry
+from store.entry import HEADER_SIZE, Entry, decode_entry
 from store.entryindex import EntryIndex
 from store.errors import CorruptEntryError, DamagedError
 from store.layout import segment_start
@@ -56,3 +57,45 @@ def lost_end(log: CommitLog, index: EntryIndex, checkpoint: Checkpoint) -> Damag
         f"here lay entry {checkpoint.index}, the last one of the checkpoint, "
         "and what came behind may be lost with it",
     )
+
+
+def misplaced(log: CommitLog, position: int) -> DamagedError | None:
+    """What is wrong where a scan ended at ``position``, and an entry of another segment stands
+    there or at the start of a segment behind it. No write that was not finished leaves such bytes.
+    """
+    own = segment_start(position, log.segment_size)
+    for at in (position, *sorted(start for start in log.segments if start > own)):
+        found = _whole_entry(log, at)
+        if found is not None and found.position != at:
+            return DamagedError(
+                *log.locate(at),
+                f"here stands entry {found.index}, whose place is {found.position}, "
+                "and what was here may be lost",
+            )
+    return None
+
+
+def displaced(log: CommitLog, position: int, floor: int) -> bool:
+    """Whether an entry that stood behind ``floor`` is what a scan found below it."""
+    found = _whole_entry(log, position)
+    return found is not None and found.position >= floor
+
+
+def _whole_entry(log: CommitLog, position: int) -> Entry | None:
+    """What stands there, if it is an entry that stood at this place of a segment before.
+
+    Half a header may seem to be an empty entry, but not one of such a place.
+    """
+    segment = log.segments.get(segment_start(position, log.segment_size))
+    if segment is None:
+        return None
+    offset = position - segment.start
+    header = segment.read(HEADER_SIZE, offset)
+    size = int.from_bytes(header[4:8], "big")
+    if not HEADER_SIZE <= size <= segment.size - offset:
+        return None
+    try:
+        found = decode_entry(memoryview(segment.read(size, offset)), 0, None)
+    except CorruptEntryError:
+        return None
+    return found if found.position % log.segment_size == offset else None

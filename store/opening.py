@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from store.checkpoint import Checkpoint, Checkpoints
 from store.commitlog import CommitLog
 from store.entryindex import ROWS_PER_FILE, EntryIndex
-from store.errors import DamagedError, DataLockedError, StoreError
+from store.errors import DamagedError, DamagedLogError, DataLockedError, StoreError
 from store.filesystem import FileSystem, Lock
 from store.formatfile import FORMAT_NAME, Identity, check_identity, decode_format, encode_format
 from store.heldfile import Held, HeldFile
 from store.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
-from store.lostend import cut_short, fill, lost_end
+from store.lostend import cut_short, displaced, fill, lost_end, misplaced
 from store.recovery import LogScan, Recovered, adopt_segments, check_segments, scan, settle
 from store.refill import install
 from store.slotfile import SlotFile
@@ -118,10 +118,10 @@ def _claim(fs: FileSystem, directory: str, config: StoreConfig) -> int:
     return identity.incarnation
 
 
-def _begin_anew(fs: FileSystem, state: str, config: StoreConfig) -> int:
+def begin_anew(fs: FileSystem, directory: str, config: StoreConfig) -> int:
     """Gives the directory another incarnation, durably, and returns it; see ``lostend.py``."""
     identity = Identity(config.group, config.node, config.segment_size, config.incarnation)
-    replace_file(fs, state, FORMAT_NAME, encode_format(identity))
+    replace_file(fs, f"{directory}/state", FORMAT_NAME, encode_format(identity))
     return config.incarnation
 
 
@@ -162,12 +162,13 @@ def _recover(
             "and what came behind may be lost with it",
         )
     if short is not None and config.incarnation:
-        incarnation = _begin_anew(fs, state, config)
+        incarnation = begin_anew(fs, directory, config)
         fill(short, floor)
     found = _start_of_scan(checkpoint, index, mark)
     found.commit_index = max(mark.commit_index, -1 if checkpoint is None else checkpoint.index)
     found.tail_base = (found.end, found.chain_crc or 0)
-    scan(log, found, mark, floor)
+    if not _read_log(log, found, mark, floor, config):
+        incarnation = begin_anew(fs, directory, config)
     if found.last_term > hard_state.term:
         raise DamagedError(
             vote_file.path, 0, f"term {hard_state.term} is below the log's last, {found.last_term}"
@@ -191,7 +192,7 @@ def _recover(
             if lost is not None and config.alone:
                 raise lost
             if lost is not None:
-                incarnation = _begin_anew(fs, state, config)
+                incarnation = begin_anew(fs, directory, config)
         commit_index = max(commit_index, checkpoint.index)
     new_mark = Mark(
         found.last_index,
@@ -226,6 +227,22 @@ def _recover(
         last_term=max(found.last_term, 0),
         recovered=recovered,
     )
+
+
+def _read_log(log: CommitLog, found: LogScan, mark: Mark, floor: int, config: StoreConfig) -> bool:
+    """Scans the log. Returns whether none of it is in the place of another part (``lostend.py``).
+
+    Raises :class:`~store.errors.DamagedError`.
+    """
+    try:
+        scan(log, found, mark, floor)
+    except DamagedLogError as damage:
+        damage.lost_end = displaced(log, found.stop_position, floor)
+        raise
+    strange = misplaced(log, found.stop_position)
+    if strange is not None and config.alone:
+        raise strange
+    return strange is None or not config.incarnation
 
 
 def _open_slots(fs: FileSystem, path: str) -> SlotFile:

@@ -187,6 +187,7 @@ def scan(log: CommitLog, found: LogScan, mark: Mark, floor: int) -> None:
         )
         damage.index, damage.end = found.last_index + 1, found.end
         damage.chain_crc, damage.commit_index = found.chain_crc, found.commit_index
+        damage.floor = floor
         raise damage
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dledger.mending
 import store.opening
 from broker.machine import BrokerStateMachine, Checkpointing
 from simulator.bugs.plant import Bug, Patch
@@ -22,6 +23,14 @@ def lost_end_taken_for_an_unfinished_write(patch: Patch) -> None:
     """A segment that is shorter than what was durable in it is opened as if nothing were lost."""
     patch.set(store.opening, "cut_short", lambda _log, _floor: None)
     patch.set(store.opening, "lost_end", lambda _log, _index, _checkpoint: None)
+    patch.set(dledger.mending, "begin_anew", lambda _fs, _directory, _config: 0)
+
+
+def lost_end_not_missed_once_damage_is_mended(patch: Patch) -> None:
+    """Segments are swapped, and what peers put back is all that anybody looks at."""
+    patch.set(store.opening, "displaced", lambda _log, _position, _floor: False)
+    patch.set(store.opening, "misplaced", lambda _log, _position: None)
+    patch.set(dledger.mending, "begin_anew", lambda _fs, _directory, _config: 0)
 
 
 def log_cut_before_a_checkpoint_says_so(patch: Patch) -> None:
@@ -61,6 +70,15 @@ BUGS = (
         40,
         seconds=8.0,
         kinds=("expiry", "disk wiped", "slow disk"),
+        world=BROKERS,
+    ),
+    Bug(
+        "E4x",
+        lost_end_not_missed_once_damage_is_mended,
+        "to be committed and durable",
+        40,
+        seconds=8.0,
+        kinds=("files swapped", "pause"),
         world=BROKERS,
     ),
 )

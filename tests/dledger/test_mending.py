@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from random import Random
 
 import pytest
 
-from dledger.mending import Mending
+from dledger.mending import open_mended
 from dledger.messages import Message
 from dledger.service import FetchAnswer, FetchRequest, FetchStatus
 from dledger.transport import TransportHandler
@@ -16,6 +17,8 @@ from simulator.disk import SimulatedFileSystem
 from simulator.loop import VirtualLoop
 from store.entry import Entry
 from store.errors import DamagedLogError
+from store.layout import segment_name, segment_start
+from store.opening import StoreConfig
 from tests.store.steps import CONFIG, DIRECTORY, Writer, contents, data_of, open_store, save_mark
 
 COUNT = 40
@@ -72,27 +75,20 @@ def damaged_replica(fs: SimulatedFileSystem, *damaged: int) -> Writer:
     return writer
 
 
-def mend(fs: SimulatedFileSystem, logs: dict[str, list[Entry]], seconds: float = 60.0) -> Givers:
+def mend(
+    fs: SimulatedFileSystem,
+    logs: dict[str, list[Entry]],
+    seconds: float = 60.0,
+    config: StoreConfig = CONFIG,
+) -> Givers:
     """Opens, and mends, until the replica can be opened."""
     loop = VirtualLoop()
     givers = Givers(loop, logs)
 
     async def run() -> None:
         async with asyncio.timeout(seconds):
-            while True:
-                try:
-                    open_store(fs).close()
-                except DamagedLogError as damage:
-                    mending = Mending(
-                        fs=fs,
-                        directory=DIRECTORY,
-                        segment_size=CONFIG.segment_size,
-                        transport=givers,
-                        loop=loop,
-                    )
-                    await mending.mend(damage)
-                else:
-                    return
+            opened = await open_mended(fs, DIRECTORY, config, lambda: givers, loop)
+            opened.close()
 
     try:
         loop.run_until_complete(run())
@@ -142,3 +138,60 @@ def test_damage_above_what_is_known_to_be_committed_is_left_to_the_operator() ->
     fs.flip_bit(f"{DIRECTORY}/commitlog/{1200:020d}", 60)
     with pytest.raises(DamagedLogError):
         mend(fs, {"n1": writer.entries})
+
+
+KNOWN = 30
+FIRST, OTHER, THIRD = (replace(CONFIG, incarnation=number) for number in (7, 8, 9))
+
+
+def log_with_a_checkpoint(checkpoint: int) -> tuple[SimulatedFileSystem, Writer]:
+    """More is on the disk than is known to be, and known to be committed: up to ``KNOWN``."""
+    fs, writer = SimulatedFileSystem(Random(1)), Writer()
+    store = open_store(fs, FIRST)
+    store.save_hard_state(1, "n0")
+    store.append(writer.make_many(COUNT))
+    store.sync()
+    assert store.save_checkpoint(writer.checkpoint(checkpoint))
+    assert save_mark(store, writer.entries[KNOWN], KNOWN)
+    fs.crash()
+    return fs, writer
+
+
+def path_of(entry: Entry) -> str:
+    start = segment_start(entry.position, CONFIG.segment_size)
+    return f"{DIRECTORY}/commitlog/{segment_name(start)}"
+
+
+def behind(writer: Writer, entry: Entry) -> Entry:
+    """The first entry of the next segment."""
+    return next(each for each in writer.entries if path_of(each) > path_of(entry))
+
+
+def test_a_log_whose_last_known_entry_had_to_be_put_back_is_another_disk() -> None:
+    fs, writer = log_with_a_checkpoint(3)
+    fs.swap(path_of(writer.entries[8]), path_of(writer.entries[KNOWN]))
+    mend(fs, {"n1": writer.entries}, config=OTHER)
+    fs.power_loss()
+    store = open_store(fs, THIRD)
+    assert store.last_index == KNOWN
+    assert store.recovered.incarnation == OTHER.incarnation
+
+
+def test_a_log_that_is_mended_further_in_front_is_the_disk_that_it_was() -> None:
+    fs, writer = log_with_a_checkpoint(3)
+    fs.flip_bit(path_of(writer.entries[8]), writer.entries[8].position % CONFIG.segment_size + 30)
+    mend(fs, {"n1": writer.entries}, config=OTHER)
+    store = open_store(fs, THIRD)
+    assert store.last_index == COUNT - 1
+    assert store.recovered.incarnation == FIRST.incarnation
+
+
+def test_entries_behind_the_last_known_one_are_missed_where_they_were_swapped_with_others() -> None:
+    fs, writer = log_with_a_checkpoint(3)
+    later, segment = behind(writer, writer.entries[KNOWN]), behind(writer, writer.entries[3])
+    fs.swap(path_of(segment), path_of(later))
+    mend(fs, {"n1": writer.entries}, config=OTHER)
+    fs.power_loss()
+    store = open_store(fs, THIRD)
+    assert store.last_index == later.index - 1
+    assert store.recovered.incarnation == OTHER.incarnation

@@ -17,11 +17,13 @@ KNOWN = 16
 """The last entry of the checkpoint; the next one lies in the same segment, and behind the mark."""
 
 
-def log_beyond_what_is_known(checkpoint: int = KNOWN) -> tuple[SimulatedFileSystem, Writer]:
+def log_beyond_what_is_known(
+    checkpoint: int = KNOWN, count: int = COUNT
+) -> tuple[SimulatedFileSystem, Writer]:
     fs, writer = simulated(), Writer()
     store = open_store(fs, FIRST)
     store.save_hard_state(1, "n0")
-    store.append(writer.make_many(COUNT))
+    store.append(writer.make_many(count))
     store.sync()
     assert store.save_checkpoint(writer.checkpoint(checkpoint))
     assert save_mark(store, writer.entries[KNOWN], KNOWN)
@@ -99,11 +101,46 @@ def test_alone_a_log_cut_short_is_refused_with_file_and_byte_and_left_as_it_is()
             open_store(fs, replace(OTHER, alone=True))
 
 
-def test_alone_a_log_whose_last_segment_holds_other_bytes_is_refused() -> None:
+def test_alone_a_log_whose_last_known_entry_is_damaged_and_the_next_is_refused() -> None:
     fs, writer = log_beyond_what_is_known()
-    known = writer.entries[KNOWN].position
-    fs.swap(path_of(0), path_of(known))
+    known, following = (writer.entries[index].position for index in (KNOWN, KNOWN + 1))
+    for position in (known, following):
+        fs.flip_bit(path_of(position), position % CONFIG.segment_size + 50)
     place = rf"{path_of(known)}, byte {known % CONFIG.segment_size}: here lay entry {KNOWN}"
     for _ in range(2):
         with pytest.raises(DamagedError, match=place):
+            open_store(fs, replace(OTHER, alone=True))
+
+
+def test_alone_a_log_whose_last_segment_is_another_one_is_refused() -> None:
+    fs, writer = log_beyond_what_is_known()
+    following = writer.entries[KNOWN + 1].position
+    fs.swap(path_of(0), path_of(following))
+    place = rf"{path_of(following)}, byte {following % CONFIG.segment_size}: here stands entry"
+    for _ in range(2):
+        with pytest.raises(DamagedError, match=place):
+            open_store(fs, replace(OTHER, alone=True))
+
+
+def a_segment_behind_what_is_known_holds_another(fs: SimulatedFileSystem, writer: Writer) -> str:
+    """The other one lies before the checkpoint, where opening reads nothing."""
+    known = path_of(writer.entries[KNOWN].position)
+    later = next(each for each in writer.entries if path_of(each.position) > known)
+    fs.swap(path_of(0), path_of(later.position))
+    return path_of(later.position)
+
+
+def test_a_log_with_another_segment_behind_what_is_known_is_another_disk() -> None:
+    fs, writer = log_beyond_what_is_known(count=2 * COUNT)
+    a_segment_behind_what_is_known_holds_another(fs, writer)
+    store = open_store(fs, OTHER)
+    assert KNOWN <= store.last_index < 2 * COUNT - 1
+    assert store.recovered.incarnation == OTHER.incarnation
+
+
+def test_alone_a_log_with_another_segment_behind_what_is_known_is_refused() -> None:
+    fs, writer = log_beyond_what_is_known(count=2 * COUNT)
+    path = a_segment_behind_what_is_known_holds_another(fs, writer)
+    for _ in range(2):
+        with pytest.raises(DamagedError, match=rf"{path}, byte 0: here stands entry 0, whose pla"):
             open_store(fs, replace(OTHER, alone=True))

@@ -1,0 +1,44 @@
+"""What was damaged on a disk must be whole again in the end, be it before its node starts or after.
+
+No promise is broken by a machine that refuses to start, and none by one that waits for entries that
+all others have given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from simulator.host import Host
+
+PASSES = 2
+"""Of the scrub: the first of them may have begun before the damage."""
+
+
+class DamageMended:
+    """Begins when the faults end."""
+
+    def __init__(self, hosts: Sequence[Host]) -> None:
+        self._hosts = hosts
+        self._passes = {host.name: (host.boot, _passes(host) + PASSES) for host in hosts}
+
+    def __call__(self) -> bool:
+        """Whether all that must be mended is."""
+        return all(self._mended(host) for host in self._hosts if host.damaged)
+
+    def _mended(self, host: Host) -> bool:
+        if host.node is None:
+            return host.process is None or not self._can_be_mended(host)
+        boot, passes = self._passes[host.name]
+        needed = passes if boot == host.boot else PASSES
+        return _passes(host) >= needed and not host.node.scrubber.damage
+
+    def _can_be_mended(self, host: Host) -> bool:
+        """Its peers give it each committed entry, if they have given up none."""
+        others = [each.node for each in self._hosts if each is not host]
+        return all(node is not None and node.store.first_index == 0 for node in others)
+
+
+def _passes(host: Host) -> int:
+    return 0 if host.node is None else host.node.scrubber.passes
