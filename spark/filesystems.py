@@ -31,11 +31,13 @@ def open_file_system(path: str) -> tuple[FileSystem, str]:
         return OsFileSystem(), trim(rest)
     try:
         found, inner = arrowfs.FileSystem.from_uri(path)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ImportError):
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ImportError) as first:
         try:
             opened, inner = fsspec.core.url_to_fs(path)
         except (ValueError, ImportError, OSError) as error:
-            raise ReplicaError(f"{path}: this cannot be opened: {error}") from error
+            # Of a scheme that Arrow knows, its own reason is the one that helps.
+            reason = str(first if isinstance(first, OSError) else error).partition("\n")[0]
+            raise ReplicaError(f"{path}: this cannot be opened: {reason}") from error
         found = arrowfs.PyFileSystem(arrowfs.FSSpecHandler(opened))
     return RemoteFileSystem(found), trim(inner)
 
@@ -44,12 +46,22 @@ def trim(path: str) -> str:
     return path.rstrip("/") or "/"
 
 
+READ_AHEAD = 4 << 20
+
+
 class RemoteFile:
-    """One open file, for reading only."""
+    """One open file, for reading only.
+
+    The check compares replicas by pieces that a processor's cache can hold. To a store each read
+    is a request, so those that go into a buffer, one after the other, are answered from a larger.
+    """
 
     def __init__(self, path: str, file: pa.NativeFile) -> None:
         self._path = path
         self._file = file
+        self._size: int = file.size()
+        self._held = memoryview(b"")
+        self._held_position = 0
 
     @property
     def path(self) -> str:
@@ -62,7 +74,12 @@ class RemoteFile:
         return data
 
     def pread_into(self, buffer: memoryview, position: int) -> int:
-        data = self.pread(len(buffer), position)
+        at = position - self._held_position
+        wanted = min(len(buffer), max(self._size - position, 0))
+        if at < 0 or at + wanted > len(self._held):
+            self._held = memoryview(self.pread(max(len(buffer), READ_AHEAD), position))
+            self._held_position, at = position, 0
+        data = self._held[at : at + wanted]
         buffer[: len(data)] = data
         return len(data)
 
@@ -82,8 +99,7 @@ class RemoteFile:
         """Nothing of it is in this machine's page cache."""
 
     def size(self) -> int:
-        size: int = self._file.size()
-        return size
+        return self._size
 
     def truncate(self, size: int) -> None:  # noqa: ARG002 - of the interface
         raise read_only(self._path)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import fsspec
 import pytest
 
-from spark import targets
+from spark import filesystems, targets
 from spark.errors import ReplicaError
 from spark.filesystems import open_file_system
 from spark.replicas import find_snapshots
@@ -77,6 +78,42 @@ def test_what_a_url_says_behind_its_path_goes_with_each_replica(
     assert find_targets([f"{URL}/broker-a/?region=eu-west"]) == [
         f"{URL}/broker-a/{node}?region=eu-west" for node in ("n0", "n1", "n2")
     ]
+
+
+def test_pieces_that_follow_each_other_cost_few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filesystems, "READ_AHEAD", 100)
+    data = bytes(range(250))
+    asked: list[tuple[int, int]] = []
+
+    class Store:
+        def size(self) -> int:
+            return len(data)
+
+        def read_at(self, size: int, position: int) -> bytes:
+            asked.append((size, position))
+            return data[position : position + size]
+
+        def close(self) -> None:
+            pass
+
+    file = filesystems.RemoteFile("x", Store())
+    for position, size in ((0, 30), (30, 70), (60, 40), (100, 120), (210, 60), (250, 5), (70, 10)):
+        buffer = bytearray(size)
+        count = file.pread_into(memoryview(buffer), position)
+        assert buffer[:count] == data[position : position + size]
+    assert asked == [(100, 0), (120, 100), (100, 210), (100, 70)]
+
+
+def test_of_a_scheme_that_arrow_knows_its_reason_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def from_uri(_uri: str) -> None:
+        raise OSError("Unable to load libhdfs\ndlopen(libhdfs.so) failed")
+
+    arrow = SimpleNamespace(FileSystem=SimpleNamespace(from_uri=from_uri))
+    monkeypatch.setattr(filesystems, "arrowfs", arrow)
+    with pytest.raises(ReplicaError, match=r"^nosuch://x: this .* opened: Unable to load libhdfs$"):
+        open_file_system("nosuch://x")
 
 
 def test_a_scheme_that_nobody_knows_is_told(replicas: list[Path]) -> None:
