@@ -124,8 +124,11 @@ class RemoteFileSystem:
         return found
 
     def list_directory(self, path: str) -> list[str]:
-        infos = self._inner.get_file_info(arrowfs.FileSelector(path))
-        return sorted(info.base_name for info in infos)
+        # Google's store knows no directories, and of those Arrow lists only what was made as one.
+        is_deep = self._inner.type_name == "gcs"
+        infos = self._inner.get_file_info(arrowfs.FileSelector(path, recursive=is_deep))
+        begin = len(path.rstrip("/")) + 1
+        return sorted({info.path[begin:].partition("/")[0] for info in infos})
 
     def make_directories(self, path: str, *, sync: bool = True) -> None:  # noqa: ARG002 - interface
         raise read_only(path)

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import fsspec
+import pyarrow.fs as arrowfs
 import pytest
 
 from spark import filesystems, targets
@@ -102,6 +103,21 @@ def test_pieces_that_follow_each_other_cost_few_requests(monkeypatch: pytest.Mon
         count = file.pread_into(memoryview(buffer), position)
         assert buffer[:count] == data[position : position + size]
     assert asked == [(100, 0), (120, 100), (100, 210), (100, 70)]
+
+
+@pytest.mark.parametrize("path", ["bucket/snap", "bucket/snap/"])
+def test_directories_that_are_only_in_names_are_listed_too(path: str) -> None:
+    """Arrow leaves them out for Google's store, unless it is asked for all that is below."""
+    below = ["bucket/snap/n0/commitlog/0", "bucket/snap/n0/index/0", "bucket/snap/README"]
+
+    class Google:
+        type_name = "gcs"
+
+        def get_file_info(self, selector: arrowfs.FileSelector) -> list[SimpleNamespace]:
+            assert selector.base_dir == path
+            return [SimpleNamespace(path=one) for one in below if selector.recursive]
+
+    assert filesystems.RemoteFileSystem(Google()).list_directory(path) == ["README", "n0"]
 
 
 def test_of_a_scheme_that_arrow_knows_its_reason_is_told_in_one_line(
