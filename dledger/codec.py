@@ -147,7 +147,7 @@ def seal(content: bytes) -> bytes:
     return CRC.pack(crc32c(content)) + content
 
 
-def unseal(frame: bytes) -> memoryview:
+def unseal(frame: Bytes) -> memoryview:
     """The content of a frame. Raises :class:`~dledger.errors.DamagedFrameError`."""
     content = memoryview(frame)[CRC.size :]
     expected = int.from_bytes(frame[: CRC.size], "big")
@@ -157,7 +157,7 @@ def unseal(frame: bytes) -> memoryview:
     return content
 
 
-def decode_message(frame: bytes) -> Message:
+def decode_message(frame: Bytes) -> Message:
     """The message of one frame. Raises :class:`PeerError` naming what is wrong with it."""
     content = unseal(frame)
     try:

@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import struct
 from collections.abc import Collection, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import aiohttp
 import msgpack
@@ -21,6 +20,7 @@ from aiohttp import web
 
 from dledger.codec import MESSAGE_BYTES_MAX, MessageEncoder, decode_message, seal, unseal
 from dledger.errors import DLedgerError, PeerError
+from dledger.frames import MessageReader, frame_header
 from dledger.messages import Message
 
 log = logging.getLogger(__name__)
@@ -31,9 +31,6 @@ QUEUE_BYTES_MAX = 64 << 20
 DIAL_SECONDS_FIRST = 0.02
 DIAL_SECONDS_MAX = 0.5
 HELLO_SECONDS = 5.0
-_FINAL_BINARY = 0x82
-_HEADER_16 = struct.Struct(">BBH")
-_HEADER_64 = struct.Struct(">BBQ")
 # A connection that only listens would never notice that it is half open. The kernel asks for us:
 # pings of the WebSocket would arm a timer anew for every message.
 KEEPALIVE = (
@@ -69,6 +66,16 @@ class Transport(Protocol):
     def set_peers(self, members: Collection[str], addresses: Mapping[str, str]) -> None:
         """Links are wanted to these members, and to nobody else once a link breaks; ``addresses``
         are those that were not known from the start."""
+
+
+class _Dialled(aiohttp.ClientWebSocketResponse):
+    """A connection that was dialled, with the transport that it stands on."""
+
+    def __init__(
+        self, reader: Any, writer: Any, protocol: str | None, response: Any, *rest: Any, **more: Any
+    ) -> None:
+        super().__init__(reader, writer, protocol, response, *rest, **more)
+        self.transport: asyncio.Transport = response.connection.transport
 
 
 class _Link:
@@ -117,7 +124,9 @@ class WebSocketTransport:
         await self._runner.setup()
         await web.TCPSite(self._runner, self._host, self._port).start()
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None)
+            connector=aiohttp.TCPConnector(limit=0),
+            timeout=aiohttp.ClientTimeout(total=None),
+            ws_response_class=_Dialled,
         )
         for link in self._links.values():
             link.task = asyncio.create_task(self._listen(link))
@@ -150,7 +159,7 @@ class WebSocketTransport:
         if link.socket.get_write_buffer_size() > QUEUE_BYTES_MAX:
             return
         payload = self._encoder.encode(message)
-        link.socket.writelines((_frame_header(sum(map(len, payload))), *payload))
+        link.socket.writelines((frame_header(sum(map(len, payload))), *payload))
 
     def reset(self, peer: str) -> None:
         """Breaks the link; the peer dials again."""
@@ -183,12 +192,13 @@ class WebSocketTransport:
                     link.url, max_msg_size=MESSAGE_BYTES_MAX, compress=0
                 ) as connection:
                     _keep_alive(connection.get_extra_info("socket"))
+                    self._take_over(link, connection)
                     greeting = [PROTOCOL_VERSION, self._group, self._node, self._address]
                     await connection.send_bytes(seal(msgpack.packb(greeting)))
                     link.listening = connection
                     pause = DIAL_SECONDS_FIRST
                     self._check_up(link)
-                    await self._receive(link, connection)
+                    await self._ended(link, connection)
                     if connection.close_code == aiohttp.WSCloseCode.POLICY_VIOLATION:
                         log.error("%s refuses to talk to us", link.peer)
                         pause = DIAL_SECONDS_MAX
@@ -207,16 +217,27 @@ class WebSocketTransport:
         except TimeoutError:
             pass
 
-    async def _receive(self, link: _Link, connection: aiohttp.ClientWebSocketResponse) -> None:
-        async for frame in connection:
-            if frame.type is not aiohttp.WSMsgType.BINARY:
-                log.error("%s sent a frame that is not binary", link.peer)
-                return
+    def _take_over(self, link: _Link, connection: aiohttp.ClientWebSocketResponse) -> None:
+        """Reads its messages past aiohttp. The peer has sent none yet: it waits for a greeting."""
+        assert isinstance(connection, _Dialled)  # noqa: S101 - what the session was told to make
+        transport = connection.transport
+
+        def received(frame: memoryview) -> bool:
             try:
-                self._handler.on_message(link.peer, decode_message(frame.data))
+                self._handler.on_message(link.peer, decode_message(frame))
             except PeerError as error:
                 log.error("dropping the link to %s: %s", link.peer, error)
-                return
+                transport.abort()
+                return False
+            return True
+
+        MessageReader.put_before_protocol(transport, MESSAGE_BYTES_MAX, received)
+
+    async def _ended(self, link: _Link, connection: aiohttp.ClientWebSocketResponse) -> None:
+        """Returns when it broke or was closed; whatever comes past the messages means the end."""
+        last = await connection.receive()
+        if last.type in {aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT}:
+            log.error("%s sent a frame that is no whole message", link.peer)
 
     # --- the connection that the peer dialled
 
@@ -279,15 +300,6 @@ class WebSocketTransport:
             self._handler.on_peer_connected(link.peer)
         else:
             self._handler.on_peer_lost(link.peer)
-
-
-def _frame_header(size: int) -> bytes:
-    """Of a whole binary message without a mask (RFC 6455, 5.2)."""
-    if size < 126:
-        return bytes((_FINAL_BINARY, size))
-    if size < 1 << 16:
-        return _HEADER_16.pack(_FINAL_BINARY, 126, size)
-    return _HEADER_64.pack(_FINAL_BINARY, 127, size)
 
 
 def _keep_alive(connection: socket.socket) -> None:

@@ -1,0 +1,148 @@
+"""WebSocket frames of whole binary messages, as peers send them (RFC 6455, 5.2).
+
+aiohttp shakes hands, and pings and closes. But a message that it reads goes through a queue, a
+future and a task that wakes up, and is copied twice on its way. So what arrives on a connection is
+read here, into one buffer that is used over and over, and each message is told where it lies. A
+frame of any other kind, or too large a one, is given to aiohttp as it came, and so is all that
+follows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+
+BUFFER_SIZE = 64 << 10
+BUFFER_KEPT = 4 << 20
+"""A larger buffer is given up when the messages that needed it are read."""
+
+_FINAL_BINARY = 0x82
+_HEADER_16 = struct.Struct(">BBH")
+_HEADER_64 = struct.Struct(">BBQ")
+_SIZE_16, _SIZE_64 = 126, 127
+
+
+def frame_header(size: int) -> bytes:
+    """Of a whole binary message without a mask."""
+    if size < _SIZE_16:
+        return bytes((_FINAL_BINARY, size))
+    if size < 1 << 16:
+        return _HEADER_16.pack(_FINAL_BINARY, _SIZE_16, size)
+    return _HEADER_64.pack(_FINAL_BINARY, _SIZE_64, size)
+
+
+class MessageReader(asyncio.BufferedProtocol):
+    """Stands before aiohttp's protocol on one connection, and takes the messages out."""
+
+    def __init__(
+        self,
+        inner: asyncio.Protocol,
+        size_max: int,
+        received: Callable[[memoryview], bool],
+    ) -> None:
+        """``received`` gets each message, in a buffer that holds another one afterwards, and says
+        whether to go on; if not, the connection is its own to close. An error in it is told to the
+        loop's exception handler, and closes the connection."""
+        self._inner = inner
+        self._size_max = size_max
+        self._received = received
+        self._reading = True
+        self._given_over = False
+        self._buffer = bytearray(BUFFER_SIZE)
+        self._view = memoryview(self._buffer)
+        self._begin = self._end = 0  # what has arrived and is not read
+
+    @staticmethod
+    def put_before_protocol(
+        transport: asyncio.Transport, size_max: int, received: Callable[[memoryview], bool]
+    ) -> None:
+        """Reads that connection from now on. Nothing may have arrived on it that is unread."""
+        inner = transport.get_protocol()
+        if not isinstance(inner, asyncio.Protocol):
+            raise TypeError(f"the protocol of the connection is {inner!r}")
+        # How a loop reads depends on the kind of protocol that it found when it began to.
+        transport.pause_reading()
+        transport.set_protocol(MessageReader(inner, size_max, received))
+        transport.resume_reading()
+
+    # --- what the transport calls
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio calls it so
+        """Never empty: where a message does not fit, room for all of it was made at once."""
+        return self._view[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Tells the messages that are whole now."""
+        self._end += nbytes
+        if self._given_over:
+            self._give_over()
+            return
+        view = self._view
+        while self._reading:
+            begin, available = self._begin, self._end - self._begin
+            if available < 2:
+                break
+            size = view[begin + 1]
+            head = 2
+            if size == _SIZE_16:
+                head = 4
+            elif size == _SIZE_64:
+                head = 10
+            if available < head:
+                break
+            if head > 2:
+                size = int.from_bytes(view[begin + 2 : begin + head], "big")
+            if view[begin] != _FINAL_BINARY or view[begin + 1] > _SIZE_64 or size > self._size_max:
+                self._give_over()
+                return
+            if available < head + size:
+                self._make_room(head + size)
+                return
+            self._begin = end = begin + head + size
+            self._reading = self._received(view[begin + head : end])
+        if self._begin == self._end or not self._reading:
+            self._begin = self._end = 0
+            if len(self._buffer) > BUFFER_KEPT:
+                self._replace_buffer(BUFFER_SIZE)
+        else:
+            self._make_room(_HEADER_64.size)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._reading = False
+        self._inner.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    # --- the buffer
+
+    def _give_over(self) -> None:
+        self._given_over = True
+        rest = bytes(self._view[self._begin : self._end])
+        self._begin = self._end = 0
+        self._inner.data_received(rest)
+
+    def _make_room(self, size: int) -> None:
+        """So that the message under way, of ``size`` bytes, fits behind what of it is here."""
+        begin, end = self._begin, self._end
+        if begin + size <= len(self._buffer):
+            return
+        if size > len(self._buffer):
+            self._replace_buffer(max(size, 2 * len(self._buffer)))
+        else:
+            self._view[: end - begin] = self._view[begin:end]
+            self._begin, self._end = 0, end - begin
+
+    def _replace_buffer(self, size: int) -> None:
+        arrived = self._view[self._begin : self._end]
+        self._begin, self._end = 0, len(arrived)
+        self._buffer = bytearray(size)
+        self._view = memoryview(self._buffer)
+        self._view[: self._end] = arrived
