@@ -6,6 +6,10 @@ over and over, to the device. It demands whole blocks at multiples of their size
 the first block that were written before are kept and written once more, as a page cache would do
 it, and zeros fill the last one, as they follow the end of a log anyway. Whole blocks that already
 lie in memory as the device wants them, such as the zeros ahead of a log, are written from there.
+
+Who writes so waits for the device anyway. So what is one write is synced by the same call
+(``RWF_DSYNC``): a thread that comes back to Python once more has to wait for the interpreter once
+more, and devices that know it make the write durable without a flush of all they hold.
 """
 
 from __future__ import annotations
@@ -24,12 +28,13 @@ BUFFER_SIZE = 1 << 20
 # By these a file system says that it does not write past the page cache, or not in such blocks.
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
 _O_DIRECT: int = getattr(os, "O_DIRECT", 0)
+_DSYNC: int = getattr(os, "RWF_DSYNC", 0)
 
 
 class DirectWriter:
     """Appends to one file. It belongs to one thread, and closes its descriptor when it goes."""
 
-    __slots__ = ("_buffer", "_end", "_fd", "_path")
+    __slots__ = ("_buffer", "_dsync", "_end", "_fd", "_path", "synced")
 
     def __init__(self, path: str, fd: int) -> None:
         """``fd`` was opened with ``O_DIRECT``, and is the writer's from now on."""
@@ -37,6 +42,9 @@ class DirectWriter:
         self._fd = fd
         self._buffer = mmap.mmap(-1, BUFFER_SIZE)  # memory of whole pages, as O_DIRECT wants it
         self._end = -1
+        self._dsync = _DSYNC
+        self.synced = False
+        """Whether the last append is durable as it is."""
 
     @staticmethod
     def open(path: str) -> DirectWriter | None:
@@ -68,9 +76,10 @@ class DirectWriter:
         view = memoryview(data)
         head = position % BLOCK_SIZE
         self._end = -1
+        self.synced = False
         if not head and _whole_blocks(view):
             try:
-                self._write(view, position)
+                self._write_synced(view, position)
             except OSError as error:
                 if error.errno not in _UNSUPPORTED:
                     raise
@@ -80,6 +89,7 @@ class DirectWriter:
         if before:
             buffer[:head] = before
         begin = position - head
+        write = self._write_synced if head + len(view) <= BUFFER_SIZE else self._write
         while True:
             end = min(head + len(view), BUFFER_SIZE)
             buffer[head:end] = view[: end - head]
@@ -87,7 +97,7 @@ class DirectWriter:
             buffer[end:blocks_end] = bytes(blocks_end - end)
             try:
                 with memoryview(buffer) as blocks:
-                    self._write(blocks[:blocks_end], begin)
+                    write(blocks[:blocks_end], begin)
             except OSError as error:
                 if error.errno not in _UNSUPPORTED or begin + head != position:
                     raise
@@ -101,6 +111,20 @@ class DirectWriter:
         buffer[:rest] = buffer[end - rest : end]
         self._end = begin + end
         return True
+
+    def _write_synced(self, blocks: memoryview, position: int) -> None:
+        """As :meth:`_write`, and ``synced`` says whether it is durable."""
+        if self._dsync:
+            try:
+                count = os.pwritev(self._fd, [blocks], position, self._dsync)
+            except OSError as error:
+                if error.errno not in _UNSUPPORTED:
+                    raise
+                self._dsync = 0  # if it is O_DIRECT that the device refuses, the next write says so
+            else:
+                self.synced = count == len(blocks)
+                blocks, position = blocks[count:], position + count
+        self._write(blocks, position)
 
     def _write(self, blocks: memoryview, position: int) -> None:
         count = 0

@@ -26,7 +26,7 @@ class OsFile:
     whatever file gets the same descriptor number next.
     """
 
-    __slots__ = ("_direct", "_direct_tried", "_fd", "_nowait", "_path")
+    __slots__ = ("_direct", "_direct_tried", "_fd", "_nowait", "_path", "_unsynced")
 
     def __init__(self, path: str, fd: int) -> None:
         self._path = path
@@ -34,6 +34,7 @@ class OsFile:
         self._nowait = _NOWAIT
         self._direct: DirectWriter | None = None
         self._direct_tried = False
+        self._unsynced = True  # others may have written to it
 
     @property
     def path(self) -> str:
@@ -81,6 +82,7 @@ class OsFile:
         return bytes(memoryview(buffer)[:count])
 
     def pwrite(self, data: Bytes, position: int) -> None:
+        self._unsynced = True
         if self._direct is not None:
             self._direct.forget()
         count = os.pwrite(self._fd, data, position)
@@ -104,12 +106,15 @@ class OsFile:
                 size = position % BLOCK_SIZE
                 before = self.pread(size, position - size).ljust(size, b"\0")
             if direct.append(data, position, before):
+                self._unsynced = self._unsynced or not direct.synced
                 return
             self._direct = None
         self.pwrite(data, position)
 
     def datasync(self) -> None:
-        os.fdatasync(self._fd)
+        if self._unsynced:
+            os.fdatasync(self._fd)
+            self._unsynced = False
 
     def drop_cached(self, size: int, position: int) -> None:
         if _FADVISE is not None:
@@ -119,6 +124,7 @@ class OsFile:
         return os.fstat(self._fd).st_size
 
     def truncate(self, size: int) -> None:
+        self._unsynced = True
         os.ftruncate(self._fd, size)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import store.directwriter
@@ -35,21 +35,24 @@ def new_file(path: Path) -> OsFile:
     return OsFileSystem().open(str(path), create=True)
 
 
+@settings(deadline=None)  # the disk may have much else to do
 @given(sizes=SIZES, seed=st.integers(0, 1 << 30))
 def test_appends_of_any_sizes_lie_one_after_the_other(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], seed: int
 ) -> None:
-    file = new_file(tmp_path_factory.getbasetemp() / "appends")
-    rng = random.Random(seed)
-    expected = b""
-    for size in sizes:
-        data = rng.randbytes(size)
-        file.append_direct(data, len(expected))
-        expected += data
-        assert file.pread(len(expected), 0) == expected
-    behind = file.pread(BLOCK_SIZE, len(expected))
-    assert behind == bytes(len(behind))
-    assert len(behind) < BLOCK_SIZE
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store.directwriter, "_DSYNC", 0)  # or most of this would be waiting
+        file = new_file(tmp_path_factory.getbasetemp() / "appends")
+        rng = random.Random(seed)
+        expected = b""
+        for size in sizes:
+            data = rng.randbytes(size)
+            file.append_direct(data, len(expected))
+            expected += data
+            assert file.pread(len(expected), 0) == expected
+        behind = file.pread(BLOCK_SIZE, len(expected))
+        assert behind == bytes(len(behind))
+        assert len(behind) < BLOCK_SIZE
 
 
 def test_zeros_that_lie_behind_stay(tmp_path: Path) -> None:
@@ -88,6 +91,7 @@ def test_whole_blocks_in_whole_pages_are_written_from_where_they_lie(
         addresses.append(np.frombuffer(data, np.uint8).ctypes.data)
         return whole(fd, data, position)
 
+    monkeypatch.setattr(store.directwriter, "_DSYNC", 0)
     monkeypatch.setattr(os, "pwrite", watched)
     file = new_file(tmp_path / "a")
     file.append_direct(memoryview(pages)[BLOCK_SIZE:], 0)
@@ -124,14 +128,20 @@ def test_where_the_device_wants_larger_blocks_it_is_written_through_the_page_cac
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = new_file(tmp_path / "a")
-    whole = os.pwrite
+    whole, whole_synced = os.pwrite, os.pwritev
 
     def refused(fd: int, data: bytes, position: int) -> int:
         if len(data) % BLOCK_SIZE == 0:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         return whole(fd, data, position)
 
+    def refused_synced(fd: int, data: list[bytes], position: int, flags: int) -> int:
+        if len(data[0]) % BLOCK_SIZE == 0:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return whole_synced(fd, data, position, flags)
+
     monkeypatch.setattr(os, "pwrite", refused)
+    monkeypatch.setattr(os, "pwritev", refused_synced)
     file.append_direct(b"hello", 0)
     file.append_direct(b"world", 5)
     assert file.pread(100, 0) == b"helloworld"
@@ -140,6 +150,7 @@ def test_where_the_device_wants_larger_blocks_it_is_written_through_the_page_cac
 def test_a_short_write_is_continued_and_an_error_is_raised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(store.directwriter, "_DSYNC", 0)
     file = new_file(tmp_path / "a")
     whole = os.pwrite
     calls: list[int] = []
@@ -157,3 +168,106 @@ def test_a_short_write_is_continued_and_an_error_is_raised(
     assert file.pread(len(data), 0) == data
     with pytest.raises(OSError, match="Input/output"):
         file.append_direct(b"more", len(data))
+
+
+class Syncs:
+    """Counts calls of ``fdatasync``."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        monkeypatch.setattr(os, "fdatasync", self._sync)
+
+    def _sync(self, fd: int) -> None:
+        self.count += 1
+
+    def of(self, file: OsFile) -> int:
+        """How many of them it takes to sync the file now."""
+        before = self.count
+        file.datasync()
+        return self.count - before
+
+
+def written_and_synced(path: Path) -> OsFile:
+    """A file of which what others may have written is synced."""
+    file = new_file(path)
+    file.append_direct(b"hello", 0)
+    file.datasync()
+    return file
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_DSYNC"), reason="the system syncs no single write")
+def test_one_direct_write_is_durable_without_another_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags: list[int] = []
+    whole = os.pwritev
+
+    def noted(fd: int, data: list[memoryview], position: int, flag: int) -> int:
+        flags.append(flag)
+        return whole(fd, data, position, flag)
+
+    monkeypatch.setattr(os, "pwritev", noted)
+    file = written_and_synced(tmp_path / "a")
+    syncs = Syncs(monkeypatch)
+    file.append_direct(b"world", 5)
+    assert flags == [os.RWF_DSYNC] * 2
+    assert syncs.of(file) == 0
+    assert file.pread(100, 0).rstrip(b"\0") == b"helloworld"
+
+
+@pytest.mark.parametrize("then", ["several writes", "page cache", "truncated"])
+def test_whatever_else_changes_the_file_is_synced_by_a_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    file = written_and_synced(tmp_path / "a")
+    syncs = Syncs(monkeypatch)
+    if then == "several writes":
+        file.append_direct(bytes(BUFFER_SIZE), 5)
+    elif then == "page cache":
+        file.pwrite(b"world", 5)
+    else:
+        file.truncate(0)
+    file.append_direct(b"!", file.size())
+    assert syncs.of(file) == 1
+    assert syncs.of(file) == 0
+
+
+def test_a_file_that_was_just_opened_is_synced_whoever_wrote_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written_and_synced(tmp_path / "a")
+    again = OsFileSystem().open(str(tmp_path / "a"))
+    assert Syncs(monkeypatch).of(again) == 1
+
+
+@pytest.mark.parametrize("error", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_where_no_single_write_can_be_synced_the_file_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    def refused(fd: int, data: list[memoryview], position: int, flag: int) -> int:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "pwritev", refused)
+    file = written_and_synced(tmp_path / "a")
+    syncs = Syncs(monkeypatch)
+    file.append_direct(b"world", 5)
+    assert syncs.of(file) == 1
+    assert file.pread(100, 0).rstrip(b"\0") == b"helloworld"
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_DSYNC"), reason="the system syncs no single write")
+def test_a_short_write_is_continued_and_synced_by_a_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = os.pwritev
+
+    def short(fd: int, data: list[memoryview], position: int, flag: int) -> int:
+        return whole(fd, [data[0][:BLOCK_SIZE]], position, flag)
+
+    file = written_and_synced(tmp_path / "a")
+    monkeypatch.setattr(os, "pwritev", short)
+    syncs = Syncs(monkeypatch)
+    data = random.Random(1).randbytes(2 * BLOCK_SIZE)
+    file.append_direct(data, 5)
+    assert syncs.of(file) == 1
+    assert file.pread(5 + len(data), 0) == b"hello" + data
