@@ -89,6 +89,10 @@ class _Waiting:
         self._futures.append(future)
         return future
 
+    def join(self, others: _Waiting) -> None:
+        """What they wait for is this too from now on."""
+        self._futures += others._futures
+
     def end(self) -> None:
         for future in self._futures:
             if not future.done():
@@ -103,14 +107,15 @@ class _LookUp(NamedTuple):
 
 
 class _Outage:
-    """A broker group that fails: since when, when last, and the wait that its requests share."""
+    """A broker group that fails: since when, when last, and who waits there, by topic, for the
+    look-ups after the present wait."""
 
     __slots__ = ("seen", "since", "waiting")
 
     def __init__(self, since: float) -> None:
         self.since = since
         self.seen = since
-        self.waiting: _Waiting | None = None
+        self.waiting: dict[str, _Waiting] = {}
 
 
 class Routes:
@@ -154,8 +159,8 @@ class Routes:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for outage in self._outages.values():
-            if outage.waiting is not None:
-                outage.waiting.end()
+            for waiting in outage.waiting.values():
+                waiting.end()
 
     def on_change(self, listener: ChangeListener) -> None:
         """Calls back with every route that differs from the one known before."""
@@ -198,15 +203,12 @@ class Routes:
         outage = self._outages.get(culprit)
         if outage is None or now - outage.seen > OUTAGE_OVER_SECONDS:
             self._outages[culprit] = _Outage(now)
+            await self._begin_look_up(topic).waiting.wait()
         else:
             outage.seen = now
-            await self._back_off(outage)
-        try:
-            await self.refresh(topic)
-        except ClosedError:
-            raise
-        except ClientError as error:
-            logger.debug("route of %s: %s", topic, error)
+            await self._back_off(outage, topic)
+        if self._closed:
+            raise _closed()
 
     def leader(self, queue: MessageQueue) -> str:
         """The address to ask about the queue. Raises :class:`NoLeaderError`."""
@@ -216,21 +218,22 @@ class Routes:
             raise NoLeaderError(queue.broker)
         return address
 
-    async def _back_off(self, outage: _Outage) -> None:
-        if outage.waiting is None:
+    def _back_off(self, outage: _Outage, topic: str) -> asyncio.Future[None]:
+        if not outage.waiting:
             lasted = self._loop.time() - outage.since
             seconds = min(max(lasted / BACKOFF_DIVISOR, BACKOFF_MIN_SECONDS), BACKOFF_MAX_SECONDS)
-            outage.waiting = _Waiting(self._loop)
-            self._loop.call_later(
-                seconds * self._rng.uniform(0.75, 1.25), self._end_wait, outage, outage.waiting
-            )
-        await outage.waiting.wait()
-        if self._closed:
-            raise _closed()
+            seconds *= self._rng.uniform(0.75, 1.25)
+            self._loop.call_later(seconds, self._end_wait, outage)
+        waiting = outage.waiting.get(topic)
+        if waiting is None:
+            waiting = outage.waiting[topic] = _Waiting(self._loop)
+        return waiting.wait()
 
-    def _end_wait(self, outage: _Outage, waiting: _Waiting) -> None:
-        outage.waiting = None
-        waiting.end()
+    def _end_wait(self, outage: _Outage) -> None:
+        ended, outage.waiting = outage.waiting, {}
+        if not self._closed:
+            for topic, waiting in ended.items():
+                self._begin_look_up(topic).waiting.join(waiting)
 
     def _poll(self) -> None:
         for topic in self._routes:
@@ -247,8 +250,11 @@ class Routes:
 
     def _looked_up(self, topic: str, task: asyncio.Task[TopicRoute]) -> None:
         self._lookups.pop(topic).waiting.end()
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, ClientError):
             logger.debug("route of %s: %s", topic, error)
+        elif error is not None:
+            raise error
 
     async def _look_up(self, topic: str) -> TopicRoute:
         causes: dict[str, str] = {}
