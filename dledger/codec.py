@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgpack
 from crc32c import crc32c
@@ -106,6 +107,7 @@ def _fields(message: Message) -> tuple[int | bool | bytes, ...]:
             return service_fields(message)
 
 
+@lru_cache(maxsize=8)  # a leader repeats what it has no news of
 def _holdings(packed: bytes) -> tuple[Holding, ...]:
     try:
         found = msgpack.unpackb(packed)

@@ -12,7 +12,7 @@ from simulator.whole import WholeCluster
 
 
 class CalmCluster(WholeCluster):
-    """See the module. Its clients send, are given, write and read some 25 times a second."""
+    """See the module. Its clients send, are given, write and read some 22 times a second."""
 
     client_pauses = (0.3, 0.45, 0.6)
-    scrub_passes = (4.0, 8.0)
+    scrub_passes = (6.0, 12.0)

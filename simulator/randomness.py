@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import random
 
+_draw = random.Random.random
+
 
 class CountingRandom(random.Random):
     """A seeded generator that counts its draws."""
@@ -20,12 +22,12 @@ class CountingRandom(random.Random):
     def random(self) -> float:
         """See :class:`random.Random`."""
         self.draws += 1
-        return super().random()
+        return _draw(self)
 
     def uniform(self, a: float, b: float) -> float:
         """See :class:`random.Random`; one draw."""
         self.draws += 1
-        return a + (b - a) * super().random()
+        return a + (b - a) * _draw(self)
 
     def getrandbits(self, k: int, /) -> int:
         """See :class:`random.Random`."""

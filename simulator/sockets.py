@@ -283,14 +283,15 @@ class Sockets:
         self._send(sender, data)
 
     def _send(self, sender: SimulatedSocket, data: bytes | Exception) -> None:
-        at = max(self.loop.time() + self._delay(), sender.last_arrival + IN_ORDER_SECONDS)
+        delay = self._network.stream_delay(self._rng)
+        at = max(self.loop.time() + delay, sender.last_arrival + IN_ORDER_SECONDS)
         sender.last_arrival = at
         self.loop.at(at, self._arrive, sender, data)
 
     def _arrive(self, sender: SimulatedSocket, data: bytes | Exception) -> None:
-        receiver = sender.peer
-        machine = self._machines.get(receiver.interface.ip)
-        if sender.stuck or machine is None or self._is_cut(sender.interface, receiver.interface):
+        here, there = sender.interface, sender.peer.interface
+        machine = self._machines.get(there.ip)
+        if sender.stuck or machine is None or self._network.cuts(here.name, there.name):
             if not sender.stuck:
                 sender.stuck_since = self.loop.time()
                 self._stuck[sender] = None
