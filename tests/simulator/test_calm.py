@@ -1,0 +1,26 @@
+"""The world of the default profile: fewer requests than elsewhere, and still a workload."""
+
+from __future__ import annotations
+
+from simulator.calm import CalmCluster
+from simulator.cluster import play
+from simulator.faults import FaultPlan
+from simulator.profiles import PROFILES
+from simulator.worlds import WORLDS
+
+SECONDS = 6.0
+OPERATIONS_MIN = 20
+"""A second: messages sent and delivered, offsets and topics written and read."""
+
+
+def test_calm_clients_have_a_workload_still() -> None:
+    """Repeat it with ``play(CalmCluster(SEED, plan=plan), lambda made: made.run(6.0))``."""
+    assert WORLDS[PROFILES["default"].world(1)] is CalmCluster
+    operations = 0
+    seeds = range(1, 4)
+    for seed in seeds:
+        cluster = CalmCluster(seed, plan=FaultPlan((), 1.0))
+        outcome = play(cluster, lambda made: made.run(SECONDS))
+        assert outcome.violation is None
+        operations += cluster.history.operations + len(cluster.registers.operations)
+    assert operations >= OPERATIONS_MIN * SECONDS * len(seeds)
