@@ -56,16 +56,25 @@ class Effects:
     read_indexes: list[ReadIndex] = field(default_factory=list)
 
 
+NOTHING = Effects()
+"""Of an event that asks for nothing, as most confirmations are; one for all, so never changed."""
+
+
 class Outbox:
     """Where the parts of the core put their effects."""
 
     def __init__(self) -> None:
-        self._effects = Effects()
+        self._effects: Effects | None = None
         self._last_write_id = 0
+
+    def _bundle(self) -> Effects:
+        if self._effects is None:
+            self._effects = Effects()
+        return self._effects
 
     def send(self, to: str, message: Message) -> None:
         """Leaves at once."""
-        self._effects.messages.append(Envelope(to, message))
+        self._bundle().messages.append(Envelope(to, message))
 
     def send_after_write(self, to: str, message: Message) -> None:
         """Leaves when everything asked to be written so far in this bundle is durable."""
@@ -73,20 +82,21 @@ class Outbox:
 
     def write(self) -> Write:
         """The bundle's write, begun now if there is none yet."""
-        if self._effects.write is None:
+        bundle = self._bundle()
+        if bundle.write is None:
             self._last_write_id += 1
-            self._effects.write = Write(self._last_write_id)
-        return self._effects.write
+            bundle.write = Write(self._last_write_id)
+        return bundle.write
 
     def read(self, peer: str, first_index: int, last_index: int, bytes_max: int) -> None:
         """Asks for entries from the disk."""
-        self._effects.reads.append(Read(peer, first_index, last_index, bytes_max))
+        self._bundle().reads.append(Read(peer, first_index, last_index, bytes_max))
 
     def read_index(self, number: int, index: int | None) -> None:
         """Answers a request of this node for a read index."""
-        self._effects.read_indexes.append(ReadIndex(number, index))
+        self._bundle().read_indexes.append(ReadIndex(number, index))
 
     def take(self) -> Effects:
         """All effects since the last call."""
-        taken, self._effects = self._effects, Effects()
-        return taken
+        taken, self._effects = self._effects, None
+        return NOTHING if taken is None else taken

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
+_Done = Callable[[Any, BaseException | None], None]
 
 
 class Executor(Protocol):
@@ -41,7 +42,7 @@ class ThreadExecutor:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
         self._loop = loop
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], _Done] | None] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -50,29 +51,25 @@ class ThreadExecutor:
         self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
     ) -> None:
         """See :class:`Executor`."""
+        self._jobs.put((work, done))
 
-        def job() -> None:
-            result: T | None = None
+    def _deliver(self, done: _Done, result: Any, error: BaseException | None) -> None:
+        if not self._closed:
+            done(result, error)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            work, done = job
+            result: Any = None
             error: BaseException | None = None
             try:
                 result = work()
             except BaseException as raised:  # noqa: BLE001 - handed to `done`, which decides
                 error = raised
-            self._report(done, result, error)
-
-        self._jobs.put(job)
-
-    def _report(self, done: Callable[[Any, BaseException | None], None], *outcome: Any) -> None:
-        if not self._closed:
-            self._loop.call_soon_threadsafe(self._deliver, done, *outcome)
-
-    def _deliver(self, done: Callable[[Any, BaseException | None], None], *outcome: Any) -> None:
-        if not self._closed:
-            done(*outcome)
-
-    def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job()
+            if not self._closed:
+                self._loop.call_soon_threadsafe(self._deliver, done, result, error)
+            # What a job held is not held until the next one comes.
+            del job, work, done, result, error
 
     def close(self) -> None:
         """See :class:`Executor`."""

@@ -223,6 +223,8 @@ class Leading:
     def advance_commit(self, now: float) -> None:
         """Only an entry of the present term commits by counting; older ones follow (figure 8)."""
         local = self._local
+        if local.commit_index == local.log.last_index:
+            return  # a majority has confirmed all there is before
         index = self.majorities.quorum_index()
         if index <= local.commit_index or local.log.term_at(index) != self._term:
             return

@@ -18,7 +18,7 @@ from dledger.calls import PeerCalls
 from dledger.catchup import CatchUp
 from dledger.config import RaftConfig
 from dledger.divergence import Divergence
-from dledger.effects import Write
+from dledger.effects import NOTHING, Write
 from dledger.errors import (
     InvariantError,
     PeerError,
@@ -319,12 +319,13 @@ class Node:
         """The core was told or asked something: what comes of it is done."""
         core = self.core
         effects = core.take()
-        for envelope in effects.messages:
-            self._transport.send(envelope.to, envelope.message)
-        for read in effects.reads:
-            self.supply.read_for_append(read)
-        if effects.write is not None:
-            self.writer.add(effects.write)
+        if effects is not NOTHING:
+            for envelope in effects.messages:
+                self._transport.send(envelope.to, envelope.message)
+            for read in effects.reads:
+                self.supply.read_for_append(read)
+            if effects.write is not None:
+                self.writer.add(effects.write)
         if core.configurations.index != self._members_from:
             self._members_changed()
         if self.applier.applied_index < core.commit_index:

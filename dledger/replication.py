@@ -227,9 +227,9 @@ class Replicator:
 
     def deadline(self) -> float:
         """When :meth:`tick` has something to do."""
-        if self._notice_at is None:
+        if self._notice_at is None or self._notice_at > self.heartbeat_at:
             return self.heartbeat_at
-        return min(self.heartbeat_at, self._notice_at)
+        return self._notice_at
 
     def tick(self, commit_index: int, now: float, held: tuple[Holding, ...] = ()) -> None:
         """Sends due commit notices and heartbeats, and what a follower seems not to have got.
