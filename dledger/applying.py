@@ -11,8 +11,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from dledger.effects import NOTHING, Effects
 from dledger.errors import InvariantError
 from dledger.executor import Executor
+from dledger.standing import Role
 from dledger.statemachine import StateMachine
 from store.entry import Entry, EntryKind
 from store.errors import DamagedError, StoreError
@@ -45,6 +47,25 @@ class Applier:
         self._reads = reads
         self._loop = loop
         self._reading = False
+        self._due = False
+
+    def apply_after(self, effects: Effects) -> None:
+        """Applies what is committed, in the order that an event with these effects asks for.
+
+        A leader's clients wait for this. On other members it must not hold up what the event
+        sends, which leaves at the end of the turn, nor the log thread, which would wait for the
+        interpreter: the end of a write is an event again, and so is every heartbeat meanwhile.
+        """
+        if effects is NOTHING or self._node.core.role is Role.LEADER:
+            self.apply()
+        elif effects.write is None and not self._due:
+            self._due = True
+            self._loop.call_soon(self._apply_due)
+
+    def _apply_due(self) -> None:
+        self._due = False
+        if self._node.alive:
+            self._node.after_event()
 
     def apply(self) -> None:
         """Applies what is committed and in memory; the rest follows when it is read."""

@@ -329,7 +329,7 @@ class Node:
         if core.configurations.index != self._members_from:
             self._members_changed()
         if self.applier.applied_index < core.commit_index:
-            self.applier.apply()
+            self.applier.apply_after(effects)
         self._announce()
         for answer in effects.read_indexes:
             self.reads.answered(answer)

@@ -109,6 +109,7 @@ def test_another_leaders_entry_at_the_same_index_acknowledges_nothing() -> None:
         index = node.propose(3, lambda _position: [b"our"], outcomes.append)
         theirs = build_entry(EntryKind.DATA, index, term + 1, position, chain, [b"their own"])
         node.on_message("n2", AppendRequest(term + 1, before, term, index, (theirs,)))
+        await asyncio.sleep(0.01)  # until it is written
         assert applied[-1] == theirs
         await node.stop()
 
