@@ -11,11 +11,13 @@ from collections.abc import Iterator
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 # Fields of /proc/<pid>/stat behind the name of the command, which is in parentheses.
-_PARENT, _TIMES = 1, slice(11, 13)
+# The times are its own, user's and system's, and those of its children that have ended: Spark ends
+# workers that are idle for a minute, and what they did must not be lost.
+_PARENT, _TIMES = 1, slice(11, 15)
 
 
 def cpu_seconds() -> float:
-    """Seconds of processor time of this process and of all that live below it."""
+    """Seconds of processor time of this process and of all below it, ended ones included."""
     return sum(
         sum(map(int, stat_fields(pid)[_TIMES])) / _TICKS for pid in (os.getpid(), *descendants())
     )

@@ -11,6 +11,10 @@ from pyspark.sql import SparkSession
 
 from spark.java import find_java_home
 
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java only hands out tasks here: compiling that code thoroughly, and threads that collect little
+garbage, cost more than they bring."""
+
 
 @contextmanager
 def open_session(
@@ -54,7 +58,12 @@ def start_session(
         **more,
     }
     if master is None or master.startswith("local"):
-        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        settings = {
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+            **settings,
+        }
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.master(master or "local[*]").getOrCreate()

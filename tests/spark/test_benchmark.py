@@ -33,6 +33,22 @@ def test_processes_below_this_one_count_with_their_time_and_memory() -> None:
         started.stdin.close()
 
 
+def test_processes_that_have_ended_meanwhile_count_too() -> None:
+    """Spark ends workers that were idle for a minute: what they did is no less done."""
+    busy = "sum(range(2_000_000)); print(flush=True); input()"
+    shell = ["sh", "-c", f'"{sys.executable}" -c "{busy}"; echo; read line']
+    with subprocess.Popen(shell, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
+        assert started.stdout is not None
+        assert started.stdin is not None
+        started.stdout.readline()
+        before = cpu_seconds()
+        started.stdin.write(b"\n")
+        started.stdin.flush()
+        started.stdout.readline()
+        assert cpu_seconds() >= before
+        started.stdin.close()
+
+
 def test_shuffled_bytes_are_those_that_tasks_wrote(tmp_path: Path) -> None:
     event = {
         "Event": "SparkListenerTaskEnd",
