@@ -26,7 +26,7 @@ class OsFile:
     whatever file gets the same descriptor number next.
     """
 
-    __slots__ = ("_direct", "_direct_tried", "_fd", "_nowait", "_path", "_unsynced")
+    __slots__ = ("_direct", "_direct_tried", "_fd", "_nowait", "_path", "_rewritten", "_unsynced")
 
     def __init__(self, path: str, fd: int) -> None:
         self._path = path
@@ -35,6 +35,7 @@ class OsFile:
         self._direct: DirectWriter | None = None
         self._direct_tried = False
         self._unsynced = True  # others may have written to it
+        self._rewritten = False
 
     @property
     def path(self) -> str:
@@ -82,7 +83,7 @@ class OsFile:
         return bytes(memoryview(buffer)[:count])
 
     def pwrite(self, data: Bytes, position: int) -> None:
-        self._unsynced = True
+        self._rewritten = True
         if self._direct is not None:
             self._direct.forget()
         count = os.pwrite(self._fd, data, position)
@@ -112,7 +113,9 @@ class OsFile:
         self.pwrite(data, position)
 
     def datasync(self) -> None:
-        if self._unsynced:
+        # Of writes by several threads none can tell what the sync of another covers. Appends are
+        # the log thread's alone, and so is what they leave to be synced.
+        if self._unsynced or self._rewritten:
             os.fdatasync(self._fd)
             self._unsynced = False
 
@@ -124,7 +127,7 @@ class OsFile:
         return os.fstat(self._fd).st_size
 
     def truncate(self, size: int) -> None:
-        self._unsynced = True
+        self._rewritten = True
         os.ftruncate(self._fd, size)
 
     def close(self) -> None:

@@ -215,21 +215,29 @@ def test_one_direct_write_is_durable_without_another_call(
     assert file.pread(100, 0).rstrip(b"\0") == b"helloworld"
 
 
-@pytest.mark.parametrize("then", ["several writes", "page cache", "truncated"])
-def test_whatever_else_changes_the_file_is_synced_by_a_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
+def test_an_append_of_several_writes_is_synced_by_a_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = written_and_synced(tmp_path / "a")
     syncs = Syncs(monkeypatch)
-    if then == "several writes":
-        file.append_direct(bytes(BUFFER_SIZE), 5)
-    elif then == "page cache":
+    file.append_direct(bytes(BUFFER_SIZE), 5)
+    file.append_direct(b"!", 5 + BUFFER_SIZE)
+    assert syncs.of(file) == 1
+    assert syncs.of(file) == 0
+
+
+@pytest.mark.parametrize("then", ["written over", "truncated"])
+def test_what_other_threads_may_have_changed_is_synced_by_every_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    file = written_and_synced(tmp_path / "a")
+    if then == "written over":
         file.pwrite(b"world", 5)
     else:
         file.truncate(0)
-    file.append_direct(b"!", file.size())
+    syncs = Syncs(monkeypatch)
     assert syncs.of(file) == 1
-    assert syncs.of(file) == 0
+    assert syncs.of(file) == 1
 
 
 def test_a_file_that_was_just_opened_is_synced_whoever_wrote_to_it(
