@@ -37,8 +37,10 @@ EXPECTED_OF_BROKERS = (
     "handed over to the preferred leader",
     "leader stepped down while it refilled a follower",
     "log expired",
+    "message passed over by an expression",
     "message removed before it was delivered",
     "refilled by a peer",
+    "request answered",
 )
 """What long runs of whole brokers must get into beside that."""
 

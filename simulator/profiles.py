@@ -8,7 +8,7 @@ from simulator.faults import KINDS
 from simulator.members import MEMBER_KINDS
 from simulator.sequences import SEQUENCE_KINDS
 from simulator.wholefaults import DAMAGE_KINDS, WHOLE_KINDS, WholeFaultInjector
-from simulator.worlds import BROKERS, CALM, FOLLOWERS, NODES, TRANSACTIONS, WAITING
+from simulator.worlds import ASKING, BROKERS, CALM, FOLLOWERS, NODES, TRANSACTIONS, WAITING
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +135,15 @@ PROFILES = {
             DAMAGE_PROFILE_KINDS,
         ),
         Profile("followers", "reads by index at any broker", 1 / 3, (1, 100), (FOLLOWERS,)),
+        Profile("asking", "requests and replies, SQL92", 1 / 3, (1, 100), (ASKING,)),
         Profile("waiting", "messages that wait for their time", 1 / 3, (1, 100), (WAITING,)),
         Profile(
             "nightly",
             "thousands of runs of a minute",
             1.0,
             (1, 5000),
-            kinds=ALL_KINDS,
+            (NODES, BROKERS, NODES, WAITING, NODES, TRANSACTIONS, FOLLOWERS, ASKING),
+            ALL_KINDS,
             thorough=True,
         ),
     )

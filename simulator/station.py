@@ -53,6 +53,10 @@ class Station:
         """Adds an event to the trace."""
         self._world.trace.note(self.name, what)
 
+    def mark(self, what: str) -> None:
+        """Counts a situation that runs should get into."""
+        self._world.trace.mark(what)
+
     def start(self) -> None:
         """Starts a process, unless one is there."""
         if self.process is not None:
@@ -82,7 +86,7 @@ class Station:
     def give_up(self, why: str) -> None:
         """Its program ends with an error, and is started again a little later."""
         self.note(why)
-        self._world.trace.mark(why.partition(":")[0])
+        self.mark(why.partition(":")[0])
         self.crash()
         self._world.loop.after(RESTART_SECONDS, self.start)
 

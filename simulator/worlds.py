@@ -5,7 +5,8 @@ and all of its chance goes into elections, replication and disks. ``brokers``: w
 NameServer, and the shipped producers and consumers. ``calm``: the same, with fewer requests in a
 second. ``waiting``: the same, with messages that are
 not to be delivered at once. ``transactions``: the same, with clients that have transactions.
-``followers``: the same, with clients that read at any broker.
+``followers``: the same, with clients that read at any broker. ``asking``: the same, with requests
+that are answered, and consumers that select by SQL92 what they answer.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from simulator.asking import AskingCluster
 from simulator.calm import CalmCluster
 from simulator.cluster import Cluster, Outcome, play
 from simulator.faults import FaultPlan
@@ -28,6 +30,7 @@ CALM = "calm"
 WAITING = "waiting"
 TRANSACTIONS = "transactions"
 FOLLOWERS = "followers"
+ASKING = "asking"
 WORLDS: dict[str, type[Cluster]] = {
     NODES: Cluster,
     BROKERS: WholeCluster,
@@ -35,6 +38,7 @@ WORLDS: dict[str, type[Cluster]] = {
     WAITING: WaitingCluster,
     TRANSACTIONS: TransactionalCluster,
     FOLLOWERS: FollowersCluster,
+    ASKING: AskingCluster,
 }
 
 

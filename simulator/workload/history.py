@@ -81,6 +81,12 @@ class History:
         for listener in self.listeners:
             listener.stored(sent)
 
+    def reply(self, sent: Sent) -> None:
+        """The client got an answer to it, and was not told where it is stored."""
+        self._end(sent)
+        self.acknowledged += 1
+        self.note(sent.client, f"message {sent.number} is answered")
+
     def fail(self, sent: Sent, why: str, *, unknown: bool) -> None:
         """The client was told that it failed, or nothing at all."""
         self._end(sent)

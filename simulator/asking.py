@@ -1,0 +1,72 @@
+"""A whole cluster with clients that ask, and others that answer a part of it: requests, SQL92.
+
+A world of its own, so that the seeds of the others go on meaning what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simulator.invariants import Invariant
+from simulator.invariants.selected import OnlySelected
+from simulator.randomness import CountingRandom
+from simulator.station import Station
+from simulator.whole import WholeCluster
+from simulator.workload.asking import AnsweringClient, AskingClient, is_wanted
+from simulator.workload.history import History
+
+TOPIC = "questions"
+GROUP = "experts"
+
+
+class AskingCluster(WholeCluster):
+    """See the module."""
+
+    def _make_clients(self, rng: CountingRandom) -> None:
+        super()._make_clients(rng)
+        self.questions = History(self.trace.note)
+        self._asker = AskingClient(
+            self.name_servers, TOPIC, self.questions, self.streams.stream("asking")
+        )
+        answering = [
+            AnsweringClient(
+                self.name_servers, GROUP, TOPIC, self.questions, self.streams.stream(name)
+            )
+            for name in ("answering 0", "answering 1")
+        ]
+        mains = [
+            ("q0", self._asker.main),
+            *((f"a{place}", each.main) for place, each in enumerate(answering)),
+        ]
+        self.clients += [
+            Station(name, f"10.0.3.{place}", self.world, main, self._client_ended)
+            for place, (name, main) in enumerate(mains, 1)
+        ]
+
+    def _make_invariants(self) -> Sequence[Invariant]:
+        self.selected = OnlySelected(GROUP, TOPIC, is_wanted)
+        self.questions.listeners.append(self.selected)
+        return [*super()._make_invariants(), self.selected]
+
+    def _client_ended(self, station: Station) -> None:
+        super()._client_ended(station)
+        self.questions.client_ended(station.name)
+
+    def _stop_clients(self) -> None:
+        super()._stop_clients()
+        self._asker.stop()
+
+    async def _heal_clients(self) -> None:
+        await super()._heal_clients()
+        await self.until(lambda: self._asker.answered_in_the_end, "a request is answered")
+        await self.until(self._all_delivered, "every question is delivered")
+        await self.pass_time(3.0)
+
+    def _open_calls(self) -> int:
+        return super()._open_calls() + len(self.questions.open)
+
+    def _all_delivered(self) -> bool:
+        ends = self.stored.ends
+        return super()._all_delivered() and all(
+            self.selected.reaches(*queue, end) for queue, end in ends.items() if queue[0] == TOPIC
+        )

@@ -1,0 +1,34 @@
+"""Whole clusters with requests, and consumers that select by SQL92, whatever fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulator.asking import AskingCluster
+from simulator.cluster import Outcome, play
+from simulator.faults import FaultPlan
+
+SECONDS = 5.0
+
+
+def run(seed: int, plan: FaultPlan | None = None) -> tuple[AskingCluster, Outcome]:
+    cluster = AskingCluster(seed, nodes=3, plan=plan)
+    outcome = play(cluster, lambda cluster: cluster.run(SECONDS))
+    return cluster, outcome
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_requests_are_answered_and_only_what_is_selected_is_delivered(seed: int) -> None:
+    _, outcome = run(seed)
+    assert outcome.violation is None, f"seed {seed} ({outcome.plan}): {outcome.violation}"
+    assert outcome.marks["request answered"]
+    assert outcome.marks["message passed over by an expression"]
+
+
+def test_without_faults_every_selected_question_is_answered() -> None:
+    cluster, outcome = run(4, FaultPlan((), 1.0))
+    assert outcome.violation is None
+    selected = [sent for sent in cluster.questions.sent if sent.number % 4 in (1, 2)]
+    assert len(selected) >= 3
+    assert cluster.questions.acknowledged == len(selected)
+    assert cluster.questions.delivered == len(selected)
