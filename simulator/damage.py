@@ -163,7 +163,7 @@ def _strike(cluster: Cluster, host: Host, share: float) -> tuple[str, int] | Non
         return None
     cluster.atlas.damaged[host.name] = None
     host.crash()
-    host.damaged = True
+    host.be_damaged()
     host.mark("disk damaged at rest")
     return place
 

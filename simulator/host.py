@@ -73,6 +73,8 @@ class Host(Watched):
         self.fs = SimulatedFileSystem(world.streams.stream(f"disk of {name}"))
         self._incarnations = world.streams.stream(f"incarnations of {name}")
         self.lost_disks: list[SimulatedFileSystem] = []
+        self.sound_disks: list[SimulatedFileSystem] = []
+        """The disk as it was before it was damaged the last time."""
         self.lost_index = -1
         """How far the log went on the last of them: less is on the disk until it is refilled."""
         self.disk_copy: DiskCopy | None = None
@@ -170,6 +172,11 @@ class Host(Watched):
         self.lost_disks.append(self.fs.copy())
         for invariant in self.invariants:
             invariant.disk_replaced(self)
+
+    def be_damaged(self) -> None:
+        """From now on some of what is on its disk may be wrong."""
+        self.damaged = True
+        self.sound_disks = [self.fs.copy()]
 
     def slow_disk(self, times: float) -> None:
         """Disk work takes so many times as long as that of a good disk."""

@@ -30,13 +30,15 @@ def holds_entry(host: Host, entry: Entry, segment_size: int) -> bool:
 
 
 def held_entry(host: Host, entry: Entry, segment_size: int) -> bool:
-    """Whether it holds this entry, or did on a disk that was taken away from it.
+    """Whether it holds this entry, or did on a disk that was taken away from it, or before that
+    was damaged.
 
     For what was told by many: an answer may be on its way while one of the disks is lost.
     """
     start = segment_start(entry.position, segment_size)
     return holds_entry(host, entry, segment_size) or any(
-        disk.holds(_log_path(start), entry.position - start, entry.data) for disk in host.lost_disks
+        disk.holds(_log_path(start), entry.position - start, entry.data)
+        for disk in (*host.lost_disks, *host.sound_disks)
     )
 
 
