@@ -5,10 +5,30 @@ A world of its own, so that the seeds of the others go on meaning what they mean
 
 from __future__ import annotations
 
-from simulator.whole import WholeCluster
+from simulator.randomness import CountingRandom
+from simulator.station import Station
+from simulator.whole import TOPICS, WholeCluster
+from simulator.workload.registers import RegisterClient
+
+PAUSE_SECONDS_MAX = 0.3
 
 
 class FollowersCluster(WholeCluster):
     """See the module."""
 
     reads_at_followers = True
+
+    def _make_clients(self, rng: CountingRandom) -> None:
+        """One client more, which only reads."""
+        super()._make_clients(rng)
+        reader = RegisterClient(
+            self.name_servers,
+            TOPICS[0],
+            self.registers,
+            self.streams.stream("registers 2"),
+            pause_max=PAUSE_SECONDS_MAX,
+            at_followers=True,
+            write_share=0.0,
+        )
+        self._asking.append(reader)
+        self.clients.append(Station("r2", "10.0.1.60", self.world, reader.main, self._client_ended))

@@ -13,8 +13,11 @@ from broker.state import BrokerState
 from broker.transactions.service import Ended, Transactions
 from dledger.applying import Applier
 from dledger.errors import NotLeaderError, ProposeError
+from dledger.leaderreads import LeaderReads
+from dledger.majorities import Majorities
 from dledger.proposals import Proposals
 from dledger.reading import LinearizableReads
+from dledger.readrounds import ReadAsked
 from simulator.bugs.plant import Bug, Patch
 from simulator.worlds import BROKERS, FOLLOWERS, TRANSACTIONS
 from store.batch import QUEUE_ROW
@@ -134,6 +137,17 @@ def entries_applied_before_they_are_committed(patch: Patch) -> None:
     patch.set(Applier, "apply", eager)
 
 
+def reads_by_a_leader_that_nobody_confirmed(patch: Patch) -> None:
+    """A leader answers reads at once, as if it had a lease, and leads on though nobody hears it."""
+
+    def at_once(reads: LeaderReads, asker: str, number: int, _now: float) -> None:
+        index = max(reads._local.commit_index, reads._first_index)
+        reads._answer(ReadAsked(asker, number, index))
+
+    patch.set(LeaderReads, "ask", at_once)
+    patch.set(Majorities, "heard_since", lambda _majorities, _since: True)
+
+
 def open_proposals_forgotten(patch: Patch) -> None:
     """Who waits for an answer of a deposed leader waits for ever."""
     patch.set(Proposals, "drop", lambda proposals: proposals._waiting.clear())
@@ -231,6 +245,15 @@ BUGS = (
         60,
         "crash",
         "partition",
+    ),
+    Bug(
+        "A10",
+        reads_by_a_leader_that_nobody_confirmed,
+        "is not linearizable",
+        60,
+        seconds=8.0,
+        kinds=("partition", "pause"),
+        world=FOLLOWERS,
     ),
     Bug(
         "A10b",

@@ -80,14 +80,17 @@ class RegisterClient:
         *,
         pause_max: float,
         at_followers: bool = False,
+        write_share: float = 0.5,
     ) -> None:
-        """``at_followers`` reads at any broker, and not at the leader alone."""
+        """``at_followers`` reads at any broker, and not at the leader alone. Of the operations
+        ``write_share`` are writes: who only reads does not learn that its leader is deposed."""
         self._name_servers = name_servers
         self._topic = topic
         self._history = history
         self._rng = rng
         self._pause_max = pause_max
         self._at_followers = at_followers
+        self._write_share = write_share
         self._working = True
 
     def stop(self) -> None:
@@ -131,7 +134,7 @@ class RegisterClient:
         reader: str,
     ) -> None:
         rng = self._rng
-        is_write = rng.random() < 0.5
+        is_write = rng.random() < self._write_share
         address = leader if is_write else reader
         of_offsets = rng.random() < 0.6
         place = rng.randrange(OFFSET_REGISTERS if of_offsets else TOPIC_REGISTERS)
