@@ -23,13 +23,10 @@ def with_preferred_leader(config: RaftConfig, streams: Streams, nodes: int) -> R
 
 
 def must_hand_over(cluster: Cluster, leader: Host) -> bool:
-    """Whether another one is preferred, which runs, votes, and is fit to lead."""
+    """Whether another one is preferred, which runs and votes: without faults it is fit to lead, or
+    will be soon."""
     preferred = cluster.group.raft.preferred_leader
     if preferred in ("", leader.name) or leader.node is None:
         return False
-    core = leader.node.core
-    return (
-        cluster.host(preferred).node is not None
-        and preferred in core.configuration.voters
-        and preferred not in core.standing.unfit
-    )
+    voters = leader.node.core.configuration.voters
+    return cluster.host(preferred).node is not None and preferred in voters
