@@ -27,6 +27,7 @@ BUFFER_SIZE = 1 << 20
 
 # By these a file system says that it does not write past the page cache, or not in such blocks.
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
+_DSYNC_UNSUPPORTED = _UNSUPPORTED | {errno.ENOSYS}
 _O_DIRECT: int = getattr(os, "O_DIRECT", 0)
 _DSYNC: int = getattr(os, "RWF_DSYNC", 0)
 
@@ -118,7 +119,7 @@ class DirectWriter:
             try:
                 count = os.pwritev(self._fd, [blocks], position, self._dsync)
             except OSError as error:
-                if error.errno not in _UNSUPPORTED:
+                if error.errno not in _DSYNC_UNSUPPORTED:
                     raise
                 self._dsync = 0  # if it is O_DIRECT that the device refuses, the next write says so
             else:

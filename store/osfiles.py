@@ -8,6 +8,7 @@ import errno
 import fcntl
 import os
 import shutil
+import threading
 
 from store.directwriter import DirectWriter
 from store.filesystem import BLOCK_SIZE, Bytes
@@ -26,7 +27,16 @@ class OsFile:
     whatever file gets the same descriptor number next.
     """
 
-    __slots__ = ("_direct", "_direct_tried", "_fd", "_nowait", "_path", "_rewritten", "_unsynced")
+    __slots__ = (
+        "_changes",
+        "_counting",
+        "_direct",
+        "_direct_tried",
+        "_fd",
+        "_nowait",
+        "_path",
+        "_synced",
+    )
 
     def __init__(self, path: str, fd: int) -> None:
         self._path = path
@@ -34,8 +44,9 @@ class OsFile:
         self._nowait = _NOWAIT
         self._direct: DirectWriter | None = None
         self._direct_tried = False
-        self._unsynced = True  # others may have written to it
-        self._rewritten = False
+        self._counting = threading.Lock()
+        self._changes = 1  # others may have written to it
+        self._synced = 0
 
     @property
     def path(self) -> str:
@@ -83,7 +94,12 @@ class OsFile:
         return bytes(memoryview(buffer)[:count])
 
     def pwrite(self, data: Bytes, position: int) -> None:
-        self._rewritten = True
+        try:
+            self._write(data, position)
+        finally:
+            self._changed()
+
+    def _write(self, data: Bytes, position: int) -> None:
         if self._direct is not None:
             self._direct.forget()
         count = os.pwrite(self._fd, data, position)
@@ -107,17 +123,24 @@ class OsFile:
                 size = position % BLOCK_SIZE
                 before = self.pread(size, position - size).ljust(size, b"\0")
             if direct.append(data, position, before):
-                self._unsynced = self._unsynced or not direct.synced
+                if not direct.synced:
+                    self._changed()
                 return
             self._direct = None
         self.pwrite(data, position)
 
     def datasync(self) -> None:
-        # Of writes by several threads none can tell what the sync of another covers. Appends are
-        # the log thread's alone, and so is what they leave to be synced.
-        if self._unsynced or self._rewritten:
+        changes = self._changes
+        if changes > self._synced:
             os.fdatasync(self._fd)
-            self._unsynced = False
+            with self._counting:
+                self._synced = max(self._synced, changes)
+
+    def _changed(self) -> None:
+        """Something was written. Counted when it is: threads write and sync the same file, and a
+        sync speaks for what was counted before it began."""
+        with self._counting:
+            self._changes += 1
 
     def drop_cached(self, size: int, position: int) -> None:
         if _FADVISE is not None:
@@ -127,8 +150,8 @@ class OsFile:
         return os.fstat(self._fd).st_size
 
     def truncate(self, size: int) -> None:
-        self._rewritten = True
         os.ftruncate(self._fd, size)
+        self._changed()
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
