@@ -52,11 +52,13 @@ class Applier:
     def apply_after(self, effects: Effects) -> None:
         """Applies what is committed, in the order that an event with these effects asks for.
 
-        A leader's clients wait for this. On other members it must not hold up what the event
-        sends, which leaves at the end of the turn, nor the log thread, which would wait for the
+        A leader's clients wait for this, also those of a leader that this event deposes: it gives
+        up what is not applied then. On other members it must not hold up what the event sends,
+        which leaves at the end of the turn, nor the log thread, which would wait for the
         interpreter: the end of a write is an event again, and so is every heartbeat meanwhile.
         """
-        if effects is NOTHING or self._node.core.role is Role.LEADER:
+        node = self._node
+        if effects is NOTHING or Role.LEADER in {node.core.role, node.leadership.role}:
             self.apply()
         elif effects.write is None and not self._due:
             self._due = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from random import Random
+from types import NoneType
 from typing import TypeVar
 
 from dledger.errors import OutcomeUnknownError, ProposeError
@@ -76,9 +77,15 @@ async def _elect(node: Node, transport: Recorder) -> None:
             return
 
 
-def test_another_leaders_entry_at_the_same_index_acknowledges_nothing() -> None:
-    """One append deposes the leader, replaces its entry and commits the replacement: the client
-    of the entry that was replaced must not be told that it is stored."""
+Deposed = Callable[[Node, int], tuple[AppendRequest, Entry]]
+
+
+def _outcomes_when(deposed: Deposed) -> list[type]:
+    """What the client of an entry is told when one append deposes its leader and commits what
+    stands at its index, which must be applied then.
+
+    ``deposed`` gets the leader and that index, and makes the append and the entry.
+    """
     loop = VirtualLoop()
     applied: list[Entry] = []
     outcomes: list[ProposeError | None] = []
@@ -104,15 +111,37 @@ def test_another_leaders_entry_at_the_same_index_acknowledges_nothing() -> None:
         )
         await node.start()
         await _elect(node, transport)
-        term, log = node.core.term, node.core.log
-        before, position, chain = log.last_index, log.end_position, log.chain_crc
-        index = node.propose(3, lambda _position: [b"our"], outcomes.append)
-        theirs = build_entry(EntryKind.DATA, index, term + 1, position, chain, [b"their own"])
-        node.on_message("n2", AppendRequest(term + 1, before, term, index, (theirs,)))
-        await asyncio.sleep(0.01)  # until it is written
-        assert applied[-1] == theirs
+        append, entry = deposed(node, node.propose(3, lambda _position: [b"our"], outcomes.append))
+        node.on_message("n2", append)
+        assert applied[-1] == entry
         await node.stop()
 
     loop.run_until_complete(script())
     loop.close()
-    assert [type(outcome) for outcome in outcomes] == [OutcomeUnknownError]
+    return [type(outcome) for outcome in outcomes]
+
+
+def test_another_leaders_entry_at_the_same_index_acknowledges_nothing() -> None:
+    def replaced(node: Node, index: int) -> tuple[AppendRequest, Entry]:
+        ours, before = _entry(node, index), _entry(node, index - 1)
+        theirs = build_entry(
+            EntryKind.DATA, index, ours.term + 1, ours.position, before.chain_crc, [b"their own"]
+        )
+        return AppendRequest(theirs.term, index - 1, before.term, index, (theirs,)), theirs
+
+    assert _outcomes_when(replaced) == [OutcomeUnknownError]
+
+
+def test_an_entry_that_the_next_leader_commits_as_it_takes_over_is_acknowledged() -> None:
+    def kept(node: Node, index: int) -> tuple[AppendRequest, Entry]:
+        ours = _entry(node, index)
+        noop = build_entry(EntryKind.NO_OP, index + 1, ours.term + 1, ours.end, ours.chain_crc, [])
+        return AppendRequest(noop.term, index, ours.term, index, (noop,)), ours
+
+    assert _outcomes_when(kept) == [NoneType]
+
+
+def _entry(node: Node, index: int) -> Entry:
+    entry = node.core.log.entry(index)
+    assert entry is not None
+    return entry
