@@ -37,9 +37,9 @@ BACKOFF_MIN_SECONDS = 0.02
 BACKOFF_MAX_SECONDS = 0.5
 BACKOFF_DIVISOR = 12
 OUTAGE_OVER_SECONDS = 0.75
-"""Nothing has failed for so long: the next failure begins a new outage. It is more than the longest
-wait within one, and little more: a leader that dies soon after its election is not waited for as
-long as its predecessor was missed."""
+"""Nothing has failed for so long: the next failure begins a new outage, unless some still wait in
+this one. It is more than the longest wait within one, and little more: a leader that dies soon
+after its election is not waited for as long as its predecessor was missed."""
 
 NAME_SERVER_SECONDS = 3.0
 LEADER_ID = 0
@@ -116,6 +116,10 @@ class _Outage:
         self.since = since
         self.seen = since
         self.waiting: dict[str, _Waiting] = {}
+
+    def is_over(self, now: float) -> bool:
+        """Not while anybody waits in it: only here are they found when the client is closed."""
+        return not self.waiting and now - self.seen > OUTAGE_OVER_SECONDS
 
 
 class Routes:
@@ -201,7 +205,7 @@ class Routes:
             raise _closed()
         now = self._loop.time()
         outage = self._outages.get(culprit)
-        if outage is None or now - outage.seen > OUTAGE_OVER_SECONDS:
+        if outage is None or outage.is_over(now):
             self._outages[culprit] = _Outage(now)
             await self._begin_look_up(topic).waiting.wait()
         else:
@@ -230,10 +234,11 @@ class Routes:
         return waiting.wait()
 
     def _end_wait(self, outage: _Outage) -> None:
+        if self._closed:  # and close() tells those who wait here, or has told them
+            return
         ended, outage.waiting = outage.waiting, {}
-        if not self._closed:
-            for topic, waiting in ended.items():
-                self._begin_look_up(topic).waiting.join(waiting)
+        for topic, waiting in ended.items():
+            self._begin_look_up(topic).waiting.join(waiting)
 
     def _poll(self) -> None:
         for topic in self._routes:

@@ -15,7 +15,13 @@ from broker.client.errors import (
     TopicNotFoundError,
 )
 from broker.client.message import MessageQueue
-from broker.client.routes import Routes, TopicRoute, decode_route, parse_name_servers
+from broker.client.routes import (
+    OUTAGE_OVER_SECONDS,
+    Routes,
+    TopicRoute,
+    decode_route,
+    parse_name_servers,
+)
 from broker.remoting.client import RemotingClient
 from broker.remoting.codes import ResponseCode
 from broker.remoting.connection import Connection
@@ -197,6 +203,43 @@ async def test_closing_tells_who_waits_that_it_is_closed_and_cancels_nobody(
         with pytest.raises(ClosedError):
             await late
     await cluster.close()
+
+
+@in_virtual_time
+async def test_closing_finds_who_waits_though_another_outage_might_have_begun(
+    loop: VirtualLoop,
+) -> None:
+    cluster, _, routes = await start(loop)
+    await routes.recover("T", "broker-a")
+    early = asyncio.ensure_future(routes.recover("T", "broker-a"))
+    await asyncio.sleep(0)
+    loop.stall(2 * OUTAGE_OVER_SECONDS)  # the end of the wait comes late
+    late = asyncio.ensure_future(routes.recover("T", "broker-a"))
+    await asyncio.sleep(0)
+    await routes.close()
+    async with asyncio.timeout(10):
+        ended = await asyncio.gather(early, late, return_exceptions=True)
+    assert [type(each) for each in ended] == [ClosedError] * 2
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_a_wait_that_ends_while_the_client_is_being_closed_is_told_so(
+    loop: VirtualLoop,
+) -> None:
+    loop.unreachable.add(9999)
+    slow = Routes(loop, RemotingClient(loop), ["10.0.0.1:9999"], Random(1))
+    waiting: list[asyncio.Future[None]] = []
+    for _ in range(2):  # one for the look-up, one for the next
+        waiting.append(asyncio.ensure_future(slow.recover("T", "broker-a")))
+        await asyncio.sleep(0)
+    closing = asyncio.ensure_future(slow.close())
+    await asyncio.sleep(0)
+    loop.stall(1)
+    await closing
+    async with asyncio.timeout(10):
+        ended = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(each) for each in ended] == [ClosedError] * 2
 
 
 @in_virtual_time

@@ -117,6 +117,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._clock.now
 
+    def stall(self, seconds: float) -> None:
+        """As if the present turn of the loop took so long."""
+        self._clock.now += seconds
+
     async def create_server(  # type: ignore[override]
         self, factory: Factory, host: str, port: int, *, backlog: int
     ) -> _Server:
