@@ -71,11 +71,22 @@ class Transport(Protocol):
 class _Dialled(aiohttp.ClientWebSocketResponse):
     """A connection that was dialled, with the transport that it stands on."""
 
+    # aiohttp documents ``ws_response_class``, but not what such a class is made with: everything
+    # is passed on as it comes. The response is all that this one looks at, since its `connection`
+    # and the `transport` of that are public; from the finished object they are not to be had.
     def __init__(
-        self, reader: Any, writer: Any, protocol: str | None, response: Any, *rest: Any, **more: Any
+        self,
+        reader: Any,
+        writer: Any,
+        protocol: str | None,
+        response: aiohttp.ClientResponse,
+        *rest: Any,
+        **more: Any,
     ) -> None:
         super().__init__(reader, writer, protocol, response, *rest, **more)
-        self.transport: asyncio.Transport = response.connection.transport
+        transport = response.connection and response.connection.transport
+        assert transport is not None  # noqa: S101 - aiohttp has just made sure of it
+        self.transport = transport
 
 
 class _Link:
@@ -192,13 +203,15 @@ class WebSocketTransport:
                     link.url, max_msg_size=MESSAGE_BYTES_MAX, compress=0
                 ) as connection:
                     _keep_alive(connection.get_extra_info("socket"))
-                    self._take_over(link, connection)
+                    transport = self._take_over(link, connection)
                     greeting = [PROTOCOL_VERSION, self._group, self._node, self._address]
                     await connection.send_bytes(seal(msgpack.packb(greeting)))
                     link.listening = connection
                     pause = DIAL_SECONDS_FIRST
                     self._check_up(link)
                     await self._ended(link, connection)
+                    # A closing handshake would wait for its answer, with the link taken to be up.
+                    transport.abort()
                     if connection.close_code == aiohttp.WSCloseCode.POLICY_VIOLATION:
                         log.error("%s refuses to talk to us", link.peer)
                         pause = DIAL_SECONDS_MAX
@@ -217,8 +230,11 @@ class WebSocketTransport:
         except TimeoutError:
             pass
 
-    def _take_over(self, link: _Link, connection: aiohttp.ClientWebSocketResponse) -> None:
-        """Reads its messages past aiohttp. The peer has sent none yet: it waits for a greeting."""
+    def _take_over(
+        self, link: _Link, connection: aiohttp.ClientWebSocketResponse
+    ) -> asyncio.Transport:
+        """Reads its messages past aiohttp, off the transport that is returned. The peer has sent
+        none yet: it waits for a greeting."""
         assert isinstance(connection, _Dialled)  # noqa: S101 - what the session was told to make
         transport = connection.transport
 
@@ -232,12 +248,13 @@ class WebSocketTransport:
             return True
 
         MessageReader.put_before_protocol(transport, MESSAGE_BYTES_MAX, received)
+        return transport
 
     async def _ended(self, link: _Link, connection: aiohttp.ClientWebSocketResponse) -> None:
         """Returns when it broke or was closed; whatever comes past the messages means the end."""
         last = await connection.receive()
         if last.type in {aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT}:
-            log.error("%s sent a frame that is no whole message", link.peer)
+            log.error("%s sent something else than whole messages", link.peer)
 
     # --- the connection that the peer dialled
 

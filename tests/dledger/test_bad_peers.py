@@ -1,0 +1,188 @@
+"""Peers that speak wrongly or break off: the link is dialled anew, and an error is told once.
+
+The peer is played on a bare socket of loopback, for what no WebSocket library would do. It never
+answers a closing frame: whoever waits for one, hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import logging
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+
+import pytest
+import uvloop
+
+from dledger.codec import MessageEncoder, seal
+from dledger.frames import frame_header
+from dledger.messages import Heartbeat, Message
+from dledger.transport import WebSocketTransport
+
+WEBSOCKET_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
+QUICK_SECONDS = 8.0
+"""For a whole test; aiohttp alone would wait ten seconds for the answer to a closing frame."""
+
+
+def framed(payload: bytes) -> bytes:
+    return frame_header(len(payload)) + payload
+
+
+def message_frame(message: Message) -> bytes:
+    return framed(b"".join(MessageEncoder().encode(message)))
+
+
+FIRST, BAD, LATE, AGAIN = Heartbeat(1, 0), Heartbeat(7, 7), Heartbeat(2, 1), Heartbeat(2, 4)
+PING = bytes((0x89, 0))
+TEXT = bytes((0x81, 2)) + b"hi"
+DAMAGED = framed(seal(b"content")[:-1] + b"?")
+RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # struct linger
+
+LOOPS = pytest.mark.parametrize(
+    "new_loop", [asyncio.SelectorEventLoop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+NewLoop = Callable[[], asyncio.AbstractEventLoop]
+
+
+class Handler:
+    """Fails at one message, and notes the others."""
+
+    def __init__(self) -> None:
+        self.heard: list[Message] = []
+        self.heard_again = asyncio.Event()
+
+    def on_message(self, sender: str, message: Message) -> None:
+        if message == BAD:
+            raise RuntimeError(f"a message of {sender} is no good")
+        self.heard.append(message)
+        if message == AGAIN:
+            self.heard_again.set()
+
+    def on_peer_connected(self, peer: str) -> None:
+        raise AssertionError(f"{peer} never dials")
+
+    def on_peer_lost(self, peer: str) -> None:
+        raise AssertionError(f"{peer} never dials")
+
+
+class BadPeer:
+    """Node b, as far as node a can see it."""
+
+    def __init__(self, sockets: ExitStack) -> None:
+        self._sockets = sockets
+        self._listening = sockets.enter_context(socket.create_server(("127.0.0.1", 0)))
+        self._listening.setblocking(False)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._listening.getsockname()[1]}"
+
+    async def dialled(self) -> tuple[socket.socket, bytes]:
+        """The next connection, and the answer 101 that it waits for."""
+        loop = asyncio.get_running_loop()
+        connection, _ = await loop.sock_accept(self._listening)
+        self._sockets.enter_context(connection)
+        asked = b""
+        while not asked.endswith(b"\r\n\r\n"):
+            asked += await loop.sock_recv(connection, 4096)
+        [key] = [
+            value.strip()
+            for name, _, value in (line.partition(b":") for line in asked.split(b"\r\n"))
+            if name.lower() == b"sec-websocket-key"
+        ]
+        accept = base64.b64encode(hashlib.sha1(key + WEBSOCKET_GUID).digest())
+        return connection, (
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n"
+            b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\n"
+        )
+
+    async def let_in(self) -> socket.socket:
+        """The next connection, once the node has said who it is: it listens past aiohttp."""
+        connection, answer = await self.dialled()
+        connection.sendall(answer)
+        assert await asyncio.get_running_loop().sock_recv(connection, 4096)
+        return connection
+
+
+async def meet(misbehave: Callable[[BadPeer], Awaitable[None]], times: int) -> list[Message]:
+    """What a hears of a peer that misbehaves some times before it does not; then a stops."""
+    with ExitStack() as sockets:
+        peer, handler = BadPeer(sockets), Handler()
+        a = WebSocketTransport(
+            group="g", node="a", host="127.0.0.1", port=0, peers={"b": peer.address}
+        )
+        async with asyncio.timeout(QUICK_SECONDS):
+            await a.start(handler)
+            try:
+                for _ in range(times):
+                    await misbehave(peer)
+                connection = await peer.let_in()
+                connection.sendall(message_frame(AGAIN))
+                await handler.heard_again.wait()
+            finally:
+                await a.stop()
+        return handler.heard
+
+
+@LOOPS
+@pytest.mark.parametrize(
+    ("frames", "told"),
+    [
+        (message_frame(BAD), "Fatal error"),
+        (TEXT, "b sent something else than whole messages"),
+        (PING + message_frame(LATE), "b sent something else than whole messages"),
+        (DAMAGED, "dropping the link to b: a peer frame of 11 bytes is damaged"),
+    ],
+    ids=["fails the handler", "text", "message after a ping", "damaged"],
+)
+def test_a_link_that_carries_what_it_should_not_is_dialled_anew_and_that_is_told_once(
+    new_loop: NewLoop, frames: bytes, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def misbehave(peer: BadPeer) -> None:
+        connection = await peer.let_in()
+        connection.sendall(message_frame(FIRST) + frames)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(meet(misbehave, times=1)) == [FIRST, AGAIN]
+    [error] = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert told in error
+
+
+@LOOPS
+@pytest.mark.parametrize("reset", [False, True], ids=["fin", "rst"])
+@pytest.mark.parametrize("sent", [b"", message_frame(LATE)], ids=["at once", "after a message"])
+def test_a_connection_that_ends_right_after_its_answer_is_dialled_anew(
+    new_loop: NewLoop, sent: bytes, reset: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def misbehave(peer: BadPeer) -> None:
+        connection, answer = await peer.dialled()
+        if reset:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
+        connection.sendall(answer + sent)
+        connection.close()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(meet(misbehave, times=3)) == [AGAIN]
+    told = {each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING}
+    assert told <= {"b sent something else than whole messages"}
+
+
+@LOOPS
+def test_a_peer_that_answers_nothing_delays_no_stop(new_loop: NewLoop) -> None:
+    async def scenario() -> None:
+        with ExitStack() as sockets:
+            peer = BadPeer(sockets)
+            a = WebSocketTransport(
+                group="g", node="a", host="127.0.0.1", port=0, peers={"b": peer.address}
+            )
+            async with asyncio.timeout(QUICK_SECONDS):
+                await a.start(Handler())
+                await peer.let_in()
+                await a.stop()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(scenario())
