@@ -46,6 +46,11 @@ def trim(path: str) -> str:
     return path.rstrip("/") or "/"
 
 
+def steps(path: str) -> list[str]:
+    """The names that a path is made of, however its slashes stand."""
+    return [name for name in path.split("/") if name]
+
+
 READ_AHEAD = 4 << 20
 
 
@@ -127,8 +132,14 @@ class RemoteFileSystem:
         # Google's store knows no directories, and of those Arrow lists only what was made as one.
         is_deep = self._inner.type_name == "gcs"
         infos = self._inner.get_file_info(arrowfs.FileSelector(path, recursive=is_deep))
-        begin = len(path.rstrip("/")) + 1
-        return sorted({info.path[begin:].partition("/")[0] for info in infos})
+        # A store may tell other paths than it was asked by (with or without slashes at the ends or
+        # doubled, or with the directory itself), and Arrow's names of "name/" are empty.
+        directory = steps(path)
+        found = [steps(info.path) for info in infos]
+        if is_deep:
+            depth = len(directory)
+            return sorted({one[depth] for one in found if len(one) > depth})
+        return sorted({one[-1] for one in found if one != directory})
 
     def make_directories(self, path: str, *, sync: bool = True) -> None:  # noqa: ARG002 - interface
         raise read_only(path)

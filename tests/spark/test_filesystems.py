@@ -105,7 +105,30 @@ def test_pieces_that_follow_each_other_cost_few_requests(monkeypatch: pytest.Mon
     assert asked == [(100, 0), (120, 100), (100, 210), (100, 70)]
 
 
-@pytest.mark.parametrize("path", ["bucket/snap", "bucket/snap/"])
+PATHS = ["bucket/snap", "bucket/snap/", "/bucket/snap", "bucket//snap", "//bucket/snap//"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("told", ["bucket/snap/", "/bucket/snap/", "bucket//snap/"])
+def test_names_are_listed_however_a_store_writes_its_paths(path: str, told: str) -> None:
+    class Store:
+        type_name = "py::fsspec+nosuch"
+
+        def get_file_info(self, selector: arrowfs.FileSelector) -> list[arrowfs.FileInfo]:
+            assert not selector.recursive
+            below = ["", "n0/", "README"]  # the first is how some stores keep an empty directory
+            return [arrowfs.FileInfo(told + one, type=arrowfs.FileType.File) for one in below]
+
+    assert filesystems.RemoteFileSystem(Store()).list_directory(path) == ["README", "n0"]
+
+
+def test_a_store_that_begins_every_path_with_a_slash_is_listed(replicas: list[Path]) -> None:
+    upload(replicas)
+    fs, path = open_file_system(URL)
+    assert fs.list_directory(path.lstrip("/")) == fs.list_directory(path) == ["broker-a"]
+
+
+@pytest.mark.parametrize("path", PATHS)
 def test_directories_that_are_only_in_names_are_listed_too(path: str) -> None:
     """Arrow leaves them out for Google's store, unless it is asked for all that is below."""
     below = ["bucket/snap/n0/commitlog/0", "bucket/snap/n0/index/0", "bucket/snap/README"]
