@@ -22,6 +22,10 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+FAULTS_MIN = 1000
+"""Of the 16,384 pages that the buffers take, in all eight turns; fewer are not worth saving."""
+
+
 def faults(mode: str) -> int:
     ended = subprocess.run(
         [sys.executable, "-c", _FAULTS, mode], capture_output=True, text=True, check=False
@@ -33,5 +37,7 @@ def faults(mode: str) -> int:
 
 
 def test_buffers_that_come_and_go_cost_no_page_faults_again() -> None:
-    assert faults("keep") < 200
-    assert faults("as it is") > 2000
+    kept, as_it_is = faults("keep"), faults("as it is")
+    if as_it_is < FAULTS_MIN:
+        pytest.skip(f"this C library uses freed memory again by itself: {as_it_is} page faults")
+    assert kept < as_it_is / 10
