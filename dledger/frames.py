@@ -43,7 +43,8 @@ class MessageReader(asyncio.BufferedProtocol):
     ) -> None:
         """``received`` gets each message, in a buffer that holds another one afterwards, and says
         whether to go on; if not, the connection is its own to close. An error in it is told to the
-        loop's exception handler, and closes the connection."""
+        loop's exception handler, and closes the connection. No ``OSError`` may leave it: a loop
+        takes that for one of the connection's own, and tells nobody."""
         self._inner = inner
         self._size_max = size_max
         self._received = received
