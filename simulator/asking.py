@@ -30,7 +30,12 @@ class AskingCluster(WholeCluster):
         )
         answering = [
             AnsweringClient(
-                self.name_servers, GROUP, TOPIC, self.questions, self.streams.stream(name)
+                self.name_servers,
+                GROUP,
+                TOPIC,
+                self.questions,
+                self.streams.stream(name),
+                may_be_damaged=self.disks_damaged,
             )
             for name in ("answering 0", "answering 1")
         ]

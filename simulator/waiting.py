@@ -31,7 +31,12 @@ class WaitingCluster(WholeCluster):
             self.name_servers, TOPIC, self.later, self.streams.stream("delaying")
         )
         self._patient = ConsumingClient(
-            self.name_servers, GROUP, (TOPIC,), self.later, self.streams.stream("patient")
+            self.name_servers,
+            GROUP,
+            (TOPIC,),
+            self.later,
+            self.streams.stream("patient"),
+            may_be_damaged=self.disks_damaged,
         )
         self._delayer = Station(
             "d0", "10.0.1.50", self.world, self._delaying.main, self._client_ended

@@ -6,6 +6,7 @@ Who answers takes, by an SQL92 expression over the properties, a part of the que
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 
 from broker.client.consumer import Consumer
@@ -19,6 +20,7 @@ from broker.remoting.errors import CallError
 from simulator.station import Station
 from simulator.violation import Violation
 from simulator.workload.consuming import CONFIG as CONSUMER_CONFIG
+from simulator.workload.consuming import fetch_again
 from simulator.workload.history import History, number_of
 from simulator.workload.producing import CONFIG
 from store.errors import CorruptRecordError
@@ -97,16 +99,24 @@ class AskingClient:
 
 
 class AnsweringClient:
-    """One member of the group that answers."""
+    """One member of the group that answers; ``may_be_damaged`` as for those that consume."""
 
     def __init__(
-        self, name_servers: str, group: str, topic: str, history: History, rng: Random
+        self,
+        name_servers: str,
+        group: str,
+        topic: str,
+        history: History,
+        rng: Random,
+        *,
+        may_be_damaged: Callable[[], bool],
     ) -> None:
         self._name_servers = name_servers
         self._group = group
         self._topic = topic
         self._history = history
         self._rng = rng
+        self._may_be_damaged = may_be_damaged
 
     async def main(self, station: Station) -> None:
         """The process of the client."""
@@ -132,7 +142,7 @@ class AnsweringClient:
             try:
                 found = [(message, bytes(message.body)) for message in batch]
             except CorruptRecordError as error:
-                station.give_up(f"got a damaged record: {error}")
+                fetch_again(station, error, self._may_be_damaged())
                 return
             for message, body in found:
                 place = (queue.topic, queue.queue_id, message.queue_offset)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 
 from broker.client.config import ConsumerConfig
 from broker.client.consumer import Consumer
 from broker.client.identity import ClientIdentity
 from simulator.station import Station
+from simulator.violation import Violation
 from simulator.workload.history import History
 from store.errors import CorruptRecordError
 
@@ -23,8 +25,24 @@ CONFIG = ConsumerConfig(
 )
 
 
+def fetch_again(station: Station, error: CorruptRecordError, may_be_damaged: bool) -> None:
+    """The client noticed that a record is damaged: it ends, is started again, and fetches again.
+
+    That passes where disks may be damaged: what is damaged is mended once it is scrubbed. Raises
+    :class:`Violation` where none is: then a broker has given other bytes than it has stored.
+    """
+    if not may_be_damaged:
+        raise Violation(
+            f"{station.name} is given a damaged record, and no disk was damaged: {error}"
+        ) from error
+    station.give_up(f"got a damaged record: {error}")
+
+
 class ConsumingClient:
-    """One member of the group, from the beginning of each queue on."""
+    """One member of the group, from the beginning of each queue on.
+
+    ``may_be_damaged``: whether a disk of the group was damaged in this run, so far.
+    """
 
     def __init__(
         self,
@@ -33,12 +51,15 @@ class ConsumingClient:
         topics: tuple[str, ...],
         history: History,
         rng: Random,
+        *,
+        may_be_damaged: Callable[[], bool],
     ) -> None:
         self._name_servers = name_servers
         self._group = group
         self._topics = topics
         self._history = history
         self._rng = rng
+        self._may_be_damaged = may_be_damaged
         self._consumer: Consumer | None = None
         self._boot = 0
 
@@ -63,8 +84,7 @@ class ConsumingClient:
             try:
                 found = [(message.queue_offset, bytes(message.body)) for message in batch]
             except CorruptRecordError as error:
-                # Not scrubbed yet: noticed by the client alone, and never delivered.
-                station.give_up(f"got a damaged record: {error}")
+                fetch_again(station, error, self._may_be_damaged())
                 return
             for offset, body in found:
                 self._history.deliver(name, (queue.topic, queue.queue_id, offset), body)

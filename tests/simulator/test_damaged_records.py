@@ -1,0 +1,52 @@
+"""What a consumer cannot decode: passed over where disks are damaged, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from broker.client import pulled
+from simulator.schedule import Action
+from simulator.worlds import ASKING, BROKERS, WAITING, Run
+from store.errors import CorruptRecordError
+from store.record import MessageRecord, decode_record
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch, is_bad: Callable[[int], bool]) -> None:
+    """Of the records that clients decode, counted from 1 on, these are damaged."""
+    decoded = count(1)
+
+    def decode(buffer: memoryview, start: int) -> MessageRecord:
+        if is_bad(next(decoded)):
+            raise CorruptRecordError("it was planted")
+        return decode_record(buffer, start)
+
+    monkeypatch.setattr(pulled, "decode_record", decode)
+
+
+@pytest.mark.parametrize("world", [BROKERS, ASKING, WAITING])
+def test_a_damaged_record_breaks_a_promise_where_no_disk_was_damaged(
+    world: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(monkeypatch, lambda number: number % 9 == 0)
+    outcome = Run(3, world, seconds=4.0, schedule=[]).play()
+    assert outcome.violation is not None
+    assert "given a damaged record, and no disk was damaged: it was planted" in outcome.violation
+
+
+def test_a_damaged_record_is_fetched_again_once_a_disk_was_damaged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spoil(monkeypatch, lambda number: number == 9)
+    schedule = [
+        *(Action(0.0, "crash-client", (name,)) for name in ("c0", "c1")),
+        Action(2.0, "flip-bit", ("n1", 0.5, 3)),
+        Action(2.5, "start", ("n1",)),
+        *(Action(3.0, "start-client", (name,)) for name in ("c0", "c1")),
+    ]
+    outcome = Run(4, BROKERS, seconds=4.0, schedule=schedule).play()
+    assert outcome.marks["disk damaged at rest"] == 1
+    assert outcome.marks["got a damaged record"] == 1
+    assert outcome.violation is None
