@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simulator.invariants import Invariant
+from simulator.invariants.ordering import Ordering
 from simulator.invariants.selected import OnlySelected
+from simulator.invariants.stored import StoredMessages
 from simulator.randomness import CountingRandom
 from simulator.station import Station
 from simulator.whole import WholeCluster
@@ -49,9 +51,11 @@ class AskingCluster(WholeCluster):
         ]
 
     def _make_invariants(self) -> Sequence[Invariant]:
+        # Questions have numbers of their own, so what is stored of them is told apart as well.
+        stored = StoredMessages(self.hosts, (TOPIC,))
         self.selected = OnlySelected(GROUP, TOPIC, is_wanted)
-        self.questions.listeners.append(self.selected)
-        return [*super()._make_invariants(), self.selected]
+        self.questions.listeners += [stored, Ordering(), self.selected]
+        return [*super()._make_invariants(), stored, self.selected]
 
     def _client_ended(self, station: Station) -> None:
         super()._client_ended(station)

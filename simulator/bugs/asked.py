@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from weakref import WeakKeyDictionary
 
 from broker.client.asking import Asker, Reply
 from broker.filter.sql92 import Selector
+from broker.machine import BrokerStateMachine
+from broker.processors.pull import _Pull
+from broker.reader import Found
 from broker.remoting.connection import Connection
 from broker.remoting.frame import Frame
 from simulator.bugs.plant import Bug, Patch
 from simulator.worlds import ASKING
+from store.filesystem import Bytes
+
+OFFSET_AT = slice(20, 28)
+"""Where a record has its offset in the queue."""
 
 
 def everything_selected(patch: Patch) -> None:
@@ -29,7 +36,7 @@ def bounds_not_selected(patch: Patch) -> None:
 
 
 def reply_to_another_request(patch: Patch) -> None:
-    """A client takes the first reply that comes for that of its latest request."""
+    """A client takes a reply for that of every request that waits, whichever it names."""
 
     def replied(asker: Asker, connection: Connection, request: Frame) -> None:
         for waiting in asker._waiting.values():
@@ -40,7 +47,27 @@ def reply_to_another_request(patch: Patch) -> None:
     patch.set(Asker, "replied", replied)
 
 
-def _asking(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
+def record_of_an_earlier_pull(patch: Patch) -> None:
+    """What an expression selects is given with the bytes that it selected before in that queue."""
+    answer = _Pull._answer
+    before: WeakKeyDictionary[BrokerStateMachine, dict[tuple[str, int], bytes]] = (
+        WeakKeyDictionary()
+    )
+
+    def stale(pull: _Pull, found: Found, parts: Sequence[Bytes] = ()) -> None:
+        if pull.wanted.selector is not None and parts:
+            kept = before.setdefault(pull.context.machine, {})
+            queue, first = (pull.topic, pull.queue_id), bytes(parts[0])
+            given = bytearray(kept.get(queue, first))
+            given[OFFSET_AT] = first[OFFSET_AT]
+            kept[queue] = first
+            parts = [given, *parts[1:]]
+        answer(pull, found, parts)
+
+    patch.set(_Pull, "_answer", stale)
+
+
+def _asking(id_: str, plant: Callable[[Patch], None], says: str, seeds: int, *kinds: str) -> Bug:
     return Bug(id_, plant, says, seeds, seconds=8.0, world=ASKING, kinds=kinds)
 
 
@@ -48,4 +75,5 @@ BUGS = (
     _asking("F1x", everything_selected, "does not select", 5),
     _asking("F2x", bounds_not_selected, "was delivered to nobody", 5),
     _asking("F3x", reply_to_another_request, "is answered with", 40, "pause", "crash"),
+    _asking("F4x", record_of_an_earlier_pull, "is given another message", 10),
 )
