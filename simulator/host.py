@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -43,6 +43,11 @@ MIN_FREE_BYTES = 4 << 10
 EXPIRY_SECONDS = (0.0, 0.3, 0.6)
 """When a host gives up what it can: it keeps two checkpoints, and what the older one needs."""
 
+UNDER_WAY_SECONDS = 5.5
+"""Within this time of the damage of a disk a client has heard what was said because of what the
+disk held. It waits a second and a half for an answer, slow links and disks included, and is paused
+for four seconds at most when that arrives. A leader that is paused keeps it waiting no longer."""
+
 
 @dataclass(frozen=True, slots=True)
 class DiskCopy:
@@ -73,8 +78,7 @@ class Host(Watched):
         self.fs = SimulatedFileSystem(world.streams.stream(f"disk of {name}"))
         self._incarnations = world.streams.stream(f"incarnations of {name}")
         self.lost_disks: list[SimulatedFileSystem] = []
-        self.sound_disks: list[SimulatedFileSystem] = []
-        """The disk as it was before it was damaged the last time."""
+        self._sound_disks: list[tuple[float, SimulatedFileSystem]] = []  # until when, and what
         self.lost_index = -1
         """How far the log went on the last of them: less is on the disk until it is refilled."""
         self.disk_copy: DiskCopy | None = None
@@ -97,6 +101,12 @@ class Host(Watched):
     def addresses(self) -> tuple[str, str, str]:
         """Where it listens: for peers, clients, and HTTP."""
         return f"{self.ip}:{PEER_PORT}", f"{self.ip}:{CLIENT_PORT}", f"{self.ip}:{HTTP_PORT}"
+
+    @property
+    def sound_disks(self) -> Sequence[SimulatedFileSystem]:
+        """The disk as it was each time that it was damaged, for :data:`UNDER_WAY_SECONDS`."""
+        self._sound_disks = [each for each in self._sound_disks if each[0] >= self.now]
+        return [disk for _, disk in self._sound_disks]
 
     # --- what can happen to it
 
@@ -176,7 +186,7 @@ class Host(Watched):
     def be_damaged(self) -> None:
         """From now on some of what is on its disk may be wrong."""
         self.damaged = True
-        self.sound_disks = [self.fs.copy()]
+        self._sound_disks.append((self.now + UNDER_WAY_SECONDS, self.fs.copy()))
 
     def slow_disk(self, times: float) -> None:
         """Disk work takes so many times as long as that of a good disk."""

@@ -10,6 +10,7 @@ from simulator.sequences import SEQUENCE_KINDS
 
 CLIENTS = ("p0", "p1", "c0", "c1", "r0", "r1")
 NAME_SERVER = "ns"
+CLIENT_PAUSE_SECONDS_MAX = 4.0
 CLOCK_JUMPS_MS = (-86_400_000, -5_000, -50, 50, 5_000, 86_400_000)
 CLOCK_RATES = (0.97, 0.999, 1.001, 1.03)
 
@@ -27,7 +28,7 @@ class WholeFaultInjector(FaultInjector):
     def client_pause(self) -> None:
         client = self._rng.choice(CLIENTS)
         self._do("pause-client", client)
-        self._later(4.0, "resume-client", client)
+        self._later(CLIENT_PAUSE_SECONDS_MAX, "resume-client", client)
 
     def client_cut_off(self) -> None:
         """From one broker, or from all."""

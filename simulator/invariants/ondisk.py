@@ -30,10 +30,11 @@ def holds_entry(host: Host, entry: Entry, segment_size: int) -> bool:
 
 
 def held_entry(host: Host, entry: Entry, segment_size: int) -> bool:
-    """Whether it holds this entry, or did on a disk that was taken away from it, or before that
-    was damaged.
+    """Whether it holds this entry, or did on a disk that was taken away from it, or a moment ago
+    (:data:`~simulator.host.UNDER_WAY_SECONDS`) before its disk was damaged.
 
-    For what was told by many: an answer may be on its way while one of the disks is lost.
+    For what was told by many: an answer may be on its way while one of the disks is lost. What is
+    acknowledged later has to be held by what is left.
     """
     start = segment_start(entry.position, segment_size)
     return holds_entry(host, entry, segment_size) or any(
