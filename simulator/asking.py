@@ -30,7 +30,7 @@ class AskingCluster(WholeCluster):
         self._asker = AskingClient(
             self.name_servers, TOPIC, self.questions, self.streams.stream("asking")
         )
-        answering = [
+        self._answering = [
             AnsweringClient(
                 self.name_servers,
                 GROUP,
@@ -43,7 +43,7 @@ class AskingCluster(WholeCluster):
         ]
         mains = [
             ("q0", self._asker.main),
-            *((f"a{place}", each.main) for place, each in enumerate(answering)),
+            *((f"a{place}", each.main) for place, each in enumerate(self._answering)),
         ]
         self.clients += [
             Station(name, f"10.0.3.{place}", self.world, main, self._client_ended)
@@ -69,6 +69,9 @@ class AskingCluster(WholeCluster):
         await super()._heal_clients()
         await self.until(lambda: self._asker.answered_in_the_end, "a request is answered")
         await self.until(self._all_delivered, "every question is delivered")
+        for station, client in zip(self.clients[-2:], self._answering, strict=True):
+            if station.process is not None:
+                station.process.run(client.close, station)
         await self.pass_time(3.0)
 
     def _open_calls(self) -> int:

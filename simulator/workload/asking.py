@@ -117,6 +117,8 @@ class AnsweringClient:
         self._history = history
         self._rng = rng
         self._may_be_damaged = may_be_damaged
+        self._consumer: Consumer | None = None
+        self._boot = 0
 
     async def main(self, station: Station) -> None:
         """The process of the client."""
@@ -124,7 +126,7 @@ class AnsweringClient:
         name = f"{station.name}.{station.boot}"
         clock = station.clock.wall_ms
         identity = ClientIdentity(station.ip, station.boot, rng.getrandbits(32))
-        consumer = Consumer(
+        consumer = self._consumer = Consumer(
             self._name_servers,
             self._group,
             {self._topic: WANTED},
@@ -135,6 +137,7 @@ class AnsweringClient:
             identity=identity,
         )
         replier = Producer(self._name_servers, CONFIG, wall_clock=clock, rng=rng, identity=identity)
+        self._boot = station.boot
         await consumer.start()
         await replier.start()
         async for batch in consumer:
@@ -151,6 +154,11 @@ class AnsweringClient:
             consumer.acknowledge(queue, batch.next_offset)
             for message, body in found:
                 await self._answer(station, replier, message, body)
+
+    def close(self, station: Station) -> None:
+        """Leaves the group in order; as an event of its process."""
+        if self._consumer is not None and self._boot == station.boot:
+            station.loop.create_task(self._consumer.close())
 
     async def _answer(
         self, station: Station, replier: Producer, message: ReceivedMessage, body: bytes
