@@ -25,6 +25,12 @@ def test_requests_are_answered_and_only_what_is_selected_is_delivered(seed: int)
     assert outcome.marks["message passed over by an expression"]
 
 
+def test_nothing_moves_any_more_once_those_who_answer_have_left_their_group() -> None:
+    """Who takes over a queue, and finds nothing that is selected in it, commits how far it is."""
+    outcome = play(AskingCluster(3), lambda cluster: cluster.run(20.0))
+    assert outcome.violation is None
+
+
 def test_without_faults_every_selected_question_is_answered() -> None:
     cluster, outcome = run(4, FaultPlan((), 1.0))
     assert outcome.violation is None
