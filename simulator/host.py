@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from dledger.configuration import FIRST_INCARNATION
 from dledger.errors import InvariantError, RefilledError
@@ -22,6 +21,7 @@ from simulator.machine import ChainMachine
 from simulator.network import SimulatedTransport
 from simulator.process import Process
 from simulator.sockets import Interface
+from simulator.sounddisks import SoundDisks
 from simulator.violation import Violation
 from simulator.watched import Ending, GroupConfig, Watched, World
 from store.errors import (
@@ -34,19 +34,11 @@ from store.errors import (
 )
 from store.replica import ReplicaStore, StoreConfig
 
-if TYPE_CHECKING:
-    pass
-
 DIRECTORY = "/data"
 PEER_PORT, CLIENT_PORT, HTTP_PORT = 10915, 10911, 8080
 MIN_FREE_BYTES = 4 << 10
 EXPIRY_SECONDS = (0.0, 0.3, 0.6)
 """When a host gives up what it can: it keeps two checkpoints, and what the older one needs."""
-
-UNDER_WAY_SECONDS = 5.5
-"""Within this time of the damage of a disk a client has heard what was said because of what the
-disk held. It waits a second and a half for an answer, slow links and disks included, and is paused
-for four seconds at most when that arrives. A leader that is paused keeps it waiting no longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +70,7 @@ class Host(Watched):
         self.fs = SimulatedFileSystem(world.streams.stream(f"disk of {name}"))
         self._incarnations = world.streams.stream(f"incarnations of {name}")
         self.lost_disks: list[SimulatedFileSystem] = []
-        self._sound_disks: list[tuple[float, SimulatedFileSystem]] = []  # until when, and what
+        self.sound_disks = SoundDisks()
         self.lost_index = -1
         """How far the log went on the last of them: less is on the disk until it is refilled."""
         self.disk_copy: DiskCopy | None = None
@@ -88,6 +80,7 @@ class Host(Watched):
         self._loop: ProcessLoop
         self._interface: Interface | None = None
         self._transport: SimulatedTransport | None = None
+        self._opening: asyncio.Task[ReplicaStore] | None = None
         self._ending = Ending.POWER_LOSS
         self._disk_errors: list[Fault] = []
         self._disk_filled = False
@@ -101,12 +94,6 @@ class Host(Watched):
     def addresses(self) -> tuple[str, str, str]:
         """Where it listens: for peers, clients, and HTTP."""
         return f"{self.ip}:{PEER_PORT}", f"{self.ip}:{CLIENT_PORT}", f"{self.ip}:{HTTP_PORT}"
-
-    @property
-    def sound_disks(self) -> Sequence[SimulatedFileSystem]:
-        """The disk as it was each time that it was damaged, for :data:`UNDER_WAY_SECONDS`."""
-        self._sound_disks = [each for each in self._sound_disks if each[0] >= self.now]
-        return [disk for _, disk in self._sound_disks]
 
     # --- what can happen to it
 
@@ -186,7 +173,7 @@ class Host(Watched):
     def be_damaged(self) -> None:
         """From now on some of what is on its disk may be wrong."""
         self.damaged = True
-        self._sound_disks.append((self.now + UNDER_WAY_SECONDS, self.fs.copy()))
+        self.sound_disks.keep(self.fs, self.now)
 
     def slow_disk(self, times: float) -> None:
         """Disk work takes so many times as long as that of a good disk."""
@@ -279,13 +266,19 @@ class Host(Watched):
         opening = open_mended(
             self.fs, DIRECTORY, config, partial(self._make_transport, process), self._loop
         )
-        self._loop.create_task(opening).add_done_callback(partial(self._mended, process))
+        self._opening = self._loop.create_task(opening)
+        self._opening.add_done_callback(partial(self._mended, process))
 
     def _make_transport(self, process: Process) -> SimulatedTransport:
         self._transport = SimulatedTransport(self._world.network, self, process)
         return self._transport
 
     def _mended(self, process: Process, task: asyncio.Task[ReplicaStore]) -> None:
+        self._opening = None
+        if task.cancelled():
+            self.mark("stopped before it was mended")
+            self._stopped(process, None)
+            return
         error = task.exception()
         if error is None:
             self.mark("damage mended before the node started")
@@ -341,9 +334,11 @@ class Host(Watched):
             raise error
 
     def _stop(self, process: Process) -> None:
-        if self.node is None:
-            return
         self.note("is asked to stop")
+        if self.node is None:
+            if self._opening is not None:
+                self._opening.cancel()
+            return
         task = self._loop.create_task(self._stop_node())
         task.add_done_callback(lambda ended: self._stopped(process, ended.result()))
 
@@ -382,7 +377,7 @@ class Host(Watched):
             return
         self.note(ending.value)
         self.process.end()
-        self.process = self.node = None
+        self.process = self.node = self._opening = None
         self._disk_errors.clear()
         self._disk_filled = self.fs.capacity is not None
         if self._transport is not None:

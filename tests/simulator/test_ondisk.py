@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from simulator.cluster import Cluster
 from simulator.damage import LOG_DIRECTORY
-from simulator.host import UNDER_WAY_SECONDS, Host
+from simulator.host import Host
 from simulator.invariants.ondisk import held_entry, holds_entry
+from simulator.sounddisks import UNDER_WAY_SECONDS
 from simulator.wholefaults import CLIENT_PAUSE_SECONDS_MAX
 from simulator.workload.producing import CONFIG
 from store.entry import Entry

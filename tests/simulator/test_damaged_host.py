@@ -1,0 +1,31 @@
+"""A machine whose log is damaged, and that is stopped while its peers are to mend it."""
+
+from __future__ import annotations
+
+from simulator.cluster import Cluster
+from tests.simulator.test_host import others, restarted, run, serving, settle
+from tests.simulator.test_ondisk import cut_off
+
+
+def test_a_machine_that_waits_to_be_mended_is_stopped_in_order() -> None:
+    async def script(cluster: Cluster) -> None:
+        host = others(cluster, await serving(cluster))[0]
+        cut_off(cluster, host)
+        boot = host.boot
+        cluster.schedule.propose("flip-bit", host.name, 0.9, 3)
+        await cluster.until(lambda: host.boot > boot, "it is started again")
+        await cluster.pass_time(0.5)
+        assert host.process is not None
+        assert host.node is None
+        host.stop()
+        await cluster.pass_time(0.01)
+        assert host.process is None
+        boot = host.boot
+        cluster.heal_network()
+        host.start()
+        await cluster.until(lambda: restarted(host, boot), "it is mended and serves")
+        await settle(cluster)
+
+    outcome = run(script, seed=6)
+    assert outcome.marks["stopped before it was mended"] == 1
+    assert outcome.marks["damage mended before the node started"] == 1
