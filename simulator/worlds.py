@@ -3,10 +3,10 @@
 ``nodes``: bare Raft nodes with their stores, whose client proposes to the nodes themselves. Fast,
 and all of its chance goes into elections, replication and disks. ``brokers``: whole brokers with a
 NameServer, and the shipped producers and consumers. ``calm``: the same, with fewer requests in a
-second. ``waiting``: the same, with messages that are
-not to be delivered at once. ``transactions``: the same, with clients that have transactions.
-``followers``: the same, with clients that read at any broker. ``asking``: the same, with requests
-that are answered, and consumers that select by SQL92 what they answer.
+second. ``waiting``: the same as ``brokers``, with messages that are not to be delivered at once.
+``transactions``: likewise, with clients that have transactions. ``followers``: likewise, with
+clients that read at any broker. ``asking``: likewise, with requests that are answered, and
+consumers that select by SQL92 what they answer.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ The durable mark lags behind the log, so recovery takes whatever is not whole be
 that were never confirmed. That is wrong where the file itself was damaged there: a segment that is
 shorter than what was durable in it, is not there at all, holds other bytes than the last entry
 that was known to be durable, or has become another segment's, may have lost entries that this
-replica confirmed. It must not vote as if it had
-never had them. Nobody can tell how many there were, so the directory becomes another disk, by a new
-incarnation: its owner is refilled, and counts again once it holds all that it may have confirmed.
+replica confirmed. It must not vote as if it had never had them. Nobody can tell how many there
+were, so the directory becomes another disk, by a new incarnation: its owner is refilled, and counts
+again once it holds all that it may have confirmed.
 """
 
 from __future__ import annotations
