@@ -95,6 +95,11 @@ class Host(Watched):
         """Where it listens: for peers, clients, and HTTP."""
         return f"{self.ip}:{PEER_PORT}", f"{self.ip}:{CLIENT_PORT}", f"{self.ip}:{HTTP_PORT}"
 
+    @property
+    def own_time(self) -> float:
+        """Seconds on the clock of its process, which may drift."""
+        return self._loop.time()
+
     # --- what can happen to it
 
     def start(self) -> None:

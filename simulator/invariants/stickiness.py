@@ -1,7 +1,8 @@
 """Who hears a leader gives nobody else its vote (thesis 4.2.3).
 
 Otherwise one node with a bad link keeps deposing a leader that all others hear. An election that
-the leader ordered is another matter.
+the leader ordered is another matter. How long a leader was not heard is asked of the voter's own
+clock, as the voter does: it may be faster than others.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class StickToTheLeader(Invariant):
     received_kinds = (Heartbeat, AppendRequest, VoteRequest)
 
     def __init__(self) -> None:
-        self._heard: dict[tuple[str, int], tuple[int, float]] = {}  # term of the leader, time
+        self._heard: dict[tuple[str, int], tuple[int, float]] = {}  # term of the leader, own time
         self._refuse: dict[tuple[str, int, str, int, bool], str] = {}
 
     def receives(self, host: Host, sender: str, message: Message) -> None:
@@ -35,7 +36,7 @@ class StickToTheLeader(Invariant):
         match message:
             case Heartbeat(term=term) | AppendRequest(term=term):
                 if term >= core.term:
-                    self._heard[process] = (term, host.now)
+                    self._heard[process] = (term, host.own_time)
             case VoteRequest(term=term, pre_vote=pre_vote):
                 leader_term, at = self._heard.get(process, (-1, 0.0))
                 asked = (*process, sender, term, pre_vote)
@@ -43,7 +44,7 @@ class StickToTheLeader(Invariant):
                     not message.ordered
                     and core.leader is not None
                     and leader_term == core.term
-                    and host.now - at < core.config.election_seconds
+                    and host.own_time - at < core.config.election_seconds
                 ):
                     self._refuse[asked] = core.leader
                 else:

@@ -1,0 +1,53 @@
+"""How long a voter heard no leader is a matter of its own clock."""
+
+from __future__ import annotations
+
+import pytest
+
+from dledger.messages import Heartbeat, VoteRequest, VoteResponse
+from simulator.cluster import Cluster
+from simulator.invariants.stickiness import StickToTheLeader
+from simulator.violation import Violation
+from tests.simulator.test_host import others, run, serving, settle
+
+
+def vote_after(rate: float, share: float) -> None:
+    """A voter whose clock runs so fast gives its vote when that share of an election timeout has
+    passed, in true time, since it heard its leader. Raises what the check says of it.
+    """
+
+    async def script(cluster: Cluster) -> None:
+        leader = await serving(cluster)
+        voter, candidate = others(cluster, leader)
+        voter.crash()
+        voter.clock.rate = rate
+        voter.start()
+        await cluster.pass_time(5.0)
+        assert leader.node is not None
+        core, check = leader.node.core, StickToTheLeader()
+        term = core.term
+        check.receives(voter, leader.name, Heartbeat(term, core.commit_index, 1))
+        await cluster.pass_time(share * core.config.election_seconds)
+        request = VoteRequest(term + 1, core.log.last_index, term, False, False, 0)
+        check.receives(voter, candidate.name, request)
+        try:
+            check.sends(voter, candidate.name, VoteResponse(term + 1, True, False, 0, 0))
+        except Violation as violation:
+            found.append(violation)
+        await settle(cluster)
+
+    found: list[Violation] = []
+    run(script)
+    if found:
+        raise found[0]
+
+
+@pytest.mark.parametrize(("rate", "share"), [(1.0, 0.98), (1.03, 0.95), (0.97, 1.01)])
+def test_who_hears_a_leader_by_its_own_clock_may_not_vote(rate: float, share: float) -> None:
+    with pytest.raises(Violation, match="though it hears"):
+        vote_after(rate, share)
+
+
+@pytest.mark.parametrize(("rate", "share"), [(1.0, 1.01), (1.03, 0.98), (0.97, 1.05)])
+def test_who_hears_none_any_more_by_its_own_clock_may(rate: float, share: float) -> None:
+    vote_after(rate, share)
