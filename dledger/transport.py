@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
@@ -31,6 +32,7 @@ QUEUE_BYTES_MAX = 64 << 20
 DIAL_SECONDS_FIRST = 0.02
 DIAL_SECONDS_MAX = 0.5
 HELLO_SECONDS = 5.0
+EARLY_MESSAGES_MAX = 64
 # A connection that only listens would never notice that it is half open. The kernel asks for us:
 # pings of the WebSocket would arm a timer anew for every message.
 KEEPALIVE = (
@@ -101,6 +103,8 @@ class _Link:
         self.speaking: web.WebSocketResponse | None = None
         self.socket: asyncio.Transport | None = None  # under `speaking`
         self.up = False
+        self.early: deque[Message] = deque(maxlen=EARLY_MESSAGES_MAX)
+        """What the peer said while it took the link to be up and we did not yet."""
         self.dial_now = asyncio.Event()
 
     @property
@@ -219,6 +223,7 @@ class WebSocketTransport:
                 log.debug("no link to %s: %s", link.peer, error)
             finally:
                 link.listening = None
+                link.early.clear()
                 self._check_up(link)
             await self._pause(link, pause)
             pause = min(2 * pause, DIAL_SECONDS_MAX)
@@ -240,7 +245,11 @@ class WebSocketTransport:
 
         def received(frame: memoryview) -> bool:
             try:
-                self._handler.on_message(link.peer, decode_message(frame))
+                message = decode_message(frame)
+                if link.up:
+                    self._handler.on_message(link.peer, message)
+                else:
+                    link.early.append(message)  # an answer would be dropped
             except PeerError as error:
                 log.error("dropping the link to %s: %s", link.peer, error)
                 transport.abort()
@@ -313,10 +322,12 @@ class WebSocketTransport:
         if up == link.up:
             return
         link.up = up
-        if up:
-            self._handler.on_peer_connected(link.peer)
-        else:
+        if not up:
             self._handler.on_peer_lost(link.peer)
+            return
+        self._handler.on_peer_connected(link.peer)
+        while link.up and link.early:
+            self._handler.on_message(link.peer, link.early.popleft())
 
 
 def _keep_alive(connection: socket.socket) -> None:

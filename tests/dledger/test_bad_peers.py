@@ -15,13 +15,15 @@ import struct
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 
+import aiohttp
 import pytest
 import uvloop
 
 from dledger.codec import MessageEncoder, seal
 from dledger.frames import frame_header
 from dledger.messages import Heartbeat, Message
-from dledger.transport import WebSocketTransport
+from dledger.transport import PATH, WebSocketTransport
+from tests.dledger.test_transport import free_ports, greeting_of_b
 
 WEBSOCKET_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
 QUICK_SECONDS = 8.0
@@ -49,10 +51,10 @@ NewLoop = Callable[[], asyncio.AbstractEventLoop]
 
 
 class Handler:
-    """Fails at one message, and notes the others."""
+    """Fails at one message, and notes the others, and None for each time that a link is up."""
 
     def __init__(self) -> None:
-        self.heard: list[Message] = []
+        self.heard: list[Message | None] = []
         self.heard_again = asyncio.Event()
 
     def on_message(self, sender: str, message: Message) -> None:
@@ -63,10 +65,10 @@ class Handler:
             self.heard_again.set()
 
     def on_peer_connected(self, peer: str) -> None:
-        raise AssertionError(f"{peer} never dials")
+        self.heard.append(None)
 
     def on_peer_lost(self, peer: str) -> None:
-        raise AssertionError(f"{peer} never dials")
+        """It is dialled anew."""
 
 
 class BadPeer:
@@ -109,23 +111,29 @@ class BadPeer:
 
 
 async def meet(misbehave: Callable[[BadPeer], Awaitable[None]], times: int) -> list[Message]:
-    """What a hears of a peer that misbehaves some times before it does not; then a stops."""
+    """What a hears of a peer that dials it, and misbehaves some times before it does not."""
     with ExitStack() as sockets:
         peer, handler = BadPeer(sockets), Handler()
+        [port] = free_ports(1)
         a = WebSocketTransport(
-            group="g", node="a", host="127.0.0.1", port=0, peers={"b": peer.address}
+            group="g", node="a", host="127.0.0.1", port=port, peers={"b": peer.address}
         )
         async with asyncio.timeout(QUICK_SECONDS):
             await a.start(handler)
             try:
-                for _ in range(times):
-                    await misbehave(peer)
-                connection = await peer.let_in()
-                connection.sendall(message_frame(AGAIN))
-                await handler.heard_again.wait()
+                async with (
+                    aiohttp.ClientSession() as session,
+                    session.ws_connect(f"http://127.0.0.1:{port}{PATH}") as dialled,
+                ):
+                    await dialled.send_bytes(greeting_of_b(peer.address))
+                    for _ in range(times):
+                        await misbehave(peer)
+                    connection = await peer.let_in()
+                    connection.sendall(message_frame(AGAIN))
+                    await handler.heard_again.wait()
             finally:
                 await a.stop()
-        return handler.heard
+        return [each for each in handler.heard if each is not None]
 
 
 @LOOPS
@@ -186,3 +194,35 @@ def test_a_peer_that_answers_nothing_delays_no_stop(new_loop: NewLoop) -> None:
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(scenario())
+
+
+@LOOPS
+def test_what_a_peer_says_before_it_can_be_answered_is_heard_when_it_can(new_loop: NewLoop) -> None:
+    """It has let us in, and takes the link to be up, before we have read its greeting."""
+
+    async def scenario() -> list[Message | None]:
+        with ExitStack() as sockets:
+            peer, handler = BadPeer(sockets), Handler()
+            [port] = free_ports(1)
+            a = WebSocketTransport(
+                group="g", node="a", host="127.0.0.1", port=port, peers={"b": peer.address}
+            )
+            async with asyncio.timeout(QUICK_SECONDS):
+                await a.start(handler)
+                try:
+                    connection = await peer.let_in()
+                    connection.sendall(message_frame(FIRST) + message_frame(LATE))
+                    async with (
+                        aiohttp.ClientSession() as session,
+                        session.ws_connect(f"http://127.0.0.1:{port}{PATH}") as dialled,
+                    ):
+                        assert handler.heard == []
+                        await dialled.send_bytes(greeting_of_b(peer.address))
+                        connection.sendall(message_frame(AGAIN))
+                        await handler.heard_again.wait()
+                finally:
+                    await a.stop()
+            return handler.heard
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(scenario()) == [None, FIRST, LATE, AGAIN]
