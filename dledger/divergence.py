@@ -50,6 +50,7 @@ class Divergence:
         entry = request.entries[0]
         for peer in self._node.core.peers:
             if peer != sender:
+                # mypy infers no type for a lambda that keeps the loop's variable by a default.
                 self._calls.call(
                     peer,
                     lambda number: FetchRequest(number, entry.index, entry.index, PIECE_BYTES),

@@ -33,6 +33,8 @@ DIAL_SECONDS_FIRST = 0.02
 DIAL_SECONDS_MAX = 0.5
 HELLO_SECONDS = 5.0
 EARLY_MESSAGES_MAX = 64
+"""Of a peer that cannot be answered yet; of more the last are kept: it sends anew what is lost."""
+
 # A connection that only listens would never notice that it is half open. The kernel asks for us:
 # pings of the WebSocket would arm a timer anew for every message.
 KEEPALIVE = (

@@ -163,6 +163,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 event = take()
                 if type(event) is tuple:
                     callback, args = event
+                # An event is a tuple or a handle; mypy does not tell them apart by `type() is`.
                 elif event._cancelled:  # type: ignore[union-attr]
                     continue
                 else:
@@ -287,6 +288,7 @@ class ProcessLoop(VirtualLoop):
             coro, loop=self, name=None if name is None else str(name), context=context
         )
 
+    # Of asyncio's many arguments a simulated network knows these few.
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: Factory, host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:

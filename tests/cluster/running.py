@@ -128,7 +128,7 @@ def start_cluster(directory: Path, *, nodes: int = 3, **settings: int | str) -> 
     try:
         local.start()
         wait_until_serving(local)
-    except BaseException:
+    except BaseException:  # Ctrl-C and pytest's own outcomes too: no process may stay behind
         local.stop()
         raise
     return RunningCluster(local)

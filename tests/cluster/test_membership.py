@@ -71,7 +71,7 @@ def load(cluster: RunningCluster) -> Iterator[Load]:
     running = Load(cluster, "orders")
     try:
         yield running
-    except BaseException:
+    except BaseException:  # whatever ends the test, Ctrl-C too: the producer must not stay behind
         running.end()
         raise
     count = running.end()

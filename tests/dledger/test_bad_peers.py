@@ -12,8 +12,8 @@ import hashlib
 import logging
 import socket
 import struct
-from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, asynccontextmanager
 
 import aiohttp
 import pytest
@@ -110,29 +110,36 @@ class BadPeer:
         return connection
 
 
+@asynccontextmanager
+async def node_a(peer: BadPeer, handler: Handler) -> AsyncIterator[str]:
+    """Node a, which dials the peer; gives the address at which it is dialled."""
+    [port] = free_ports(1)
+    a = WebSocketTransport(
+        group="g", node="a", host="127.0.0.1", port=port, peers={"b": peer.address}
+    )
+    await a.start(handler)
+    try:
+        yield f"http://127.0.0.1:{port}{PATH}"
+    finally:
+        await a.stop()
+
+
 async def meet(misbehave: Callable[[BadPeer], Awaitable[None]], times: int) -> list[Message]:
     """What a hears of a peer that dials it, and misbehaves some times before it does not."""
     with ExitStack() as sockets:
         peer, handler = BadPeer(sockets), Handler()
-        [port] = free_ports(1)
-        a = WebSocketTransport(
-            group="g", node="a", host="127.0.0.1", port=port, peers={"b": peer.address}
-        )
-        async with asyncio.timeout(QUICK_SECONDS):
-            await a.start(handler)
-            try:
-                async with (
-                    aiohttp.ClientSession() as session,
-                    session.ws_connect(f"http://127.0.0.1:{port}{PATH}") as dialled,
-                ):
-                    await dialled.send_bytes(greeting_of_b(peer.address))
-                    for _ in range(times):
-                        await misbehave(peer)
-                    connection = await peer.let_in()
-                    connection.sendall(message_frame(AGAIN))
-                    await handler.heard_again.wait()
-            finally:
-                await a.stop()
+        async with (
+            asyncio.timeout(QUICK_SECONDS),
+            node_a(peer, handler) as address,
+            aiohttp.ClientSession() as session,
+            session.ws_connect(address) as dialled,
+        ):
+            await dialled.send_bytes(greeting_of_b(peer.address))
+            for _ in range(times):
+                await misbehave(peer)
+            connection = await peer.let_in()
+            connection.sendall(message_frame(AGAIN))
+            await handler.heard_again.wait()
         return [each for each in handler.heard if each is not None]
 
 
@@ -184,13 +191,8 @@ def test_a_peer_that_answers_nothing_delays_no_stop(new_loop: NewLoop) -> None:
     async def scenario() -> None:
         with ExitStack() as sockets:
             peer = BadPeer(sockets)
-            a = WebSocketTransport(
-                group="g", node="a", host="127.0.0.1", port=0, peers={"b": peer.address}
-            )
-            async with asyncio.timeout(QUICK_SECONDS):
-                await a.start(Handler())
+            async with asyncio.timeout(QUICK_SECONDS), node_a(peer, Handler()):
                 await peer.let_in()
-                await a.stop()
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(scenario())
@@ -203,25 +205,18 @@ def test_what_a_peer_says_before_it_can_be_answered_is_heard_when_it_can(new_loo
     async def scenario() -> list[Message | None]:
         with ExitStack() as sockets:
             peer, handler = BadPeer(sockets), Handler()
-            [port] = free_ports(1)
-            a = WebSocketTransport(
-                group="g", node="a", host="127.0.0.1", port=port, peers={"b": peer.address}
-            )
-            async with asyncio.timeout(QUICK_SECONDS):
-                await a.start(handler)
-                try:
-                    connection = await peer.let_in()
-                    connection.sendall(message_frame(FIRST) + message_frame(LATE))
-                    async with (
-                        aiohttp.ClientSession() as session,
-                        session.ws_connect(f"http://127.0.0.1:{port}{PATH}") as dialled,
-                    ):
-                        assert handler.heard == []
-                        await dialled.send_bytes(greeting_of_b(peer.address))
-                        connection.sendall(message_frame(AGAIN))
-                        await handler.heard_again.wait()
-                finally:
-                    await a.stop()
+            async with (
+                asyncio.timeout(QUICK_SECONDS),
+                node_a(peer, handler) as address,
+                aiohttp.ClientSession() as session,
+            ):
+                connection = await peer.let_in()
+                connection.sendall(message_frame(FIRST) + message_frame(LATE))
+                async with session.ws_connect(address) as dialled:
+                    assert handler.heard == []
+                    await dialled.send_bytes(greeting_of_b(peer.address))
+                    connection.sendall(message_frame(AGAIN))
+                    await handler.heard_again.wait()
             return handler.heard
 
     with asyncio.Runner(loop_factory=new_loop) as runner:

@@ -121,6 +121,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """As if the present turn of the loop took so long."""
         self._clock.now += seconds
 
+    # Of asyncio's many arguments these few are used.
     async def create_server(  # type: ignore[override]
         self, factory: Factory, host: str, port: int, *, backlog: int
     ) -> _Server:
