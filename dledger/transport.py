@@ -31,6 +31,9 @@ PATH = "/dledger"
 QUEUE_BYTES_MAX = 64 << 20
 DIAL_SECONDS_FIRST = 0.02
 DIAL_SECONDS_MAX = 0.5
+MISBEHAVED_SECONDS_MAX = 5.0
+FORGIVEN_SECONDS = 10.0
+"""A connection that stood for so long makes up for what the peer did before."""
 HELLO_SECONDS = 5.0
 EARLY_MESSAGES_MAX = 64
 """Of a peer that cannot be answered yet; of more the last are kept: it sends anew what is lost."""
@@ -65,7 +68,7 @@ class Transport(Protocol):
     def send(self, peer: str, message: Message) -> None: ...
 
     def reset(self, peer: str) -> None:
-        """Breaks the link to a peer that misbehaved; it is dialled anew."""
+        """Breaks the link to a peer that misbehaved; it is dialled anew, later each time."""
 
     def set_peers(self, members: Collection[str], addresses: Mapping[str, str]) -> None:
         """Links are wanted to these members, and to nobody else once a link breaks; ``addresses``
@@ -102,6 +105,9 @@ class _Link:
         self.wanted = True
         self.task: asyncio.Task[None] | None = None
         self.listening: aiohttp.ClientWebSocketResponse | None = None
+        self.heard: asyncio.Transport | None = None  # under `listening`
+        self.misbehaved = False
+        """Whether the peer said on that connection what it should not."""
         self.speaking: web.WebSocketResponse | None = None
         self.socket: asyncio.Transport | None = None  # under `speaking`
         self.up = False
@@ -179,10 +185,15 @@ class WebSocketTransport:
         link.socket.writelines((frame_header(sum(map(len, payload))), *payload))
 
     def reset(self, peer: str) -> None:
-        """Breaks the link; the peer dials again."""
+        """See :class:`Transport`. Both connections end: on the one that we dialled the peer speaks,
+        so that nothing is heard of it until we dial again."""
         link = self._links.get(peer)
-        if link is not None and link.socket is not None:
-            link.socket.abort()
+        if link is None:
+            return
+        for connection in (link.heard, link.socket):
+            if connection is not None:
+                connection.abort()
+        link.misbehaved = link.heard is not None
 
     def set_peers(self, members: Collection[str], addresses: Mapping[str, str]) -> None:
         """See :class:`Transport`."""
@@ -201,34 +212,44 @@ class WebSocketTransport:
     # --- the connection that we dialled
 
     async def _listen(self, link: _Link) -> None:
-        pause = DIAL_SECONDS_FIRST
+        loop = asyncio.get_running_loop()
+        pause = after_offence = DIAL_SECONDS_FIRST
         while link.wanted:
             link.dial_now.clear()
+            link.misbehaved = False
             try:
                 async with self._session.ws_connect(
                     link.url, max_msg_size=MESSAGE_BYTES_MAX, compress=0
                 ) as connection:
                     _keep_alive(connection.get_extra_info("socket"))
-                    transport = self._take_over(link, connection)
+                    transport = link.heard = self._take_over(link, connection)
                     greeting = [PROTOCOL_VERSION, self._group, self._node, self._address]
                     await connection.send_bytes(seal(msgpack.packb(greeting)))
                     link.listening = connection
                     pause = DIAL_SECONDS_FIRST
+                    since = loop.time()
                     self._check_up(link)
                     await self._ended(link, connection)
                     # A closing handshake would wait for its answer, with the link taken to be up.
                     transport.abort()
+                    if loop.time() - since >= FORGIVEN_SECONDS:
+                        after_offence = DIAL_SECONDS_FIRST
                     if connection.close_code == aiohttp.WSCloseCode.POLICY_VIOLATION:
                         log.error("%s refuses to talk to us", link.peer)
                         pause = DIAL_SECONDS_MAX
             except (aiohttp.ClientError, OSError) as error:
                 log.debug("no link to %s: %s", link.peer, error)
             finally:
-                link.listening = None
+                link.listening = link.heard = None
                 link.early.clear()
                 self._check_up(link)
-            await self._pause(link, pause)
-            pause = min(2 * pause, DIAL_SECONDS_MAX)
+            if link.misbehaved:
+                # Whoever does so every time may dial us as often as it likes: that changes nothing.
+                await asyncio.sleep(after_offence)
+                after_offence = min(2 * after_offence, MISBEHAVED_SECONDS_MAX)
+            else:
+                await self._pause(link, pause)
+                pause = min(2 * pause, DIAL_SECONDS_MAX)
 
     async def _pause(self, link: _Link, seconds: float) -> None:
         try:
@@ -246,17 +267,21 @@ class WebSocketTransport:
         transport = connection.transport
 
         def received(frame: memoryview) -> bool:
+            taken = False
             try:
                 message = decode_message(frame)
                 if link.up:
                     self._handler.on_message(link.peer, message)
                 else:
                     link.early.append(message)  # an answer would be dropped
+                taken = True
             except PeerError as error:
                 log.error("dropping the link to %s: %s", link.peer, error)
                 transport.abort()
-                return False
-            return True
+            finally:
+                if not taken:
+                    link.misbehaved = True
+            return not link.misbehaved
 
         MessageReader.put_before_protocol(transport, MESSAGE_BYTES_MAX, received)
         return transport
@@ -266,6 +291,7 @@ class WebSocketTransport:
         last = await connection.receive()
         if last.type in {aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT}:
             log.error("%s sent something else than whole messages", link.peer)
+            link.misbehaved = True
 
     # --- the connection that the peer dialled
 
@@ -281,7 +307,8 @@ class WebSocketTransport:
             return connection
         if link.speaking is not None:
             # The peer dialled again before we noticed that the old connection is dead.
-            self.reset(link.peer)
+            if link.socket is not None:
+                link.socket.abort()
             link.speaking = None
             self._check_up(link)
         link.speaking = connection

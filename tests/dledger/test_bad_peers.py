@@ -14,6 +14,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
+from itertools import pairwise
 
 import aiohttp
 import pytest
@@ -22,7 +23,7 @@ import uvloop
 from dledger.codec import MessageEncoder, seal
 from dledger.frames import frame_header
 from dledger.messages import Heartbeat, Message
-from dledger.transport import PATH, WebSocketTransport
+from dledger.transport import DIAL_SECONDS_FIRST, PATH, WebSocketTransport
 from tests.dledger.test_transport import free_ports, greeting_of_b
 
 WEBSOCKET_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
@@ -165,6 +166,35 @@ def test_a_link_that_carries_what_it_should_not_is_dialled_anew_and_that_is_told
         assert runner.run(meet(misbehave, times=1)) == [FIRST, AGAIN]
     [error] = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
     assert told in error
+
+
+@LOOPS
+@pytest.mark.parametrize("frames", [TEXT, DAMAGED], ids=["text", "damaged"])
+def test_a_peer_that_misbehaves_every_time_is_dialled_later_each_time_even_if_it_dials_us(
+    new_loop: NewLoop, frames: bytes
+) -> None:
+    dialled_at: list[float] = []
+
+    async def scenario() -> None:
+        with ExitStack() as sockets:
+            peer = BadPeer(sockets)
+            async with (
+                asyncio.timeout(QUICK_SECONDS),
+                node_a(peer, Handler()) as address,
+                aiohttp.ClientSession() as session,
+            ):
+                for _ in range(5):
+                    connection = await peer.let_in()
+                    dialled_at.append(asyncio.get_running_loop().time())
+                    connection.sendall(frames)
+                    dialled = await session.ws_connect(address)
+                    await dialled.send_bytes(greeting_of_b(peer.address))
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(scenario())
+    # A loop may wake up a little early, by the resolution of its clock.
+    pauses = [(after - before) / DIAL_SECONDS_FIRST for before, after in pairwise(dialled_at)]
+    assert all(pause > least for pause, least in zip(pauses, (0.9, 1.9, 3.9, 7.9), strict=True))
 
 
 @LOOPS

@@ -13,7 +13,7 @@ import uvloop
 
 from dledger.codec import seal
 from dledger.messages import AppendRequest, Heartbeat, Message
-from dledger.transport import PATH, PROTOCOL_VERSION, WebSocketTransport
+from dledger.transport import DIAL_SECONDS_FIRST, PATH, PROTOCOL_VERSION, WebSocketTransport
 from store.entry import EntryKind, build_entry
 
 
@@ -132,6 +132,22 @@ async def test_a_reset_link_comes_back(
     for heard in (heard_a, heard_b):
         assert (await heard.next())[0] == "lost"
         assert (await heard.next())[0] == "connected"
+
+
+async def test_a_link_that_is_reset_again_and_again_comes_back_later_each_time(
+    pair: tuple[WebSocketTransport, Recorder, WebSocketTransport, Recorder],
+) -> None:
+    a, heard_a, _, _ = pair
+    loop = asyncio.get_running_loop()
+    pauses = []
+    for _ in range(4):
+        began = loop.time()
+        a.reset("b")
+        assert await heard_a.next() == ("lost", "b", None)
+        assert await heard_a.next() == ("connected", "b", None)
+        pauses.append((loop.time() - began) / DIAL_SECONDS_FIRST)
+    # A loop may wake up a little early, by the resolution of its clock.
+    assert all(pause > least for pause, least in zip(pauses, (0.9, 1.9, 3.9, 7.9), strict=True))
 
 
 @pytest.mark.parametrize(
