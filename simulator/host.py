@@ -69,10 +69,10 @@ class Host(Watched):
         self.damaged = False
         self.fs = SimulatedFileSystem(world.streams.stream(f"disk of {name}"))
         self._incarnations = world.streams.stream(f"incarnations of {name}")
-        self.lost_disks: list[SimulatedFileSystem] = []
         self.sound_disks = SoundDisks()
+        self.has_lost_disk = False
         self.lost_index = -1
-        """How far the log went on the last of them: less is on the disk until it is refilled."""
+        """How far the log went on the last of them: less is on its disk until it is refilled."""
         self.disk_copy: DiskCopy | None = None
         self.process: Process | None = None
         self._group = group
@@ -171,7 +171,8 @@ class Host(Watched):
             self.lost_index = max(self.lost_index, self.node.core.durable_index)
         self.lose_power()
         self.note(what)
-        self.lost_disks.append(self.fs.copy())
+        self.has_lost_disk = True
+        self.sound_disks.keep(self.fs, self.now)
         for invariant in self.invariants:
             invariant.disk_replaced(self)
 

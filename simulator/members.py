@@ -119,7 +119,7 @@ def add_member(cluster: Cluster, host: str) -> None:
 
 def _disk_counts(leader: Host, host: Host) -> bool:
     """Whether the leader has noted the disk that this machine has now; one never lost is noted."""
-    if not host.lost_disks:
+    if not host.has_lost_disk:
         return True
     if leader.node is None or host.node is None:
         return False

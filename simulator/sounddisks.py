@@ -1,7 +1,8 @@
-"""What a disk held each time before it was damaged: it counts for a moment, and then no more.
+"""What a disk held before it was damaged, or lost: it counts for a moment, and then no more.
 
 A message may be acknowledged while the answer of one who held it is on its way, and his disk is
-damaged behind it. That breaks no promise. What is acknowledged later must be held by what is left.
+damaged behind it, or lost. That breaks no promise. What is acknowledged later must be held by what
+is left.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class SoundDisks:
         self._kept: list[tuple[float, SimulatedFileSystem]] = []  # until when, and what
 
     def keep(self, fs: SimulatedFileSystem, now: float) -> None:
-        """The disk is about to be damaged."""
+        """The disk is about to be damaged, or taken away."""
         self._kept.append((now + UNDER_WAY_SECONDS, fs.copy()))
 
     def at(self, now: float) -> Sequence[SimulatedFileSystem]:

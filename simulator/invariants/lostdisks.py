@@ -1,14 +1,16 @@
 """Nobody is elected by the vote of a disk that lacks what it held (docs/safety.md; bug C11).
 
-A machine got an empty disk, or an old copy of its own. Until it holds again what was durable on the
-one that is gone, a majority that needs it may be one that knows nothing of a committed entry.
+A machine got an empty disk, or an old copy of its own. Until it holds again what the one that is
+gone had confirmed, or had as a leader and committed, a majority that needs it may be one that knows
+nothing of a committed entry. What a leader alone held is not missed: nobody can have counted on it,
+and nobody else may have it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dledger.messages import Message, VoteResponse
+from dledger.messages import AppendAccepted, HeartbeatResponse, Message, VoteResponse
 from dledger.standing import Role
 from simulator.invariants.base import Invariant, Part
 from simulator.invariants.membership import is_majority
@@ -21,21 +23,27 @@ if TYPE_CHECKING:
 class LostDisksElectNobody(Invariant):
     """Remembers which machines lack something, and who has voted for whom."""
 
-    step_parts = Part.DURABLE | Part.STANDING
-    sent_kinds = (VoteResponse,)
+    step_parts = Part.COMMIT | Part.DURABLE | Part.STANDING
+    sent_kinds = (VoteResponse, AppendAccepted, HeartbeatResponse)
 
     def __init__(self) -> None:
+        self._confirmed: dict[str, int] = {}  # name -> the last index that it told anybody
+        self._counted_on: dict[str, int] = {}  # name -> the last index that it holds of those
         self._lacking: dict[str, int] = {}  # name -> the index that it must hold again
         self._votes: dict[tuple[str, int], dict[str, bool]] = {}  # candidate, term -> sound voters
         self._looked: dict[int, None] = {}
 
     def disk_replaced(self, host: Host) -> None:
         """See :class:`Invariant`."""
-        self._lacking[host.name] = host.lost_index
+        counted_on = self._counted_on.get(host.name, -1)
+        self._lacking[host.name] = max(self._lacking.get(host.name, -1), counted_on)
 
     def sends(self, host: Host, peer: str, message: Message) -> None:
         """See :class:`Invariant`."""
-        if isinstance(message, VoteResponse) and message.granted and not message.pre_vote:
+        if isinstance(message, AppendAccepted | HeartbeatResponse):
+            if message.match_index > self._confirmed.get(host.name, -1):
+                self._confirmed[host.name] = message.match_index
+        elif isinstance(message, VoteResponse) and message.granted and not message.pre_vote:
             votes = self._votes.setdefault((peer, message.term), {})
             votes[host.name] = host.name not in self._lacking
 
@@ -44,6 +52,8 @@ class LostDisksElectNobody(Invariant):
         core = host.node.core if host.node is not None else None
         if core is None:
             return
+        told = max(self._confirmed.get(host.name, -1), core.commit_index)
+        self._counted_on[host.name] = min(core.durable_index, told)
         if core.durable_index >= self._lacking.get(host.name, -1):
             self._lacking.pop(host.name, None)
         if core.role is not Role.LEADER or core.term in self._looked:

@@ -30,15 +30,15 @@ def holds_entry(host: Host, entry: Entry, segment_size: int) -> bool:
 
 
 def held_entry(host: Host, entry: Entry, segment_size: int) -> bool:
-    """Whether it holds this entry, or did on a disk that was taken away from it, or a moment ago
-    (``sounddisks.py``) before its disk was damaged.
+    """Whether it holds this entry, or did a moment ago (``sounddisks.py``), before its disk was
+    damaged or taken away from it.
 
     For what was told by many: an answer may be on its way while one of the disks is lost.
     """
     start = segment_start(entry.position, segment_size)
     return holds_entry(host, entry, segment_size) or any(
         disk.holds(_log_path(start), entry.position - start, entry.data)
-        for disk in (*host.lost_disks, *host.sound_disks.at(host.now))
+        for disk in host.sound_disks.at(host.now)
     )
 
 

@@ -1,4 +1,4 @@
-"""What counts as held by a disk that was damaged: what it held before, for a moment."""
+"""What counts as held by a disk that was damaged or lost: what it held before, for a moment."""
 
 from __future__ import annotations
 
@@ -43,6 +43,23 @@ def test_what_a_damaged_disk_held_counts_for_answers_under_way_and_no_longer() -
         assert held_entry(host, entry, size)
         await cluster.pass_time(0.2)
         assert not holds_entry(host, entry, size)
+        assert not held_entry(host, entry, size)
+        await settle(cluster)
+
+    run(script)
+
+
+def test_what_a_lost_disk_held_counts_for_answers_under_way_and_no_longer() -> None:
+    async def script(cluster: Cluster) -> None:
+        host = others(cluster, await serving(cluster))[0]
+        size = host.segment_size
+        entry = newest_committed(host)
+        cut_off(cluster, host)
+        host.replace_disk()
+        assert not holds_entry(host, entry, size)
+        await cluster.pass_time(UNDER_WAY_SECONDS - 0.1)
+        assert held_entry(host, entry, size)
+        await cluster.pass_time(0.2)
         assert not held_entry(host, entry, size)
         await settle(cluster)
 
