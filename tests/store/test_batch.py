@@ -64,12 +64,14 @@ def example() -> Entry:
     )
 
 
+@settings(deadline=None)
 @given(staged_runs(), st.binary(max_size=20))
 def test_the_size_is_known_before_the_position(runs: list[Run], commands: bytes) -> None:
     body = b"".join(encode_batch(POSITION, STORED_MS, HOST, runs, commands))
     assert batch_size(runs, commands) == len(body)
 
 
+@settings(deadline=None)
 @given(staged_runs(), st.binary(max_size=20))
 def test_a_batch_survives_a_round_trip(runs: list[Run], commands: bytes) -> None:
     entry = entry_of(runs, commands)
@@ -92,6 +94,7 @@ def test_a_batch_survives_a_round_trip(runs: list[Run], commands: bytes) -> None
     ] == sent
 
 
+@settings(deadline=None)
 @given(staged_runs())
 def test_rows_say_where_the_records_lie_in_the_log(runs: list[Run]) -> None:
     entry = entry_of(runs)
@@ -112,6 +115,7 @@ def test_rows_say_where_the_records_lie_in_the_log(runs: list[Run]) -> None:
     assert list(KEY_ROW.iter_unpack(batch.key_rows)) == keys
 
 
+@settings(deadline=None)
 @given(st.integers(0, 400))
 def test_a_batch_cut_short_is_refused(size: int) -> None:
     body = example().body
@@ -119,6 +123,7 @@ def test_a_batch_cut_short_is_refused(size: int) -> None:
         decode_batch(body[: min(size, len(body) - 1)])
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_arbitrary_bytes_are_refused_with_the_typed_error(data: bytes) -> None:
     for body in (data, data + bytes(FOOTER.size - 1) + b"\x01"):
@@ -129,6 +134,7 @@ def test_arbitrary_bytes_are_refused_with_the_typed_error(data: bytes) -> None:
         assert sum(run.count for run in batch.runs) * QUEUE_ROW.size == len(batch.rows)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60), st.integers(0, 3))
 def test_arbitrary_run_headers_are_refused_with_the_typed_error(runs: bytes, count: int) -> None:
     body = bytes(QUEUE_ROW.size * count) + runs + FOOTER.pack(0, count, 0, len(runs), 0, 1)
@@ -154,6 +160,7 @@ def test_runs_that_name_other_records_than_the_footer_are_refused() -> None:
 # --- the deep check
 
 
+@settings(deadline=None)
 @given(staged_runs(), st.sampled_from([b"", msgpack.packb([["expire", 1]])]))
 def test_what_a_leader_encodes_passes_the_check(runs: list[Run], commands: bytes) -> None:
     entry = entry_of(runs, commands)
@@ -162,7 +169,7 @@ def test_what_a_leader_encodes_passes_the_check(runs: list[Run], commands: bytes
     check_each(entry, batch)
 
 
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(st.integers(0, 500), st.integers(0, 7))
 def test_the_quick_check_and_the_one_that_explains_agree_on_any_flipped_bit(
     byte: int, bit: int
@@ -205,7 +212,7 @@ def test_messages_of_one_layout_are_proved_column_by_column() -> None:
     assert are_proved(entry.data, POSITION, [(entry, decode_batch(entry.body))])
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.integers(0, 10_000), st.integers(0, 7))
 def test_what_is_proved_by_columns_is_right_record_by_record(byte: int, bit: int) -> None:
     body = bytearray(uniform().body)
