@@ -24,6 +24,8 @@ GROUP = "experts"
 class AskingCluster(WholeCluster):
     """See the module."""
 
+    struck_clients = (*WholeCluster.struck_clients, "q0", "a0", "a1")
+
     def _make_clients(self, rng: CountingRandom) -> None:
         super()._make_clients(rng)
         self.questions = History(self.trace.note)

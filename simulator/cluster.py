@@ -68,6 +68,8 @@ class Cluster:
 
     injector_class: ClassVar[type[FaultInjector]] = FaultInjector
     segment_sizes: ClassVar[Sequence[int]] = (700, 2_000, 20_480)
+    struck_clients: ClassVar[Sequence[str]] = ()
+    """The names of the clients that crash, are paused, and are cut off; none here are processes."""
 
     def __init__(
         self,

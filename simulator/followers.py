@@ -17,6 +17,7 @@ class FollowersCluster(WholeCluster):
     """See the module."""
 
     reads_at_followers = True
+    struck_clients = (*WholeCluster.struck_clients, "r2")
 
     def _make_clients(self, rng: CountingRandom) -> None:
         """One client more, which only reads."""

@@ -342,8 +342,9 @@ class Host(Watched):
     def _stop(self, process: Process) -> None:
         self.note("is asked to stop")
         if self.node is None:
-            if self._opening is not None:
-                self._opening.cancel()
+            if self._opening is not None and not self._opening.cancel():
+                # It has just ended, and the node is about to be made: then that is what stops.
+                self._loop.call_soon(self._stop, process)
             return
         task = self._loop.create_task(self._stop_node())
         task.add_done_callback(lambda ended: self._stopped(process, ended.result()))

@@ -21,6 +21,8 @@ PAUSE_SECONDS_MAX = 0.4
 class TransactionalCluster(WholeCluster):
     """See the module."""
 
+    struck_clients = (*WholeCluster.struck_clients, "t1", "t2")
+
     def _make_hosts(self) -> Sequence[Host]:
         hosts = super()._make_hosts()
         for host in hosts:

@@ -24,6 +24,8 @@ GROUP = "patient"
 class WaitingCluster(WholeCluster):
     """See the module."""
 
+    struck_clients = (*WholeCluster.struck_clients, "d0", "w0")
+
     def _make_clients(self, rng: CountingRandom) -> None:
         super()._make_clients(rng)
         self.later = History(self.trace.note)

@@ -46,6 +46,7 @@ class WholeCluster(Cluster):
     scrub_passes: ClassVar[Sequence[float]] = (2.0, 4.0)
     """Seconds between two passes over the log that look for damage at rest; likewise."""
 
+    struck_clients: ClassVar[Sequence[str]] = ("p0", "p1", "c0", "c1", "r0", "r1")
     hosts: Sequence[BrokerHost]
 
     def _raft_config(self, rng: CountingRandom) -> RaftConfig:

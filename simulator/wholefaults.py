@@ -8,7 +8,6 @@ from simulator.faults import KINDS, FaultInjector
 from simulator.members import MEMBER_KINDS
 from simulator.sequences import SEQUENCE_KINDS
 
-CLIENTS = ("p0", "p1", "c0", "c1", "r0", "r1")
 NAME_SERVER = "ns"
 CLIENT_PAUSE_SECONDS_MAX = 4.0
 CLOCK_JUMPS_MS = (-86_400_000, -5_000, -50, 50, 5_000, 86_400_000)
@@ -21,18 +20,18 @@ class WholeFaultInjector(FaultInjector):
     # --- clients
 
     def client_crash(self) -> None:
-        client = self._rng.choice(CLIENTS)
+        client = self._rng.choice(self._cluster.struck_clients)
         self._do("crash-client", client)
         self._later(2.0, "start-client", client)
 
     def client_pause(self) -> None:
-        client = self._rng.choice(CLIENTS)
+        client = self._rng.choice(self._cluster.struck_clients)
         self._do("pause-client", client)
         self._later(CLIENT_PAUSE_SECONDS_MAX, "resume-client", client)
 
     def client_cut_off(self) -> None:
         """From one broker, or from all."""
-        client = self._rng.choice(CLIENTS)
+        client = self._rng.choice(self._cluster.struck_clients)
         hosts = self._cluster.hosts
         for host in hosts if self._rng.random() < 0.3 else [self._host()]:
             self._do("cut-client", client, host.name)

@@ -65,6 +65,7 @@ class PayingClient:
         self._rng = rng
         self._pause_max = pause_max
         self._working = True
+        self._sending: int | None = None
         self._finished: asyncio.Event
 
     def stop(self) -> None:
@@ -76,7 +77,9 @@ class PayingClient:
         self._finished.set()
 
     async def main(self, station: Station) -> None:
-        """The process of the client."""
+        """The process of the client. What an earlier one did not see stored is rolled back."""
+        if self._sending is not None:
+            self._history.outcomes[self._sending] = False
         loop, rng = asyncio.get_running_loop(), self._rng
         self._finished = asyncio.Event()
         identity = ClientIdentity(station.ip, station.boot, rng.getrandbits(32))
@@ -111,7 +114,7 @@ class PayingClient:
         late: list[asyncio.Task[None]],
     ) -> None:
         history, rng = self._history, self._rng
-        number = history.begin()
+        number = self._sending = history.begin()
         body = number.to_bytes(NUMBER_BYTES, "big")
         properties = {"TRAN_MSG": "true", "PGROUP": PRODUCER_GROUP}
         try:
@@ -119,8 +122,10 @@ class PayingClient:
         except (ClientError, CallError) as error:
             station.note(f"half message {number}: {type(error).__name__}: {error}")
             history.outcomes[number] = False
+            self._sending = None
             return
         commit = history.outcomes[number] = rng.random() < 0.5
+        self._sending = None
         position = history.positions[number] = int(sent.message_ids[0][16:], 16)
         ext = {
             "producerGroup": PRODUCER_GROUP,

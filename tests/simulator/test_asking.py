@@ -7,6 +7,10 @@ import pytest
 from simulator.asking import AskingCluster
 from simulator.cluster import Outcome, play
 from simulator.faults import FaultPlan
+from simulator.followers import FollowersCluster
+from simulator.transactional import TransactionalCluster
+from simulator.waiting import WaitingCluster
+from simulator.whole import WholeCluster
 
 SECONDS = 5.0
 
@@ -23,6 +27,22 @@ def test_requests_are_answered_and_only_what_is_selected_is_delivered(seed: int)
     assert outcome.violation is None, f"seed {seed} ({outcome.plan}): {outcome.violation}"
     assert outcome.marks["request answered"]
     assert outcome.marks["message passed over by an expression"]
+
+
+def test_those_who_ask_and_answer_crash_too_and_every_promise_is_kept() -> None:
+    _, outcome = run(6, FaultPlan(("client crash",), 0.4))
+    assert outcome.violation is None
+    crashed = {each.arguments[0] for each in outcome.schedule if each.name == "crash-client"}
+    assert crashed & {"q0", "a0", "a1"}
+
+
+@pytest.mark.parametrize(
+    "world", [AskingCluster, FollowersCluster, TransactionalCluster, WaitingCluster, WholeCluster]
+)
+def test_all_clients_of_a_world_are_struck_by_faults_of_clients(world: type[WholeCluster]) -> None:
+    cluster = world(1)
+    assert sorted(cluster.struck_clients) == sorted(each.name for each in cluster.clients)
+    cluster.switch_off()
 
 
 def test_nothing_moves_any_more_once_those_who_answer_have_left_their_group() -> None:

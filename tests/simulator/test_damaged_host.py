@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from dledger.mending import open_mended
+from simulator import host as hosts
 from simulator.cluster import Cluster
+from store.replica import ReplicaStore
 from tests.simulator.test_host import others, restarted, run, serving, settle
 from tests.simulator.test_ondisk import cut_off
 
@@ -28,4 +35,27 @@ def test_a_machine_that_waits_to_be_mended_is_stopped_in_order() -> None:
 
     outcome = run(script, seed=6)
     assert outcome.marks["stopped before it was mended"] == 1
+    assert outcome.marks["damage mended before the node started"] == 1
+
+
+def test_a_machine_is_stopped_in_order_in_the_moment_in_which_it_is_mended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def script(cluster: Cluster) -> None:
+        host = others(cluster, await serving(cluster))[0]
+
+        async def open_and_stop(*arguments: Any) -> ReplicaStore:
+            store = await open_mended(*arguments)
+            cluster.loop.call_soon(host.stop)  # before anybody hears that it is open
+            return store
+
+        monkeypatch.setattr(hosts, "open_mended", open_and_stop)
+        cluster.schedule.propose("flip-bit", host.name, 0.9, 3)
+        await cluster.until(lambda: host.process is None, "it is damaged")
+        await cluster.until(lambda: "stopped in order" in cluster.trace.marks, "it is stopped")
+        assert host.process is None
+        host.start()
+        await settle(cluster)
+
+    outcome = run(script, seed=6)
     assert outcome.marks["damage mended before the node started"] == 1
