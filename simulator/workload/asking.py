@@ -20,7 +20,7 @@ from broker.remoting.errors import CallError
 from simulator.station import Station
 from simulator.violation import Violation
 from simulator.workload.consuming import CONFIG as CONSUMER_CONFIG
-from simulator.workload.consuming import fetch_again
+from simulator.workload.consuming import WatchedConsumer, fetch_again
 from simulator.workload.history import History, number_of
 from simulator.workload.producing import CONFIG
 from store.errors import CorruptRecordError
@@ -126,7 +126,7 @@ class AnsweringClient:
         name = f"{station.name}.{station.boot}"
         clock = station.clock.wall_ms
         identity = ClientIdentity(station.ip, station.boot, rng.getrandbits(32))
-        consumer = self._consumer = Consumer(
+        consumer = self._consumer = WatchedConsumer(
             self._name_servers,
             self._group,
             {self._topic: WANTED},
@@ -137,6 +137,7 @@ class AnsweringClient:
             identity=identity,
         )
         replier = Producer(self._name_servers, CONFIG, wall_clock=clock, rng=rng, identity=identity)
+        consumer.station, consumer.may_be_damaged = station, self._may_be_damaged
         self._boot = station.boot
         await consumer.start()
         await replier.start()

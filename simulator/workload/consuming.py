@@ -8,7 +8,9 @@ from random import Random
 
 from broker.client.config import ConsumerConfig
 from broker.client.consumer import Consumer
+from broker.client.errors import BadAnswerError, Failure
 from broker.client.identity import ClientIdentity
+from broker.client.message import MessageQueue
 from simulator.station import Station
 from simulator.violation import Violation
 from simulator.workload.history import History
@@ -36,6 +38,34 @@ def fetch_again(station: Station, error: CorruptRecordError, may_be_damaged: boo
             f"{station.name} is given a damaged record, and no disk was damaged: {error}"
         ) from error
     station.give_up(f"got a damaged record: {error}")
+
+
+class WatchedConsumer(Consumer):
+    """Tells of an answer in which no consumer finds records, or nonsense: each asks again, quietly.
+
+    That passes where disks may be damaged, as with :func:`fetch_again`, and is a violation where
+    none is.
+    """
+
+    station: Station
+    may_be_damaged: Callable[[], bool]
+
+    def failed(self, address: str | None, queue: MessageQueue, error: Failure) -> None:
+        """See :class:`broker.client.fetcher.Sink`."""
+        super().failed(address, queue, error)
+        if not isinstance(error, BadAnswerError):
+            return
+        if self.may_be_damaged():
+            self.station.mark("answer to a pull that could not be read")
+            return
+        found = Violation(
+            f"{self.station.name} cannot read an answer, and no disk was damaged: {error}"
+        )
+        self.station.loop.call_soon(_tell, found)
+
+
+def _tell(found: Violation) -> None:
+    raise found
 
 
 class ConsumingClient:
@@ -67,7 +97,7 @@ class ConsumingClient:
         """The process of the client."""
         rng = self._rng
         name = f"{station.name}.{station.boot}"
-        consumer = self._consumer = Consumer(
+        consumer = self._consumer = WatchedConsumer(
             self._name_servers,
             self._group,
             dict.fromkeys(self._topics, "*"),
@@ -77,6 +107,7 @@ class ConsumingClient:
             rng=rng,
             identity=ClientIdentity(station.ip, station.boot, rng.getrandbits(32)),
         )
+        consumer.station, consumer.may_be_damaged = station, self._may_be_damaged
         self._boot = station.boot
         await consumer.start()
         async for batch in consumer:

@@ -36,6 +36,22 @@ def test_a_damaged_record_breaks_a_promise_where_no_disk_was_damaged(
     assert "given a damaged record, and no disk was damaged: it was planted" in outcome.violation
 
 
+@pytest.mark.parametrize("world", [BROKERS, ASKING])
+def test_an_answer_that_is_no_records_breaks_a_promise_where_no_disk_was_damaged(
+    world: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split = pulled._places
+    answers = count(1)
+
+    def places(body: bytes) -> list[pulled._Place]:
+        return split(body[1:] if next(answers) == 9 else body)
+
+    monkeypatch.setattr(pulled, "_places", places)
+    outcome = Run(3, world, seconds=4.0, schedule=[]).play()
+    assert outcome.violation is not None
+    assert "cannot read an answer, and no disk was damaged" in outcome.violation
+
+
 def test_a_damaged_record_is_fetched_again_once_a_disk_was_damaged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
