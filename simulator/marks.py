@@ -33,6 +33,7 @@ EXPECTED_OF_BROKERS = (
     "damage mended before the node started",
     "damage mended while the node served",
     "disk damaged at rest",
+    "entry of many messages",
     "follower read by index",
     "handed over to the preferred leader",
     "leader stepped down while it refilled a follower",

@@ -8,7 +8,16 @@ from simulator.faults import KINDS
 from simulator.members import MEMBER_KINDS
 from simulator.sequences import SEQUENCE_KINDS
 from simulator.wholefaults import DAMAGE_KINDS, WHOLE_KINDS, WholeFaultInjector
-from simulator.worlds import ASKING, BROKERS, CALM, FOLLOWERS, NODES, TRANSACTIONS, WAITING
+from simulator.worlds import (
+    ASKING,
+    BROKERS,
+    BURSTS,
+    CALM,
+    FOLLOWERS,
+    NODES,
+    TRANSACTIONS,
+    WAITING,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +151,7 @@ PROFILES = {
             "thousands of runs of a minute",
             1.0,
             (1, 5000),
-            (NODES, BROKERS, NODES, WAITING, NODES, TRANSACTIONS, FOLLOWERS, ASKING),
+            (NODES, BROKERS, NODES, WAITING, BURSTS, TRANSACTIONS, FOLLOWERS, ASKING),
             ALL_KINDS,
             thorough=True,
         ),

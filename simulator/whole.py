@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from broker.client.config import ConsumerConfig
 from broker.nameserver.server import NameServer
 from dledger.config import RaftConfig
 from simulator.brokerhost import BrokerHost, BrokerSettings
@@ -24,8 +25,10 @@ from simulator.invariants.stored import StoredMessages
 from simulator.randomness import CountingRandom
 from simulator.station import Station
 from simulator.wholefaults import WholeFaultInjector
+from simulator.workload.consuming import CONFIG as CONSUMER_CONFIG
 from simulator.workload.consuming import ConsumingClient
 from simulator.workload.history import History
+from simulator.workload.producing import CONFIG as PRODUCER_CONFIG
 from simulator.workload.producing import ProducingClient
 from simulator.workload.registers import RegisterClient, RegisterHistory
 
@@ -43,6 +46,17 @@ class WholeCluster(Cluster):
     reads_at_followers: ClassVar[bool] = False
     client_pauses: ClassVar[Sequence[float]] = (0.15, 0.3, 0.6)
     """The longest pauses between two requests of a producer, in seconds; one is drawn for a run."""
+    patient_pauses: ClassVar[float] = 1.0
+    """Those of the patient producer are so many times as long."""
+    client_bursts: ClassVar[Sequence[int]] = (1,)
+    """How many requests the impatient producer sends at the same instant; drawn each time."""
+    register_pauses: ClassVar[float] = 2.0
+    """The pauses of those who ask for offsets and topics are so many times as long."""
+    register_bursts: ClassVar[Sequence[int]] = (1,)
+    """For how many offsets and topics a client asks at the same instant; likewise."""
+    queues_per_topic: ClassVar[int] = PRODUCER_CONFIG.default_queues
+    """Of the topics that the producers make."""
+    consumer_config: ClassVar[ConsumerConfig] = CONSUMER_CONFIG
     scrub_passes: ClassVar[Sequence[float]] = (2.0, 4.0)
     """Seconds between two passes over the log that look for damage at rest; likewise."""
 
@@ -83,8 +97,10 @@ class WholeCluster(Cluster):
                 TOPICS,
                 self.history,
                 self.streams.stream(f"producer {place}"),
-                pause_max=pause_max,
+                pause_max=pause_max if place else self.patient_pauses * pause_max,
                 patient=place == 0,
+                bursts=self.client_bursts,
+                config=replace(PRODUCER_CONFIG, default_queues=self.queues_per_topic),
             )
             for place in range(2)
         ]
@@ -96,6 +112,7 @@ class WholeCluster(Cluster):
                 self.history,
                 self.streams.stream(f"consumer {place}"),
                 may_be_damaged=self.disks_damaged,
+                config=self.consumer_config,
             )
             for place in range(2)
         ]
@@ -105,8 +122,9 @@ class WholeCluster(Cluster):
                 TOPICS[0],
                 self.registers,
                 self.streams.stream(f"registers {place}"),
-                pause_max=2 * pause_max,
+                pause_max=self.register_pauses * pause_max,
                 at_followers=self.reads_at_followers,
+                bursts=self.register_bursts,
             )
             for place in range(2)
         ]

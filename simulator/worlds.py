@@ -2,11 +2,12 @@
 
 ``nodes``: bare Raft nodes with their stores, whose client proposes to the nodes themselves. Fast,
 and all of its chance goes into elections, replication and disks. ``brokers``: whole brokers with a
-NameServer, and the shipped producers and consumers. ``calm``: the same, with fewer requests in a
+NameServer, and the shipped producers and consumers. ``calm``: the same, with fewer entries in a
 second. ``waiting``: the same as ``brokers``, with messages that are not to be delivered at once.
 ``transactions``: likewise, with clients that have transactions. ``followers``: likewise, with
 clients that read at any broker. ``asking``: likewise, with requests that are answered, and
-consumers that select by SQL92 what they answer.
+consumers that select by SQL92 what they answer. ``bursts``: likewise, with clients that do much at
+the same instant.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from simulator.asking import AskingCluster
+from simulator.bursts import BurstsCluster
 from simulator.calm import CalmCluster
 from simulator.cluster import Cluster, Outcome, play
 from simulator.faults import FaultPlan
@@ -31,6 +33,7 @@ WAITING = "waiting"
 TRANSACTIONS = "transactions"
 FOLLOWERS = "followers"
 ASKING = "asking"
+BURSTS = "bursts"
 WORLDS: dict[str, type[Cluster]] = {
     NODES: Cluster,
     BROKERS: WholeCluster,
@@ -39,6 +42,7 @@ WORLDS: dict[str, type[Cluster]] = {
     TRANSACTIONS: TransactionalCluster,
     FOLLOWERS: FollowersCluster,
     ASKING: AskingCluster,
+    BURSTS: BurstsCluster,
 }
 
 

@@ -30,6 +30,10 @@ RETRY_MS = 60_000
 """For so long brokers remember what was sent to them, as ``dedup_window_seconds`` has it."""
 
 
+MESSAGES_MANY = 10
+"""In one entry: more than one request of the clients holds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """A message in the log: its body, its record and row, and the entry that holds them."""
@@ -62,6 +66,8 @@ class StoredMessages(Invariant, Listener):
         if entry.kind is not EntryKind.DATA:
             return
         batch = decode_batch(entry.body)
+        if sum(run.count for run in batch.runs) >= MESSAGES_MANY:
+            host.mark("entry of many messages")
         for run in batch.runs:
             queue = (run.topic, run.queue_id)
             end = self.ends.get(queue, 0)

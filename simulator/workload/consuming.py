@@ -83,6 +83,7 @@ class ConsumingClient:
         rng: Random,
         *,
         may_be_damaged: Callable[[], bool],
+        config: ConsumerConfig = CONFIG,
     ) -> None:
         self._name_servers = name_servers
         self._group = group
@@ -90,6 +91,7 @@ class ConsumingClient:
         self._history = history
         self._rng = rng
         self._may_be_damaged = may_be_damaged
+        self._config = config
         self._consumer: Consumer | None = None
         self._boot = 0
 
@@ -102,7 +104,7 @@ class ConsumingClient:
             self._group,
             dict.fromkeys(self._topics, "*"),
             start_from="earliest",
-            config=CONFIG,
+            config=self._config,
             wall_clock=station.clock.wall_ms,
             rng=rng,
             identity=ClientIdentity(station.ip, station.boot, rng.getrandbits(32)),

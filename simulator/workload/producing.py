@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from random import Random
 
@@ -12,7 +13,7 @@ from broker.client.deliverer import Deliverer
 from broker.client.delivery import Delivery
 from broker.client.errors import ClientError, RefusedError, outcome_unknown
 from broker.client.identity import ClientIdentity
-from broker.client.message import Message, SendResult
+from broker.client.message import Message, MessageQueue, SendResult
 from broker.client.producer import Producer
 from broker.remoting.errors import CallError
 from simulator.station import Station
@@ -44,7 +45,8 @@ class ProducingClient:
 
     With ``patient`` it waits for each acknowledgement before it sends again, and sends to one
     queue after the other: then the order of its messages in each queue is promised. Without, it
-    sends again without asking whether the first try was stored.
+    sends again without asking whether the first try was stored, and it may send ``bursts``: so
+    many requests at the same instant, and a pause that is so many times as long after them.
     """
 
     def __init__(
@@ -56,6 +58,8 @@ class ProducingClient:
         *,
         pause_max: float,
         patient: bool,
+        bursts: Sequence[int] = (1,),
+        config: ProducerConfig = CONFIG,
     ) -> None:
         self._name_servers = name_servers
         self._topics = topics
@@ -63,6 +67,8 @@ class ProducingClient:
         self._rng = rng
         self._pause_max = pause_max
         self._patient = patient
+        self._bursts = bursts
+        self._config = config
         self._working = True
 
     def stop(self) -> None:
@@ -75,40 +81,72 @@ class ProducingClient:
         make = Producer if self._patient else PlainProducer
         producer = make(
             self._name_servers,
-            CONFIG,
+            self._config,
             wall_clock=station.clock.wall_ms,
             rng=rng,
             identity=ClientIdentity(station.ip, station.boot, rng.getrandbits(32)),
         )
         await producer.start()
+        burst = 1
         while self._working:
-            await asyncio.sleep(rng.uniform(0.005, self._pause_max))
+            await asyncio.sleep(rng.uniform(0.005, burst * self._pause_max))
             if not self._working:
                 break
-            topic = rng.choice(self._topics)
-            lane = f"{station.name}.{station.boot}" if self._patient else ""
-            count = rng.choice((1, 1, 1, rng.randint(2, BATCH_MAX)))
-            batch = [
-                self._history.send(station.name, rng.randrange(FILLER_MAX), lane)
-                for _ in range(count)
-            ]
-            messages = [Message(topic, sent.body, keys=str(sent.number)) for sent in batch]
-            try:
-                queue = rng.choice(await producer.queues(topic)) if self._patient else None
-                if count > 1:
-                    answer = producer.send_batch_nowait(messages, queue)
-                else:
-                    answer = producer.send_nowait(messages[0], queue)
-            except (ClientError, CallError) as error:
-                for sent in batch:  # nothing was sent
-                    self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=False)
-                continue
-            answer.add_done_callback(partial(self._answered, batch))
             if self._patient:
-                await asyncio.wait([answer])
+                await self._send_patiently(station, producer)
+                continue
+            if len(self._bursts) > 1:
+                burst = rng.choice(self._bursts)
+            for _ in range(burst):
+                self._send(producer, *self._batch(station))
         await asyncio.sleep(DEADLINE_SECONDS + 1.0)
         await producer.close()
         station.note("has closed its producer")
+
+    def _batch(self, station: Station) -> tuple[list[Sent], list[Message]]:
+        """What the next request holds: one message, or several of one topic."""
+        rng = self._rng
+        topic = rng.choice(self._topics)
+        lane = f"{station.name}.{station.boot}" if self._patient else ""
+        count = rng.choice((1, 1, 1, rng.randint(2, BATCH_MAX)))
+        batch = [
+            self._history.send(station.name, rng.randrange(FILLER_MAX), lane) for _ in range(count)
+        ]
+        return batch, [Message(topic, sent.body, keys=str(sent.number)) for sent in batch]
+
+    async def _send_patiently(self, station: Station, producer: Producer) -> None:
+        batch, messages = self._batch(station)
+        try:
+            queue = self._rng.choice(await producer.queues(messages[0].topic))
+        except (ClientError, CallError) as error:
+            self._not_sent(batch, error)
+            return
+        answer = self._send(producer, batch, messages, queue)
+        if answer is not None:
+            await asyncio.wait([answer])
+
+    def _send(
+        self,
+        producer: Producer,
+        batch: list[Sent],
+        messages: list[Message],
+        queue: MessageQueue | None = None,
+    ) -> asyncio.Future[SendResult] | None:
+        """One request; None where nothing was sent."""
+        try:
+            if len(messages) > 1:
+                answer = producer.send_batch_nowait(messages, queue)
+            else:
+                answer = producer.send_nowait(messages[0], queue)
+        except (ClientError, CallError) as error:
+            self._not_sent(batch, error)
+            return None
+        answer.add_done_callback(partial(self._answered, batch))
+        return answer
+
+    def _not_sent(self, batch: list[Sent], error: ClientError | CallError) -> None:
+        for sent in batch:
+            self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=False)
 
     def _answered(self, batch: list[Sent], answer: asyncio.Future[SendResult]) -> None:
         error = answer.exception()

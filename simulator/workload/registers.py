@@ -7,6 +7,7 @@ answered may happen at any later time.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 from random import Random
@@ -68,6 +69,29 @@ class RegisterHistory:
             self.end(number, operation if operation.is_write else None)
 
 
+class RegisterRequests(ConsumerRequests):
+    """What is asked of brokers; see :class:`ConsumerRequests` for what is raised."""
+
+    async def topic_register(
+        self, address: str, place: int, is_write: bool, value: int | None
+    ) -> int | None:
+        """The number of write queues of a topic is the value; without the topic there is none."""
+        fields = {"topic": f"register-{place}"}
+        if not is_write:
+            code = RequestCode.GET_TOPIC_CONFIG
+        elif value is None:
+            code = RequestCode.DELETE_TOPIC_IN_BROKER
+        else:
+            code = RequestCode.UPDATE_AND_CREATE_TOPIC
+            fields |= {"readQueueNums": "1", "writeQueueNums": str(value), "perm": "6"}
+        answer = await self._remoting.invoke(address, code, fields, timeout=CONFIG.request_seconds)
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST and not is_write:
+            return None
+        if answer.code != ResponseCode.SUCCESS:
+            raise refusal(address, answer.code, answer.remark)
+        return value if is_write else int(orjson.loads(answer.body)["writeQueueNums"])
+
+
 class RegisterClient:
     """Asks every ``pause_max`` seconds at most, as one process."""
 
@@ -81,9 +105,11 @@ class RegisterClient:
         pause_max: float,
         at_followers: bool = False,
         write_share: float = 0.5,
+        bursts: Sequence[int] = (1,),
     ) -> None:
         """``at_followers`` reads at any broker, and not at the leader alone. Of the operations
-        ``write_share`` are writes: who only reads does not learn that its leader is deposed."""
+        ``write_share`` are writes: who only reads does not learn that its leader is deposed.
+        ``bursts``: it may ask for so many registers at the same instant."""
         self._name_servers = name_servers
         self._topic = topic
         self._history = history
@@ -91,6 +117,7 @@ class RegisterClient:
         self._pause_max = pause_max
         self._at_followers = at_followers
         self._write_share = write_share
+        self._bursts = bursts
         self._working = True
 
     def stop(self) -> None:
@@ -103,7 +130,7 @@ class RegisterClient:
         remoting = RemotingClient(loop)
         routes = Routes(loop, remoting, self._name_servers.split(";"), self._rng)
         client_id = ClientIdentity(station.ip, station.boot, 1).client_id
-        requests = ConsumerRequests(remoting, CONFIG, CONSUMER_GROUP, client_id)
+        requests = RegisterRequests(remoting, CONFIG, CONSUMER_GROUP, client_id)
         queue = MessageQueue(self._topic, GROUP, 0)
         while self._working:
             await asyncio.sleep(self._rng.uniform(0.01, self._pause_max))
@@ -117,27 +144,43 @@ class RegisterClient:
             except (ClientError, CallError):
                 await routes.recover(self._topic, GROUP)
                 continue
-            try:
-                await self._ask(station, remoting, requests, address, reader)
-            except (ClientError, CallError) as error:
-                station.note(f"{type(error).__name__}: {error}")
+            if not await self._ask(station, requests, address, reader):
                 await routes.recover(self._topic, GROUP)
         await routes.close()
         await remoting.close()
 
     async def _ask(
+        self, station: Station, requests: RegisterRequests, leader: str, reader: str
+    ) -> bool:
+        """Asks for one register, or for several at the same instant; False where one fails.
+
+        Never for one register twice: what a client asks of it is one after the other.
+        """
+        rng = self._rng
+        chosen: dict[tuple[bool, int], bool] = {}
+        for _ in range(rng.choice(self._bursts) if len(self._bursts) > 1 else 1):
+            is_write = rng.random() < self._write_share
+            of_offsets = rng.random() < 0.6
+            place = rng.randrange(OFFSET_REGISTERS if of_offsets else TOPIC_REGISTERS)
+            chosen[of_offsets, place] = is_write
+        asked = [
+            self._ask_for(station, requests, leader if is_write else reader, register, is_write)
+            for register, is_write in chosen.items()
+        ]
+        if len(asked) == 1:
+            return await asked[0]
+        return all(await asyncio.gather(*asked))
+
+    async def _ask_for(
         self,
         station: Station,
-        remoting: RemotingClient,
-        requests: ConsumerRequests,
-        leader: str,
-        reader: str,
-    ) -> None:
+        requests: RegisterRequests,
+        address: str,
+        chosen: tuple[bool, int],
+        is_write: bool,
+    ) -> bool:
         rng = self._rng
-        is_write = rng.random() < self._write_share
-        address = leader if is_write else reader
-        of_offsets = rng.random() < 0.6
-        place = rng.randrange(OFFSET_REGISTERS if of_offsets else TOPIC_REGISTERS)
+        of_offsets, place = chosen
         register = f"offset {place}" if of_offsets else f"topic {place}"
         value: int | None = None
         if is_write and (of_offsets or rng.random() < 0.8):
@@ -152,30 +195,12 @@ class RegisterClient:
                 else:
                     value = await requests.committed_offset(address, queue)
             else:
-                value = await self._topic_register(remoting, address, place, is_write, value)
+                value = await requests.topic_register(address, place, is_write, value)
         except (ClientError, CallError) as error:
             unknown = not isinstance(error, RefusedError) or outcome_unknown(error)
             self._history.end(number, asked if is_write and unknown else None)
-            raise
+            station.note(f"{type(error).__name__}: {error}")
+            return False
         station.note(f"{register} {'written' if is_write else 'read'}: {value}")
         self._history.end(number, replace(asked, value=value, ended_at=station.true_time))
-
-    @staticmethod
-    async def _topic_register(
-        remoting: RemotingClient, address: str, place: int, is_write: bool, value: int | None
-    ) -> int | None:
-        """The number of write queues of a topic is the value; without the topic there is none."""
-        fields = {"topic": f"register-{place}"}
-        if not is_write:
-            code = RequestCode.GET_TOPIC_CONFIG
-        elif value is None:
-            code = RequestCode.DELETE_TOPIC_IN_BROKER
-        else:
-            code = RequestCode.UPDATE_AND_CREATE_TOPIC
-            fields |= {"readQueueNums": "1", "writeQueueNums": str(value), "perm": "6"}
-        answer = await remoting.invoke(address, code, fields, timeout=CONFIG.request_seconds)
-        if answer.code == ResponseCode.TOPIC_NOT_EXIST and not is_write:
-            return None
-        if answer.code != ResponseCode.SUCCESS:
-            raise refusal(address, answer.code, answer.remark)
-        return value if is_write else int(orjson.loads(answer.body)["writeQueueNums"])
+        return True

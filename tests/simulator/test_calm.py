@@ -1,7 +1,8 @@
-"""The world of the default profile: fewer requests than elsewhere, and still a workload."""
+"""The world of the default profile: fewer entries than elsewhere, and still a workload."""
 
 from __future__ import annotations
 
+from simulator.bursts import BurstsCluster
 from simulator.calm import CalmCluster
 from simulator.cluster import play
 from simulator.faults import FaultPlan
@@ -12,15 +13,27 @@ SECONDS = 6.0
 OPERATIONS_MIN = 20
 """A second: messages sent and delivered, offsets and topics written and read."""
 
+REGISTERS_MIN = 3
+"""A second, of those: offsets and topics."""
+
 
 def test_calm_clients_have_a_workload_still() -> None:
     """Repeat it with ``play(CalmCluster(SEED, plan=plan), lambda made: made.run(6.0))``."""
     assert WORLDS[PROFILES["default"].world(1)] is CalmCluster
-    operations = 0
+    operations = registers = 0
     seeds = range(1, 4)
     for seed in seeds:
         cluster = CalmCluster(seed, plan=FaultPlan((), 1.0))
         outcome = play(cluster, lambda made: made.run(SECONDS))
         assert outcome.violation is None
+        registers += len(cluster.registers.operations)
         operations += cluster.history.operations + len(cluster.registers.operations)
     assert operations >= OPERATIONS_MIN * SECONDS * len(seeds)
+    assert registers >= REGISTERS_MIN * SECONDS * len(seeds)
+
+
+def test_requests_of_one_instant_share_entries() -> None:
+    """Repeat it with ``play(BurstsCluster(1, plan=plan), lambda made: made.run(3.0))``."""
+    outcome = play(BurstsCluster(1, plan=FaultPlan((), 1.0)), lambda made: made.run(3.0))
+    assert outcome.violation is None
+    assert outcome.marks["entry of many messages"]

@@ -1,0 +1,17 @@
+"""A whole cluster whose impatient producer, and who reads and writes offsets, do much at once.
+
+So entries hold many requests, their answers come in any order, and half of what one client sent at
+an instant may fail over while the other half is stored. A world of its own, so that the seeds of
+the others go on meaning what they mean.
+"""
+
+from __future__ import annotations
+
+from simulator.whole import WholeCluster
+
+
+class BurstsCluster(WholeCluster):
+    """See the module."""
+
+    client_bursts = (1, 2, 4, 8, 16)
+    register_bursts = (1, 2, 4)
