@@ -19,6 +19,7 @@ from dledger.executor import Executors, ThreadExecutor
 from dledger.mending import open_mended
 from dledger.transport import WebSocketTransport
 from store.errors import StoreError
+from store.kernelwrites import KernelWrites
 from store.osfiles import OsFileSystem
 from store.replica import ReplicaStore, StoreConfig
 
@@ -28,10 +29,20 @@ log = logging.getLogger(__name__)
 class BrokerProcess:
     """A running broker. ``failed`` is done, with the reason, when the node stopped by itself."""
 
-    def __init__(self, config: NodeConfig, store: ReplicaStore) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        store: ReplicaStore,
+        fs: OsFileSystem,
+        writes: KernelWrites | None,
+    ) -> None:
+        """``writes`` does what ``fs`` begins, and has this process tell it when something ended."""
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._config = config
+        self._writes = writes
+        if writes is not None:
+            loop.add_reader(writes.fileno(), writes.completed)
         self._executors = Executors(
             log=ThreadExecutor(loop, "log"),
             reads=ThreadExecutor(loop, "reads"),
@@ -43,7 +54,7 @@ class BrokerProcess:
             config,
             store,
             World(
-                fs=OsFileSystem(),
+                fs=fs,
                 transport=_transport(config),
                 executors=self._executors,
                 loop=loop,
@@ -74,6 +85,9 @@ class BrokerProcess:
         await self._server.stop()
         for executor in (self._executors.log, self._executors.reads, self._executors.background):
             executor.close()
+        if self._writes is not None:
+            self._loop.remove_reader(self._writes.fileno())
+            self._writes.close()
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """An error that no code expected: a node that goes on half alive is worse than none.
@@ -90,7 +104,7 @@ class BrokerProcess:
             self.failed.set_result(error)
 
 
-async def _open_store(config: NodeConfig) -> ReplicaStore:
+async def _open_store(config: NodeConfig, fs: OsFileSystem) -> ReplicaStore:
     settings = StoreConfig(
         config.group,
         config.node,
@@ -100,7 +114,7 @@ async def _open_store(config: NodeConfig) -> ReplicaStore:
         alone=not config.peers,
     )
     return await open_mended(
-        OsFileSystem(),
+        fs,
         config.data,
         settings,
         lambda: _transport(config),
@@ -125,8 +139,10 @@ async def serve(config: NodeConfig) -> BrokerProcess:
     :class:`~store.errors.StoreError` where its data cannot be used, and ``OSError`` where a port is
     taken; nothing keeps running then.
     """
-    store = await _open_store(config)
-    process = BrokerProcess(config, store)
+    writes = KernelWrites.open() if config.flush == "sync" else None
+    fs = OsFileSystem(writes)
+    store = await _open_store(config, fs)
+    process = BrokerProcess(config, store, fs, writes)
     try:
         await process.start()
     except (OSError, StoreError):

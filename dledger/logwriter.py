@@ -2,6 +2,9 @@
 
 While a job is under way, further writes wait; they become the next job together. That is group
 commit: the slower the disk, the more each sync carries.
+
+What only appends is written by the disk while nobody waits for it, where it can do that
+(:meth:`~store.replica.ReplicaStore.begin_append`); all else is a job for the log thread.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dledger.effects import Write
 from dledger.executor import Executor
 from store.entry import Entry
+from store.errors import StoreError
 from store.replica import ReplicaStore
 
 
@@ -35,6 +39,8 @@ class LogWriter:
         self._tell_written = written
         self._tell_failed = failed
         self.jobs_done = 0
+        self._failed = False
+        self._draining: list[Callable[[], None]] = []
         self._waiting: list[Write] = []
         self._under_way: list[Write] = []
         self._written_index = self._synced_index = store.recovered.last_index
@@ -71,6 +77,22 @@ class LogWriter:
 
         self._executor.submit(self._store.sync, done)
 
+    def drain(self, then: Callable[[], None]) -> None:
+        """``then`` is called when all that was added is written, and all that was begun to sync
+        has ended, well or not."""
+        self._draining.append(then)
+        self._drained()
+
+    def _drained(self) -> None:
+        if self._draining and (self._failed or not self._under_way):
+            draining, self._draining = self._draining, []
+
+            def done(_result: None, _error: BaseException | None) -> None:
+                for then in draining:
+                    then()
+
+            self._executor.submit(lambda: None, done)
+
     def _cut(self, last_index: int) -> None:
         """What is cut was written and synced for nothing: other entries will stand there."""
         self._written_index = min(self._written_index, last_index)
@@ -80,8 +102,33 @@ class LogWriter:
     def _next(self) -> None:
         if self._under_way or not self._waiting:
             return
-        writes = self._under_way = self._waiting
-        self._waiting = []
+        self._under_way, self._waiting = self._waiting, []
+        if not self._begin():
+            self._submit()
+
+    def _begin(self) -> bool:
+        """Whether the disk is at work on them without a thread, or has refused them already."""
+        entries: list[Entry] = []
+        for write in self._under_way:
+            if write.hard_state is not None or write.truncate_from is not None:
+                return False
+            entries += write.entries
+        if not entries or not self.sync_flush:
+            return False
+        try:
+            return self._store.begin_append(entries, self._begun_ended)
+        except StoreError as error:
+            self._written(None, error)
+            return True
+
+    def _begun_ended(self, error: BaseException | None) -> None:
+        if isinstance(error, BlockingIOError):
+            self._submit()
+        else:
+            self._written(None, error)
+
+    def _submit(self) -> None:
+        writes = self._under_way
         self._executor.submit(lambda: self._write(writes), self._written)
 
     def _write(self, writes: Sequence[Write]) -> None:
@@ -104,7 +151,9 @@ class LogWriter:
 
     def _written(self, _result: None, error: BaseException | None) -> None:
         if error is not None:
+            self._failed = True
             self._tell_failed(error)
+            self._drained()
             return
         self.jobs_done += 1
         writes, self._under_way = self._under_way, []
@@ -116,3 +165,4 @@ class LogWriter:
                 self._written_index = min(self._written_index, write.truncate_from - 1)
         self._tell_written(writes)
         self._next()
+        self._drained()

@@ -176,9 +176,9 @@ class Node:
         self.store.close()
 
     async def drained(self) -> None:
-        """Returns when all that was handed to the log executor so far is done."""
+        """Returns when all that the log writer was told to write is written."""
         drained = self._loop.create_future()
-        self._executors.log.submit(lambda: None, lambda _result, _error: drained.set_result(None))
+        self.writer.drain(lambda: drained.set_result(None))
         await drained
 
     def fail(self, error: BaseException) -> None:

@@ -20,7 +20,7 @@ from broker.remoting.server import RemotingServer
 from dledger.executor import Executors
 from dledger.node import Node
 from dledger.statemachine import Leadership
-from simulator.executors import SimulatedExecutor
+from simulator.executors import SimulatedExecutor, SimulatedWrites
 from simulator.host import CLIENT_PORT, DIRECTORY, HTTP_PORT, PEER_PORT, Host
 from simulator.process import Process
 from simulator.statedigest import StateDigest
@@ -132,6 +132,9 @@ class BrokerHost(Host):
         disk_times = world.streams.stream(f"disk times of {self.name}")
         transport = self._make_transport(process)
         lanes = [SimulatedExecutor(world.loop, disk_times, self, process) for _ in range(3)]
+        self.fs.writes = SimulatedWrites(
+            lanes[0], world.streams.stream(f"writes of {self.name}"), self.mark
+        )
         broker = self.broker = WatchedBroker(
             config,
             store,

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from simulator.diskfaults import Fault, FaultyCalls, PowerLossError
-from simulator.diskfile import SECTOR_SIZE, SimulatedFile, SimulatedLock
+from simulator.diskfile import SECTOR_SIZE, SimulatedFile, SimulatedLock, Writes
 from simulator.inode import Directory, Inode, resize
 from store.filesystem import Bytes
 
@@ -35,6 +35,7 @@ class SimulatedFileSystem(FaultyCalls):
     """One machine's disk. See the module, and :class:`~store.filesystem.FileSystem`.
 
     ``capacity`` bounds the bytes of all files together. ``on_call`` is told of each call.
+    ``writes`` does what files begin to append while nobody waits; without it nothing is.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class SimulatedFileSystem(FaultyCalls):
         self.capacity = capacity
         self.sector_size = sector_size
         self.boot = 0
+        self.writes: Writes | None = None
         self.locks: dict[str, SimulatedLock] = {}
         self._directories: dict[str, Directory] = {"/": Directory()}
 

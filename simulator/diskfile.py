@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 from simulator.diskfaults import PowerLossError
 from simulator.inode import Inode, resize
@@ -14,6 +15,19 @@ if TYPE_CHECKING:
     from simulator.disk import SimulatedFileSystem
 
 SECTOR_SIZE = 512
+
+
+class Writes(Protocol):
+    """What a simulated process's disk does while nobody waits for it."""
+
+    def begin(
+        self,
+        file: SimulatedFile,
+        data: bytes,
+        position: int,
+        then: Callable[[OSError | None], None],
+    ) -> bool:
+        """See :meth:`~store.filesystem.File.begin_append`."""
 
 
 class SimulatedFile:
@@ -64,6 +78,12 @@ class SimulatedFile:
         """With the zeros that the real one may write behind, so that a wrong use shows."""
         end = position + len(data)
         self.pwrite(bytes(data) + bytes(-end % BLOCK_SIZE), position)
+
+    def begin_append(
+        self, data: Bytes, position: int, then: Callable[[OSError | None], None]
+    ) -> bool:
+        writes = self._fs.writes
+        return writes is not None and writes.begin(self, bytes(data), position, then)
 
     def drop_cached(self, size: int, position: int) -> None:
         """There is no cache to drop from: reads always see what was written."""

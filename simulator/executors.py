@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
+from simulator.diskfile import SimulatedFile
 from simulator.loop import VirtualLoop
 from simulator.process import Process
 
@@ -15,6 +19,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 JOB_SECONDS = (0.0001, 0.002)
+WAITS_CHANCE = 0.05
+"""How often a write that was begun has to wait after all, and must be done again."""
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class SimulatedExecutor:
@@ -58,3 +66,44 @@ class SimulatedExecutor:
 
     def close(self) -> None:
         """Nothing to stop: what was submitted ends with the process."""
+
+
+class SimulatedWrites:
+    """Writes that end while nobody waits for them; see :mod:`store.kernelwrites`.
+
+    They take their turn among the jobs of the process's log lane, and as long as one of those.
+    """
+
+    def __init__(self, lane: SimulatedExecutor, rng: Random, mark: Callable[[str], None]) -> None:
+        self._lane = lane
+        self._rng = rng
+        self._mark = mark
+
+    def begin(
+        self,
+        file: SimulatedFile,
+        data: bytes,
+        position: int,
+        then: Callable[[OSError | None], None],
+    ) -> bool:
+        """See :meth:`~store.filesystem.File.begin_append`."""
+        self._lane.submit(partial(self._write, file, data, position), partial(_tell, then))
+        return True
+
+    def _write(self, file: SimulatedFile, data: bytes, position: int) -> None:
+        if self._rng.random() < WAITS_CHANCE:
+            self._mark("write that nobody waited for had to wait")
+            written = self._rng.randrange(len(data) + 1)
+            file.pwrite(data[:written], position)
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), file.path)
+        file.append_direct(data, position)
+        file.datasync()
+
+
+def _tell(
+    then: Callable[[OSError | None], None], _result: None, error: BaseException | None
+) -> None:
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        error = BlockingIOError(errno.EAGAIN, str(error))  # who waits is told what is wrong
+    assert error is None or isinstance(error, OSError)  # noqa: S101 - of a disk nothing else comes
+    then(error)

@@ -15,7 +15,7 @@ from dledger.mending import open_mended
 from dledger.node import Node
 from simulator.clock import MachineClock
 from simulator.disk import Fault, SimulatedFileSystem
-from simulator.executors import SimulatedExecutor
+from simulator.executors import SimulatedExecutor, SimulatedWrites
 from simulator.loop import ProcessLoop
 from simulator.machine import ChainMachine
 from simulator.network import SimulatedTransport
@@ -311,6 +311,9 @@ class Host(Watched):
         transport = self._make_transport(process)
         disk_times = world.streams.stream(f"disk times of {self.name}")
         lanes = [SimulatedExecutor(world.loop, disk_times, self, process) for _ in range(3)]
+        self.fs.writes = SimulatedWrites(
+            lanes[0], world.streams.stream(f"writes of {self.name}"), self.mark
+        )
         return Node(
             node=self.name,
             voters=group.voters,

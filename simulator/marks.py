@@ -27,6 +27,7 @@ EXPECTED = (
     "started with entries that may be dropped",
     "stopped in order",
     "torn tail cut",
+    "write that nobody waited for had to wait",
 )
 
 EXPECTED_OF_BROKERS = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 
 import fsspec
 import pyarrow as pa
@@ -95,6 +96,14 @@ class RemoteFile:
         raise read_only(self._path)
 
     def append_direct(self, data: Bytes, position: int) -> None:  # noqa: ARG002 - of the interface
+        raise read_only(self._path)
+
+    def begin_append(
+        self,
+        data: Bytes,  # noqa: ARG002 - of the interface
+        position: int,  # noqa: ARG002
+        then: Callable[[OSError | None], None],  # noqa: ARG002
+    ) -> bool:
         raise read_only(self._path)
 
     def datasync(self) -> None:

@@ -5,7 +5,8 @@ This layer knows bytes and positions and takes the order of entries on trust;
 entry: what follows in the last segment is zeros, and the padding that closes a segment is written
 together with the entry that opens the next one.
 
-Threads: :meth:`append`, :meth:`sync` and :meth:`truncate` belong to the storage thread,
+Threads: :meth:`append`, :meth:`sync` and :meth:`truncate` belong to the storage thread, and so does
+:meth:`begin_append`, but any thread may call it while that one has nothing to do;
 :meth:`prepare_next`, :meth:`drop_cached` and :meth:`expire` to one background thread, reads to any.
 The table of segments is changed under a lock and read without one.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from store.entry import PADDING_SIZE, Entry, padding
 from store.errors import DamagedError, DiskFullError, OutOfRangeError, StoreError
@@ -73,6 +74,48 @@ class CommitLog:
         """
         if not entries:
             return
+        writes = self._laid_out(entries)
+        end = entries[-1].end
+        try:
+            for position, data in writes:
+                segment = self._segment_of(position)
+                self._dirty[segment.start] = segment
+                segment.append(data, position - segment.start)
+        except OSError as error:
+            if error.errno not in OUT_OF_SPACE:
+                raise
+            self._refused = True
+            missing = end - self.end
+            raise DiskFullError(f"{self.directory}: no room for {missing} bytes") from error
+        self.end = end
+
+    def begin_append(
+        self, entries: Sequence[Entry], then: Callable[[OSError | None], None]
+    ) -> bool:
+        """Begins to append and sync in one, where it is one write that the disk can do meanwhile.
+
+        Raises :class:`~store.errors.StoreError` as :meth:`append` does. For ``then`` and what is
+        returned see :meth:`~store.filesystem.File.begin_append`; the log ends where it did until
+        the write has ended well.
+        """
+        position = self.end
+        segment = self.segments.get(segment_start(position, self.segment_size))
+        if segment is None or self._dirty or not entries:
+            return False
+        writes = self._laid_out(entries)
+        if len(writes) > 1:
+            return False
+        end = entries[-1].end
+
+        def ended(error: OSError | None) -> None:
+            if error is None:
+                self.end = self.synced_end = end
+            then(error)
+
+        return segment.begin_append(writes[0][1], position - segment.start, ended)
+
+    def _laid_out(self, entries: Sequence[Entry]) -> Sequence[tuple[int, Bytes]]:
+        """What is to be written where, one piece for each segment, from the end of the log on."""
         end = self.end
         parts: list[Bytes] = []
         writes: list[tuple[int, list[Bytes]]] = [(end, parts)]
@@ -90,19 +133,10 @@ class CommitLog:
                 writes.append((position, parts))
             parts.append(data)
             end = position + len(data)
-        try:
-            for position, chunk in writes:
-                segment = self._segment_of(position)
-                self._dirty[segment.start] = segment
-                joined = chunk[0] if len(chunk) == 1 else b"".join(chunk)
-                segment.append(joined, position - segment.start)
-        except OSError as error:
-            if error.errno not in OUT_OF_SPACE:
-                raise
-            self._refused = True
-            missing = end - self.end
-            raise DiskFullError(f"{self.directory}: no room for {missing} bytes") from error
-        self.end = end
+        return [
+            (position, chunk[0] if len(chunk) == 1 else b"".join(chunk))
+            for position, chunk in writes
+        ]
 
     def sync(self) -> None:
         """All that was appended is durable on return. Every ``OSError`` is final."""

@@ -19,8 +19,10 @@ import ctypes
 import errno
 import mmap
 import os
+from collections.abc import Callable
 
 from store.filesystem import BLOCK_SIZE, Bytes
+from store.kernelwrites import Submitting
 
 BUFFER_SIZE = 1 << 20
 """The largest single write, in bytes; a multiple of the block."""
@@ -28,6 +30,8 @@ BUFFER_SIZE = 1 << 20
 # By these a file system says that it does not write past the page cache, or not in such blocks.
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
 _DSYNC_UNSUPPORTED = _UNSUPPORTED | {errno.ENOSYS}
+# What a write that waits can do better, or tells better.
+_TRY_AGAIN = _DSYNC_UNSUPPORTED | {errno.EAGAIN, errno.EINTR, errno.ENOSPC, errno.EDQUOT}
 _O_DIRECT: int = getattr(os, "O_DIRECT", 0)
 _DSYNC: int = getattr(os, "RWF_DSYNC", 0)
 
@@ -35,13 +39,15 @@ _DSYNC: int = getattr(os, "RWF_DSYNC", 0)
 class DirectWriter:
     """Appends to one file. It belongs to one thread, and closes its descriptor when it goes."""
 
-    __slots__ = ("_buffer", "_dsync", "_end", "_fd", "_path", "synced")
+    __slots__ = ("_address", "_begins", "_buffer", "_dsync", "_end", "_fd", "_path", "synced")
 
     def __init__(self, path: str, fd: int) -> None:
         """``fd`` was opened with ``O_DIRECT``, and is the writer's from now on."""
         self._path = path
         self._fd = fd
         self._buffer = mmap.mmap(-1, BUFFER_SIZE)  # memory of whole pages, as O_DIRECT wants it
+        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._buffer))
+        self._begins = True
         self._end = -1
         self._dsync = _DSYNC
         self.synced = False
@@ -93,9 +99,7 @@ class DirectWriter:
         write = self._write_synced if head + len(view) <= BUFFER_SIZE else self._write
         while True:
             end = min(head + len(view), BUFFER_SIZE)
-            buffer[head:end] = view[: end - head]
-            blocks_end = end + -end % BLOCK_SIZE
-            buffer[end:blocks_end] = bytes(blocks_end - end)
+            blocks_end = self._fill(head, view[: end - head])
             try:
                 with memoryview(buffer) as blocks:
                     write(blocks[:blocks_end], begin)
@@ -108,10 +112,55 @@ class DirectWriter:
                 break
             begin += end
             head = 0
-        rest = end % BLOCK_SIZE
-        buffer[:rest] = buffer[end - rest : end]
-        self._end = begin + end
+        self._ends_with(end, begin + end)
         return True
+
+    def begin(
+        self,
+        writes: Submitting,
+        data: Bytes,
+        position: int,
+        then: Callable[[OSError | None], None],
+    ) -> bool:
+        """As :meth:`append` where that would be one synced write, which the kernel does meanwhile.
+
+        See :meth:`~store.filesystem.File.begin_append` for ``then`` and what is returned.
+        :meth:`continues` must hold.
+        """
+        head = position % BLOCK_SIZE
+        end = head + len(data)
+        if not self._begins or end > BUFFER_SIZE:
+            return False
+        blocks_end = self._fill(head, data)
+        self._end = -1
+        self.synced = False
+
+        def ended(result: int) -> None:
+            if result == blocks_end:
+                self._ends_with(end, position + len(data))
+                self.synced = True
+                then(None)
+            elif result >= 0 or -result in _TRY_AGAIN:
+                self._begins = -result not in _DSYNC_UNSUPPORTED
+                then(BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), self._path))
+            else:
+                then(OSError(-result, os.strerror(-result), self._path))
+
+        return writes.submit(self._fd, self._address, blocks_end, position - head, ended)
+
+    def _fill(self, head: int, data: Bytes) -> int:
+        """Puts data behind the first ``head`` bytes of the buffer; where its last block ends."""
+        end = head + len(data)
+        blocks_end = end + -end % BLOCK_SIZE
+        self._buffer[head:end] = data
+        self._buffer[end:blocks_end] = bytes(blocks_end - end)
+        return blocks_end
+
+    def _ends_with(self, end: int, position: int) -> None:
+        """What was written ends there in the buffer and in the file: its last block is kept."""
+        rest = end % BLOCK_SIZE
+        self._buffer[:rest] = self._buffer[end - rest : end]
+        self._end = position
 
     def _write_synced(self, blocks: memoryview, position: int) -> None:
         """As :meth:`_write`, and ``synced`` says whether it is durable."""

@@ -9,6 +9,7 @@ Every method may raise ``OSError``. Paths are plain strings; positions and sizes
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
@@ -44,6 +45,17 @@ class File(Protocol):
 
         For the end of what the file holds: behind ``data``, up to the next multiple of
         :data:`BLOCK_SIZE`, zeros may be written too.
+        """
+
+    def begin_append(
+        self, data: Bytes, position: int, then: Callable[[OSError | None], None]
+    ) -> bool:
+        """Begins what :meth:`append_direct` and :meth:`datasync` do together, without waiting.
+
+        ``then`` is called in a later event of the process, with what went wrong or ``None``. A
+        ``BlockingIOError`` says that it could not be done so, and that some of it may have been
+        written: it is to be done again in the ordinary way. Nothing else may be written to the
+        end of the file meanwhile. Returns false where nothing was begun, and nothing will be told.
         """
 
     def datasync(self) -> None:

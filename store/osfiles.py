@@ -9,9 +9,11 @@ import fcntl
 import os
 import shutil
 import threading
+from collections.abc import Callable
 
 from store.directwriter import DirectWriter
 from store.filesystem import BLOCK_SIZE, Bytes
+from store.kernelwrites import Submitting
 
 # Errors by which a kernel or a file system says that it knows no RWF_NOWAIT.
 _NOWAIT_UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
@@ -36,10 +38,12 @@ class OsFile:
         "_nowait",
         "_path",
         "_synced",
+        "_writes",
     )
 
-    def __init__(self, path: str, fd: int) -> None:
+    def __init__(self, path: str, fd: int, writes: Submitting | None = None) -> None:
         self._path = path
+        self._writes = writes
         self._fd = fd
         self._nowait = _NOWAIT
         self._direct: DirectWriter | None = None
@@ -129,6 +133,18 @@ class OsFile:
             self._direct = None
         self.pwrite(data, position)
 
+    def begin_append(
+        self, data: Bytes, position: int, then: Callable[[OSError | None], None]
+    ) -> bool:
+        direct = self._direct
+        return (
+            self._writes is not None
+            and direct is not None
+            and direct.continues(position)
+            and self._synced == self._changes  # or there is more to sync than this write
+            and direct.begin(self._writes, data, position, then)
+        )
+
     def datasync(self) -> None:
         changes = self._changes
         if changes > self._synced:
@@ -184,13 +200,19 @@ class OsLock:
 
 
 class OsFileSystem:
-    """The operating system's files. See :class:`~store.filesystem.FileSystem`."""
+    """The operating system's files. See :class:`~store.filesystem.FileSystem`.
+
+    ``writes`` does what :meth:`OsFile.begin_append` begins; without it nothing is.
+    """
+
+    def __init__(self, writes: Submitting | None = None) -> None:
+        self._writes = writes
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> OsFile:
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
         if create:
             flags |= os.O_CREAT
-        return OsFile(path, os.open(path, flags, 0o644))
+        return OsFile(path, os.open(path, flags, 0o644), self._writes)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

@@ -12,7 +12,8 @@
     <directory>/index/<byte>                files of the entry index
 
 Threads. One *storage thread* calls ``save_hard_state``, ``append``, ``truncate`` and ``sync``, one
-after the other. One *background thread* calls ``prepare_next``, ``drop_cached``, ``save_mark``,
+after the other; while it has nothing to do any thread may ``begin_append`` in its place. One
+*background thread* calls ``prepare_next``, ``drop_cached``, ``save_mark``,
 ``save_held``, ``save_checkpoint`` and ``expire`` at the same time. Any thread reads. This is safe
 because the two writers own different bytes: the storage thread the log from its end on, the
 background thread zeros ahead of every entry (:mod:`store.segments`) and files for what is
@@ -27,7 +28,7 @@ unknown, and every later change is refused with the same error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from store.checkpoint import Checkpoint
 from store.commitlog import OUT_OF_SPACE
@@ -106,6 +107,40 @@ class ReplicaStore(ReplicaReads):
         :class:`~store.errors.DiskFullError`. In both cases the log ends where it did.
         """
         self._check_usable()
+        rows, term = self._rows_of(entries)
+        try:
+            self._log.append(entries)
+        except OSError as error:
+            raise self._fail("appending", error) from error
+        self._index.append(rows)
+        self._last_term = term
+
+    def begin_append(
+        self, entries: Sequence[Entry], then: Callable[[BaseException | None], None]
+    ) -> bool:
+        """Begins what :meth:`append` and :meth:`sync` do, where the disk can do it meanwhile.
+
+        May be called by any thread, while the storage thread has nothing to do; that must stay so
+        until ``then`` is told, in the same thread, that all is durable (``None``), that it failed,
+        or with a ``BlockingIOError`` that :meth:`append` and :meth:`sync` must do it. Returns false
+        where nothing was begun. Raises what :meth:`append` raises, and nothing was begun.
+        """
+        self._check_usable()
+        rows, term = self._rows_of(entries)
+
+        def ended(error: OSError | None) -> None:
+            if error is None:
+                self._index.append(rows)
+                self._last_term = term
+            elif not isinstance(error, BlockingIOError):
+                then(self._fail("appending", error))
+                return
+            then(error)
+
+        return self._log.begin_append(entries, ended)
+
+    def _rows_of(self, entries: Sequence[Entry]) -> tuple[bytes, int]:
+        """Their rows in the entry index, and the term of the last; they are checked to follow."""
         rows = []
         index, term = self._index.end_index, self._last_term
         for entry in entries:
@@ -117,12 +152,7 @@ class ReplicaStore(ReplicaReads):
             term = entry.term
             rows.append(ROW.pack(entry.kind, entry.position, len(entry.data), index, term))
             index += 1
-        try:
-            self._log.append(entries)
-        except OSError as error:
-            raise self._fail("appending", error) from error
-        self._index.append(b"".join(rows))
-        self._last_term = term
+        return b"".join(rows), term
 
     def truncate(self, first_index: int) -> None:
         """Drops the entries from ``first_index`` on; durable on return.

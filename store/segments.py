@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import mmap
 import threading
+from collections.abc import Callable
 from typing import NamedTuple
 
 from store.filesystem import BLOCK_SIZE, Bytes, File, FileSystem
@@ -95,6 +96,19 @@ class Segment:
         with self._growing:
             self._append(self.file, data, offset)
             self.zeroed_end = max(self.zeroed_end, end)
+
+    def begin_append(
+        self, data: Bytes, offset: int, then: Callable[[OSError | None], None]
+    ) -> bool:
+        """Begins to append and sync, where that needs no other step; see :class:`File`."""
+        file = self._file
+        return (
+            self.direct
+            and self.name_durable
+            and file is not None
+            and offset + len(data) <= self.zeroed_end
+            and file.begin_append(data, offset, then)
+        )
 
     def write(self, data: Bytes, offset: int) -> None:
         """Writes over bytes that are there, whatever lies behind them."""

@@ -25,13 +25,21 @@ class Lane:
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
+        self._held: list[Callable[[], None]] = []
         self.hangs = False
 
     def submit(
         self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
     ) -> None:
-        if not self.hangs:
+        if self.hangs:
+            self._held.append(lambda: done(work(), None))
+        else:
             self._loop.call_soon(lambda: done(work(), None))
+
+    def go_on(self) -> None:
+        self.hangs = False
+        for job in self._held:
+            self._loop.call_soon(job)
 
     def close(self) -> None:
         """Nothing to stop."""
@@ -94,7 +102,7 @@ def follow(script: Script) -> None:
         await turns()
         assert leader.confirmed == [(0, 0)]
         await script(node, leader, log, applied)
-        log.hangs = False
+        log.go_on()
         await node.stop()
 
     loop.run_until_complete(run())

@@ -1,7 +1,10 @@
-"""With asynchronous flush: which entries may be called synced, when some are cut meanwhile."""
+"""Which entries may be called written and synced: when some are cut, and when a write that nobody
+waits for ends in one way or another."""
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from random import Random
 from typing import Any, TypeVar
@@ -9,7 +12,9 @@ from typing import Any, TypeVar
 from dledger.effects import Write
 from dledger.logwriter import LogWriter
 from simulator.disk import SimulatedFileSystem
+from simulator.diskfile import SimulatedFile
 from store.entry import Entry, EntryKind, build_entry
+from store.errors import FatalDiskError
 from store.replica import ReplicaStore, StoreConfig
 
 T = TypeVar("T")
@@ -35,33 +40,61 @@ class HandExecutor:
         """Nothing to stop."""
 
 
+class HandWrites:
+    """Ends the write that was begun when the test says so, and as it says."""
+
+    def __init__(self) -> None:
+        self.under_way: list[tuple[SimulatedFile, bytes, int, Callable[[OSError | None], None]]]
+        self.under_way = []
+
+    def begin(
+        self,
+        file: SimulatedFile,
+        data: bytes,
+        position: int,
+        then: Callable[[OSError | None], None],
+    ) -> bool:
+        self.under_way.append((file, data, position, then))
+        return True
+
+    def end(self, error: OSError | None = None) -> None:
+        file, data, position, then = self.under_way.pop(0)
+        if error is None:
+            file.append_direct(data, position)
+            file.datasync()
+        then(error)
+
+
 class Disk:
     """A log writer on a simulated disk."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, sync_flush: bool = False) -> None:
         fs = SimulatedFileSystem(Random(1))
-        config = StoreConfig("g", "n0", 1 << 16, min_free_bytes=0)
+        self.begun = fs.writes = HandWrites()
+        config = StoreConfig("g", "n0", 1 << 16, min_free_bytes=0, direct=True)
         self.store = ReplicaStore.open(fs, "/data", config)
         self.executor = HandExecutor()
+        self.written: list[int] = []
+        self.failures: list[BaseException] = []
         self.writer = LogWriter(
             store=self.store,
             executor=self.executor,
-            sync_flush=False,
-            written=lambda _writes: None,
-            failed=self._failed,
+            sync_flush=sync_flush,
+            written=lambda writes: self.written.extend(write.id for write in writes),
+            failed=self.failures.append,
         )
         self._writes = 0
         self._entries: list[Entry] = []
 
-    def _failed(self, error: BaseException) -> None:
-        raise error
-
-    def add(self, count: int, term: int, *, truncate_from: int | None = None) -> None:
-        """Hands the writer ``count`` entries, after a cut if one is asked for."""
+    def add(self, count: int, term: int | None, *, truncate_from: int | None = None) -> None:
+        """Hands the writer ``count`` entries, after a cut if one is asked for; the term is saved
+        before unless there is none, and then the last one goes on."""
         self._writes += 1
         if truncate_from is not None:
             del self._entries[truncate_from:]
-        write = Write(self._writes, hard_state=(term, ""), truncate_from=truncate_from)
+        hard_state = None if term is None else (term, "")
+        write = Write(self._writes, hard_state=hard_state, truncate_from=truncate_from)
+        term = self._entries[-1].term if term is None else term
         for _ in range(count):
             last = self._entries[-1] if self._entries else None
             self._entries.append(
@@ -77,6 +110,10 @@ class Disk:
             write.entries.append(self._entries[-1])
         self.writer.add(write)
 
+    def store_entry(self, index: int) -> Entry:
+        """One that was handed to the writer before."""
+        return self._entries[index]
+
 
 def test_a_sync_that_was_under_way_says_nothing_of_what_replaced_the_entries_it_synced() -> None:
     disk = Disk()
@@ -89,6 +126,75 @@ def test_a_sync_that_was_under_way_says_nothing_of_what_replaced_the_entries_it_
     disk.writer.flush()
     disk.executor.work(1)
     assert disk.writer.synced_index == 5
+
+
+def begun() -> Disk:
+    """With synchronous flush, and a write under way that nobody waits for."""
+    disk = Disk(sync_flush=True)
+    disk.add(1, term=1)
+    disk.executor.work(1)
+    disk.add(2, term=None)
+    assert (len(disk.begun.under_way), disk.written, disk.writer.busy) == (1, [1], True)
+    return disk
+
+
+def test_what_only_appends_needs_no_job_and_what_comes_meanwhile_goes_together() -> None:
+    disk = begun()
+    disk.add(1, term=None)
+    disk.add(1, term=None)
+    disk.begun.end()
+    assert (disk.written, disk.store.last_index, disk.writer.synced_index) == ([1, 2], 2, 2)
+    disk.begun.end()
+    assert (disk.written, disk.store.last_index, disk.writer.busy) == ([1, 2, 3, 4], 4, False)
+
+
+def test_a_term_or_a_cut_waits_for_the_write_under_way_and_is_a_job() -> None:
+    disk = begun()
+    disk.add(1, term=2, truncate_from=2)
+    disk.begun.end()
+    assert (disk.written, disk.begun.under_way) == ([1, 2], [])
+    disk.executor.work(1)
+    assert (disk.written, disk.store.last_index, disk.writer.synced_index) == ([1, 2, 3], 2, 2)
+
+
+def test_a_write_that_must_wait_after_all_becomes_a_job_before_any_other() -> None:
+    disk = begun()
+    disk.add(1, term=None)
+    disk.begun.end(BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)))
+    assert (disk.written, disk.begun.under_way, disk.writer.busy) == ([1], [], True)
+    disk.executor.work(1)
+    assert (disk.written, disk.store.last_index) == ([1, 2], 2)
+    disk.begun.end()
+    assert disk.written == [1, 2, 3]
+
+
+def test_a_write_that_fails_ends_the_node_and_keeps_nobody_waiting() -> None:
+    disk, drained = begun(), list[str]()
+    disk.writer.drain(lambda: drained.append("drained"))
+    disk.begun.end(OSError(errno.EIO, os.strerror(errno.EIO)))
+    assert [type(error) for error in disk.failures] == [FatalDiskError]
+    assert disk.written == [1]
+    disk.executor.work(1)
+    assert drained == ["drained"]
+
+
+def test_entries_that_do_not_follow_end_the_node_before_anything_is_written() -> None:
+    disk = begun()
+    disk.begun.end()
+    disk.writer.add(Write(9, entries=[disk.store_entry(0)]))
+    assert (len(disk.failures), disk.begun.under_way) == (1, [])
+    assert "does not follow" in str(disk.failures[0])
+
+
+def test_all_is_drained_when_what_waits_is_written_too() -> None:
+    disk, drained = begun(), list[str]()
+    disk.add(1, term=None)
+    disk.writer.drain(lambda: drained.append("drained"))
+    disk.begun.end()
+    assert drained == []
+    disk.begun.end()
+    disk.executor.work(1)
+    assert (drained, disk.written) == (["drained"], [1, 2, 3])
 
 
 def test_what_was_synced_and_then_replaced_is_not_synced() -> None:

@@ -1,0 +1,150 @@
+"""Writes that the kernel does while nobody waits: Linux's own asynchronous file operations.
+
+A thread that waits for a disk has to be woken for each write, and to come back to the interpreter
+behind whatever holds it then: on a small machine that costs more than the write. Here a system
+call hands the bytes to the device (``io_submit``), a descriptor becomes readable when they are
+there (``eventfd``), and another call says which (``io_getevents``). The C library does not wrap
+these calls, so they go by number, and ctypes lets go of no lock for calls as short as these.
+
+What cannot be begun at once is not begun (``RWF_NOWAIT``): a call here never waits for a disk.
+
+The layouts are those of ``linux/aio_abi.h``::
+
+    struct iocb (64 bytes)                    struct io_event (32 bytes)
+       0  u64   data: told again in the event    0  u64  data
+       8  u32   key                              8  u64  address of the iocb
+      12  u32   flags of the write (RWF_*)      16  i64  bytes written, or minus an errno
+      16  u16   operation                       24  i64  a second result, unused here
+      18  i16   priority
+      20  u32   file descriptor
+      24  u64   address of the bytes
+      32  u64   their number
+      40  i64   position in the file
+      48  u64   reserved
+      56  u32   flags: 1 where an eventfd is to be told
+      60  u32   the eventfd
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import struct
+import sys
+from collections.abc import Callable
+from typing import Protocol
+
+IN_FLIGHT_MAX = 8
+
+_IOCB = struct.Struct("=QIIHhIQQqQII")
+_EVENT = struct.Struct("=QQqq")
+_PWRITE = 1
+_TELL_EVENTFD = 1
+# io_setup, io_submit, io_getevents, io_destroy, by what uname calls the machine
+_NUMBERS = {"x86_64": (206, 209, 208, 207), "aarch64": (0, 2, 4, 1)}
+_AT_ONCE: int = getattr(os, "RWF_DSYNC", 0) | getattr(os, "RWF_NOWAIT", 0)
+
+
+class Submitting(Protocol):
+    """What takes a write; see :class:`KernelWrites`."""
+
+    def submit(
+        self, fd: int, address: int, size: int, position: int, then: Callable[[int], None]
+    ) -> bool: ...
+
+
+class KernelWrites:
+    """Up to :data:`IN_FLIGHT_MAX` durable writes under way. All of it belongs to one thread.
+
+    Whoever has made it watches :meth:`fileno` and calls :meth:`completed` when that is readable.
+    """
+
+    __slots__ = ("_blocks", "_context", "_event_fd", "_events", "_free", "_numbers", "_then")
+
+    def __init__(self, context: int, numbers: tuple[int, int, int, int], event_fd: int) -> None:
+        self._context = ctypes.c_long(context)
+        self._numbers = [ctypes.c_long(number) for number in numbers]
+        self._event_fd = event_fd
+        self._blocks = [ctypes.create_string_buffer(_IOCB.size) for _ in range(IN_FLIGHT_MAX)]
+        self._events = ctypes.create_string_buffer(_EVENT.size * IN_FLIGHT_MAX)
+        self._free = list(range(IN_FLIGHT_MAX))
+        self._then: dict[int, Callable[[int], None]] = {}
+
+    @staticmethod
+    def open() -> KernelWrites | None:
+        """``None`` where the system has no such writes, or gives none to this process."""
+        numbers = _NUMBERS.get(platform.machine())
+        if sys.platform != "linux" or numbers is None or not _AT_ONCE or struct.calcsize("P") != 8:
+            return None
+        context = ctypes.c_ulong(0)
+        in_flight = ctypes.c_long(IN_FLIGHT_MAX)
+        if _call(ctypes.c_long(numbers[0]), in_flight, ctypes.byref(context)) != 0:
+            return None
+        event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        return KernelWrites(context.value, numbers, event_fd)
+
+    def fileno(self) -> int:
+        """Readable when writes have ended that :meth:`completed` has not told of."""
+        return self._event_fd
+
+    @property
+    def in_flight(self) -> int:
+        """How many writes are under way."""
+        return len(self._then)
+
+    def submit(
+        self, fd: int, address: int, size: int, position: int, then: Callable[[int], None]
+    ) -> bool:
+        """Begins a write that is durable when it ends (``RWF_DSYNC``).
+
+        The bytes at ``address`` must stay as they are until ``then`` is called with how many were
+        written, or with minus an errno. ``EAGAIN`` is one of them: it could not be done at once.
+        Returns false where nothing was begun.
+        """
+        if not self._free:
+            return False
+        slot = self._free.pop()
+        block = self._blocks[slot]
+        _IOCB.pack_into(
+            block, 0, slot, 0, _AT_ONCE, _PWRITE, 0, fd, address, size, position, 0,
+            _TELL_EVENTFD, self._event_fd,
+        )  # fmt: skip
+        pointer = ctypes.c_void_p(ctypes.addressof(block))
+        if _call(self._numbers[1], self._context, _ONE, ctypes.byref(pointer)) != 1:
+            self._free.append(slot)
+            return False
+        self._then[slot] = then
+        return True
+
+    def completed(self) -> None:
+        """Tells of the writes that have ended."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._event_fd, 8)
+        self._tell(0)
+
+    def close(self) -> None:
+        """Waits for the writes under way, and tells of them."""
+        if self._event_fd < 0:
+            return
+        while self._then:
+            self._tell(1)
+        _call(self._numbers[3], self._context)
+        os.close(self._event_fd)
+        self._event_fd = -1
+
+    def _tell(self, at_least: int) -> None:
+        most = ctypes.c_long(IN_FLIGHT_MAX)
+        count = _call(
+            self._numbers[2], self._context, ctypes.c_long(at_least), most, self._events, None
+        )
+        for place in range(max(count, 0)):
+            slot, _block, result, _ = _EVENT.unpack_from(self._events, place * _EVENT.size)
+            self._free.append(slot)
+            self._then.pop(slot)(result)
+
+
+_ONE = ctypes.c_long(1)
+_call = ctypes.PyDLL(None, use_errno=True).syscall
+_call.restype = ctypes.c_long

@@ -1,0 +1,191 @@
+"""Writes that the kernel does while nobody waits: what they leave in a file, and what they tell."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import select
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import store.kernelwrites
+from store.directwriter import BUFFER_SIZE
+from store.filesystem import BLOCK_SIZE
+from store.kernelwrites import IN_FLIGHT_MAX, KernelWrites
+from store.osfiles import OsFile, OsFileSystem
+
+SIZE = 1 << 21
+
+
+class HandWrites:
+    """Takes writes, and lets the test say how each ends."""
+
+    def __init__(self) -> None:
+        self.under_way: list[tuple[int, int, Callable[[int], None]]] = []
+
+    def submit(
+        self, fd: int, address: int, size: int, position: int, then: Callable[[int], None]
+    ) -> bool:
+        self.under_way.append((size, position, then))
+        return True
+
+
+@pytest.fixture
+def writes() -> Iterator[KernelWrites]:
+    found = KernelWrites.open()
+    if found is None:
+        pytest.skip("the system has no writes of this kind")
+    yield found
+    found.close()
+
+
+def prepared(path: Path, writes: KernelWrites | HandWrites | None) -> OsFile:
+    """A file of synced zeros whose first three bytes were appended."""
+    file = OsFileSystem(writes).open(str(path), create=True)
+    file.pwrite(bytes(SIZE), 0)
+    file.append_direct(b"abc", 0)
+    file.datasync()
+    if file._direct is None:
+        pytest.skip("the file system knows no writes past the page cache")
+    return file
+
+
+def outcome(writes: KernelWrites, told: list[OSError | None]) -> OSError | None:
+    """What the one write under way is told to have come to."""
+    while not told:
+        select.select([writes], [], [])
+        writes.completed()
+    return told.pop()
+
+
+def test_appends_of_many_sizes_lie_one_after_the_other_before_zeros(
+    tmp_path: Path, writes: KernelWrites
+) -> None:
+    file = prepared(tmp_path / "a", writes)
+    rng, expected, begun = random.Random(1), b"abc", 0
+    for size in [1, 4090, 3, BLOCK_SIZE, 2 * BLOCK_SIZE - 1, 100_000, 5, 250_000, 17]:
+        data, told = rng.randbytes(size), list[OSError | None]()
+        if file.begin_append(data, len(expected), told.append):
+            begun += 1
+            if isinstance(outcome(writes, told), BlockingIOError):  # the disk has much else to do
+                file.append_direct(data, len(expected))
+        else:
+            file.append_direct(data, len(expected))
+        file.datasync()
+        expected += data
+        assert file.pread(len(expected) + BLOCK_SIZE, 0) == expected + bytes(BLOCK_SIZE)
+    assert begun == 9
+
+
+def test_what_has_ended_well_needs_no_sync(
+    tmp_path: Path, writes: KernelWrites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = prepared(tmp_path / "a", writes)
+    told: list[OSError | None] = []
+    assert file.begin_append(b"def", 3, told.append)
+    if outcome(writes, told) is not None:
+        pytest.skip("the disk had much else to do")
+
+    def refused(_fd: int) -> None:
+        raise AssertionError("a sync")
+
+    monkeypatch.setattr(os, "fdatasync", refused)
+    file.datasync()
+
+
+def test_nothing_is_begun_where_it_would_be_more_than_one_write(
+    tmp_path: Path, writes: KernelWrites
+) -> None:
+    file = prepared(tmp_path / "a", writes)
+    told: list[OSError | None] = []
+    assert not file.begin_append(bytes(BUFFER_SIZE - 2), 3, told.append)
+    assert not file.begin_append(b"far away", 10_000, told.append)
+    file.pwrite(b"elsewhere", 9_000)
+    assert not file.begin_append(b"def", 3, told.append)
+    file.datasync()
+    assert not file.begin_append(b"def", 3, told.append)  # its block may be another by now
+    again = OsFileSystem(writes).open(str(tmp_path / "a"))
+    assert not again.begin_append(b"def", 3, told.append)
+    assert not prepared(tmp_path / "b", None).begin_append(b"def", 3, told.append)
+    assert (told, writes.in_flight) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        (BLOCK_SIZE, None),
+        (512, BlockingIOError),
+        (0, BlockingIOError),
+        (-errno.EAGAIN, BlockingIOError),
+        (-errno.ENOSPC, BlockingIOError),
+        (-errno.EINVAL, BlockingIOError),
+        (-errno.EIO, OSError),
+    ],
+)
+def test_each_end_of_a_write_is_told_as_what_it_is(
+    tmp_path: Path, result: int, told: type[OSError] | None
+) -> None:
+    writes = HandWrites()
+    file = prepared(tmp_path / "a", writes)
+    errors: list[OSError | None] = []
+    assert file.begin_append(b"def", 3, errors.append)
+    [(size, position, then)] = writes.under_way
+    assert (size, position, errors) == (BLOCK_SIZE, 0, [])
+    then(result)
+    assert [None if error is None else type(error) for error in errors] == [told]
+    assert errors[0] is None or errors[0].errno in {-result, errno.EAGAIN}
+
+
+def test_a_write_that_was_cut_short_is_done_again_in_the_ordinary_way(tmp_path: Path) -> None:
+    writes = HandWrites()
+    file = prepared(tmp_path / "a", writes)
+    assert file.begin_append(b"d" * BLOCK_SIZE, 3, lambda _error: None)
+    writes.under_way[0][2](512)
+    assert not file.begin_append(b"d" * BLOCK_SIZE, 3, lambda _error: None)
+    file.append_direct(b"d" * BLOCK_SIZE, 3)
+    file.datasync()
+    assert file.begin_append(b"e", 3 + BLOCK_SIZE, lambda _error: None)
+    assert file.pread(3 + BLOCK_SIZE, 0) == b"abc" + b"d" * BLOCK_SIZE
+
+
+def test_where_the_system_refuses_such_writes_no_more_are_begun(tmp_path: Path) -> None:
+    writes = HandWrites()
+    file = prepared(tmp_path / "a", writes)
+    assert file.begin_append(b"def", 3, lambda _error: None)
+    writes.under_way[0][2](-errno.EOPNOTSUPP)
+    file.append_direct(b"def", 3)
+    file.datasync()
+    assert not file.begin_append(b"ghi", 6, lambda _error: None)
+
+
+def test_more_than_it_has_room_for_are_not_begun_and_closing_waits_for_all(
+    tmp_path: Path, writes: KernelWrites
+) -> None:
+    files = [prepared(tmp_path / str(number), writes) for number in range(IN_FLIGHT_MAX + 1)]
+    told: list[OSError | None] = []
+    begun = [file.begin_append(b"def", 3, told.append) for file in files]
+    assert begun == [True] * IN_FLIGHT_MAX + [False]
+    writes.close()
+    assert len(told) == IN_FLIGHT_MAX
+    assert {type(error) for error in told} <= {type(None), BlockingIOError}
+    writes.close()
+
+
+def test_a_write_that_the_kernel_does_not_take_is_not_begun(
+    tmp_path: Path, writes: KernelWrites
+) -> None:
+    file = prepared(tmp_path / "a", writes)
+    told: list[int] = []
+    assert not writes.submit(file._fd + 1000, 0, BLOCK_SIZE, 0, told.append)
+    assert (told, writes.in_flight) == ([], 0)
+
+
+def test_where_there_are_none_nothing_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store.kernelwrites, "_NUMBERS", {})
+    assert KernelWrites.open() is None
+    monkeypatch.undo()
+    monkeypatch.setattr(store.kernelwrites, "_call", lambda *_arguments: -1)
+    assert KernelWrites.open() is None
