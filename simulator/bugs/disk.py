@@ -100,7 +100,12 @@ def follower_confirms_before_its_sync(patch: Patch) -> None:
 
 def sync_does_nothing(patch: Patch) -> None:
     """What was written counts as durable."""
+    patch.set(ReplicaStore, "begin_append", _write_and_sync_apart)
     patch.set(ReplicaStore, "sync", lambda _store: None)
+
+
+def _write_and_sync_apart(*_arguments: Any) -> bool:
+    return False
 
 
 def failed_sync_tried_again(patch: Patch) -> None:
@@ -113,6 +118,7 @@ def failed_sync_tried_again(patch: Patch) -> None:
         except OSError:
             sync(log)
 
+    patch.set(ReplicaStore, "begin_append", _write_and_sync_apart)
     patch.set(CommitLog, "sync", stubborn)
 
 
