@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+import numpy as np
+
 from store.entry import (
     HEADER,
     HEADER_SIZE,
@@ -30,25 +32,48 @@ from store.layout import next_position, segment_name, segment_start
 from store.verify.ranges import Border
 
 WINDOW_SIZE = 4 << 20
-PIECE_SIZE = 256 << 10
+PIECE_SIZE = 512 << 10
+PAGE_SIZE = 4096
 
 
 class UnequalError(StoreError):
     """The replicas do not have the same bytes, or one has not all of them."""
 
 
+class Buffer:
+    """Memory that files are read into, ``size`` bytes at once."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.octets = bytearray(size + PAGE_SIZE)
+        self._address = int(np.frombuffer(self.octets, np.uint8).__array_interface__["data"][0])
+
+    def place(self, position: int) -> int:
+        """Where in ``octets`` to put what begins at ``position`` of a file.
+
+        Half a page apart from where it is in the page of the cache: processors with fast short
+        copies take six times as long (seen on Zen 3) where a target lies 1 to 31 bytes further in
+        its page than the source.
+        """
+        return (position + PAGE_SIZE // 2 - self._address) % PAGE_SIZE
+
+
 class Buffers:
     """Memory for reading, kept from range to range. One thread at a time."""
 
     def __init__(self) -> None:
-        self.piece = bytearray(PIECE_SIZE)
-        self._window = bytearray(WINDOW_SIZE)
+        self.piece = Buffer(PIECE_SIZE)
+        self._window = Buffer(WINDOW_SIZE)
 
-    def window(self, size: int) -> bytearray:
-        """At least ``size`` bytes: as many as the largest entry so far has needed."""
-        if len(self._window) < size:
-            self._window = bytearray(size)
-        return self._window
+    def window(self, size: int, position: int) -> memoryview:
+        """``size`` bytes for what begins at ``position`` of a file.
+
+        They are taken from a buffer that is as large as the largest entry so far has needed.
+        """
+        if self._window.size < size:
+            self._window = Buffer(size)
+        place = self._window.place(position)
+        return memoryview(self._window.octets)[place : place + size]
 
 
 @dataclass(slots=True)
@@ -153,7 +178,7 @@ class SharedLog:
         """A window from where the log stands, with at least one entry if that is whole."""
         offset = self._at - start
         room = self._segment_size - offset
-        view = memoryview(self._buffers.window(WINDOW_SIZE))[: min(WINDOW_SIZE, room)]
+        view = self._buffers.window(min(WINDOW_SIZE, room), offset)
         view = view[: file.pread_into(view, offset)]
         if len(view) < HEADER_SIZE:
             return view
@@ -162,7 +187,7 @@ class SharedLog:
         if (index, position, length) != (self.next_index, self._at, size - HEADER_SIZE):
             return view
         if len(view) < size <= room:
-            view = memoryview(self._buffers.window(size))[:size]
+            view = self._buffers.window(size, offset)
             view = view[: file.pread_into(view, offset)]
         return view
 
@@ -185,14 +210,13 @@ class SharedLog:
     def _compare(self, files: Sequence[File], view: memoryview, begin: int, size: int) -> None:
         """Raises :class:`UnequalError` unless all files have what the first one has there."""
         piece = self._buffers.piece
+        octets = memoryview(piece.octets)
         for file in files[1:]:
             for at in range(0, size, PIECE_SIZE):
                 wanted = min(PIECE_SIZE, size - at)
-                # A whole piece is compared by memcmp, and views would be byte by byte.
-                if wanted < PIECE_SIZE <= size:
-                    at = size - PIECE_SIZE  # noqa: PLW2901 - some bytes a second time
-                    wanted = PIECE_SIZE
-                buffer = piece if wanted == PIECE_SIZE else bytearray(wanted)
-                count = file.pread_into(memoryview(buffer), begin + at)
-                if count != wanted or buffer != view[at : at + wanted]:
+                place = piece.place(begin + at)
+                count = file.pread_into(octets[place : place + wanted], begin + at)
+                # This compares by memcmp; views would be compared byte by byte.
+                same = piece.octets.startswith(view[at : at + wanted], place)
+                if count != wanted or not same:
                     raise UnequalError(f"{file.path}: other bytes from byte {begin + at} on")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from store.verify import FindingKind, sharedlog, verify_replicas
 from store.verify import replica as replica_checks
 from store.verify.batches import is_consistent
 from store.verify.columns import are_proved
+from store.verify.sharedlog import Buffers
 from tests.store.replicas import HOST, Replica, message
 from tests.store.steps import simulated
 
@@ -143,6 +145,15 @@ def test_equal_replicas_are_read_once_for_all(
     monkeypatch.setattr(sharedlog, "PIECE_SIZE", piece)
     monkeypatch.delattr(replica_checks.ReplicaCheck, "run")  # the check of each alone
     assert verify_replicas(fs, directories, range_bytes=3000).findings == []
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1 << 40))
+def test_what_is_read_comes_to_lie_half_a_page_apart_from_where_it_was(position: int) -> None:
+    view = Buffers().window(1000, position)
+    address = np.frombuffer(view, np.uint8).ctypes.data
+    assert len(view) == 1000
+    assert (address - position) % sharedlog.PAGE_SIZE == sharedlog.PAGE_SIZE // 2
 
 
 @pytest.mark.parametrize("byte", [0, 1000, 4321])
