@@ -7,8 +7,10 @@ says nothing against a batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from isal.isal_zlib import crc32
@@ -98,31 +100,33 @@ def _body_crcs(
     batches: Sequence[tuple[Entry, Batch]],
     firsts: Numbers,
     sizes: Numbers,
-    bodies: tuple[Numbers, Numbers],
+    edges: tuple[Numbers, Numbers],
 ) -> NDArray[np.uint32]:
-    """The CRC-32 of each body; ``bodies`` are where they begin and end in ``data``.
+    """The CRC-32 of each body; ``edges`` are where they begin and end in ``data``.
 
     A slice costs more than the CRC of 1 KiB. Of records of one size NumPy makes an array, whose
     items are views of the bodies: an item with fields is not copied, and costs half a slice.
     """
-    begins, ends = bodies
+    begins, ends = edges
     lengths = ends - begins
     is_alike = np.maximum.reduceat(sizes, firsts) == np.minimum.reduceat(sizes, firsts)
     is_alike &= np.maximum.reduceat(lengths, firsts) == np.minimum.reduceat(lengths, firsts)
     is_alike &= lengths[firsts] > 0
-    crcs: list[int] = []
+    parts: list[Iterable[int]] = []
     places = [*firsts.tolist(), len(sizes)]
     for (_, batch), alike, first, end in zip(
         batches, is_alike.tolist(), places, places[1:], strict=False
     ):
+        bodies: Iterable[Any]
         if alike:
             body = _body_type(int(lengths[first]))
             stride = (int(sizes[first]),)
-            crcs += map(crc32, np.ndarray((end - first,), body, batch.records, HEAD.size, stride))
+            bodies = np.ndarray((end - first,), body, batch.records, HEAD.size, stride)
         else:
             bounds = map(slice, begins[first:end].tolist(), ends[first:end].tolist())
-            crcs += map(crc32, map(data.__getitem__, bounds))
-    return np.array(crcs, np.uint32)
+            bodies = map(data.__getitem__, bounds)
+        parts.append(map(crc32, bodies))
+    return np.fromiter(chain.from_iterable(parts), np.uint32, len(sizes))
 
 
 @lru_cache(maxsize=64)
