@@ -11,11 +11,13 @@ from simulator.disk import SimulatedFileSystem
 from store.batch import Batch, Run, decode_batch, encode_batch
 from store.deferred import SCHEDULE_TOPIC, TIMER_TOPIC, with_deliver_times
 from store.entry import Entry, EntryKind, build_entry
+from store.keyindex import IndexFile
 from store.record import record_size, stage_message
 from store.verify import FindingKind, sharedlog, verify_replicas
 from store.verify import replica as replica_checks
 from store.verify.batches import is_consistent
 from store.verify.columns import are_proved
+from store.verify.keys import KEY_FIELDS, row_numbers
 from store.verify.sharedlog import Buffers
 from tests.store.replicas import HOST, Replica, message
 from tests.store.steps import simulated
@@ -154,6 +156,34 @@ def test_what_is_read_comes_to_lie_half_a_page_apart_from_where_it_was(position:
     address = np.frombuffer(view, np.uint8).ctypes.data
     assert len(view) == 1000
     assert (address - position) % sharedlog.PAGE_SIZE == sharedlog.PAGE_SIZE // 2
+
+
+KEY_ROWS = st.tuples(
+    st.integers(0, (1 << 32) - 1), st.integers(1000, 1200), st.integers(5_000, 5_010)
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(KEY_ROWS, max_size=20), st.booleans())
+def test_key_rows_as_numbers_sort_and_differ_as_the_rows_do(
+    rows: list[tuple[int, int, int]], far: bool
+) -> None:
+    scale = 1 << 40 if far else 1
+    rows = [(key, at * scale, seconds) for key, at, seconds in rows]
+    file = IndexFile("", 1000 * scale, 1200 * scale, 5_000, 5_010, len(rows), 0)
+    numbers = row_numbers(np.array(rows, KEY_FIELDS), file)
+    if far:
+        assert numbers is None
+    else:
+        assert numbers is not None
+        assert [rows[place] for place in np.argsort(numbers, kind="stable")] == sorted(rows)
+        assert len(set(numbers.tolist())) == len(set(rows))
+
+
+@pytest.mark.parametrize("row", [(7, 999, 5_000), (7, 1201, 5_000), (7, 1000, 4_999)])
+def test_key_rows_outside_of_their_file_have_no_number(row: tuple[int, int, int]) -> None:
+    file = IndexFile("", 1000, 1200, 5_000, 5_010, 1, 0)
+    assert row_numbers(np.array([row], KEY_FIELDS), file) is None
 
 
 @pytest.mark.parametrize("byte", [0, 1000, 4321])
