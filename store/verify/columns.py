@@ -26,6 +26,9 @@ from store.verify.layouts import Derived, Numbers, derive_columns, gather
 MESSAGES_MIN = 16
 """Below so many messages the check record by record is as fast."""
 
+COPIED_MAX = 256
+"""Of a longer body a view is cheaper than a copy."""
+
 _ROWS = np.dtype([("position", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 _KEY_ROWS = np.dtype([("hash", ">u4"), ("position", ">i8"), ("seconds", ">u4")])
 _HEAD = np.dtype(
@@ -105,7 +108,7 @@ def _body_crcs(
     """The CRC-32 of each body; ``edges`` are where they begin and end in ``data``.
 
     A slice costs more than the CRC of 1 KiB. Of records of one size NumPy makes an array, whose
-    items are views of the bodies: an item with fields is not copied, and costs half a slice.
+    items are views of the bodies, if its type has fields; they cost half a slice.
     """
     begins, ends = edges
     lengths = ends - begins
@@ -119,9 +122,11 @@ def _body_crcs(
     ):
         bodies: Iterable[Any]
         if alike:
-            body = _body_type(int(lengths[first]))
-            stride = (int(sizes[first]),)
-            bodies = np.ndarray((end - first,), body, batch.records, HEAD.size, stride)
+            length, stride = int(lengths[first]), (int(sizes[first]),)
+            alike_bodies: NDArray[np.void] = np.ndarray(
+                (end - first,), _body_type(length), batch.records, HEAD.size, stride
+            )
+            bodies = alike_bodies.tolist() if length <= COPIED_MAX else alike_bodies
         else:
             bounds = map(slice, begins[first:end].tolist(), ends[first:end].tolist())
             bodies = map(data.__getitem__, bounds)
@@ -131,7 +136,7 @@ def _body_crcs(
 
 @lru_cache(maxsize=64)
 def _body_type(length: int) -> np.dtype[np.void]:
-    return np.dtype([("body", f"V{length}")])
+    return np.dtype(f"V{length}" if length <= COPIED_MAX else [("body", f"V{length}")])
 
 
 def _are_heads_right(
