@@ -12,7 +12,7 @@ from store.batch import Batch, Run, decode_batch, encode_batch
 from store.deferred import SCHEDULE_TOPIC, TIMER_TOPIC, with_deliver_times
 from store.entry import Entry, EntryKind, build_entry
 from store.keyindex import IndexFile
-from store.record import record_size, stage_message
+from store.record import HEAD, record_size, stage_message
 from store.verify import FindingKind, sharedlog, verify_replicas
 from store.verify import replica as replica_checks
 from store.verify.batches import is_consistent
@@ -92,6 +92,20 @@ def test_what_is_proved_is_right_message_by_message(
     flipped = build_entry(EntryKind.DATA, 0, 1, POSITION, 0, [body])
     data, batches = decoded([flipped, *entries[1:]])
     assert not are_proved(data, POSITION, batches) or is_consistent(*batches[0])
+
+
+@pytest.mark.parametrize("size", [1, 256, 257, 9000])
+@pytest.mark.parametrize("number", [0, 7, 19])
+def test_bodies_of_one_size_are_each_held_against_their_crc(size: int, number: int) -> None:
+    run = Run("orders", 1, 0, [message(each, size=size) for each in range(100, 120)])
+    assert len({each.size for each in run.messages}) == 1
+    parts = encode_batch(POSITION, STORED_MS, HOST, [run], b"")
+    data, batches = decoded([build_entry(EntryKind.DATA, 0, 1, POSITION, 0, parts)])
+    assert are_proved(data, POSITION, batches)
+    body = bytearray(batches[0][0].body)
+    body[number * len(batches[0][1].records) // 20 + HEAD.size + size - 1] ^= 1
+    data, batches = decoded([build_entry(EntryKind.DATA, 0, 1, POSITION, 0, [body])])
+    assert not are_proved(data, POSITION, batches)
 
 
 @pytest.mark.parametrize(("wrong", "proved"), [(0, True), (1, False)])
