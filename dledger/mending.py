@@ -19,9 +19,10 @@ from dledger.supply import PIECE_BYTES
 from dledger.transport import Transport
 from store.entry import HEADER_SIZE, Entry, check_chain, decode_entry, padding
 from store.errors import CorruptEntryError, DamagedLogError, MissingSegmentError, StoreError
-from store.filesystem import FileSystem
+from store.filesystem import Bytes, FileSystem
 from store.layout import next_position, segment_name, segment_start
 from store.opening import StoreConfig, begin_anew
+from store.putback import put_back
 from store.replica import ReplicaStore
 
 log = logging.getLogger(__name__)
@@ -198,10 +199,8 @@ class Mending:
             # Where the last entry known to be durable is gone, what was behind it may be as well.
             begin_anew(self._fs, self._directory, self._config)
         if position != damage.end:
-            start = segment_start(damage.end, size)
-            self._put(directory, start, damage.end - start, padding(position - damage.end))
-        start = segment_start(position, size)
-        self._put(directory, start, position - start, bytes(entry.data))
+            self._put(damage.end, padding(position - damage.end))
+        self._put(position, entry.data)
         self._fs.sync_directory(directory)
         damage.index, damage.end, damage.chain_crc = entry.index + 1, entry.end, entry.chain_crc
 
@@ -213,10 +212,5 @@ class Mending:
         finally:
             file.close()
 
-    def _put(self, directory: str, start: int, byte: int, data: bytes) -> None:
-        file = self._fs.open(f"{directory}/{segment_name(start)}", create=True)
-        try:
-            file.pwrite(data, byte)
-            file.datasync()
-        finally:
-            file.close()
+    def _put(self, position: int, data: Bytes) -> None:
+        put_back(self._fs, self._directory, self._segment_size, [(position, data)])

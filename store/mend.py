@@ -13,8 +13,9 @@ from store.commitlog import CommitLog
 from store.entry import PADDING_SIZE, Entry, check_chain, padding
 from store.entryindex import ROW, EntryIndex, Row
 from store.errors import CorruptEntryError, DamagedError, StoreError
-from store.filesystem import FileSystem
+from store.filesystem import Bytes, FileSystem
 from store.layout import next_position, segment_start
+from store.putback import put_back
 from store.reading import read_chain_crc, read_entries
 
 
@@ -88,7 +89,9 @@ def _check_padding(log: CommitLog, index: EntryIndex, entries: list[Entry], last
             raise DamagedError(path, byte, "padding of the segment")
 
 
-def mend_entry(fs: FileSystem, log: CommitLog, index: EntryIndex, entry: Entry) -> None:
+def mend_entry(
+    fs: FileSystem, directory: str, log: CommitLog, index: EntryIndex, entry: Entry
+) -> None:
     """Writes a peer's entry where the log has a damaged one; durable and read back on return.
 
     Raises :class:`~store.errors.StoreError` where it does not fit there: nothing is written then.
@@ -96,15 +99,10 @@ def mend_entry(fs: FileSystem, log: CommitLog, index: EntryIndex, entry: Entry) 
     following = _check_fits(log, index, entry)
     start = segment_start(entry.position, log.segment_size)
     path, byte = log.locate(entry.position)
-    file = fs.open(path, create=True)
-    try:
-        file.pwrite(entry.data, byte)
-        if following is not None and following.position == start + log.segment_size:
-            left = following.position - entry.end
-            file.pwrite(padding(left), byte + entry.size)
-        file.datasync()
-    finally:
-        file.close()
+    pieces: list[tuple[int, Bytes]] = [(entry.position, entry.data)]
+    if following is not None and following.position == start + log.segment_size:
+        pieces.append((entry.end, padding(following.position - entry.end)))
+    put_back(fs, directory, log.segment_size, pieces)
     row = ROW.pack(entry.kind, entry.position, entry.size, entry.index, entry.term)
     index.mend(entry.index, row)
     (found,) = read_entries(log, index, entry.index, entry.index, 1)

@@ -20,6 +20,7 @@ from store.formatfile import FORMAT_NAME, Identity, check_identity, decode_forma
 from store.heldfile import Held, HeldFile
 from store.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
 from store.lostend import cut_short, displaced, fill, lost_end, misplaced
+from store.putback import finish
 from store.recovery import LogScan, Recovered, adopt_segments, check_segments, scan, settle
 from store.refill import install
 from store.slotfile import SlotFile
@@ -174,6 +175,7 @@ def _recover(
             vote_file.path, 0, f"term {hard_state.term} is below the log's last, {found.last_term}"
         )
     torn = settle(log, found.end, floor)
+    finish(fs, directory, log)
     index.append(found.rows)
     if checkpoint is not None:
         # Where the files were lost or damaged: what a checkpoint covers is on disk.

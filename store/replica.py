@@ -304,7 +304,7 @@ class ReplicaStore(ReplicaReads):
         """
         self._check_usable()
         try:
-            mend_entry(self._fs, self._log, self._index, entry)
+            mend_entry(self._fs, self._directory, self._log, self._index, entry)
         except OSError as error:
             raise self._fail("mending an entry", error) from error
 

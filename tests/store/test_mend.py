@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+from itertools import count
 from random import Random
 
 import pytest
 
-from simulator.disk import SimulatedFileSystem
+from simulator.disk import Fault, PowerLossError, SimulatedFileSystem
 from store.entry import HEADER_SIZE, Entry, EntryKind, build_entry
-from store.errors import StoreError
+from store.errors import FatalDiskError, StoreError
 from store.replica import ReplicaStore
 from tests.store.steps import DIRECTORY, Writer, contents, data_of, open_store, simulated
 
@@ -116,3 +118,34 @@ def test_an_entry_that_does_not_fit_is_refused_and_nothing_is_written() -> None:
     assert damaged(store) == [10]
     store.mend_entry(entry)
     assert damaged(store) == []
+
+
+def reopened_without(fs: SimulatedFileSystem, calls: int, error: int | None) -> ReplicaStore | None:
+    """The store, once a process has died or failed in that file call as it put an entry back."""
+    store, writer = written(fs)
+    entry = writer.entries[5]
+    rot(fs, store, entry, 50)
+    if error is None:
+        fs.lose_power_at(calls)
+    else:
+        fs.inject(Fault(calls, error))
+    try:
+        store.mend_entry(entry)
+    except (PowerLossError, FatalDiskError):
+        fs.crash()
+        return open_store(fs)
+    return None
+
+
+@pytest.mark.parametrize("error", [None, errno.EIO], ids=["killed", "disk error"])
+def test_an_entry_that_reads_as_whole_after_a_failure_is_durable(error: int | None) -> None:
+    """The page cache may hold what the disk lacks, and be clean: nothing writes it by itself."""
+    for calls in count(1):
+        fs = simulated()
+        reopened = reopened_without(fs, calls, error)
+        if reopened is None:
+            break
+        seen = damaged(reopened)
+        fs.power_loss(keep=0.0)
+        assert damaged(open_store(fs)) == seen
+    assert calls > 4

@@ -1,0 +1,57 @@
+"""Writing bytes anew below the durable mark, where a recovery takes what it reads for durable.
+
+While that lasts it is not so: if the process ends before its sync returns, or because the sync
+failed, the page cache has the bytes and the disk may lack them ("Can Applications Recover from
+fsync Failures?", ATC '20). So an empty file, ``state/putback-POSITION-SIZE``, says first which
+bytes these are, and goes when they are durable. Recovery writes what it names once more, over
+itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from store.commitlog import CommitLog
+from store.filesystem import Bytes, FileSystem
+from store.layout import segment_name, segment_start
+
+PREFIX = "putback-"
+_NAME = re.compile(rf"{PREFIX}\d{{20}}-\d+")
+
+
+def put_back(
+    fs: FileSystem, directory: str, segment_size: int, pieces: Sequence[tuple[int, Bytes]]
+) -> None:
+    """Writes pieces of one segment, each at its position in the log; durable on return."""
+    noted = [f"{PREFIX}{position:020d}-{len(data)}" for position, data in pieces]
+    left_over = fs.list_directory(f"{directory}/state")
+    for name in noted:
+        fs.open(f"{directory}/state/{name}", create=True).close()
+    fs.sync_directory(f"{directory}/state")
+    start = segment_start(pieces[0][0], segment_size)
+    file = fs.open(f"{directory}/commitlog/{segment_name(start)}", create=True)
+    try:
+        for position, data in pieces:
+            file.pwrite(data, position - start)
+        file.datasync()
+    finally:
+        file.close()
+    for name in noted:
+        # What an earlier process left may be clean in the page cache, and missing on the disk.
+        if name not in left_over:
+            fs.remove(f"{directory}/state/{name}")
+
+
+def finish(fs: FileSystem, directory: str, log: CommitLog) -> None:
+    """Makes durable what a process that ended may not have."""
+    names = [name for name in fs.list_directory(f"{directory}/state") if _NAME.fullmatch(name)]
+    for name in names:
+        position, size = map(int, name.removeprefix(PREFIX).split("-"))
+        segment = log.segments.get(segment_start(position, log.segment_size))
+        if segment is not None:
+            offset = position - segment.start
+            segment.write(segment.read(size, offset), offset)
+            segment.sync()
+    for name in names:
+        fs.remove(f"{directory}/state/{name}")
