@@ -183,6 +183,9 @@ def install(fs: FileSystem, directory: str) -> bool:
     refill, state = f"{directory}/{REFILL_NAME}", f"{directory}/state"
     if not fs.exists(f"{refill}/{COMPLETE_NAME}"):
         return False
+    # A process killed before it synced the name leaves one that is seen and not yet on disk: if it
+    # went in the middle of what follows, half of that would stay.
+    fs.sync_directory(refill)
     path = f"{refill}/{CHECKPOINT_NAME}"
     try:
         *planned, floor = _read_record(fs, f"{refill}/{COMPLETE_NAME}", 4)

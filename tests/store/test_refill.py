@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
 from simulator.disk import PowerLossError, SimulatedFileSystem
@@ -150,6 +152,36 @@ def test_a_crash_or_power_loss_at_any_call_leaves_the_old_log_or_the_new_one() -
             store.close()
     assert calls > 100
     assert refilled_after_crash > 20
+
+
+def test_power_loss_in_an_installation_after_a_kill_leaves_the_old_log_or_the_new_one() -> None:
+    """The name that says that all was gathered was seen, and not on disk."""
+    counting = simulated()
+    behind(counting)
+    begun = counting.calls
+    gather(counting)
+    last = counting.calls - begun  # the sync of that name
+    opened = False
+    for call in count(1):
+        fs = simulated()
+        behind(fs)
+        fs.lose_power_at(last)
+        with pytest.raises(PowerLossError):
+            gather(fs)
+        fs.crash()
+        fs.lose_power_at(call)
+        try:
+            open_store(fs).close()
+            opened = True
+        except PowerLossError:
+            fs.power_loss(keep=0.0)
+            store = open_store(fs)
+            if is_refilled(store):
+                check_refilled(store)
+            store.close()
+        if opened:
+            break
+    assert call > 20
 
 
 def test_a_replica_that_held_more_than_the_refill_has_a_floor_until_it_holds_it_again() -> None:
