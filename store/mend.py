@@ -56,7 +56,14 @@ def _check_each(
         try:
             (entry,) = read_entries(log, index, place, place, 1)
             if place - 1 not in damage:
-                _check_before(log, index, entry)
+                try:
+                    _check_before(log, index, entry)
+                except DamagedError as error:
+                    if place - 1 == index.first_index:
+                        # It may as well be that one's chain CRC, which nothing else vouches for.
+                        damage[place - 1] = error
+                        entries = [each for each in entries if each.index != place - 1]
+                    raise
             _check_padding(log, index, [entry], last_index)
             entries.append(entry)
             size += entry.size
@@ -68,11 +75,11 @@ def _check_each(
 
 
 def _check_before(log: CommitLog, index: EntryIndex, entry: Entry) -> None:
-    if entry.index == index.first_index:
-        return
-    previous = index.row(entry.index - 1)
+    if entry.index == index.first_index > 0:
+        return  # what was before it has been given up
     try:
-        check_chain(entry, read_chain_crc(log, previous))
+        before = read_chain_crc(log, index.row(entry.index - 1)) if entry.index else 0
+        check_chain(entry, before)
     except CorruptEntryError as error:
         path, byte = log.locate(entry.position)
         raise DamagedError(path, byte, str(error)) from error

@@ -15,6 +15,7 @@ from store.replica import ReplicaStore
 from tests.store.steps import DIRECTORY, Writer, contents, data_of, open_store, simulated
 
 COUNT, CHECKPOINT = 30, 20
+CHAIN_BYTE = 38
 
 
 def written(fs: SimulatedFileSystem) -> tuple[ReplicaStore, Writer]:
@@ -27,14 +28,16 @@ def written(fs: SimulatedFileSystem) -> tuple[ReplicaStore, Writer]:
     return store, writer
 
 
-def damaged(store: ReplicaStore) -> list[int]:
-    found: list[int] = []
+def damaged(store: ReplicaStore, max_bytes: int = 150) -> list[int]:
+    found: dict[int, None] = {}
     index = store.first_index
     while index <= store.last_index:
-        checked = store.check_entries(index, store.last_index, 150)
-        found += checked.damage
+        checked = store.check_entries(index, store.last_index, max_bytes)
+        found.update(dict.fromkeys(checked.damage))
+        for entry in checked.entries:
+            assert entry.index not in found
         index = checked.next_index
-    return found
+    return sorted(found)
 
 
 def rot(fs: SimulatedFileSystem, store: ReplicaStore, entry: Entry, byte: int) -> None:
@@ -60,6 +63,28 @@ def test_a_bit_anywhere_in_an_entry_is_found_and_mended(byte: int) -> None:
     fs.power_loss()
     reopened = open_store(fs)
     assert contents(reopened) == data_of(writer.entries)
+
+
+@pytest.mark.parametrize("expired", [False, True])
+@pytest.mark.parametrize("max_bytes", [1, 150, 10_000])
+def test_a_bit_in_the_chain_of_the_first_entry_is_found_and_mended(
+    expired: bool, max_bytes: int
+) -> None:
+    """Where entries were given up nothing else says what that chain CRC must be."""
+    fs = simulated()
+    store, writer = written(fs)
+    if expired:
+        store.expire(writer.entries[CHECKPOINT].position)
+    first = store.first_index
+    assert (first > 0) is expired
+    rot(fs, store, writer.entries[first], CHAIN_BYTE)
+    found = damaged(store, max_bytes)
+    assert found[0] == first
+    assert found[1:] in ([], [first + 1])
+    for index in found:
+        store.mend_entry(writer.entries[index])
+    assert damaged(store, max_bytes) == []
+    assert contents(store) == data_of(writer.entries[first:])
 
 
 def test_several_damaged_entries_are_mended_in_order() -> None:
