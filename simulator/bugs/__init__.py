@@ -8,7 +8,7 @@ shipped code knows nothing of this: a bug replaces a function of it in memory, a
 
 from __future__ import annotations
 
-from simulator.bugs import asked, disk, found, log, members, refill, told, votes
+from simulator.bugs import asked, disk, found, log, members, refill, told, votes, writes
 from simulator.bugs.plant import Bug, Finding, look_for, planted
 
 __all__ = ["BUGS", "Bug", "Finding", "bug_by_id", "look_for", "planted"]
@@ -18,6 +18,7 @@ BUGS: tuple[Bug, ...] = (
     *log.BUGS,
     *members.BUGS,
     *disk.BUGS,
+    *writes.BUGS,
     *refill.BUGS,
     *told.BUGS,
     *found.BUGS,
