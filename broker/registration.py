@@ -65,6 +65,11 @@ class Announcement:
             "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
         }
 
+    def news(self) -> tuple[object, ...]:
+        """What NameServers go by: of a follower neither its topics nor its term."""
+        news = (self.identity(), self.http_address, self.members)
+        return news if self.broker_id else (*news, self.term, self.data_version, self.topics)
+
     def body(self) -> bytes:
         return encode_json(
             {
@@ -78,7 +83,7 @@ class Announcement:
 
 
 class Registrar:
-    """Registers with every NameServer on a schedule, on demand, and when one of them forgot us.
+    """Registers with every NameServer on a schedule, when there is news, and when one forgot us.
 
     ``announce`` tells what is true now. ``states`` says for each NameServer what it last did:
     "registered", or why not. Dead NameServers cost a log line when they die, and nothing else.
@@ -98,8 +103,9 @@ class Registrar:
         self._interval_seconds = interval_seconds
         self._retry_seconds = retry_seconds
         self._client = RemotingClient(loop, on_lost=self._connection_lost)
-        self._round: asyncio.Handle | None = None
-        self._round_due = False
+        self._round: asyncio.TimerHandle | None = None
+        self._look: asyncio.Handle | None = None
+        self._told: tuple[object, ...] = ()
         self._retries: dict[str, asyncio.TimerHandle] = {}
         self._stopped = False
         self.states = dict.fromkeys(nameservers, "not registered yet")
@@ -108,19 +114,17 @@ class Registrar:
         self.register_now()
 
     def register_now(self) -> None:
-        """Registers everywhere at the end of this turn of the loop, however often it is asked."""
-        if self._stopped or self._round_due:
-            return
-        if self._round is not None:
-            self._round.cancel()
-        self._round_due = True
-        self._round = self._loop.call_soon(self._register_everywhere)
+        """Registers everywhere at the end of this turn of the loop, however often it is asked,
+        unless it would say what it has said last."""
+        if not self._stopped and self._look is None:
+            self._look = self._loop.call_soon(self._look_for_news)
 
     async def stop(self) -> None:
         """Says goodbye to the NameServers that know us, for a second at most, and closes."""
         self._stopped = True
-        if self._round is not None:
-            self._round.cancel()
+        for handle in (self._round, self._look):
+            if handle is not None:
+                handle.cancel()
         for timer in self._retries.values():
             timer.cancel()
         identity = self._announce().identity()
@@ -134,13 +138,26 @@ class Registrar:
         await asyncio.gather(*goodbyes, return_exceptions=True)
         await self._client.close()
 
-    def _register_everywhere(self) -> None:
-        self._round_due = False
-        self._round = self._loop.call_later(self._interval_seconds, self._register_everywhere)
-        self._register(list(self.states))
-
-    def _register(self, nameservers: Sequence[str]) -> None:
+    def _look_for_news(self) -> None:
+        self._look = None
         announcement = self._announce()
+        if announcement.news() != self._told:
+            self._register_everywhere(announcement)
+
+    def _round_is_due(self) -> None:
+        self._register_everywhere(self._announce())
+
+    def _register_everywhere(self, announcement: Announcement) -> None:
+        if self._round is not None:
+            self._round.cancel()
+        self._round = self._loop.call_later(self._interval_seconds, self._round_is_due)
+        self._told = announcement.news()
+        self._register(announcement, list(self.states))
+
+    def _retry(self, nameserver: str) -> None:
+        self._register(self._announce(), [nameserver])
+
+    def _register(self, announcement: Announcement, nameservers: Sequence[str]) -> None:
         body = announcement.body()
         ext = announcement.ext(body)
         for nameserver in nameservers:
@@ -176,7 +193,7 @@ class Registrar:
     def _retry_soon(self, nameserver: str) -> None:
         if nameserver not in self._retries:
             self._retries[nameserver] = self._loop.call_later(
-                self._retry_seconds, self._register, [nameserver]
+                self._retry_seconds, self._retry, nameserver
             )
 
     def _note(self, nameserver: str, state: str) -> None:

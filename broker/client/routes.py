@@ -4,14 +4,17 @@ Routes come from a NameServer (request 105), any of those given; all know the sa
 looked up again every 30 s, and at once when a request fails. After a failure requests wait here:
 the first look-up comes at once, the next ones after a twelfth of the time that the outage has
 lasted, with bounds and jitter. So a new leader is found within a tenth of the time that its
-election took, and a long outage costs two look-ups a second however many requests wait.
+election took, and a long outage costs two look-ups a second however many requests wait, and of
+however many topics: who leads the broker is the same in the routes of all, so they are asked for in
+turn, and the rest only where the answer differs from what their routes say of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -110,16 +113,26 @@ class _Outage:
     """A broker group that fails: since when, when last, and who waits there, by topic, for the
     look-ups after the present wait."""
 
-    __slots__ = ("seen", "since", "waiting")
+    __slots__ = ("_asked", "_turn", "culprit", "seen", "since", "waiting")
 
-    def __init__(self, since: float) -> None:
+    def __init__(self, culprit: str, since: float) -> None:
+        self.culprit = culprit
         self.since = since
         self.seen = since
+        self._asked: dict[str, int] = {}
+        self._turn = 0
         self.waiting: dict[str, _Waiting] = {}
 
     def is_over(self, now: float) -> bool:
         """Not while anybody waits in it: only here are they found when the client is closed."""
         return not self.waiting and now - self.seen > OUTAGE_OVER_SECONDS
+
+    def next_topic(self, topics: Iterable[str]) -> str:
+        """The one whose turn it is: what is wrong with one topic alone is found out too."""
+        topic = min(topics, key=lambda topic: self._asked.get(topic, 0))
+        self._turn += 1
+        self._asked[topic] = self._turn
+        return topic
 
 
 class Routes:
@@ -206,7 +219,7 @@ class Routes:
         now = self._loop.time()
         outage = self._outages.get(culprit)
         if outage is None or outage.is_over(now):
-            self._outages[culprit] = _Outage(now)
+            self._outages[culprit] = _Outage(culprit, now)
             await self._begin_look_up(topic).waiting.wait()
         else:
             outage.seen = now
@@ -237,8 +250,29 @@ class Routes:
         if self._closed:  # and close() tells those who wait here, or has told them
             return
         ended, outage.waiting = outage.waiting, {}
-        for topic, waiting in ended.items():
-            self._begin_look_up(topic).waiting.join(waiting)
+        topic = outage.next_topic(ended)
+        look_up = self._begin_look_up(topic)
+        look_up.waiting.join(ended.pop(topic))
+        if ended:
+            look_up.task.add_done_callback(partial(self._pass_on, outage.culprit, topic, ended))
+
+    def _pass_on(
+        self,
+        culprit: str,
+        topic: str,
+        others: Mapping[str, _Waiting],
+        task: asyncio.Task[TopicRoute],
+    ) -> None:
+        """A topic was looked up: who waits for the others goes on, or for a look-up of their own
+        where that says something else of the culprit than their routes do."""
+        vain = self._closed or isinstance(task.exception(), NameServersUnreachableError)
+        told = self._routes.get(topic)
+        for other, waiting in others.items():
+            known = self._routes.get(other)
+            if vain or (told and known and told.brokers.get(culprit) == known.brokers.get(culprit)):
+                waiting.end()
+            else:
+                self._begin_look_up(other).waiting.join(waiting)
 
     def _poll(self) -> None:
         for topic in self._routes:

@@ -177,6 +177,50 @@ async def test_waits_grow_with_the_outage_and_stay_bounded(loop: VirtualLoop) ->
 
 
 @in_virtual_time
+async def test_topics_of_one_outage_are_looked_up_in_turn(loop: VirtualLoop) -> None:
+    cluster, _, routes = await start(loop)
+    cluster.topics["U"] = 2
+    for _ in range(20):
+        await asyncio.gather(*(routes.recover(topic, "broker-a") for topic in "TU"))
+    assert len(cluster.lookups) == 20 + 1  # the first failure looks its own topic up by itself
+    assert abs(cluster.lookups.count("T") - cluster.lookups.count("U")) <= 3
+    await routes.close()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_a_new_leader_is_found_for_all_topics_at_once(loop: VirtualLoop) -> None:
+    cluster, broker, routes = await start(loop)
+    cluster.topics["U"] = 2
+    for topic in "TU":
+        await routes.get(topic)
+    for _ in range(20):
+        await asyncio.gather(*(routes.recover(topic, "broker-a") for topic in "TU"))
+    new = await cluster.fail_over(broker)
+    cluster.lookups.clear()
+    await asyncio.gather(*(routes.recover(topic, "broker-a") for topic in "TU"))
+    assert sorted(cluster.lookups) == ["T", "U"]
+    for topic in "TU":
+        assert routes.leader(MessageQueue(topic, "broker-a", 0)) == new.address
+    await routes.close()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_closing_tells_who_waits_for_the_look_up_of_another_topic(loop: VirtualLoop) -> None:
+    loop.unreachable.add(9999)
+    slow = Routes(loop, RemotingClient(loop), ["10.0.0.1:9999"], Random(1))
+    early = asyncio.ensure_future(slow.recover("T", "broker-a"))
+    await asyncio.sleep(0)
+    waiting = [asyncio.ensure_future(slow.recover(topic, "broker-a")) for topic in "TU"]
+    await asyncio.sleep(0.1)
+    await slow.close()
+    async with asyncio.timeout(10):
+        ended = await asyncio.gather(early, *waiting, return_exceptions=True)
+    assert [type(each) for each in ended] == [ClosedError] * 3
+
+
+@in_virtual_time
 async def test_closing_tells_who_waits_that_it_is_closed_and_cancels_nobody(
     loop: VirtualLoop,
 ) -> None:

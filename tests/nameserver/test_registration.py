@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Hashable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from broker.nameserver.routes import RegisterResult, Registration
 from broker.nameserver.server import NameServer
 from broker.registration import Announcement, Registrar
 from tests.remoting.virtualnet import VirtualLoop, in_virtual_time, turns
@@ -96,6 +99,48 @@ async def test_registering_twice_in_a_turn_is_registering_once(loop: VirtualLoop
     await asyncio.sleep(29)
     assert member.asked == 2
     await member.registrar.stop()
+
+
+@in_virtual_time
+async def test_only_what_nameservers_go_by_is_told_at_once(loop: VirtualLoop) -> None:
+    server = await nameserver(loop)
+    new_table = {"topics": {}, "data_version": {"counter": 2, "timestamp": 6}}
+    cases: list[tuple[int, dict[str, Any], int]] = [
+        (0, {}, 0),
+        (0, {"term": 4}, 1),
+        (0, new_table, 1),
+        (0, {"broker_id": 2}, 1),
+        (2, {"term": 4, **new_table}, 0),
+        (2, {"members": (N0, N1)}, 1),
+        (2, {"broker_id": 0}, 1),
+    ]
+    seen = _count_registrations(server)
+    for broker_id, change, told in cases:
+        member = Member(loop)
+        member.announcement = replace(LEADER, broker_id=broker_id)
+        member.registrar.start()
+        await turns(10)
+        seen.clear()
+        member.announcement = replace(member.announcement, **change)
+        member.registrar.register_now()
+        await turns(10)
+        assert len(seen) == told, (broker_id, change)
+        await asyncio.sleep(31)
+        assert len(seen) == told + 1, (broker_id, change)
+        await member.registrar.stop()
+        server.routes.unregister("broker-a", N0)
+
+
+def _count_registrations(server: NameServer) -> list[Registration]:
+    seen: list[Registration] = []
+    register = server.routes.register
+
+    def counted(registration: Registration, channel: Hashable) -> RegisterResult:
+        seen.append(registration)
+        return register(registration, channel)
+
+    server.routes.register = counted  # type: ignore[method-assign]
+    return seen
 
 
 @in_virtual_time
