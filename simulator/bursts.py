@@ -7,11 +7,14 @@ the others go on meaning what they mean.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 from simulator.whole import WholeCluster
 
 
 class BurstsCluster(WholeCluster):
     """See the module."""
 
-    client_bursts = (1, 2, 4, 8, 16)
-    register_bursts = (1, 2, 4)
+    client_bursts: ClassVar[Sequence[int]] = (1, 2, 4, 8, 16)
+    register_bursts: ClassVar[Sequence[int]] = (1, 2, 4)
