@@ -33,6 +33,7 @@ from broker.resets import PendingResets
 from broker.retention import Retention
 from broker.settings import Settings
 from broker.slowreaders import SlowReaders
+from broker.state import DataVersion
 from broker.stats import BrokerStats, Rates
 from broker.topics import TopicConfig, reply_topic
 from broker.transactions.open import OpenTransaction
@@ -178,6 +179,8 @@ class Broker(MachineListener):
         self.dispatch: Handler = dispatch_by_code(self.handlers)
         self.on_announcement_changed: Callable[[], None] = lambda: None
         """Called when what :meth:`announcement` says has changed."""
+        self._told_topics: tuple[DataVersion, dict[str, dict[str, object]]] | None = None
+        """What was announced last, by its version, which changes whenever a topic does."""
         node.fitness.on_level = self._disk_level_changed
 
     # --- life
@@ -216,7 +219,8 @@ class Broker(MachineListener):
     def announcement(self) -> Announcement:
         """What NameServers are told: broker id 0 is the leader that serves."""
         config, node, state = self.context.config, self.context.node, self.context.machine.state
-        replies = reply_topic(config.cluster)
+        if self._told_topics is None or self._told_topics[0] != state.topics_version:
+            self._told_topics = (state.topics_version, self._topic_table())
         return Announcement(
             cluster=config.cluster,
             broker_name=config.group,
@@ -228,12 +232,17 @@ class Broker(MachineListener):
                 "counter": state.topics_version.counter,
                 "timestamp": state.topics_version.timestamp_ms,
             },
-            topics={
-                replies: TopicConfig(replies, 1, 1).as_json(),
-                **{name: topic.as_json() for name, topic in sorted(state.topics.items())},
-            },
+            topics=self._told_topics[1],
             members=client_addresses(config, node.core.configuration),
         )
+
+    def _topic_table(self) -> dict[str, dict[str, object]]:
+        topics = self.context.machine.state.topics
+        replies = reply_topic(self.context.config.cluster)
+        return {
+            replies: TopicConfig(replies, 1, 1).as_json(),
+            **{name: topic.as_json() for name, topic in sorted(topics.items())},
+        }
 
     # --- MachineListener
 

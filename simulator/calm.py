@@ -20,7 +20,7 @@ from simulator.whole import WholeCluster
 class CalmCluster(BurstsCluster):
     """See the module. Its clients send, are given, write and read some 21 times a second."""
 
-    client_pauses = (0.3, 0.4, 0.5)
+    client_pauses = (0.27, 0.37, 0.47)
     patient_pauses = 6.0
     client_bursts = (1, 2, 4, 8, 16, 32)
     register_pauses = 3.0

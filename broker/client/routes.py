@@ -152,6 +152,8 @@ class Routes:
         self._name_servers = list(name_servers)
         self._rng = rng
         self._routes: dict[str, TopicRoute] = {}
+        self._answers: dict[str, tuple[bytes, TopicRoute]] = {}
+        """The last answer for each topic and what it says: most say nothing new."""
         self._lookups: dict[str, _LookUp] = {}
         self._outages: dict[str, _Outage] = {}
         self._listeners: list[ChangeListener] = []
@@ -328,10 +330,15 @@ class Routes:
             raise TopicNotFoundError(topic)
         if answer.code != ResponseCode.SUCCESS:
             raise refusal(address, answer.code, answer.remark)
+        before = self._answers.get(topic)
+        if before is not None and before[0] == answer.body:
+            return before[1]
         try:
-            return decode_route(topic, answer.body)
+            route = decode_route(topic, answer.body)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BadAnswerError(address, f"the route of {topic} cannot be read: {error}") from None
+        self._answers[topic] = (bytes(answer.body), route)
+        return route
 
     def _take(self, route: TopicRoute) -> None:
         known = self._routes.get(route.topic)
