@@ -141,7 +141,12 @@ async def serve(config: NodeConfig) -> BrokerProcess:
     """
     writes = KernelWrites.open() if config.flush == "sync" else None
     fs = OsFileSystem(writes)
-    store = await _open_store(config, fs)
+    try:
+        store = await _open_store(config, fs)
+    except StoreError:
+        if writes is not None:
+            writes.close()
+        raise
     process = BrokerProcess(config, store, fs, writes)
     try:
         await process.start()

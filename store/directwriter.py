@@ -39,7 +39,17 @@ _DSYNC: int = getattr(os, "RWF_DSYNC", 0)
 class DirectWriter:
     """Appends to one file. It belongs to one thread, and closes its descriptor when it goes."""
 
-    __slots__ = ("_address", "_begins", "_buffer", "_dsync", "_end", "_fd", "_path", "synced")
+    __slots__ = (
+        "_address",
+        "_begins",
+        "_buffer",
+        "_dsync",
+        "_end",
+        "_fd",
+        "_path",
+        "_under_way",
+        "synced",
+    )
 
     def __init__(self, path: str, fd: int) -> None:
         """``fd`` was opened with ``O_DIRECT``, and is the writer's from now on."""
@@ -48,6 +58,7 @@ class DirectWriter:
         self._buffer = mmap.mmap(-1, BUFFER_SIZE)  # memory of whole pages, as O_DIRECT wants it
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._buffer))
         self._begins = True
+        self._under_way = False
         self._end = -1
         self._dsync = _DSYNC
         self.synced = False
@@ -129,13 +140,14 @@ class DirectWriter:
         """
         head = position % BLOCK_SIZE
         end = head + len(data)
-        if not self._begins or end > BUFFER_SIZE:
-            return False
+        if self._under_way or not self._begins or end > BUFFER_SIZE:
+            return False  # what is under way needs the buffer as it is
         blocks_end = self._fill(head, data)
         self._end = -1
         self.synced = False
 
         def ended(result: int) -> None:
+            self._under_way = False
             if result == blocks_end:
                 self._ends_with(end, position + len(data))
                 self.synced = True
@@ -146,7 +158,8 @@ class DirectWriter:
             else:
                 then(OSError(-result, os.strerror(-result), self._path))
 
-        return writes.submit(self._fd, self._address, blocks_end, position - head, ended)
+        self._under_way = writes.submit(self._fd, self._address, blocks_end, position - head, ended)
+        return self._under_way
 
     def _fill(self, head: int, data: Bytes) -> int:
         """Puts data behind the first ``head`` bytes of the buffer; where its last block ends."""

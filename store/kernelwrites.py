@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import platform
 import struct
@@ -139,7 +140,12 @@ class KernelWrites:
         count = _call(
             self._numbers[2], self._context, ctypes.c_long(at_least), most, self._events, None
         )
-        for place in range(max(count, 0)):
+        if count < 0:
+            error = ctypes.get_errno()
+            if error == errno.EINTR:
+                return
+            raise OSError(error, os.strerror(error), "io_getevents")
+        for place in range(count):
             slot, _block, result, _ = _EVENT.unpack_from(self._events, place * _EVENT.size)
             self._free.append(slot)
             self._then.pop(slot)(result)

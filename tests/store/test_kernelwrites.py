@@ -151,6 +151,15 @@ def test_a_write_that_was_cut_short_is_done_again_in_the_ordinary_way(tmp_path: 
     assert file.pread(3 + BLOCK_SIZE, 0) == b"abc" + b"d" * BLOCK_SIZE
 
 
+def test_nothing_is_begun_while_the_buffer_is_being_written(tmp_path: Path) -> None:
+    writes = HandWrites()
+    file = prepared(tmp_path / "a", writes)
+    assert file.begin_append(b"d" * (BLOCK_SIZE - 3), 3, lambda _error: None)
+    assert not file.begin_append(b"e", BLOCK_SIZE, lambda _error: None)
+    writes.under_way[0][2](BLOCK_SIZE)
+    assert file.begin_append(b"e", BLOCK_SIZE, lambda _error: None)
+
+
 def test_where_the_system_refuses_such_writes_no_more_are_begun(tmp_path: Path) -> None:
     writes = HandWrites()
     file = prepared(tmp_path / "a", writes)
