@@ -139,11 +139,12 @@ async def serve(config: NodeConfig) -> BrokerProcess:
     :class:`~store.errors.StoreError` where its data cannot be used, and ``OSError`` where a port is
     taken; nothing keeps running then.
     """
-    writes = KernelWrites.open() if config.flush == "sync" else None
+    clock = asyncio.get_running_loop().time
+    writes = KernelWrites.open(clock) if config.flush == "sync" else None
     fs = OsFileSystem(writes)
     try:
         store = await _open_store(config, fs)
-    except StoreError:
+    except BaseException:
         if writes is not None:
             writes.close()
         raise

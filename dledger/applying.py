@@ -54,7 +54,7 @@ class Applier:
 
         A leader's clients wait for this, also those of a leader that this event deposes: it gives
         up what is not applied then. On other members it must not hold up what the event sends,
-        which leaves at the end of the turn, nor the log thread, which would wait for the
+        which leaves at the end of the turn, nor a log thread that would wait for the
         interpreter: the end of a write is an event again, and so is every heartbeat meanwhile.
         """
         node = self._node

@@ -1,6 +1,6 @@
-"""The node's writes to its disk: in order, one job at a time, one sync for all that waited.
+"""The node's writes to its disk: in order, one at a time, one sync for all that waited.
 
-While a job is under way, further writes wait; they become the next job together. That is group
+While a write is under way, further writes wait; they become the next one together. That is group
 commit: the slower the disk, the more each sync carries.
 
 What only appends is written by the disk while nobody waits for it, where it can do that
@@ -17,6 +17,10 @@ from dledger.executor import Executor
 from store.entry import Entry
 from store.errors import StoreError
 from store.replica import ReplicaStore
+
+
+def _nothing() -> None:
+    """A job that only takes its turn."""
 
 
 class LogWriter:
@@ -64,8 +68,13 @@ class LogWriter:
         self._next()
 
     def flush(self, then: Callable[[], None] | None = None) -> None:
-        """Syncs what asynchronous flush left in the page cache; ``then`` is called after that."""
+        """Syncs what asynchronous flush left in the page cache; ``then`` is called after that.
+
+        With synchronous flush nothing was left there, and a write may be under way for which the
+        log thread must have nothing to do.
+        """
         self._flushing.append(self._written_index)
+        work = _nothing if self.sync_flush else self._store.sync
 
         def done(_result: None, error: BaseException | None) -> None:
             if error is not None:
@@ -75,7 +84,7 @@ class LogWriter:
             if then is not None:
                 then()
 
-        self._executor.submit(self._store.sync, done)
+        self._executor.submit(work, done)
 
     def drain(self, then: Callable[[], None]) -> None:
         """``then`` is called when all that was added is written, and all that was begun to sync
@@ -91,7 +100,7 @@ class LogWriter:
                 for then in draining:
                     then()
 
-            self._executor.submit(lambda: None, done)
+            self._executor.submit(_nothing, done)
 
     def _cut(self, last_index: int) -> None:
         """What is cut was written and synced for nothing: other entries will stand there."""
@@ -107,7 +116,7 @@ class LogWriter:
             self._submit()
 
     def _begin(self) -> bool:
-        """Whether the disk is at work on them without a thread, or has refused them already."""
+        """Whether the disk is at work on them without a thread."""
         entries: list[Entry] = []
         for write in self._under_way:
             if write.hard_state is not None or write.truncate_from is not None:
@@ -117,9 +126,8 @@ class LogWriter:
             return False
         try:
             return self._store.begin_append(entries, self._begun_ended)
-        except StoreError as error:
-            self._written(None, error)
-            return True
+        except StoreError:
+            return False  # the job meets the same error, and tells it in an event of its own
 
     def _begun_ended(self, error: BaseException | None) -> None:
         if isinstance(error, BlockingIOError):

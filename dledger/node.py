@@ -3,7 +3,9 @@
 All of it runs on one event loop. Disk work goes to executors: ``log`` writes and syncs (one job at
 a time, everything that arrived meanwhile goes with the next: group commit), ``reads`` serves what
 is not in memory, ``background`` saves checkpoints and marks and prepares segments. The core never
-waits for any of them, so heartbeats leave on time however slow the disk is.
+waits for any of them, so heartbeats leave on time however slow the disk is. Where the kernel writes
+the log while nobody waits, handing it the bytes may take a moment; a disk that takes longer over it
+than that is left to the log thread (:mod:`store.kernelwrites`).
 """
 
 from __future__ import annotations

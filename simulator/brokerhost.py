@@ -131,9 +131,9 @@ class BrokerHost(Host):
         rng = world.streams.stream(f"broker {self.name}")
         disk_times = world.streams.stream(f"disk times of {self.name}")
         transport = self._make_transport(process)
-        lanes = [SimulatedExecutor(world.loop, disk_times, self, process) for _ in range(3)]
+        lanes = [SimulatedExecutor(world.loop, disk_times, self, process) for _ in range(4)]
         self.fs.writes = SimulatedWrites(
-            lanes[0], world.streams.stream(f"writes of {self.name}"), self.mark
+            lanes[3], world.streams.stream(f"writes of {self.name}"), self.mark
         )
         broker = self.broker = WatchedBroker(
             config,

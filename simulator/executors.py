@@ -71,7 +71,8 @@ class SimulatedExecutor:
 class SimulatedWrites:
     """Writes that end while nobody waits for them; see :mod:`store.kernelwrites`.
 
-    They take their turn among the jobs of the process's log lane, and as long as one of those.
+    They have a lane of their own: the log lane may be at work at the same time, and must then leave
+    the end of the log alone.
     """
 
     def __init__(self, lane: SimulatedExecutor, rng: Random, mark: Callable[[str], None]) -> None:

@@ -310,9 +310,9 @@ class Host(Watched):
         group, world = self._group, self._world
         transport = self._make_transport(process)
         disk_times = world.streams.stream(f"disk times of {self.name}")
-        lanes = [SimulatedExecutor(world.loop, disk_times, self, process) for _ in range(3)]
+        lanes = [SimulatedExecutor(world.loop, disk_times, self, process) for _ in range(4)]
         self.fs.writes = SimulatedWrites(
-            lanes[0], world.streams.stream(f"writes of {self.name}"), self.mark
+            lanes[3], world.streams.stream(f"writes of {self.name}"), self.mark
         )
         return Node(
             node=self.name,

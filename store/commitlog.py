@@ -90,9 +90,15 @@ class CommitLog:
         self.end = end
 
     def begin_append(
-        self, entries: Sequence[Entry], then: Callable[[OSError | None], None]
+        self,
+        entries: Sequence[Entry],
+        written: Callable[[], None],
+        then: Callable[[OSError | None], None],
     ) -> bool:
         """Begins to append and sync in one, where it is one write that the disk can do meanwhile.
+
+        ``written`` is called before ``then`` if all went well: the log has ended behind the entries
+        by then, and nobody sees yet that they are durable.
 
         Raises :class:`~store.errors.StoreError` as :meth:`append` does. For ``then`` and what is
         returned see :meth:`~store.filesystem.File.begin_append`; the log ends where it did until
@@ -109,7 +115,9 @@ class CommitLog:
 
         def ended(error: OSError | None) -> None:
             if error is None:
-                self.end = self.synced_end = end
+                self.end = end
+                written()
+                self.synced_end = end
             then(error)
 
         return segment.begin_append(writes[0][1], position - segment.start, ended)

@@ -31,7 +31,13 @@ BUFFER_SIZE = 1 << 20
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
 _DSYNC_UNSUPPORTED = _UNSUPPORTED | {errno.ENOSYS}
 # What a write that waits can do better, or tells better.
-_TRY_AGAIN = _DSYNC_UNSUPPORTED | {errno.EAGAIN, errno.EINTR, errno.ENOSPC, errno.EDQUOT}
+_TRY_AGAIN = _DSYNC_UNSUPPORTED | {
+    errno.EAGAIN,
+    errno.EINTR,
+    errno.ENOMEM,
+    errno.ENOSPC,
+    errno.EDQUOT,
+}
 _O_DIRECT: int = getattr(os, "O_DIRECT", 0)
 _DSYNC: int = getattr(os, "RWF_DSYNC", 0)
 
@@ -41,7 +47,6 @@ class DirectWriter:
 
     __slots__ = (
         "_address",
-        "_begins",
         "_buffer",
         "_dsync",
         "_end",
@@ -57,7 +62,6 @@ class DirectWriter:
         self._fd = fd
         self._buffer = mmap.mmap(-1, BUFFER_SIZE)  # memory of whole pages, as O_DIRECT wants it
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._buffer))
-        self._begins = True
         self._under_way = False
         self._end = -1
         self._dsync = _DSYNC
@@ -91,6 +95,7 @@ class DirectWriter:
         are asked for where :meth:`continues` says no. Returns whether it was done: false where the
         device refuses such writes, and nothing has been written then.
         """
+        assert not self._under_way, self._path  # noqa: S101 - what is under way needs the buffer
         view = memoryview(data)
         head = position % BLOCK_SIZE
         self._end = -1
@@ -140,10 +145,9 @@ class DirectWriter:
         """
         head = position % BLOCK_SIZE
         end = head + len(data)
-        if self._under_way or not self._begins or end > BUFFER_SIZE:
+        if self._under_way or end > BUFFER_SIZE:
             return False  # what is under way needs the buffer as it is
         blocks_end = self._fill(head, data)
-        self._end = -1
         self.synced = False
 
         def ended(result: int) -> None:
@@ -153,12 +157,14 @@ class DirectWriter:
                 self.synced = True
                 then(None)
             elif result >= 0 or -result in _TRY_AGAIN:
-                self._begins = -result not in _DSYNC_UNSUPPORTED
+                # The bytes before are still at hand, and it may be that they are nowhere else.
+                self._end = position
                 then(BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), self._path))
             else:
                 then(OSError(-result, os.strerror(-result), self._path))
 
         self._under_way = writes.submit(self._fd, self._address, blocks_end, position - head, ended)
+        self._end = -1 if self._under_way else position
         return self._under_way
 
     def _fill(self, head: int, data: Bytes) -> int:

@@ -13,7 +13,8 @@ The index log is cut into files under ``index/``, each named by its first byte i
 are collected in memory and written at a checkpoint; recovery makes those after the checkpoint
 again from the log. A row in a file is therefore one of a committed entry and is never changed.
 
-Threads: :meth:`append` and :meth:`truncate` belong to the storage thread, :meth:`flush` and
+Threads: :meth:`append` and :meth:`truncate` belong to the storage thread, or to who writes in its
+place while it has nothing to do (:mod:`store.replica`), :meth:`flush` and
 :meth:`expire` to one background thread, reads to any. One lock guards the rows in memory and is
 held for copies of bytes only, never across a call to the disk.
 """

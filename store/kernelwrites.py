@@ -4,9 +4,14 @@ A thread that waits for a disk has to be woken for each write, and to come back 
 behind whatever holds it then: on a small machine that costs more than the write. Here a system
 call hands the bytes to the device (``io_submit``), a descriptor becomes readable when they are
 there (``eventfd``), and another call says which (``io_getevents``). The C library does not wrap
-these calls, so they go by number, and ctypes lets go of no lock for calls as short as these.
+these calls, so they go by number.
 
-What cannot be begun at once is not begun (``RWF_NOWAIT``): a call here never waits for a disk.
+What cannot be begun at once is not begun (``RWF_NOWAIT``). That holds for the bytes, and not for
+all that a file system does beside them: ext4 notes the time of a write in its journal, and the call
+may sleep for that (milliseconds, measured, while the journal is written; at worst as long as the
+disk does not answer, or the file system is frozen). So a disk that is slow is not asked in this
+way: after a call or a write that took long, and where the kernel refuses again and again, nothing
+is begun for a while, which doubles until a write goes well again.
 
 The layouts are those of ``linux/aio_abi.h``::
 
@@ -30,14 +35,20 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import math
 import os
 import platform
 import struct
-import sys
 from collections.abc import Callable
 from typing import Protocol
 
 IN_FLIGHT_MAX = 8
+SLOW_CALL_SECONDS = 0.01
+SLOW_WRITE_SECONDS = 0.1
+REFUSALS_MAX = 8
+"""So many in a row, and nothing is begun for a while."""
+REST_SECONDS = (1.0, 60.0)
+"""The first such while, and the longest."""
 
 _IOCB = struct.Struct("=QIIHhIQQqQII")
 _EVENT = struct.Struct("=QQqq")
@@ -45,7 +56,8 @@ _PWRITE = 1
 _TELL_EVENTFD = 1
 # io_setup, io_submit, io_getevents, io_destroy, by what uname calls the machine
 _NUMBERS = {"x86_64": (206, 209, 208, 207), "aarch64": (0, 2, 4, 1)}
-_AT_ONCE: int = getattr(os, "RWF_DSYNC", 0) | getattr(os, "RWF_NOWAIT", 0)
+_DSYNC: int = getattr(os, "RWF_DSYNC", 0)
+_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
 class Submitting(Protocol):
@@ -62,29 +74,58 @@ class KernelWrites:
     Whoever has made it watches :meth:`fileno` and calls :meth:`completed` when that is readable.
     """
 
-    __slots__ = ("_blocks", "_context", "_event_fd", "_events", "_free", "_numbers", "_then")
+    __slots__ = (
+        "_blocks",
+        "_clock",
+        "_context",
+        "_event_fd",
+        "_events",
+        "_free",
+        "_numbers",
+        "_refusals",
+        "_rest_seconds",
+        "_rests_until",
+        "_then",
+    )
 
-    def __init__(self, context: int, numbers: tuple[int, int, int, int], event_fd: int) -> None:
+    def __init__(
+        self,
+        context: int,
+        numbers: tuple[int, int, int, int],
+        event_fd: int,
+        clock: Callable[[], float],
+    ) -> None:
         self._context = ctypes.c_long(context)
         self._numbers = [ctypes.c_long(number) for number in numbers]
         self._event_fd = event_fd
         self._blocks = [ctypes.create_string_buffer(_IOCB.size) for _ in range(IN_FLIGHT_MAX)]
         self._events = ctypes.create_string_buffer(_EVENT.size * IN_FLIGHT_MAX)
         self._free = list(range(IN_FLIGHT_MAX))
-        self._then: dict[int, Callable[[int], None]] = {}
+        self._then: dict[int, tuple[Callable[[int], None], float]] = {}
+        self._clock = clock
+        self._refusals = 0
+        self._rest_seconds = 0.0
+        self._rests_until = -math.inf
 
     @staticmethod
-    def open() -> KernelWrites | None:
-        """``None`` where the system has no such writes, or gives none to this process."""
+    def open(clock: Callable[[], float]) -> KernelWrites | None:
+        """``None`` where the system has no such writes, or gives none to this process.
+
+        ``clock`` tells seconds that never run backward.
+        """
         numbers = _NUMBERS.get(platform.machine())
-        if sys.platform != "linux" or numbers is None or not _AT_ONCE or struct.calcsize("P") != 8:
+        if numbers is None or not (_DSYNC and _NOWAIT) or struct.calcsize("P") != 8:
             return None
         context = ctypes.c_ulong(0)
         in_flight = ctypes.c_long(IN_FLIGHT_MAX)
         if _call(ctypes.c_long(numbers[0]), in_flight, ctypes.byref(context)) != 0:
             return None
-        event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        return KernelWrites(context.value, numbers, event_fd)
+        try:
+            event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        except OSError:
+            _call(ctypes.c_long(numbers[3]), ctypes.c_long(context.value))
+            return None
+        return KernelWrites(context.value, numbers, event_fd, clock)
 
     def fileno(self) -> int:
         """Readable when writes have ended that :meth:`completed` has not told of."""
@@ -104,19 +145,23 @@ class KernelWrites:
         written, or with minus an errno. ``EAGAIN`` is one of them: it could not be done at once.
         Returns false where nothing was begun.
         """
-        if not self._free:
+        now = self._clock()
+        if not self._free or now < self._rests_until:
             return False
         slot = self._free.pop()
         block = self._blocks[slot]
         _IOCB.pack_into(
-            block, 0, slot, 0, _AT_ONCE, _PWRITE, 0, fd, address, size, position, 0,
+            block, 0, slot, 0, _DSYNC | _NOWAIT, _PWRITE, 0, fd, address, size, position, 0,
             _TELL_EVENTFD, self._event_fd,
         )  # fmt: skip
         pointer = ctypes.c_void_p(ctypes.addressof(block))
         if _call(self._numbers[1], self._context, _ONE, ctypes.byref(pointer)) != 1:
             self._free.append(slot)
+            self._rest()
             return False
-        self._then[slot] = then
+        self._then[slot] = then, now
+        if self._clock() - now > SLOW_CALL_SECONDS:
+            self._rest()
         return True
 
     def completed(self) -> None:
@@ -129,11 +174,13 @@ class KernelWrites:
         """Waits for the writes under way, and tells of them."""
         if self._event_fd < 0:
             return
-        while self._then:
-            self._tell(1)
-        _call(self._numbers[3], self._context)
-        os.close(self._event_fd)
-        self._event_fd = -1
+        try:
+            while self._then:
+                self._tell(1)
+        finally:
+            _call(self._numbers[3], self._context)
+            os.close(self._event_fd)
+            self._event_fd = -1
 
     def _tell(self, at_least: int) -> None:
         most = ctypes.c_long(IN_FLIGHT_MAX)
@@ -145,12 +192,37 @@ class KernelWrites:
             if error == errno.EINTR:
                 return
             raise OSError(error, os.strerror(error), "io_getevents")
+        now = self._clock()
+        ended: list[tuple[Callable[[int], None], int]] = []
         for place in range(count):
             slot, _block, result, _ = _EVENT.unpack_from(self._events, place * _EVENT.size)
             self._free.append(slot)
-            self._then.pop(slot)(result)
+            then, began = self._then.pop(slot)
+            self._judge(result, now - began)
+            ended.append((then, result))
+        for then, result in ended:
+            then(result)
+
+    def _judge(self, result: int, seconds: float) -> None:
+        """Whether writes of this kind are worth beginning, by how one of them ended."""
+        if result < 0:
+            self._refusals += 1
+            if self._refusals >= REFUSALS_MAX:
+                self._rest()
+        elif seconds > SLOW_WRITE_SECONDS:
+            self._rest()
+        else:
+            self._refusals = 0
+            if self._clock() >= self._rests_until:
+                self._rest_seconds = 0.0
+
+    def _rest(self) -> None:
+        first, longest = REST_SECONDS
+        self._refusals = 0
+        self._rest_seconds = min(max(first, 2 * self._rest_seconds), longest)
+        self._rests_until = self._clock() + self._rest_seconds
 
 
 _ONE = ctypes.c_long(1)
-_call = ctypes.PyDLL(None, use_errno=True).syscall
+_call = ctypes.CDLL(None, use_errno=True).syscall
 _call.restype = ctypes.c_long

@@ -128,16 +128,17 @@ class ReplicaStore(ReplicaReads):
         self._check_usable()
         rows, term = self._rows_of(entries)
 
-        def ended(error: OSError | None) -> None:
-            if error is None:
-                self._index.append(rows)
-                self._last_term = term
-            elif not isinstance(error, BlockingIOError):
-                then(self._fail("appending", error))
-                return
-            then(error)
+        def written() -> None:
+            self._index.append(rows)
+            self._last_term = term
 
-        return self._log.begin_append(entries, ended)
+        def ended(error: OSError | None) -> None:
+            if error is None or isinstance(error, BlockingIOError):
+                then(error)
+            else:
+                then(self._fail("appending", error))
+
+        return self._log.begin_append(entries, written, ended)
 
     def _rows_of(self, entries: Sequence[Entry]) -> tuple[bytes, int]:
         """Their rows in the entry index, and the term of the last; they are checked to follow."""
@@ -342,8 +343,11 @@ class ReplicaStore(ReplicaReads):
     def close(self) -> None:
         """Closes all files, then gives up the lock. No other call may be under way or follow.
 
-        Nothing is synced: what must be durable was synced before.
+        Nothing is synced: what must be durable was synced before. What somebody tries to write
+        after this is refused, or it would open files that are no longer this process's.
         """
+        if self._failure is None:
+            self._failure = FatalDiskError(f"{self._directory}: the store is closed")
         self._log.close()
         self._index.close()
         self._vote_file.close()

@@ -43,8 +43,10 @@ def log_ends_with_what_was_begun(patch: Patch) -> None:
     itself."""
     begin = CommitLog.begin_append
 
-    def early(log: CommitLog, entries: Sequence[Entry], then: Then) -> bool:
-        begun = begin(log, entries, then)
+    def early(
+        log: CommitLog, entries: Sequence[Entry], written: Callable[[], None], then: Then
+    ) -> bool:
+        begun = begin(log, entries, written, then)
         if begun:
             log.end = entries[-1].end
         return begun

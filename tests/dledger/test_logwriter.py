@@ -9,12 +9,14 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, TypeVar
 
+import pytest
+
 from dledger.effects import Write
 from dledger.logwriter import LogWriter
 from simulator.disk import SimulatedFileSystem
 from simulator.diskfile import SimulatedFile
 from store.entry import Entry, EntryKind, build_entry
-from store.errors import FatalDiskError
+from store.errors import FatalDiskError, StoreError
 from store.replica import ReplicaStore, StoreConfig
 
 T = TypeVar("T")
@@ -34,7 +36,12 @@ class HandExecutor:
     def work(self, jobs: int) -> None:
         for _ in range(jobs):
             work, done = self._jobs.pop(0)
-            done(work(), None)
+            try:
+                result = work()
+            except StoreError as error:
+                done(None, error)
+            else:
+                done(result, None)
 
     def close(self) -> None:
         """Nothing to stop."""
@@ -178,12 +185,27 @@ def test_a_write_that_fails_ends_the_node_and_keeps_nobody_waiting() -> None:
     assert drained == ["drained"]
 
 
-def test_entries_that_do_not_follow_end_the_node_before_anything_is_written() -> None:
+def test_entries_that_do_not_follow_end_the_node_in_an_event_of_their_own() -> None:
     disk = begun()
     disk.begun.end()
     disk.writer.add(Write(9, entries=[disk.store_entry(0)]))
+    assert disk.failures == []
+    disk.executor.work(1)
     assert (len(disk.failures), disk.begun.under_way) == (1, [])
     assert "does not follow" in str(disk.failures[0])
+
+
+def test_a_flush_leaves_alone_what_is_being_written_while_nobody_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk, flushed = begun(), list[str]()
+    synced: list[str] = []
+    monkeypatch.setattr(disk.store, "sync", lambda: synced.append("synced"))
+    disk.writer.flush(lambda: flushed.append("flushed"))
+    disk.executor.work(1)
+    assert (flushed, synced, disk.writer.synced_index) == (["flushed"], [], 0)
+    disk.begun.end()
+    assert disk.writer.synced_index == 2
 
 
 def test_all_is_drained_when_what_waits_is_written_too() -> None:

@@ -116,3 +116,32 @@ def test_nothing_is_begun_that_takes_more_than_one_write() -> None:
     assert log.begin(1)
     log.disk.end()
     assert log.told == [None]
+
+
+def test_a_write_that_ends_in_a_closed_store_is_followed_by_none() -> None:
+    log = Log()
+    assert log.begin(1)
+    log.store.close()
+    log.disk.under_way[0][3](None)
+    with pytest.raises(FatalDiskError, match="the store is closed"):
+        log.begin(1)
+    with pytest.raises(FatalDiskError, match="the store is closed"):
+        log.store.append(log.writer.make_many(1))
+
+
+def test_what_is_seen_to_be_durable_has_its_row_in_the_index(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = Log()
+    seen: list[tuple[int, int]] = []
+    append = log.store._index.append
+
+    def watched(rows: bytes) -> None:
+        seen.append((log.store._log.end, log.store._log.synced_end))
+        append(rows)
+
+    monkeypatch.setattr(log.store._index, "append", watched)
+    before = log.store.end_position
+    assert log.begin(1)
+    log.disk.end()
+    assert seen == [(log.store.end_position, before)]

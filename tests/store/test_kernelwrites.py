@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
+import platform
 import random
 import select
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import store.kernelwrites
 from store.directwriter import BUFFER_SIZE
 from store.filesystem import BLOCK_SIZE
-from store.kernelwrites import IN_FLIGHT_MAX, KernelWrites
+from store.kernelwrites import (
+    IN_FLIGHT_MAX,
+    REFUSALS_MAX,
+    REST_SECONDS,
+    SLOW_CALL_SECONDS,
+    SLOW_WRITE_SECONDS,
+    KernelWrites,
+)
 from store.osfiles import OsFile, OsFileSystem
 
 SIZE = 1 << 21
+
+
+class Clock:
+    """Time that passes when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def time(self) -> float:
+        return self.now
 
 
 class HandWrites:
@@ -35,7 +55,7 @@ class HandWrites:
 
 @pytest.fixture
 def writes() -> Iterator[KernelWrites]:
-    found = KernelWrites.open()
+    found = KernelWrites.open(Clock().time)
     if found is None:
         pytest.skip("the system has no writes of this kind")
     yield found
@@ -139,14 +159,17 @@ def test_each_end_of_a_write_is_told_as_what_it_is(
     assert errors[0] is None or errors[0].errno in {-result, errno.EAGAIN}
 
 
-def test_a_write_that_was_cut_short_is_done_again_in_the_ordinary_way(tmp_path: Path) -> None:
+def test_a_write_that_was_cut_short_is_done_again_without_reading_what_was_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     writes = HandWrites()
     file = prepared(tmp_path / "a", writes)
     assert file.begin_append(b"d" * BLOCK_SIZE, 3, lambda _error: None)
     writes.under_way[0][2](512)
-    assert not file.begin_append(b"d" * BLOCK_SIZE, 3, lambda _error: None)
-    file.append_direct(b"d" * BLOCK_SIZE, 3)
-    file.datasync()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pread", None)
+        file.append_direct(b"d" * BLOCK_SIZE, 3)
+        file.datasync()
     assert file.begin_append(b"e", 3 + BLOCK_SIZE, lambda _error: None)
     assert file.pread(3 + BLOCK_SIZE, 0) == b"abc" + b"d" * BLOCK_SIZE
 
@@ -160,14 +183,91 @@ def test_nothing_is_begun_while_the_buffer_is_being_written(tmp_path: Path) -> N
     assert file.begin_append(b"e", BLOCK_SIZE, lambda _error: None)
 
 
-def test_where_the_system_refuses_such_writes_no_more_are_begun(tmp_path: Path) -> None:
-    writes = HandWrites()
-    file = prepared(tmp_path / "a", writes)
-    assert file.begin_append(b"def", 3, lambda _error: None)
-    writes.under_way[0][2](-errno.EOPNOTSUPP)
-    file.append_direct(b"def", 3)
-    file.datasync()
-    assert not file.begin_append(b"ghi", 6, lambda _error: None)
+class HandKernel:
+    """The kernel's side: takes calls, lets time pass in them, and ends writes as it is told."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.taken = 0
+        self.refuses = False
+        self.call_seconds = 0.0
+        self.write_seconds = 0.0
+        self.result = BLOCK_SIZE
+
+    def call(self, number: ctypes.c_long, *arguments: Any) -> int:
+        setup, submit, _getevents, destroy = store.kernelwrites._NUMBERS["x86_64"]
+        if number.value in {setup, destroy}:
+            return 0
+        if number.value == submit:
+            self.clock.now += self.call_seconds
+            self.taken += not self.refuses
+            return -1 if self.refuses else 1
+        self.clock.now += self.write_seconds
+        store.kernelwrites._EVENT.pack_into(arguments[3], 0, IN_FLIGHT_MAX - 1, 0, self.result, 0)
+        return 1
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> HandKernel:
+    made = HandKernel(Clock())
+    monkeypatch.setattr(store.kernelwrites, "_call", made.call)
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    return made
+
+
+def begun(writes: KernelWrites, count: int) -> int:
+    """How many of so many writes, one after the other, were begun; each has ended."""
+    made = 0
+    for _ in range(count):
+        if writes.submit(0, 0, BLOCK_SIZE, 0, lambda _result: None):
+            made += 1
+            writes.completed()
+    return made
+
+
+@pytest.mark.parametrize("why", ["slow call", "slow write", "refused writes", "refused call"])
+def test_nothing_is_begun_for_a_while_where_it_does_not_go_well(
+    kernel: HandKernel, why: str
+) -> None:
+    writes = KernelWrites.open(kernel.clock.time)
+    assert writes is not None
+    assert begun(writes, 20) == 20
+    if why == "slow call":
+        kernel.call_seconds = 2 * SLOW_CALL_SECONDS
+    elif why == "slow write":
+        kernel.write_seconds = 2 * SLOW_WRITE_SECONDS
+    elif why == "refused writes":
+        kernel.result = -errno.EAGAIN
+    else:
+        kernel.refuses = True
+    tried = {"refused writes": REFUSALS_MAX, "refused call": 0}.get(why, 1)
+    first, longest = REST_SECONDS
+    rest = first
+    for _ in range(9):
+        assert begun(writes, 20) == tried
+        kernel.clock.now += 0.9 * rest
+        assert begun(writes, 20) == 0
+        kernel.clock.now += 0.1 * rest
+        rest = min(2 * rest, longest)
+    kernel.call_seconds = kernel.write_seconds = 0.0
+    kernel.result, kernel.refuses = BLOCK_SIZE, False
+    assert begun(writes, 20) == 20
+    kernel.call_seconds = 2 * SLOW_CALL_SECONDS
+    assert begun(writes, 20) == 1
+    kernel.clock.now += first
+    assert begun(writes, 20) == 1
+
+
+def test_one_who_raises_when_told_keeps_nothing_from_the_others(
+    tmp_path: Path, writes: KernelWrites
+) -> None:
+    def refuse(_error: OSError | None) -> None:
+        raise ValueError("told")
+
+    assert prepared(tmp_path / "a", writes).begin_append(b"def", 3, refuse)
+    with pytest.raises(ValueError, match="told"):
+        writes.close()
+    assert (writes.in_flight, writes.fileno()) == (0, -1)
 
 
 def test_more_than_it_has_room_for_are_not_begun_and_closing_waits_for_all(
@@ -194,7 +294,7 @@ def test_a_write_that_the_kernel_does_not_take_is_not_begun(
 
 def test_where_there_are_none_nothing_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store.kernelwrites, "_NUMBERS", {})
-    assert KernelWrites.open() is None
+    assert KernelWrites.open(Clock().time) is None
     monkeypatch.undo()
     monkeypatch.setattr(store.kernelwrites, "_call", lambda *_arguments: -1)
-    assert KernelWrites.open() is None
+    assert KernelWrites.open(Clock().time) is None
