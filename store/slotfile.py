@@ -84,12 +84,16 @@ class SlotFile:
             raise DamagedError(path, 0, "neither of the two slots is whole")
         sequence, payload = max(whole)
         slot_file = SlotFile(file, sequence, payload)
-        if slots[0] != slots[1]:
-            # The newest record goes first, over itself: should the sync that once wrote it have
-            # failed, only this makes it durable before its elder is overwritten.
-            newest = slots.index((sequence, payload))
+        # The newest record goes first, over itself: should the sync that once wrote it have failed,
+        # only this makes it durable before its elder is overwritten.
+        newest = slots.index((sequence, payload))
+        if slots[1 - newest] != slots[newest]:
             slot_file._write(newest)
             slot_file._write(1 - newest)
+        else:
+            # The second sync of a save may have failed: then the second slot reads like the first,
+            # and is another on the disk. A save that is torn in the first one needs it.
+            slot_file._write(1)
         return slot_file
 
     def save(self, payload: bytes) -> None:

@@ -98,6 +98,25 @@ def test_power_loss_while_a_failed_save_is_mended_leaves_a_whole_record() -> Non
                 assert SlotFile.open(fs, "/vote").payload in {b"old record" * 8, b"new record" * 8}
 
 
+def test_a_save_torn_after_one_that_failed_leaves_what_was_read_between_them() -> None:
+    for failed in range(1, 5):
+        for call in range(1, 5):
+            for seed in range(60):
+                fs = simulated(seed, sector_size=16)
+                slots = SlotFile.create(fs, "/", "vote", b"first one." * 8)
+                fs.fail_at(failed)
+                with pytest.raises(OSError, match="Input/output"):
+                    slots.save(b"second one" * 8)
+                fs.crash()
+                slots = SlotFile.open(fs, "/vote")
+                seen = slots.payload
+                fs.lose_power_at(call)
+                with contextlib.suppress(PowerLossError):
+                    slots.save(b"third one." * 8)
+                fs.power_loss()
+                assert SlotFile.open(fs, "/vote").payload in {seen, b"third one." * 8}
+
+
 @given(term=i64, vote=st.text(max_size=100))
 def test_a_hard_state_is_unpacked_as_packed(term: int, vote: str) -> None:
     assert HardState.unpack(HardState(term, vote).pack(), "vote") == HardState(term, vote)
