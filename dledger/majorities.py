@@ -94,7 +94,11 @@ class Majorities:
         return joint_quorum_index(self.configuration.quorums, rounds)
 
     def keeps_up(self, voter: str) -> bool:
-        """Whether it can carry its part at once: reached, on its own disk, and up to date."""
+        """Whether it can carry its part at once: reached, on its own disk, and up to date.
+
+        Up to date is only who holds the entry that says who the members are: one that was put on
+        another disk learns from it that it counts again, and votes for nobody until then.
+        """
         if voter == self._node:
             return True
         progress = self._replicator.peers[voter]
@@ -103,5 +107,6 @@ class Majorities:
             progress.connected
             and progress.match_index >= 0
             and lag <= self._promote_lag_entries
+            and progress.match_index >= self._local.configurations.index
             and self.counts(voter)
         )

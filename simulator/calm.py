@@ -5,8 +5,9 @@ and those who ask for offsets do several things at the same instant, and then pa
 much is asked for in a second, in fewer entries, which hold more. So a second costs less, and more
 seconds with faults are seen in the same time; the other worlds are for what only shows under load.
 Consumers commit every 3 seconds (shipped: 5, the other worlds: 1), and say less often that they are
-there. Damage at rest is looked for less often, where none is done. A world of its own, so that the
-seeds of the others go on meaning what they mean.
+there; leaders beat five times a second (shipped: ten, the other worlds: either). Damage at rest is
+looked for less often, where none is done. A world of its own, so that the seeds of the others go on
+meaning what they mean.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from simulator.whole import WholeCluster
 class CalmCluster(BurstsCluster):
     """See the module. Its clients send, are given, write and read some 21 times a second."""
 
-    client_pauses = (0.27, 0.37, 0.47)
+    client_pauses = (0.32, 0.43, 0.54)
     patient_pauses = 6.0
     client_bursts = (1, 2, 4, 8, 16, 32)
     register_pauses = 3.0
@@ -34,4 +35,5 @@ class CalmCluster(BurstsCluster):
         rebalance_seconds=8.0,
         commit_seconds=3.0,
     )
+    heartbeats = (0.2,)
     scrub_passes = (6.0, 12.0)

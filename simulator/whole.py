@@ -57,6 +57,8 @@ class WholeCluster(Cluster):
     queues_per_topic: ClassVar[int] = PRODUCER_CONFIG.default_queues
     """Of the topics that the producers make."""
     consumer_config: ClassVar[ConsumerConfig] = CONSUMER_CONFIG
+    heartbeats: ClassVar[Sequence[float]] = (0.1, 0.2)
+    """Seconds between two heartbeats of a leader; an election takes six times as long."""
     scrub_passes: ClassVar[Sequence[float]] = (2.0, 4.0)
     """Seconds between two passes over the log that look for damage at rest; likewise."""
 
@@ -64,7 +66,7 @@ class WholeCluster(Cluster):
     hosts: Sequence[BrokerHost]
 
     def _raft_config(self, rng: CountingRandom) -> RaftConfig:
-        heartbeat = rng.choice((0.1, 0.2))
+        heartbeat = rng.choice(self.heartbeats)
         return replace(
             super()._raft_config(rng),
             heartbeat_seconds=heartbeat,
