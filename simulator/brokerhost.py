@@ -17,10 +17,9 @@ from broker.config import Endpoint, Member, NodeConfig
 from broker.machine import BrokerStateMachine
 from broker.registration import Registrar
 from broker.remoting.server import RemotingServer
-from dledger.executor import Executors
 from dledger.node import Node
 from dledger.statemachine import Leadership
-from simulator.executors import SimulatedExecutor, SimulatedWrites
+from simulator.executors import executors_of
 from simulator.host import CLIENT_PORT, DIRECTORY, HTTP_PORT, PEER_PORT, Host
 from simulator.process import Process
 from simulator.statedigest import StateDigest
@@ -129,19 +128,14 @@ class BrokerHost(Host):
             preferred_leader=group.raft.preferred_leader,
         )
         rng = world.streams.stream(f"broker {self.name}")
-        disk_times = world.streams.stream(f"disk times of {self.name}")
         transport = self._make_transport(process)
-        lanes = [SimulatedExecutor(world.loop, disk_times, self, process) for _ in range(4)]
-        self.fs.writes = SimulatedWrites(
-            lanes[3], world.streams.stream(f"writes of {self.name}"), self.mark
-        )
         broker = self.broker = WatchedBroker(
             config,
             store,
             BrokerWorld(
                 fs=self.fs,
                 transport=transport,
-                executors=Executors(log=lanes[0], reads=lanes[1], background=lanes[2]),
+                executors=executors_of(self, process, world.loop, world.streams),
                 loop=loop,
                 rng=rng,
                 wall_clock=self.clock.wall_ms,

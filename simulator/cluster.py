@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
 from typing import ClassVar
 
 from dledger.config import RaftConfig
@@ -25,6 +24,7 @@ from simulator.loop import VirtualLoop
 from simulator.members import bring_back
 from simulator.mended import DamageMended
 from simulator.network import Network, NetworkFaults
+from simulator.outcome import Outcome
 from simulator.preferred import must_hand_over, with_preferred_leader
 from simulator.randomness import CountingRandom, Streams
 from simulator.schedule import Action, Schedule
@@ -41,26 +41,6 @@ HEALING_SECONDS = 20.0
 
 QUIET_SECONDS = 2.0
 """For so long nothing may change after that: several election timeouts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a run. ``violation`` is None if every promise was kept."""
-
-    seed: int
-    plan: str
-    violation: str | None
-    digest: str
-    events: int
-    draws: int
-    simulated_seconds: float
-    acknowledged: int
-    unknown: int
-    last_term: int
-    marks: dict[str, int] = field(default_factory=dict)
-    schedule: tuple[Action, ...] = ()
-    picture: str = ""
-    """Of the violation, as a web page, where a check has drawn one."""
 
 
 class Cluster:
@@ -369,7 +349,10 @@ def simulate(
     return play(cluster, lambda cluster: cluster.run(seconds, client_seconds))
 
 
-def play(cluster: Cluster, script: Callable[[Cluster], Coroutine[object, object, None]]) -> Outcome:
+Script = Callable[[Cluster], Coroutine[object, object, None]]
+
+
+def play(cluster: Cluster, script: Script) -> Outcome:
     """Runs a cluster through a script to its end.
 
     Without the garbage collector: when it runs depends on more than the seed, and what it finds to
@@ -384,9 +367,7 @@ def play(cluster: Cluster, script: Callable[[Cluster], Coroutine[object, object,
             gc.enable()
 
 
-def _play(
-    cluster: Cluster, script: Callable[[Cluster], Coroutine[object, object, None]]
-) -> Outcome:
+def _play(cluster: Cluster, script: Script) -> Outcome:
     violation: str | None = None
     picture = ""
     try:

@@ -9,12 +9,14 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
+from dledger.executor import Executors
 from simulator.diskfile import SimulatedFile
 from simulator.loop import VirtualLoop
 from simulator.process import Process
 
 if TYPE_CHECKING:
     from simulator.host import Host
+    from simulator.randomness import Streams
 
 T = TypeVar("T")
 
@@ -108,3 +110,14 @@ def _tell(
         error = BlockingIOError(errno.EAGAIN, str(error))  # who waits is told what is wrong
     assert error is None or isinstance(error, OSError)  # noqa: S101 - of a disk nothing else comes
     then(error)
+
+
+def executors_of(host: Host, process: Process, loop: VirtualLoop, streams: Streams) -> Executors:
+    """The lanes of a process's disk work; its disk gets another for what it begins to write."""
+    disk_times = streams.stream(f"disk times of {host.name}")
+    log, reads, background, begun = (
+        SimulatedExecutor(loop, disk_times, host, process) for _ in range(4)
+    )
+    writes = streams.stream(f"writes of {host.name}")
+    host.fs.writes = SimulatedWrites(begun, writes, host.mark)
+    return Executors(log, reads, background)

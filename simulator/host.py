@@ -10,12 +10,11 @@ from functools import partial
 
 from dledger.configuration import FIRST_INCARNATION
 from dledger.errors import InvariantError, RefilledError
-from dledger.executor import Executors
 from dledger.mending import open_mended
 from dledger.node import Node
 from simulator.clock import MachineClock
 from simulator.disk import Fault, SimulatedFileSystem
-from simulator.executors import SimulatedExecutor, SimulatedWrites
+from simulator.executors import executors_of
 from simulator.loop import ProcessLoop
 from simulator.machine import ChainMachine
 from simulator.network import SimulatedTransport
@@ -309,18 +308,13 @@ class Host(Watched):
         """What runs on the machine; here a bare node, whose state is a hash of what it applied."""
         group, world = self._group, self._world
         transport = self._make_transport(process)
-        disk_times = world.streams.stream(f"disk times of {self.name}")
-        lanes = [SimulatedExecutor(world.loop, disk_times, self, process) for _ in range(4)]
-        self.fs.writes = SimulatedWrites(
-            lanes[3], world.streams.stream(f"writes of {self.name}"), self.mark
-        )
         return Node(
             node=self.name,
             voters=group.voters,
             store=store,
             transport=transport,
             machine=ChainMachine(self._applied, self._leadership, self._restored),
-            executors=Executors(log=lanes[0], reads=lanes[1], background=lanes[2]),
+            executors=executors_of(self, process, world.loop, world.streams),
             loop=self._loop,
             rng=world.streams.stream(f"node {self.name}"),
             on_fatal=self._stops,

@@ -24,7 +24,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from simulator.bugs import Bug, bug_by_id, planted
-from simulator.cluster import Outcome
+from simulator.outcome import Outcome
 from simulator.schedule import Action, ScheduleError, parse_action
 from simulator.worlds import NODES, WORLDS, Run
 

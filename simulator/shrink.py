@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from simulator.cluster import Outcome
+from simulator.outcome import Outcome
 from simulator.scenario import Scenario
 from simulator.schedule import Action
 

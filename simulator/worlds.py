@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from simulator.asking import AskingCluster
 from simulator.bursts import BurstsCluster
 from simulator.calm import CalmCluster
-from simulator.cluster import Cluster, Outcome, play
+from simulator.cluster import Cluster, play
 from simulator.faults import FaultPlan
 from simulator.followers import FollowersCluster
+from simulator.outcome import Outcome
 from simulator.schedule import Action
 from simulator.transactional import TransactionalCluster
 from simulator.waiting import WaitingCluster

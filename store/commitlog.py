@@ -17,10 +17,10 @@ import errno
 import threading
 from collections.abc import Callable, Sequence
 
-from store.entry import PADDING_SIZE, Entry, padding
-from store.errors import DamagedError, DiskFullError, OutOfRangeError, StoreError
-from store.filesystem import Bytes, File, FileSystem
-from store.layout import next_position, segment_start
+from store.entry import PADDING_SIZE, Entry
+from store.errors import DamagedError, DiskFullError, OutOfRangeError
+from store.filesystem import File, FileSystem
+from store.layout import laid_out, segment_start
 from store.segments import ZERO_STEP, Segment, SegmentSpan
 
 # Descriptors kept open, most of them for reading old segments.
@@ -74,7 +74,7 @@ class CommitLog:
         """
         if not entries:
             return
-        writes = self._laid_out(entries)
+        writes = laid_out(entries, self.end, self.segment_size)
         end = entries[-1].end
         try:
             for position, data in writes:
@@ -108,7 +108,7 @@ class CommitLog:
         segment = self.segments.get(segment_start(position, self.segment_size))
         if segment is None or self._dirty or not entries:
             return False
-        writes = self._laid_out(entries)
+        writes = laid_out(entries, self.end, self.segment_size)
         if len(writes) > 1:
             return False
         end = entries[-1].end
@@ -121,30 +121,6 @@ class CommitLog:
             then(error)
 
         return segment.begin_append(writes[0][1], position - segment.start, ended)
-
-    def _laid_out(self, entries: Sequence[Entry]) -> Sequence[tuple[int, Bytes]]:
-        """What is to be written where, one piece for each segment, from the end of the log on."""
-        end = self.end
-        parts: list[Bytes] = []
-        writes: list[tuple[int, list[Bytes]]] = [(end, parts)]
-        for entry in entries:
-            data = entry.data
-            position = next_position(end, len(data), self.segment_size)
-            if entry.position != position:
-                raise StoreError(
-                    f"entry {entry.index} has position {entry.position}, "
-                    f"and the next one in this log is {position}"
-                )
-            if position != end:
-                parts.append(padding(position - end))
-                parts = []
-                writes.append((position, parts))
-            parts.append(data)
-            end = position + len(data)
-        return [
-            (position, chunk[0] if len(chunk) == 1 else b"".join(chunk))
-            for position, chunk in writes
-        ]
 
     def sync(self) -> None:
         """All that was appended is durable on return. Every ``OSError`` is final."""

@@ -7,8 +7,11 @@ closes it. The rule is strict, so replicas that agree on the entries agree on ev
 
 from __future__ import annotations
 
-from store.entry import HEADER_SIZE, PADDING_SIZE
-from store.errors import EntryTooLargeError
+from collections.abc import Iterable, Sequence
+
+from store.entry import HEADER_SIZE, PADDING_SIZE, Entry, padding
+from store.errors import EntryTooLargeError, StoreError
+from store.filesystem import Bytes
 
 # A segment must hold at least one entry with a little body, and its padding.
 SEGMENT_SIZE_MIN = 2 * (HEADER_SIZE + PADDING_SIZE)
@@ -50,3 +53,28 @@ def parse_segment_name(name: str) -> int | None:
     if len(name) != NAME_DIGITS or not (name.isascii() and name.isdigit()):
         return None
     return int(name)
+
+
+def laid_out(entries: Iterable[Entry], end: int, segment_size: int) -> Sequence[tuple[int, Bytes]]:
+    """What is to be written at which position so that entries follow a log which ends at ``end``:
+    one piece for each segment, with the padding that closes it.
+
+    Raises :class:`~store.errors.StoreError` where the position of an entry is not the next one.
+    """
+    parts: list[Bytes] = []
+    pieces: list[tuple[int, list[Bytes]]] = [(end, parts)]
+    for entry in entries:
+        data = entry.data
+        position = next_position(end, len(data), segment_size)
+        if entry.position != position:
+            raise StoreError(
+                f"entry {entry.index} has position {entry.position}, "
+                f"and the next one in this log is {position}"
+            )
+        if position != end:
+            parts.append(padding(position - end))
+            parts = []
+            pieces.append((position, parts))
+        parts.append(data)
+        end = position + len(data)
+    return [(at, piece[0] if len(piece) == 1 else b"".join(piece)) for at, piece in pieces]

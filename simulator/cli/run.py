@@ -15,8 +15,8 @@ from itertools import repeat
 from simulator.cli.options import RunOptions, add_run_options, positive, run_options, seeds
 from simulator.cli.progress import Progress
 from simulator.cli.summary import as_json, many, one_line
-from simulator.cluster import Outcome
 from simulator.marks import EXPECTED, EXPECTED_OF_BROKERS, EXPECTED_OF_MEMBERS, never_reached
+from simulator.outcome import Outcome
 
 INTERRUPTED = 130
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from simulator.asking import AskingCluster
-from simulator.cluster import Outcome, play
+from simulator.cluster import play
 from simulator.faults import FaultPlan
 from simulator.followers import FollowersCluster
+from simulator.outcome import Outcome
 from simulator.transactional import TransactionalCluster
 from simulator.waiting import WaitingCluster
 from simulator.whole import WholeCluster

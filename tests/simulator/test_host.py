@@ -9,9 +9,10 @@ from typing import TypeAlias
 import pytest
 
 from dledger.standing import Role
-from simulator.cluster import Cluster, Outcome, play
+from simulator.cluster import Cluster, play
 from simulator.faults import FaultPlan
 from simulator.host import Host
+from simulator.outcome import Outcome
 from simulator.watched import Ending
 
 CALM = FaultPlan((), 1.0)

@@ -16,9 +16,10 @@ import pytest
 from simulator.bugs import bug_by_id, planted
 from simulator.cli.main import main
 from simulator.cli.options import RunOptions
-from simulator.cluster import Outcome, simulate
+from simulator.cluster import simulate
 from simulator.faults import KINDS
 from simulator.marks import never_reached
+from simulator.outcome import Outcome
 from simulator.profiles import PROFILES
 from simulator.trace import Trace
 from simulator.worlds import BROKERS, NODES, Run

@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
-from simulator.cluster import Outcome, play
+from simulator.cluster import play
 from simulator.faults import FaultPlan
+from simulator.outcome import Outcome
 from simulator.schedule import parse_action
 from simulator.whole import WholeCluster
 from simulator.worlds import BROKERS, Run
