@@ -94,9 +94,12 @@ class ConsumingClient:
         self._config = config
         self._consumer: Consumer | None = None
         self._boot = 0
+        self._leaves_at = -1
 
     async def main(self, station: Station) -> None:
         """The process of the client."""
+        if self._leaves_at == station.boot:
+            return
         rng = self._rng
         name = f"{station.name}.{station.boot}"
         consumer = self._consumer = WatchedConsumer(
@@ -127,6 +130,8 @@ class ConsumingClient:
                 await asyncio.sleep(rng.uniform(0.0, 0.3))
 
     def close(self, station: Station) -> None:
-        """Leaves the group in order; as an event of its process."""
+        """Leaves the group in order; as an event of its process, be it the first."""
         if self._consumer is not None and self._boot == station.boot:
             station.loop.create_task(self._consumer.close())
+        else:
+            self._leaves_at = station.boot

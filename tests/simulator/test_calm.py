@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simulator.bursts import BurstsCluster
 from simulator.calm import CalmCluster
-from simulator.cluster import play
+from simulator.cluster import Cluster, play
 from simulator.faults import FaultPlan
 from simulator.profiles import PROFILES
 from simulator.worlds import WORLDS
@@ -37,3 +37,19 @@ def test_requests_of_one_instant_share_entries() -> None:
     outcome = play(BurstsCluster(1, plan=FaultPlan((), 1.0)), lambda made: made.run(3.0))
     assert outcome.violation is None
     assert outcome.marks["entry of many messages"]
+
+
+def test_a_consumer_that_is_to_leave_as_it_starts_commits_nothing_later() -> None:
+    """Seed 997: who was not there yet when it was closed went on, and committed 3 seconds later."""
+
+    async def script(made: Cluster) -> None:
+        assert isinstance(made, CalmCluster)
+        made._start_clients()
+        for station, client in zip(made.clients[2:4], made._consuming, strict=True):
+            assert station.process is not None
+            station.process.run(client.close, station)
+        await made.pass_time(1.0)
+        assert [client._consumer for client in made._consuming] == [None, None]
+
+    outcome = play(CalmCluster(1, plan=FaultPlan((), 1.0)), script)
+    assert outcome.violation is None
