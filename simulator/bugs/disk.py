@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import store.commitlog
+import store.layout
 import store.opening
 import store.recovery
 from dledger.effects import Write
@@ -212,7 +212,7 @@ def damage_taken_for_a_torn_tail(patch: Patch) -> None:
 
 def segment_closed_without_padding(patch: Patch) -> None:
     """An entry goes to the next segment, and nothing says so where the last one ends."""
-    patch.set(store.commitlog, "padding", bytes)
+    patch.set(store.layout, "padding", bytes)
 
 
 def segment_name_not_synced(patch: Patch) -> None:

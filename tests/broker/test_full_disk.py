@@ -21,6 +21,7 @@ class FillingDisk(OsFileSystem):
     """A disk of 1000 MiB of which a test says how much is used."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.used_percent = 10
 
     def free_bytes(self, path: str) -> int:
