@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import ExitStack
 from random import SystemRandom
 from typing import Any
 
@@ -142,12 +143,11 @@ async def serve(config: NodeConfig) -> BrokerProcess:
     clock = asyncio.get_running_loop().time
     writes = KernelWrites.open(clock) if config.flush == "sync" else None
     fs = OsFileSystem(writes)
-    try:
-        store = await _open_store(config, fs)
-    except BaseException:
+    with ExitStack() as unless_opened:
         if writes is not None:
-            writes.close()
-        raise
+            unless_opened.callback(writes.close)
+        store = await _open_store(config, fs)
+        unless_opened.pop_all()
     process = BrokerProcess(config, store, fs, writes)
     try:
         await process.start()

@@ -80,33 +80,25 @@ def overtaken_by_the_next_write(patch: Patch) -> None:
 
 def term_left_out_of_a_write_without_a_thread(patch: Patch) -> None:
     """Of a write that the disk can do meanwhile only the entries are written."""
-    begin = LogWriter._begin
-
-    def partial(writer: LogWriter) -> bool:
-        held = [(each, each.hard_state) for each in writer._under_way]
-        for each, _ in held:
-            each.hard_state = None
-        if begin(writer):
-            return True
-        for each, hard_state in held:
-            each.hard_state = hard_state
-        return False
-
-    patch.set(LogWriter, "_begin", partial)
+    _left_out(patch, "hard_state")
 
 
 def cut_left_out_of_a_write_without_a_thread(patch: Patch) -> None:
     """Entries that take the place of others are written before those are dropped."""
+    _left_out(patch, "truncate_from")
+
+
+def _left_out(patch: Patch, field: str) -> None:
     begin = LogWriter._begin
 
     def partial(writer: LogWriter) -> bool:
-        held = [(each, each.truncate_from) for each in writer._under_way]
+        held = [(each, getattr(each, field)) for each in writer._under_way]
         for each, _ in held:
-            each.truncate_from = None
+            setattr(each, field, None)
         if begin(writer):
             return True
-        for each, first in held:
-            each.truncate_from = first
+        for each, value in held:
+            setattr(each, field, value)
         return False
 
     patch.set(LogWriter, "_begin", partial)

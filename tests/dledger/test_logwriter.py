@@ -14,10 +14,10 @@ import pytest
 from dledger.effects import Write
 from dledger.logwriter import LogWriter
 from simulator.disk import SimulatedFileSystem
-from simulator.diskfile import SimulatedFile
 from store.entry import Entry, EntryKind, build_entry
 from store.errors import FatalDiskError, StoreError
 from store.replica import ReplicaStore, StoreConfig
+from tests.store.handwrites import HandWrites
 
 T = TypeVar("T")
 
@@ -45,31 +45,6 @@ class HandExecutor:
 
     def close(self) -> None:
         """Nothing to stop."""
-
-
-class HandWrites:
-    """Ends the write that was begun when the test says so, and as it says."""
-
-    def __init__(self) -> None:
-        self.under_way: list[tuple[SimulatedFile, bytes, int, Callable[[OSError | None], None]]]
-        self.under_way = []
-
-    def begin(
-        self,
-        file: SimulatedFile,
-        data: bytes,
-        position: int,
-        then: Callable[[OSError | None], None],
-    ) -> bool:
-        self.under_way.append((file, data, position, then))
-        return True
-
-    def end(self, error: OSError | None = None) -> None:
-        file, data, position, then = self.under_way.pop(0)
-        if error is None:
-            file.append_direct(data, position)
-            file.datasync()
-        then(error)
 
 
 class Disk:

@@ -139,7 +139,7 @@ def _count_registrations(server: NameServer) -> list[Registration]:
         seen.append(registration)
         return register(registration, channel)
 
-    server.routes.register = counted  # type: ignore[method-assign]
+    server.routes.register = counted  # type: ignore[method-assign]  # a double
     return seen
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 
 import pytest
 
 from simulator.disk import SimulatedFileSystem
-from simulator.diskfile import SimulatedFile
 from store.errors import FatalDiskError, StoreError
 from store.filesystem import BLOCK_SIZE
 from store.replica import ReplicaStore, StoreConfig
+from tests.store.handwrites import HandWrites
 from tests.store.steps import Writer, contents, data_of, open_store, simulated
 
 CONFIG = StoreConfig(
@@ -20,37 +19,12 @@ CONFIG = StoreConfig(
 )
 
 
-class HandDisk:
-    """Ends the one write under way when the test says so, and as it says."""
-
-    def __init__(self) -> None:
-        self.under_way: list[tuple[SimulatedFile, bytes, int, Callable[[OSError | None], None]]]
-        self.under_way = []
-
-    def begin(
-        self,
-        file: SimulatedFile,
-        data: bytes,
-        position: int,
-        then: Callable[[OSError | None], None],
-    ) -> bool:
-        self.under_way.append((file, data, position, then))
-        return True
-
-    def end(self, error: OSError | None = None) -> None:
-        file, data, position, then = self.under_way.pop()
-        if error is None:
-            file.append_direct(data, position)
-            file.datasync()
-        then(error)
-
-
 class Log:
     """A store with one entry that was written in the ordinary way."""
 
     def __init__(self) -> None:
         self.fs: SimulatedFileSystem = simulated()
-        self.disk = self.fs.writes = HandDisk()
+        self.disk = self.fs.writes = HandWrites()
         self.writer = Writer(CONFIG.segment_size)
         self.store: ReplicaStore = open_store(self.fs, CONFIG)
         self.store.save_hard_state(1, "n0")
