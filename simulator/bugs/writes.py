@@ -80,26 +80,29 @@ def overtaken_by_the_next_write(patch: Patch) -> None:
 
 def term_left_out_of_a_write_without_a_thread(patch: Patch) -> None:
     """Of a write that the disk can do meanwhile only the entries are written."""
-    _left_out(patch, "hard_state")
-
-
-def cut_left_out_of_a_write_without_a_thread(patch: Patch) -> None:
-    """Entries that take the place of others are written before those are dropped."""
-    _left_out(patch, "truncate_from")
-
-
-def _left_out(patch: Patch, field: str) -> None:
     begin = LogWriter._begin
 
     def partial(writer: LogWriter) -> bool:
-        held = [(each, getattr(each, field)) for each in writer._under_way]
+        held = [(each, each.hard_state) for each in writer._under_way]
         for each, _ in held:
-            setattr(each, field, None)
+            each.hard_state = None
         if begin(writer):
             return True
-        for each, value in held:
-            setattr(each, field, value)
+        for each, hard_state in held:
+            each.hard_state = hard_state
         return False
+
+    patch.set(LogWriter, "_begin", partial)
+
+
+def cut_left_out_of_a_write_without_a_thread(patch: Patch) -> None:
+    """Who tries to write without a thread forgets what is to be cut before that."""
+    begin = LogWriter._begin
+
+    def partial(writer: LogWriter) -> bool:
+        for each in writer._under_way:
+            each.truncate_from = None  # or the log thread would cut, once the store has refused
+        return begin(writer)
 
     patch.set(LogWriter, "_begin", partial)
 
