@@ -64,20 +64,6 @@ def write_that_must_be_done_again_is_forgotten(patch: Patch) -> None:
     patch.set(LogWriter, "_begun_ended", told)
 
 
-def overtaken_by_the_next_write(patch: Patch) -> None:
-    """While the log thread does a write again, the next one is begun."""
-
-    def hasty(writer: LogWriter, error: BaseException | None) -> None:
-        if isinstance(error, BlockingIOError):
-            writer._submit()
-            writer._under_way = []
-            writer._next()
-        else:
-            writer._written(None, error)
-
-    patch.set(LogWriter, "_begun_ended", hasty)
-
-
 def term_left_out_of_a_write_without_a_thread(patch: Patch) -> None:
     """Of a write that the disk can do meanwhile only the entries are written."""
     begin = LogWriter._begin
@@ -112,7 +98,6 @@ BUGS = (
     Bug("C22x", short_write_taken_for_whole, "its disk does not hold it", 20),
     Bug("C23x", log_ends_with_what_was_begun, "stops by itself", 20),
     Bug("C24x", write_that_must_be_done_again_is_forgotten, "not within", 20),
-    Bug("C25x", overtaken_by_the_next_write, "stops by itself", 60),
     Bug("C26x", term_left_out_of_a_write_without_a_thread, "its disk holds", 150),
     Bug("C27x", cut_left_out_of_a_write_without_a_thread, "stops by itself", 40),
 )
