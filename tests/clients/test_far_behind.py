@@ -27,11 +27,15 @@ def forgetful_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runn
 
 
 def next_second() -> str:
-    """The beginning of the next second, once it is there, as the client writes times."""
-    begun = int(time.time())
-    while int(time.time()) == begun:
+    """The beginning of the next second, once it is there, as the client writes times.
+
+    Of that second by name: ``strftime`` and ``localtime`` without a time read a coarser clock,
+    which is still in the second before for some milliseconds.
+    """
+    coming = int(time.time()) + 1
+    while time.time() < coming:
         time.sleep(0.02)
-    return time.strftime("%Y%m%d%H%M%S")
+    return time.strftime("%Y%m%d%H%M%S", time.localtime(coming))
 
 
 def reads_the_queue(member: Member) -> None:
