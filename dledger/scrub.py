@@ -205,13 +205,14 @@ class Scrubber:
             self._mend()
 
     def _mend(self) -> None:
-        """Asks one peer after the other for the first damaged entry."""
+        """Asks one peer after the other for the first damaged entry, then for the next one: the
+        first may be one that all of them have given up."""
         peers = self._sources()
         if not self.damage or not peers:
             self._mending = False
             return
-        index = min(self.damage)
-        peer = peers[self._tries % len(peers)]
+        rounds, turn = divmod(self._tries, len(peers))
+        index, peer = sorted(self.damage)[rounds % len(self.damage)], peers[turn]
         self._tries += 1
         self._calls.call(
             peer,
@@ -238,7 +239,7 @@ class Scrubber:
             self._loop.call_later(RETRY_SECONDS, self._mend)
             return
         told = self.damage.pop(index, f"entry {index}")
-        self._tries = 0
+        self._tries -= 1  # who had this one is asked for the next
         self.mended.append(f"entry {index}: {told}")
         log.warning("%s: entry %d is whole again, from %s", self._node.core.node, index, peer)
         self._changed()

@@ -6,6 +6,7 @@ all others have given up.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -32,12 +33,17 @@ class DamageMended:
             return host.process is None or not self._can_be_mended(host)
         boot, passes = self._passes[host.name]
         needed = passes if boot == host.boot else PASSES
-        return _passes(host) >= needed and not host.node.scrubber.damage
+        damage = host.node.scrubber.damage
+        return _passes(host) >= needed and not any(index >= self._kept(host) for index in damage)
 
     def _can_be_mended(self, host: Host) -> bool:
         """Its peers give it each committed entry, if they have given up none."""
+        return self._kept(host) == 0
+
+    def _kept(self, host: Host) -> int:
+        """The first entry that all others have; none where one of them is down."""
         others = [each.node for each in self._hosts if each is not host]
-        return all(node is not None and node.store.first_index == 0 for node in others)
+        return max(sys.maxsize if node is None else node.store.first_index for node in others)
 
 
 def _passes(host: Host) -> int:

@@ -66,7 +66,9 @@ class AcknowledgedKept(Invariant):
         if node is None:
             raise Violation(f"{host.name} is down though all is healed")
         held: dict[int, int] = {}
-        index = node.store.first_index
+        # Damage is left now only where all others have given up the entries.
+        first = max([node.store.first_index, *(index + 1 for index in node.scrubber.damage)])
+        index = first
         while index <= node.store.last_index:
             for entry in node.store.read_entries(index, node.store.last_index, READ_BYTES):
                 number = payload_number(entry)
@@ -74,7 +76,7 @@ class AcknowledgedKept(Invariant):
                     held[number] = entry.index
                 index = entry.index + 1
         for number, at in self._acknowledged.items():
-            if at >= node.store.first_index and held.get(number) != at:
+            if at >= first and held.get(number) != at:
                 raise Violation(
                     f"payload {number} was acknowledged as entry {at}; "
                     f"{host.name} holds it at {held.get(number)}"

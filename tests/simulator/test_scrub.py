@@ -64,3 +64,33 @@ def test_a_node_with_damage_does_not_campaign_until_it_is_whole() -> None:
         await settle(cluster)
 
     run(script)
+
+
+def test_an_entry_that_all_others_gave_up_holds_up_no_other_one() -> None:
+    async def script(cluster: Cluster) -> None:
+        leader = await serving(cluster)
+        host = others(cluster, leader)[0]
+        assert host.node is not None
+        scrubber, store = host.node.scrubber, host.node.store
+        peers = [each.node for each in others(cluster, host) if each.node is not None]
+        assert len(peers) == 2
+
+        def gave_up_some() -> bool:
+            for peer in peers:
+                peer.keeper.checkpoint()
+                peer.expire(peer.core.log.end_position)
+            return min(peer.store.first_index for peer in peers) > 1
+
+        await cluster.until(gave_up_some, "the others give up their first entries")
+        assert store.first_index == 0
+        host.be_damaged()
+        kept = max(peer.store.first_index for peer in peers)
+        await cluster.until(lambda: store.last_index > kept, "more entries come")
+        rot(host, 1, 20)
+        rot(host, kept + 1, 20)
+        await cluster.until(lambda: len(scrubber.mended) == 1, "one entry is mended")
+        assert list(scrubber.damage) == [1]
+        assert scrubber.mended[0].startswith(f"entry {kept + 1}: ")
+        await settle(cluster)
+
+    run(script)
