@@ -145,7 +145,11 @@ class Mending:
         if not isinstance(message, FetchAnswer) or self._mended.done():
             return
         if message.status is FetchStatus.EXPIRED:
-            log.error("%s has given up entry %d", sender, self._damage.index)
+            log.error(
+                "%s has given up entry %d; where all have, wipe this node: it is refilled",
+                sender,
+                self._damage.index,
+            )
         first = self._damage.index
         try:
             for entry in message.entries:
