@@ -27,6 +27,8 @@ const logger = { info() {}, debug() {}, warn() {}, error() {} };
 const httpclient = { request() { throw new Error('no HTTP server is asked here'); } };
 
 const print = value => process.stdout.write(`${JSON.stringify(value)}\n`);
+// What a pipe has no room for yet is not printed by a process that exits.
+const exit = code => process.stdout.write('', () => process.exit(code));
 const sleep = ms => new Promise(resolve => setTimeout(resolve, ms));
 
 function options(nameSrv, more) {
@@ -161,7 +163,7 @@ async function main([ action, nameSrv, topic, ...rest ]) {
   }
 }
 
-main(process.argv.slice(2)).then(() => process.exit(0), err => {
+main(process.argv.slice(2)).then(() => exit(0), err => {
   process.stderr.write(`${err.stack}\n`);
   process.exit(1);
 });

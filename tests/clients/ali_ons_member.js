@@ -16,6 +16,8 @@ const logger = { info() {}, debug() {}, warn() {}, error() {} };
 const httpclient = { request() { throw new Error('no HTTP server is asked here'); } };
 
 const print = value => process.stdout.write(`${JSON.stringify(value)}\n`);
+// What a pipe has no room for yet is not printed by a process that exits.
+const exit = code => process.stdout.write('', () => process.exit(code));
 
 const [ nameSrv, topic, consumerGroup, text ] = process.argv.slice(2);
 const { filter = '*', broadcast = false, from = 'CONSUME_FROM_FIRST_OFFSET', time } = JSON.parse(text || '{}');
@@ -54,7 +56,7 @@ setInterval(() => {
 }, 50);
 
 process.stdin.resume();
-process.stdin.on('end', () => consumer.close().then(() => process.exit(0), err => {
+process.stdin.on('end', () => consumer.close().then(() => exit(0), err => {
   process.stderr.write(`${err.stack}\n`);
   process.exit(1);
 }));

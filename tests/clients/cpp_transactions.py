@@ -6,6 +6,8 @@ Runs with the package's directory on the path::
 
 Number *n* is committed where ``n % 4`` is 0, rolled back where it is 1, and left unknown otherwise:
 then the broker asks, and 2 is committed, 3 rolled back. What was not acknowledged is rolled back.
+When all that was left unknown has been asked about, it says so and stays until its input ends: what
+it answers leaves one way, and is asked for again where it does not arrive.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ COMMIT, ROLLBACK, UNKNOWN = 0, 1, 2
 OUTCOMES = (COMMIT, ROLLBACK, UNKNOWN, UNKNOWN)
 TRIES = 100
 RETRY_SECONDS = 0.2
-QUIET_SECONDS = 60.0
+QUIET_SECONDS = 120.0
 
 # What the package does not declare of the library that it ships (CProducer.h).
 LISTENER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -90,7 +92,7 @@ def send(producer: int, executor: object, topic: str, number: int) -> int:
 
 
 def main() -> None:
-    """Sends, and waits until all that was left unknown has been asked about."""
+    """Sends, and waits until all that was left unknown has been asked about, and for the end."""
     namesrv, topic, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     checker, executor = LISTENER(check), LISTENER(execute)
     producer = dll.CreateTransactionProducer(b"payers", checker, None)
@@ -101,7 +103,8 @@ def main() -> None:
     until = time.monotonic() + QUIET_SECONDS
     while unknown - asked and time.monotonic() < until:
         time.sleep(RETRY_SECONDS)
-    time.sleep(1.0)
+    emit(open=len(unknown - asked))
+    sys.stdin.read()
     dll.ShutdownProducer(producer)
     if unknown - asked:
         sys.exit(f"never asked about: {sorted(unknown - asked)}")

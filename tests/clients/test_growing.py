@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.clients.test_real_clients import HERE, cpp_command, needs_linux_wheel
-from tests.cluster.running import RunningCluster
+from tests.cluster.running import RunningCluster, free_address
 
 CLIENTS = 4
 BEFORE, AFTER = 100, 100
@@ -24,12 +23,6 @@ def growing(cluster: RunningCluster) -> Iterator[RunningCluster]:
     """A cluster whose nodes may be more than it began with."""
     yield cluster
     cluster.dledger("down", "--data", str(cluster.directory))
-
-
-def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 class Load:

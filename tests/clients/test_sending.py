@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.clients.test_real_clients import HERE, cpp_command, needs_linux_wheel
+from tests.clients.test_real_clients import HERE, cpp_command, needs_linux_wheel, running
 from tests.cluster.running import RunningCluster
 
 NUMBERS = list(range(12))
@@ -17,16 +16,13 @@ def sent(cluster: RunningCluster, home: Path, way: str, queues: int) -> list[dic
     """What is stored after the client has sent 12 messages in that way, as they come."""
     cluster.dledger("topic", "create", way, "--queues", str(queues))
     python, *_ = cpp_command()
-    subprocess.run(
-        [python, str(HERE / "rocketmq_cpp_sends.py"), way, cluster.namesrv, way],
-        check=True,
-        timeout=60,
-        env={"HOME": str(home)},
-    )
+    command = [python, str(HERE / "rocketmq_cpp_sends.py"), way, cluster.namesrv, way]
     count = str(len(NUMBERS))
-    stored = cluster.ask(
-        "consume", way, "--group", way, "--from", "earliest", "--count", count, "--timeout", "30"
-    )
+    with running(command, home):
+        stored = cluster.ask(
+            *("consume", way, "--group", way, "--from", "earliest"),
+            *("--count", count, "--timeout", "60"),
+        )
     assert sorted(int(message["body"].split()[0]) for message in stored) == NUMBERS
     found: list[dict[str, Any]] = stored
     return found

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ import pytest
 
 from broker.cli.admin import run_admin
 from broker.cli.cluster import LocalCluster, create_cluster, open_cluster
-from broker.cli.layout import Ports
+from broker.cli.layout import Ports, plan_member
 from broker.cli.processes import end_processes
 from broker.cli.readiness import wait_until_answering, wait_until_serving
 from broker.cli.view import GroupView, view_groups
 
 COMMAND_SECONDS = 120.0
+LEVEL_SECONDS = 120.0
+LOOK_AGAIN_SECONDS = 0.05
 SEGMENT_SIZE = 8 << 20
 
 
@@ -71,11 +74,14 @@ class RunningCluster:
 
     def wait_until_level(self) -> GroupView:
         """Returns when every replica holds, and has applied, the same entries."""
+        ends_at = time.monotonic() + LEVEL_SECONDS
         while True:
             wait_until_serving(self._local)
             group = self.view()
             if len({(n.last_index, n.commit_index, n.applied_index) for n in group.nodes}) == 1:
                 return group
+            assert time.monotonic() < ends_at, f"the replicas do not come level: {group}"
+            time.sleep(LOOK_AGAIN_SECONDS)
 
     def stop(self) -> None:
         """Stops every process in order."""
@@ -132,6 +138,11 @@ def start_cluster(directory: Path, *, nodes: int = 3, **settings: int | str) -> 
         local.stop()
         raise
     return RunningCluster(local)
+
+
+def free_address() -> str:
+    """For clients of one more node; none that the system gives to a connection meanwhile."""
+    return str(plan_member(None).address)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -15,7 +14,7 @@ import pytest
 
 from broker.cli.admin import Admin, run_admin
 from broker.remoting.codes import RequestCode
-from tests.cluster.running import RunningCluster
+from tests.cluster.running import RunningCluster, free_address
 
 PAUSE_SECONDS = 0.002
 
@@ -91,12 +90,6 @@ def local(cluster: RunningCluster) -> Iterator[RunningCluster]:
     """A cluster whose nodes may be more than it began with."""
     yield cluster
     cluster.dledger("down", "--data", str(cluster.directory))
-
-
-def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 def test_members_are_added_and_removed_and_hand_over_under_load(local: RunningCluster) -> None:

@@ -63,6 +63,8 @@ def test_the_next_leader_answers_retries_as_the_killed_one_did(cluster: RunningC
     assert [answer.ext for answer in again] == [answer.ext for answer in first]
     assert {answer.code for answer in again} == {ResponseCode.SUCCESS}
     lines = cluster.dledger(
-        "consume", "orders", "--group", "g", "--from", "earliest", "--timeout", "2"
+        "consume", "orders", "--group", "g", "--from", "earliest", "--count", str(REQUESTS)
     ).stdout.split()
     assert sorted(map(int, lines)) == list(range(REQUESTS))
+    queues = cluster.ask("topic", "describe", "orders")["queues"]
+    assert sum(queue["max_offset"] for queue in queues) == REQUESTS
