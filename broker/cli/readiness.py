@@ -23,7 +23,8 @@ ASK_AGAIN_SECONDS = 0.05
 
 
 def wait_until_serving(cluster: LocalCluster) -> list[GroupView]:
-    """Returns when every group has a leader that serves, and every node answers or has ended.
+    """Returns when every group has a leader that serves and that the NameServer names to clients,
+    and every node answers or has ended.
 
     Raises :class:`CommandError` where that does not happen.
     """
@@ -34,6 +35,15 @@ def wait_until_serving(cluster: LocalCluster) -> list[GroupView]:
         missing = [group for group in cluster.groups if group not in serving]
         if missing:
             raise CommandError(f"{', '.join(missing)} has no leader that serves")
+        named = {name.name: name.master for name in await admin.broker_names()}
+        leaders = {each.group: each.leader_node for each in groups if each.group in cluster.groups}
+        unknown = [
+            group
+            for group, leader in leaders.items()
+            if leader is None or leader.address != named.get(group)
+        ]
+        if unknown:
+            raise CommandError(f"the NameServer does not know yet who leads {', '.join(unknown)}")
         running = {node.config.name for node in cluster.nodes.values() if node.process.pid}
         silent = running - {node.node for group in groups for node in group.nodes if node.pid}
         if silent:
