@@ -67,7 +67,10 @@ class ClosedLoop:
         """Of each acknowledged request, in seconds."""
 
     async def run(self, seconds: float) -> int:
-        """Sends for so long; returns how many messages were acknowledged, all that were sent."""
+        """Sends for so long; returns how many messages were acknowledged, all that were sent.
+
+        That is one request at least, even where the process was paused for all that time.
+        """
         self._stop_at = time.perf_counter() + seconds
         return await self._run()
 
@@ -91,7 +94,7 @@ class ClosedLoop:
             if self._to_send <= 0:
                 return
             self._to_send -= self._shape.batch
-        elif sent_at >= self._stop_at:
+        elif sent_at >= self._stop_at and (self._under_way or self._acknowledged):
             return
         self._under_way += 1
         kind, body, batch = self._kind, self._body, self._shape.batch

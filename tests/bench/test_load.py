@@ -75,6 +75,17 @@ async def test_a_loop_ends_when_its_time_is_over(loop: VirtualLoop) -> None:
 
 
 @in_virtual_time
+async def test_a_loop_that_gets_no_processor_until_its_time_is_over_sends_once(
+    loop: VirtualLoop,
+) -> None:
+    cluster, _, producer = await start(loop)
+    load = ClosedLoop(producer, TOPIC, Shape(1, 3), b"x")
+    assert await load.run(0.0) == 1
+    assert len(load.latencies) == 1
+    await stop(cluster, producer)
+
+
+@in_virtual_time
 async def test_a_refusal_ends_the_loop(loop: VirtualLoop) -> None:
     cluster, broker, producer = await start(loop)
     broker.refusals.append((ResponseCode.MESSAGE_ILLEGAL, "no"))
