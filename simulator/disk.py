@@ -291,6 +291,13 @@ class SimulatedFileSystem(FaultyCalls):
             for name in directory.seen
         )
 
+    def has_files_below(self, path: str) -> bool:
+        """Whether a program sees a file somewhere below this directory."""
+        return any(
+            directory.seen and f"{each}/".startswith(f"{path}/")
+            for each, directory in self._directories.items()
+        )
+
     def used_bytes(self) -> int:
         inodes = {
             id(inode): len(inode.seen)
@@ -309,10 +316,18 @@ class SimulatedFileSystem(FaultyCalls):
 
     def sync_inode(self, inode: Inode) -> None:
         """All of the file reaches the disk."""
-        resize(inode.disk, len(inode.seen))
-        for sector in inode.unsynced:
-            self.put_on_disk(inode, sector)
-        inode.unsynced.clear()
+        if len(inode.disk) != len(inode.seen):
+            resize(inode.disk, len(inode.seen))
+        unsynced = inode.unsynced
+        if unsynced:
+            first, last = min(unsynced), max(unsynced)
+            if last - first + 1 == len(unsynced):  # as after most writes: they follow each other
+                begin, end = first * self.sector_size, (last + 1) * self.sector_size
+                inode.disk[begin:end] = inode.seen[begin:end]
+            else:
+                for sector in unsynced:
+                    self.put_on_disk(inode, sector)
+            unsynced.clear()
 
     def write_back(self, inode: Inode, keep: float = 0.5) -> None:
         """Each unsynced sector reaches the disk or not; none is written by a later sync."""

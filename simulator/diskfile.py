@@ -47,8 +47,10 @@ class SimulatedFile:
         return self._path
 
     def pread(self, size: int, position: int) -> bytes:
-        self._check_open()
-        self._fs.begin("pread", self._path)
+        fs = self._fs
+        if self._boot != fs.boot:
+            self._check_open()
+        fs.begin("pread", self._path)
         return bytes(self._inode.seen[position : position + size])
 
     def pread_into(self, buffer: memoryview, position: int) -> int:
@@ -120,14 +122,14 @@ class SimulatedFile:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
 
     def _put(self, data: Bytes, position: int) -> None:
-        seen = self._inode.seen
+        inode, size = self._inode, len(data)
+        seen, end = inode.seen, position + size
         if len(seen) < position:
             resize(seen, position)
-        seen[position : position + len(data)] = data
-        if len(data):
+        seen[position:end] = data
+        if size:
             sector_size = self._fs.sector_size
-            last = (position + len(data) - 1) // sector_size
-            self._inode.unsynced.update(range(position // sector_size, last + 1))
+            inode.unsynced.update(range(position // sector_size, (end - 1) // sector_size + 1))
 
 
 class SimulatedLock:

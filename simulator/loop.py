@@ -57,6 +57,10 @@ class Ready(asyncio.Handle):
         self._cancelled = True
 
 
+NEVER_CANCELLED = Ready(bool, ())
+"""In place of the handle of what asyncio itself calls back: it looks at none."""
+
+
 class Timer(asyncio.TimerHandle):
     """As :class:`Ready`, at a time."""
 
@@ -253,7 +257,14 @@ class ProcessLoop(VirtualLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """See :class:`asyncio.AbstractEventLoop`."""
-        return self.call_at(self._loop._now * self._rate + delay, callback, *args, context=context)
+        loop = self._loop
+        if self._rate != 1.0:
+            when = loop._now * self._rate + delay
+            return self.call_at(when, callback, *args, context=context)
+        when = loop._now + delay
+        timer = Timer(when, self._run, (callback, *args))
+        heappush(loop._timers, (when, next(loop._order), timer))
+        return timer
 
     def call_soon(
         self,
@@ -262,7 +273,10 @@ class ProcessLoop(VirtualLoop):
         context: Context | None = None,
     ) -> asyncio.Handle:
         """See :class:`asyncio.AbstractEventLoop`."""
-        del context
+        if context is not None:
+            # Futures and tasks name a context, and ask for no handle.
+            self._soon((self._run, (callback, *args)))
+            return NEVER_CANCELLED
         ready = Ready(self._run, (callback, *args))
         self._soon(ready)
         return ready

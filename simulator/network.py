@@ -191,27 +191,26 @@ class Network:
 
     def carry(self, sender: str, receiver: str, number: int, frame: bytes) -> None:
         """Takes one frame along, or not."""
-        faults, rng = self.faults, self._rng_of(sender, receiver)
-        if (sender, receiver) in self._cut or (faults.loss and rng.random() < faults.loss):
+        faults, way = self.faults, (sender, receiver)
+        rng = self._rngs.get(way)
+        if rng is None:
+            rng = self._rngs[way] = self._streams.stream(f"{sender} to {receiver}")
+        if way in self._cut or (faults.loss and rng.random() < faults.loss):
             return
         twice = faults.duplication and rng.random() < faults.duplication
+        loop = self._loop
         for _ in range(2 if twice else 1):
-            at = self._loop.time() + rng.uniform(DELAY_SECONDS_MIN, faults.delay_max)
+            at = loop.time() + rng.uniform(DELAY_SECONDS_MIN, faults.delay_max)
             if not faults.reordering or rng.random() >= faults.reordering:
-                last = self._last_arrival.get((sender, receiver), 0.0)
-                at = self._last_arrival[sender, receiver] = max(at, last + IN_ORDER_SECONDS)
-            self._loop.at(at, self._arrive, sender, receiver, number, frame)
+                earliest = self._last_arrival.get(way, 0.0) + IN_ORDER_SECONDS
+                at = max(at, earliest)
+                self._last_arrival[way] = at
+            loop.at(at, self._arrive, way, number, frame)
 
-    def _rng_of(self, sender: str, receiver: str) -> Random:
-        rng = self._rngs.get((sender, receiver))
-        if rng is None:
-            rng = self._streams.stream(f"{sender} to {receiver}")
-            self._rngs[sender, receiver] = rng
-        return rng
-
-    def _arrive(self, sender: str, receiver: str, number: int, frame: bytes) -> None:
+    def _arrive(self, way: tuple[str, str], number: int, frame: bytes) -> None:
+        sender, receiver = way
         end = self._ends.get(receiver)
-        if end is not None and (sender, receiver) not in self._cut:
+        if end is not None and way not in self._cut:
             end.process.run(end.receive, sender, number, frame)
 
     # --- links

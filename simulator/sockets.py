@@ -283,13 +283,15 @@ class Sockets:
         self._send(sender, data)
 
     def _send(self, sender: SimulatedSocket, data: bytes | Exception) -> None:
-        delay = self._network.stream_delay(self._rng)
-        at = max(self.loop.time() + delay, sender.last_arrival + IN_ORDER_SECONDS)
+        at = self.loop.time() + self._network.stream_delay(self._rng)
+        earliest = sender.last_arrival + IN_ORDER_SECONDS
+        at = max(at, earliest)
         sender.last_arrival = at
         self.loop.at(at, self._arrive, sender, data)
 
     def _arrive(self, sender: SimulatedSocket, data: bytes | Exception) -> None:
-        here, there = sender.interface, sender.peer.interface
+        here, receiver = sender.interface, sender.peer
+        there = receiver.interface
         machine = self._machines.get(there.ip)
         if sender.stuck or machine is None or self._network.cuts(here.name, there.name):
             if not sender.stuck:
@@ -297,25 +299,20 @@ class Sockets:
                 self._stuck[sender] = None
                 self.loop.after(GIVE_UP_SECONDS, self._give_up, sender, sender.stuck_since)
             sender.stuck.append(data)
-            return
-        self._deliver(sender, data)
-
-    def _deliver(self, sender: SimulatedSocket, data: bytes | Exception) -> None:
-        receiver = sender.peer
-        if not isinstance(data, bytes):
-            receiver.interface.process.run(receiver.lose, data)
+        elif not isinstance(data, bytes):
+            there.process.run(receiver.lose, data)
         elif data is END:
-            receiver.interface.process.run(receiver.lose, None)
-        elif receiver.lost or not receiver.interface.process.alive:
+            there.process.run(receiver.lose, None)
+        elif receiver.lost or not there.process.alive:
             # The machine is there, and nobody on it knows of this stream.
             error = ResetSocketError("reset by the peer")
-            self.loop.after(self._delay(), sender.interface.process.run, sender.lose, error)
+            self.loop.after(self._delay(), here.process.run, sender.lose, error)
         else:
             if sender.writing_paused:
-                sender.interface.process.run(sender.arrived, len(data))
+                here.process.run(sender.arrived, len(data))
             else:  # its kernel alone hears of it
                 sender.in_flight -= len(data)
-            receiver.interface.process.run(receiver.receive, data)
+            there.process.run(receiver.receive, data)
 
     def _give_up(self, sender: SimulatedSocket, since: float) -> None:
         if sender.stuck and sender.stuck_since == since:

@@ -304,6 +304,7 @@ class ConsumeQueues:
         self._rows_per_file = rows_per_file
         self._files = OpenFiles(fs, open_max)
         self._queues: dict[str, dict[int, ConsumeQueue]] = {}
+        self._in_order: Sequence[tuple[str, int, ConsumeQueue]] | None = None
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue, if it ever had a message."""
@@ -317,15 +318,18 @@ class ConsumeQueues:
         if queue is None:
             directory = f"{self._directory}/{topic}/{queue_id}"
             queue = queues[queue_id] = ConsumeQueue(self._files, directory, self._rows_per_file)
+            self._in_order = None
         return queue
 
-    def all(self) -> list[tuple[str, int, ConsumeQueue]]:
+    def all(self) -> Sequence[tuple[str, int, ConsumeQueue]]:
         """Every queue with its topic and id, in order."""
-        return [
-            (topic, queue_id, queue)
-            for topic, queues in sorted(self._queues.items())
-            for queue_id, queue in sorted(queues.items())
-        ]
+        if self._in_order is None:
+            self._in_order = [
+                (topic, queue_id, queue)
+                for topic, queues in sorted(self._queues.items())
+                for queue_id, queue in sorted(queues.items())
+            ]
+        return self._in_order
 
     def begin_flush(self) -> Sequence[QueueFlush | ManyFlushes]:
         """The jobs that make every queue durable as it is now."""
@@ -348,6 +352,7 @@ class ConsumeQueues:
         Raises :class:`DamagedError` where rows that the checkpoint covers are missing.
         """
         self._queues = {}
+        self._in_order = None
         self._files.forget(f"{self._directory}/")
         for topic, queue_id, first_offset, end_offset in lengths:
             self.get_or_create(topic, queue_id).restore(first_offset, end_offset)
@@ -362,6 +367,7 @@ class ConsumeQueues:
     def delete(self, topic: str) -> None:
         """Drops a topic's queues and their files."""
         self._queues.pop(topic, None)
+        self._in_order = None
         self._files.forget(f"{self._directory}/{topic}/")
         self._fs.remove_tree(f"{self._directory}/{topic}")
 

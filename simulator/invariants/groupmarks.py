@@ -13,7 +13,7 @@ from store.entry import Entry, EntryKind
 if TYPE_CHECKING:
     from simulator.host import Host
 
-REFILL_PATH = "/data/refill/"
+REFILL_PATH = "/data/refill"
 
 
 class GroupMarks(Invariant):
@@ -32,7 +32,7 @@ class GroupMarks(Invariant):
 
     def booted(self, host: Host) -> None:
         """See :class:`Invariant`."""
-        if any(path.startswith(REFILL_PATH) for path in host.fs.files()):
+        if host.fs.has_files_below(REFILL_PATH):
             host.mark("started in the middle of a refill")
 
     def sends(self, host: Host, peer: str, _message: Message) -> None:
