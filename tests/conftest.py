@@ -4,6 +4,18 @@ from __future__ import annotations
 
 import signal
 
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "any machine",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+)
+settings.load_profile("any machine")
+"""By default an example fails that takes more than 200 ms by the clock, as any does now and then
+where the machine has much else to do."""
+
 
 def pytest_configure() -> None:
     """Whoever ends the tests with SIGTERM (``kill``, ``timeout``, a CI job that is cancelled) gets

@@ -25,7 +25,7 @@ import time
 from rocketmq.client import Message, Producer
 from rocketmq.exceptions import RocketMQException
 
-ROUTE_WAIT_SECONDS = 10
+ROUTE_WAIT_SECONDS = 60
 
 
 def send(producer: Producer, topic: str, body: str) -> dict[str, object]:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from tests.clients.test_real_clients import HERE, node_command
 from tests.cluster.running import RunningCluster
 
-SECONDS = 60.0
+SECONDS = 120.0
 
 
 class Member:
@@ -56,7 +57,8 @@ class Member:
         """Returns when ``reached`` holds; it is asked again whenever this member says something,
         and now and then, as it may ask of other members too."""
         with self._changed:
-            for _ in range(int(SECONDS / 0.1)):
+            ends_at = time.monotonic() + SECONDS
+            while time.monotonic() < ends_at:
                 if reached():
                     return
                 self._changed.wait(0.1)

@@ -24,7 +24,7 @@ from rocketmq.client import Message, Producer, PushConsumer, RecvMessage
 from rocketmq.exceptions import RocketMQException, ffi_check
 from rocketmq.ffi import dll
 
-SECONDS = 60.0
+SECONDS = 180.0
 TRIES = 100
 RETRY_SECONDS = 0.1
 CONSUMED, RECONSUME_LATER = 0, 1

@@ -16,6 +16,7 @@ from tests.cluster.running import RunningCluster, free_address
 
 CLIENTS = 4
 BEFORE, AFTER = 100, 100
+WAIT_SECONDS = 120.0
 
 
 @pytest.fixture
@@ -58,14 +59,14 @@ class Load:
         """Returns after so many more messages; how many there were then."""
         with self._more:
             wanted = len(self.told) + more
-            assert self._more.wait_for(lambda: len(self.told) >= wanted, timeout=60)
+            assert self._more.wait_for(lambda: len(self.told) >= wanted, timeout=WAIT_SECONDS)
             return len(self.told)
 
     def end(self) -> None:
         for client in self._clients:
             assert client.stdin is not None
             client.stdin.close()
-        codes = [client.wait(60) for client in self._clients]
+        codes = [client.wait(WAIT_SECONDS) for client in self._clients]
         for reader in self._readers:
             reader.join()
         assert codes == [0] * CLIENTS

@@ -5,6 +5,7 @@ It needs the right to mount a small tmpfs; where that is missing the test says s
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import time
@@ -61,11 +62,15 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
 
 
 def fill(path: Path, spare: int) -> None:
-    """Takes all room but ``spare`` bytes."""
-    with path.open("ab") as filler:
+    """Takes all room but ``spare`` bytes. The node may take some of it meanwhile."""
+    with path.open("ab", buffering=0) as filler:
         while (room := _free(path) - spare) > 0:
-            filler.write(bytes(min(room, 1 << 20)))
-            filler.flush()
+            try:
+                filler.write(bytes(min(room, 1 << 20)))
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                return
 
 
 def _free(path: Path) -> int:
