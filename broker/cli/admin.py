@@ -22,6 +22,9 @@ T = TypeVar("T")
 
 MASTER_ID = 0
 
+ANSWER_SECONDS = 15.0
+"""What a command asks for is done once: it may wait for a disk that has much else to do."""
+
 
 class UnreachableError(CommandError):
     """No connection could be made, so nothing was asked."""
@@ -95,11 +98,13 @@ class Admin:
         code: RequestCode,
         ext: Mapping[str, object] | None = None,
         body: Sequence[bytes] = (),
+        *,
+        seconds: float = ANSWER_SECONDS,
     ) -> Frame:
         """The answer of one server; raises :class:`RefusedError` unless it is a success."""
         fields = {key: _text(value) for key, value in (ext or {}).items()}
         try:
-            answer = await self._client.invoke(address, code, fields, body)
+            answer = await self._client.invoke(address, code, fields, body, timeout=seconds)
         except ConnectFailedError as error:
             raise UnreachableError(f"cannot connect to {error}") from error
         except CallError as error:

@@ -33,7 +33,7 @@ EXAMPLES = """\
   dledger topic delete orders
 """
 
-ROUTE_SECONDS = 5.0
+ROUTE_SECONDS = 15.0
 ASK_AGAIN_SECONDS = 0.05
 
 

@@ -14,6 +14,8 @@ from broker.remoting.javajson import decode_json
 
 DOWN = "down"
 LEADER = "leader"
+VIEW_SECONDS = 3.0
+"""Who does not answer so soon is shown as down: a broker answers this from memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,8 @@ async def view_groups(admin: Admin) -> list[GroupView]:
 
 async def view_node(admin: Admin, address: str) -> dict[str, str]:
     """What one broker says of itself (GET_BROKER_RUNTIME_INFO); raises :class:`CommandError`."""
-    table = document_of(await admin.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)).get("table")
+    code = RequestCode.GET_BROKER_RUNTIME_INFO
+    table = document_of(await admin.ask(address, code, seconds=VIEW_SECONDS)).get("table")
     if not isinstance(table, dict) or "raftNode" not in table:
         raise CommandError(f"{address} tells nothing of a Raft group; is it a dledger broker?")
     return table
