@@ -66,9 +66,13 @@ class Load:
         for client in self._clients:
             assert client.stdin is not None
             client.stdin.close()
-        codes = [client.wait(WAIT_SECONDS) for client in self._clients]
-        for reader in self._readers:
-            reader.join()
+        try:
+            codes = [client.wait(WAIT_SECONDS) for client in self._clients]
+        finally:
+            for client in self._clients:
+                client.kill()
+            for reader in self._readers:
+                reader.join()
         assert codes == [0] * CLIENTS
 
 

@@ -8,8 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -20,7 +21,10 @@ from broker.cli.processes import end_processes
 from broker.cli.readiness import wait_until_answering, wait_until_serving
 from broker.cli.view import GroupView, view_groups
 
+T = TypeVar("T", str, bytes)
+
 COMMAND_SECONDS = 120.0
+END_SECONDS = 30.0
 LEVEL_SECONDS = 120.0
 LOOK_AGAIN_SECONDS = 0.05
 SEGMENT_SIZE = 8 << 20
@@ -138,6 +142,21 @@ def start_cluster(directory: Path, *, nodes: int = 3, **settings: int | str) -> 
         local.stop()
         raise
     return RunningCluster(local)
+
+
+@contextmanager
+def while_needed(process: subprocess.Popen[T]) -> Iterator[subprocess.Popen[T]]:
+    """Ends the process if it still runs when the block is left: a test that fails must not wait
+    for what will not come."""
+    with process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def free_address() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.running import RunningCluster
+from tests.cluster.running import RunningCluster, while_needed
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def test_a_group_is_described_without_a_topic_that_was_deleted(
 def test_a_group_that_consumes_begins_again_where_it_was_set(
     shared_cluster: RunningCluster, stocked: str
 ) -> None:
-    with shared_cluster.popen("consume", stocked, "--group", "busy") as consumer:
+    with while_needed(shared_cluster.popen("consume", stocked, "--group", "busy")) as consumer:
         assert consumer.stdout is not None
         assert [consumer.stdout.readline() for _ in range(3)] == ["one\n", "two\n", "three\n"]
 

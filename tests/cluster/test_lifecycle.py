@@ -17,7 +17,7 @@ import pytest
 from broker.cli.cluster import create_cluster
 from broker.cli.layout import Ports
 from broker.config import read_config
-from tests.cluster.running import RunningCluster
+from tests.cluster.running import RunningCluster, while_needed
 
 ANY_PORTS = ("--namesrv-port", "0", "--port", "0", "--http-port", "0")
 
@@ -180,14 +180,13 @@ def test_up_stops_its_processes_when_it_is_told_to_stop(
     sig: signal.Signals, tmp_path: Path
 ) -> None:
     command = dledger("up", "--data", tmp_path / "data", "--nodes", 1, *ANY_PORTS, "--json")
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with while_needed(started) as process:
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
         [node] = ready["groups"][0]["nodes"]
         os.kill(process.pid, sig)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=90)
 
     assert process.returncode == 0
     assert errors == "stopping ...\n"

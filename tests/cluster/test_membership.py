@@ -17,6 +17,7 @@ from broker.remoting.codes import RequestCode
 from tests.cluster.running import RunningCluster, free_address
 
 PAUSE_SECONDS = 0.002
+END_SECONDS = 120.0
 
 
 class Load:
@@ -53,9 +54,13 @@ class Load:
     def end(self) -> int:
         """How many messages were acknowledged; each that was sent, or the producer fails."""
         self._stop.set()
-        self._writer.join()
-        code = self._process.wait(60)
-        self._reader.join()
+        try:
+            self._writer.join(END_SECONDS)
+            code = self._process.wait(END_SECONDS)
+        finally:
+            self._process.kill()
+            self._writer.join()
+            self._reader.join()
         assert self._process.stdout is not None
         self._process.stdout.close()
         acknowledged = [json.loads(line) for line in self._lines]

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 
 import pytest
 
-from tests.cluster.running import COMMAND_SECONDS, RunningCluster
+from tests.cluster.running import COMMAND_SECONDS, RunningCluster, while_needed
 
 
 @pytest.fixture
@@ -176,17 +176,21 @@ def test_a_line_that_is_too_long_is_named_and_those_before_it_are_sent(
 
 
 def test_a_reader_that_leaves_early_makes_produce_fail(
-    shared_cluster: RunningCluster, topic: str
+    shared_cluster: RunningCluster, topic: str, tmp_path: Path
 ) -> None:
-    with subprocess.Popen(
-        **command(shared_cluster, "produce", topic, "--json", "--batch", "1"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as producer:
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"x\n" * 5000)  # a file, so that all of them are read at once
+    with lines.open("rb") as stdin:
+        started = subprocess.Popen(
+            **command(shared_cluster, "produce", topic, "--json", "--batch", "1"),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+    with while_needed(started) as producer:
         assert producer.stdout is not None
         producer.stdout.close()
-        _, complaint = producer.communicate(b"x\n" * 5000, timeout=COMMAND_SECONDS)
+        _, complaint = producer.communicate(timeout=COMMAND_SECONDS)
     assert producer.returncode == 1
     assert b"of 5000 lines are acknowledged, then: nobody reads what is printed" in complaint
 
@@ -194,10 +198,11 @@ def test_a_reader_that_leaves_early_makes_produce_fail(
 def test_a_consumer_waits_for_a_topic_that_is_not_there_yet(
     shared_cluster: RunningCluster, topic: str
 ) -> None:
-    with subprocess.Popen(
+    started = subprocess.Popen(
         **command(shared_cluster, "consume", topic, "--group", "g", "--count", "1"),
         stdout=subprocess.PIPE,
-    ) as consumer:
+    )
+    with while_needed(started) as consumer:
         run(shared_cluster, "produce", topic, stdin=b"at last\n")
         assert consumer.communicate(timeout=COMMAND_SECONDS)[0] == b"at last\n"
 
@@ -211,11 +216,17 @@ def test_lines_survive_leaders_that_are_killed_in_their_midst(
     printed = tmp_path / "printed"
     with (
         printed.open("wb") as stdout,
-        subprocess.Popen(
-            **command(cluster, "consume", "lines", "--group", "g", "--count", str(total), "--json"),
-            stdout=stdout,
+        while_needed(
+            subprocess.Popen(
+                **command(
+                    cluster, "consume", "lines", "--group", "g", "--count", str(total), "--json"
+                ),
+                stdout=stdout,
+            )
         ) as consumer,
-        subprocess.Popen(**command(cluster, "produce", "lines"), stdin=subprocess.PIPE) as producer,
+        while_needed(
+            subprocess.Popen(**command(cluster, "produce", "lines"), stdin=subprocess.PIPE)
+        ) as producer,
     ):
         assert producer.stdin is not None
         killed = ""
