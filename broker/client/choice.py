@@ -11,7 +11,8 @@ from broker.client.encoding import AUTO_CREATE_TOPIC
 from broker.client.errors import NoLeaderError, NoQueueError, TopicNotFoundError
 from broker.client.faults import LatencyFaults
 from broker.client.message import MessageQueue
-from broker.client.routes import Routes, TopicRoute
+from broker.client.routes import Routes
+from broker.client.topicroute import TopicRoute
 from store.javahash import tags_code
 
 

@@ -26,8 +26,9 @@ from broker.client.offsets import Offsets
 from broker.client.pulled import PulledBatch, ReceivedMessage
 from broker.client.requests import ConsumerRequests
 from broker.client.resets import reset_offsets
-from broker.client.routes import Routes, TopicRoute, parse_name_servers
+from broker.client.routes import Routes, parse_name_servers
 from broker.client.selector import Sql, subscription
+from broker.client.topicroute import TopicRoute
 from broker.clock import system_clock_ms
 from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode
@@ -154,7 +155,7 @@ class Consumer:
         if not await self.commit():
             logger.warning("some offsets could not be committed; their messages will come again")
         await self._membership.stop()
-        await self._routes.close()
+        self._routes.close()
         await self._remoting.close()
 
     async def __aenter__(self) -> Consumer:
@@ -277,7 +278,9 @@ class Consumer:
             async with asyncio.timeout(self._config.close_seconds):
                 while queues := self._uncommitted():
                     if not await self._offsets.commit(queues):
-                        await self._routes.recover(queues[0].topic, queues[0].broker)
+                        await self._routes.recover(
+                            queues[0].topic, queues[0].broker, until_led=True
+                        )
         except (TimeoutError, ClosedError):
             return False
         return True

@@ -14,6 +14,7 @@ from broker.client.errors import (
     DeadlineError,
     DoubtfulRefusalError,
     Failure,
+    NoLeaderError,
     TopicNotFoundError,
     perhaps_stored,
 )
@@ -135,7 +136,15 @@ class Deliverer:
                         failure = error
         except TimeoutError:
             seconds = self._config.deadline_seconds
-            delivery.fail(DeadlineError(f"a message to {delivery.topic}", seconds, failure))
+            last = self._missing_leader(delivery.topic) or failure
+            delivery.fail(DeadlineError(f"a message to {delivery.topic}", seconds, last))
+
+    def _missing_leader(self, topic: str) -> NoLeaderError | None:
+        """What a try would end with; none is made as long as it would."""
+        route = self._routes.cached(topic)
+        if route is None or route.is_led or not route.write_queues:
+            return None
+        return NoLeaderError(route.write_queues[0].broker)
 
     async def _try(self, delivery: Delivery) -> SendResult:
         avoid = () if delivery.queue is None else (delivery.queue.broker,)
@@ -190,7 +199,7 @@ class Deliverer:
             delivery.pinned = delivery.queue
         self._choice.forget_promise(delivery.topic)
         culprit = delivery.topic if delivery.queue is None else delivery.queue.broker
-        await self._routes.recover(delivery.topic, culprit)
+        await self._routes.recover(delivery.topic, culprit, until_led=True)
 
     def _is_final(self, delivery: Delivery, failure: Failure) -> bool:
         if isinstance(failure, TopicNotFoundError):

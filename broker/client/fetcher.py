@@ -121,7 +121,7 @@ class Fetcher:
                 await self._pull()
             except (CallError, ClientError) as error:
                 self._sink.failed(self._address, self.queue, error)
-                await self._routes.recover(self.queue.topic, self.queue.broker)
+                await self._routes.recover(self.queue.topic, self.queue.broker, until_led=True)
 
     async def _first_offset(self) -> int:
         self._address = address = self._routes.leader(self.queue)

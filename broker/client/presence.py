@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 import orjson
 
 from broker.client.errors import ClientError, ClosedError, refusal
-from broker.client.routes import Routes, TopicRoute
+from broker.client.routes import Routes
+from broker.client.topicroute import TopicRoute
 from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.errors import CallError

@@ -112,7 +112,7 @@ class Producer:
         self._asker.close()
         await self._deliverer.close()
         await self._presence.close()
-        await self._routes.close()
+        self._routes.close()
         await self._remoting.close()
 
     async def __aenter__(self) -> Self:

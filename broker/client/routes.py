@@ -14,24 +14,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from random import Random
-from typing import NamedTuple
 
 from broker.client.errors import (
-    BadAnswerError,
-    ClientError,
     ClosedError,
     NameServersUnreachableError,
     NoLeaderError,
     TopicNotFoundError,
-    refusal,
 )
 from broker.client.message import MessageQueue
+from broker.client.routelookup import Answers, LookUp, Waiting
+from broker.client.topicroute import TopicRoute
 from broker.remoting.client import RemotingClient
-from broker.remoting.codes import RequestCode, ResponseCode
-from broker.remoting.errors import CallError
-from broker.remoting.javajson import decode_json
 
 logger = logging.getLogger("dledger.client")
 
@@ -44,69 +38,8 @@ OUTAGE_OVER_SECONDS = 0.75
 this one. It is more than the longest wait within one, and little more: a leader that dies soon
 after its election is not waited for as long as its predecessor was missed."""
 
-NAME_SERVER_SECONDS = 3.0
-LEADER_ID = 0
-PERM_READ = 4
-PERM_WRITE = 2
-
-
-class TopicRoute(NamedTuple):
-    """A topic's queues, sorted, and the addresses of their brokers by name and id."""
-
-    topic: str
-    write_queues: tuple[MessageQueue, ...]
-    read_queues: tuple[MessageQueue, ...]
-    brokers: Mapping[str, Mapping[int, str]]
-
-    def leader(self, broker: str) -> str | None:
-        """The address of the group's leader, None while there is none."""
-        return self.brokers.get(broker, {}).get(LEADER_ID)
-
-    def leaders(self) -> dict[str, str]:
-        """The leaders there are, by broker name."""
-        return {
-            broker: addresses[LEADER_ID]
-            for broker, addresses in self.brokers.items()
-            if LEADER_ID in addresses
-        }
-
 
 ChangeListener = Callable[[TopicRoute], None]
-
-
-class _Waiting:
-    """Those who wait for one thing, each by itself: one that gives up takes nothing from others.
-
-    As ``asyncio.shield`` and ``asyncio.wait`` do for any future, with one event for each who waits
-    instead of three: in an outage all that a client has to do waits here, again and again.
-    """
-
-    __slots__ = ("_futures", "_loop")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._futures: list[asyncio.Future[None]] = []
-
-    def wait(self) -> asyncio.Future[None]:
-        future = self._loop.create_future()
-        self._futures.append(future)
-        return future
-
-    def join(self, others: _Waiting) -> None:
-        """What they wait for is this too from now on."""
-        self._futures += others._futures
-
-    def end(self) -> None:
-        for future in self._futures:
-            if not future.done():
-                future.set_result(None)
-
-
-class _LookUp(NamedTuple):
-    """A NameServer is being asked, and who waits for the answer."""
-
-    task: asyncio.Task[TopicRoute]
-    waiting: _Waiting
 
 
 class _Outage:
@@ -121,7 +54,7 @@ class _Outage:
         self.seen = since
         self._asked: dict[str, int] = {}
         self._turn = 0
-        self.waiting: dict[str, _Waiting] = {}
+        self.waiting: dict[str, Waiting] = {}
 
     def is_over(self, now: float) -> bool:
         """Not while anybody waits in it: only here are they found when the client is closed."""
@@ -152,9 +85,8 @@ class Routes:
         self._name_servers = list(name_servers)
         self._rng = rng
         self._routes: dict[str, TopicRoute] = {}
-        self._answers: dict[str, tuple[bytes, TopicRoute]] = {}
-        """The last answer for each topic and what it says: most say nothing new."""
-        self._lookups: dict[str, _LookUp] = {}
+        self._answers: Answers = {}
+        self._lookups: dict[str, LookUp] = {}
         self._outages: dict[str, _Outage] = {}
         self._listeners: list[ChangeListener] = []
         self._poll_timer: asyncio.TimerHandle | None = None
@@ -168,15 +100,17 @@ class Routes:
         """Begins to look known topics up again every ``POLL_SECONDS``."""
         self._poll_timer = self._loop.call_later(POLL_SECONDS, self._poll)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Who waits here for a route, or for the end of an outage, gets :class:`ClosedError`."""
         self._closed = True
         if self._poll_timer is not None:
             self._poll_timer.cancel()
-        tasks = [look_up.task for look_up in self._lookups.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for look_up in self._lookups.values():
+            look_up.give_up()
+            look_up.waiting.end()
+            for _, others in look_up.others:
+                for waiting in others.values():
+                    waiting.end()
         for outage in self._outages.values():
             for waiting in outage.waiting.values():
                 waiting.end()
@@ -205,29 +139,36 @@ class Routes:
             raise _closed()
         look_up = self._begin_look_up(topic)
         await look_up.waiting.wait()
-        if look_up.task.cancelled():  # by nobody but close()
+        if look_up.is_given_up:
             raise _closed()
-        return look_up.task.result()
+        if look_up.route is None:
+            raise look_up.error or _closed()
+        return look_up.route
 
-    async def recover(self, topic: str, culprit: str) -> None:
+    async def recover(self, topic: str, culprit: str, *, until_led: bool = False) -> None:
         """Waits as long as a request that failed should, then looks the route up again.
 
         ``culprit``: the broker (or the topic, where none was found yet) that failed; what fails
         for the same reason waits together. Where no NameServer knows better, the known route
-        stays. Raises :class:`ClosedError` alone.
+        stays. With ``until_led`` this goes on for as long as the route has queues and no leader:
+        who could only fail again sleeps. Raises :class:`ClosedError` alone.
         """
         if self._closed:
             raise _closed()
+        waiting = self._next_look_up(topic, culprit)
+        await (waiting.wait_for_leader(culprit) if until_led else waiting.wait())
+        if self._closed:
+            raise _closed()
+
+    def _next_look_up(self, topic: str, culprit: str) -> Waiting:
+        """Who waits for the look-up that comes next after a failure."""
         now = self._loop.time()
         outage = self._outages.get(culprit)
         if outage is None or outage.is_over(now):
             self._outages[culprit] = _Outage(culprit, now)
-            await self._begin_look_up(topic).waiting.wait()
-        else:
-            outage.seen = now
-            await self._back_off(outage, topic)
-        if self._closed:
-            raise _closed()
+            return self._begin_look_up(topic).waiting
+        outage.seen = now
+        return self._back_off(outage, topic)
 
     def leader(self, queue: MessageQueue) -> str:
         """The address to ask about the queue. Raises :class:`NoLeaderError`."""
@@ -237,7 +178,7 @@ class Routes:
             raise NoLeaderError(queue.broker)
         return address
 
-    def _back_off(self, outage: _Outage, topic: str) -> asyncio.Future[None]:
+    def _back_off(self, outage: _Outage, topic: str) -> Waiting:
         if not outage.waiting:
             lasted = self._loop.time() - outage.since
             seconds = min(max(lasted / BACKOFF_DIVISOR, BACKOFF_MIN_SECONDS), BACKOFF_MAX_SECONDS)
@@ -245,8 +186,8 @@ class Routes:
             self._loop.call_later(seconds, self._end_wait, outage)
         waiting = outage.waiting.get(topic)
         if waiting is None:
-            waiting = outage.waiting[topic] = _Waiting(self._loop)
-        return waiting.wait()
+            waiting = outage.waiting[topic] = Waiting(self._loop)
+        return waiting
 
     def _end_wait(self, outage: _Outage) -> None:
         if self._closed:  # and close() tells those who wait here, or has told them
@@ -256,89 +197,60 @@ class Routes:
         look_up = self._begin_look_up(topic)
         look_up.waiting.join(ended.pop(topic))
         if ended:
-            look_up.task.add_done_callback(partial(self._pass_on, outage.culprit, topic, ended))
-
-    def _pass_on(
-        self,
-        culprit: str,
-        topic: str,
-        others: Mapping[str, _Waiting],
-        task: asyncio.Task[TopicRoute],
-    ) -> None:
-        """A topic was looked up: who waits for the others goes on, or for a look-up of their own
-        where that says something else of the culprit than their routes do."""
-        vain = self._closed or isinstance(task.exception(), NameServersUnreachableError)
-        told = self._routes.get(topic)
-        for other, waiting in others.items():
-            known = self._routes.get(other)
-            if vain or (told and known and told.brokers.get(culprit) == known.brokers.get(culprit)):
-                waiting.end()
-            else:
-                self._begin_look_up(other).waiting.join(waiting)
+            look_up.others.append((outage.culprit, ended))
 
     def _poll(self) -> None:
         for topic in self._routes:
             self._begin_look_up(topic)
         self._poll_timer = self._loop.call_later(POLL_SECONDS, self._poll)
 
-    def _begin_look_up(self, topic: str) -> _LookUp:
+    def _begin_look_up(self, topic: str) -> LookUp:
         look_up = self._lookups.get(topic)
         if look_up is None:
-            task = self._loop.create_task(self._look_up(topic))
-            look_up = self._lookups[topic] = _LookUp(task, _Waiting(self._loop))
-            task.add_done_callback(lambda done: self._looked_up(topic, done))
+            look_up = self._lookups[topic] = LookUp(
+                topic,
+                remoting=self._remoting,
+                name_servers=self._name_servers,
+                answers=self._answers,
+                waiting=Waiting(self._loop),
+                ended=self._looked_up,
+            )
+            look_up.begin()
         return look_up
 
-    def _looked_up(self, topic: str, task: asyncio.Task[TopicRoute]) -> None:
-        self._lookups.pop(topic).waiting.end()
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, ClientError):
-            logger.debug("route of %s: %s", topic, error)
-        elif error is not None:
-            raise error
+    def _looked_up(self, look_up: LookUp) -> None:
+        topic = look_up.topic
+        del self._lookups[topic]
+        if look_up.route is not None:
+            self._take(look_up.route)
+        else:
+            logger.debug("route of %s: %s", topic, look_up.error)
+            if isinstance(look_up.error, TopicNotFoundError):
+                self._forget_leaders(topic)
+        self._end(topic, look_up.waiting)
+        for culprit, others in look_up.others:
+            self._pass_on(look_up, culprit, others)
 
-    async def _look_up(self, topic: str) -> TopicRoute:
-        causes: dict[str, str] = {}
-        not_found: TopicNotFoundError | None = None
-        for address in self.name_servers:
-            try:
-                route = await self._ask(address, topic)
-            except TopicNotFoundError as error:
-                not_found = error  # it may have been started only now; another one may know
-                continue
-            except (CallError, ClientError) as error:
-                causes[address] = str(error)
-                # The next look-up must not wait for this one again.
-                self._name_servers.remove(address)
-                self._name_servers.append(address)
-                continue
-            self._take(route)
-            return route
-        if not_found is not None:
-            self._forget_leaders(topic)
-            raise not_found
-        raise NameServersUnreachableError(causes)
+    def _pass_on(self, look_up: LookUp, culprit: str, others: Mapping[str, Waiting]) -> None:
+        """A topic was looked up: who waits for the others goes on, or for a look-up of their own
+        where that says something else of the culprit than their routes do."""
+        vain = isinstance(look_up.error, NameServersUnreachableError)
+        told = self._routes.get(look_up.topic)
+        for other, waiting in others.items():
+            known = self._routes.get(other)
+            if vain or (told and known and told.brokers.get(culprit) == known.brokers.get(culprit)):
+                self._end(other, waiting)
+            else:
+                self._begin_look_up(other).waiting.join(waiting)
 
-    async def _ask(self, address: str, topic: str) -> TopicRoute:
-        answer = await self._remoting.invoke(
-            address,
-            RequestCode.GET_ROUTEINFO_BY_TOPIC,
-            {"topic": topic, "acceptStandardJsonOnly": "true"},
-            timeout=NAME_SERVER_SECONDS,
-        )
-        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-            raise TopicNotFoundError(topic)
-        if answer.code != ResponseCode.SUCCESS:
-            raise refusal(address, answer.code, answer.remark)
-        before = self._answers.get(topic)
-        if before is not None and before[0] == answer.body:
-            return before[1]
-        try:
-            route = decode_route(topic, answer.body)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise BadAnswerError(address, f"the route of {topic} cannot be read: {error}") from None
-        self._answers[topic] = (bytes(answer.body), route)
-        return route
+    def _end(self, topic: str, waiting: Waiting) -> None:
+        """The look-up is over; who needs a leader waits for the next one where there is none."""
+        route = self._routes.get(topic)
+        if route is None or route.is_led:
+            waiting.end()
+            return
+        for culprit, futures in waiting.end_without_leader().items():
+            self._next_look_up(topic, culprit).wait_on(culprit, futures)
 
     def _take(self, route: TopicRoute) -> None:
         known = self._routes.get(route.topic)
@@ -361,33 +273,6 @@ class Routes:
 
 def _closed() -> ClosedError:
     return ClosedError("the client was closed")
-
-
-def decode_route(topic: str, body: bytes) -> TopicRoute:
-    """``TopicRouteData`` as a route; integer keys may be bare.
-
-    Raises ``ValueError``, ``KeyError``, ``TypeError`` or ``AttributeError`` where it is none.
-    """
-    document = decode_json(body)
-    brokers = {
-        str(data["brokerName"]): {
-            int(broker_id): str(address) for broker_id, address in data["brokerAddrs"].items()
-        }
-        for data in document["brokerDatas"]
-    }
-    write_queues: list[MessageQueue] = []
-    read_queues: list[MessageQueue] = []
-    for data in document["queueDatas"]:
-        broker = str(data["brokerName"])
-        if data["perm"] & PERM_WRITE:
-            write_queues += _queues(topic, broker, data["writeQueueNums"])
-        if data["perm"] & PERM_READ:
-            read_queues += _queues(topic, broker, data["readQueueNums"])
-    return TopicRoute(topic, tuple(sorted(write_queues)), tuple(sorted(read_queues)), brokers)
-
-
-def _queues(topic: str, broker: str, count: int) -> list[MessageQueue]:
-    return [MessageQueue(topic, broker, queue_id) for queue_id in range(count)]
 
 
 def parse_name_servers(text: str) -> list[str]:

@@ -38,8 +38,9 @@ class Connection(asyncio.Protocol):
     """A connection, from before it is made until after it is lost.
 
     Requests of the peer go to ``dispatch``, one after the other, in the turn of the event loop in
-    which they arrive. What is sent during a turn leaves in one write at its end. Before the
-    transport is there, what is sent waits for it.
+    which they arrive. What is sent meanwhile leaves in one write once all that arrived is handled;
+    what is sent at other times, in one write at the end of the turn. Before the transport is there,
+    what is sent waits for it.
     """
 
     __slots__ = (
@@ -220,6 +221,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.last_active = self._loop.time()
         dispatch = self._dispatch
+        flushes = not self._flush_due
+        self._flush_due = True
         try:
             for frame in self._reader.feed(data):
                 if frame.flag & FLAG_RESPONSE:
@@ -236,6 +239,11 @@ class Connection(asyncio.Protocol):
         except FrameError as error:
             logger.warning("%s: closed: %s", self.remote_address, error)
             self.abort(what=str(error))
+        finally:
+            if flushes and self._out:
+                self._flush()
+            elif flushes:
+                self._flush_due = False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True

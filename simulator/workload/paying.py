@@ -101,7 +101,7 @@ class PayingClient:
         await self._finished.wait()
         heart.cancel()
         await asyncio.gather(heart, return_exceptions=True)
-        await routes.close()
+        routes.close()
         await remoting.close()
         await producer.close()
 

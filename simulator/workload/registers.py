@@ -146,7 +146,7 @@ class RegisterClient:
                 continue
             if not await self._ask(station, requests, address, reader):
                 await routes.recover(self._topic, GROUP)
-        await routes.close()
+        routes.close()
         await remoting.close()
 
     async def _ask(

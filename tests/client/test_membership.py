@@ -9,7 +9,8 @@ from broker.client.config import ConsumerConfig
 from broker.client.membership import Membership, Share
 from broker.client.message import MessageQueue
 from broker.client.requests import ConsumerRequests
-from broker.client.routes import Routes, TopicRoute
+from broker.client.routes import Routes
+from broker.client.topicroute import TopicRoute
 from broker.subscription import Subscription
 from simulator.loop import VirtualLoop
 

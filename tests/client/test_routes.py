@@ -15,13 +15,8 @@ from broker.client.errors import (
     TopicNotFoundError,
 )
 from broker.client.message import MessageQueue
-from broker.client.routes import (
-    OUTAGE_OVER_SECONDS,
-    Routes,
-    TopicRoute,
-    decode_route,
-    parse_name_servers,
-)
+from broker.client.routes import OUTAGE_OVER_SECONDS, Routes, parse_name_servers
+from broker.client.topicroute import TopicRoute, decode_route
 from broker.remoting.client import RemotingClient
 from broker.remoting.codes import ResponseCode
 from broker.remoting.connection import Connection
@@ -68,7 +63,7 @@ async def test_lookups_at_the_same_time_are_one(loop: VirtualLoop) -> None:
     found = await asyncio.gather(*(routes.get("T") for _ in range(50)))
     assert all(route is found[0] for route in found)
     assert cluster.lookups == ["T"]
-    await routes.close()
+    routes.close()
     await cluster.close()
 
 
@@ -85,7 +80,7 @@ async def test_known_topics_are_looked_up_every_thirty_seconds(loop: VirtualLoop
     await asyncio.sleep(30)
     assert len(cluster.lookups) == 3
     assert len(changes) == 1
-    await routes.close()
+    routes.close()
     await cluster.close()
 
 
@@ -95,7 +90,7 @@ async def test_another_name_server_is_asked_when_one_is_dead(loop: VirtualLoop) 
     route = await routes.get("T")
     assert route.leader("broker-a") == "10.0.0.1:10911"
     assert routes.name_servers[0] == NAME_SERVER
-    await routes.close()
+    routes.close()
     await cluster.close()
 
 
@@ -112,7 +107,7 @@ async def test_a_name_server_that_was_just_started_is_not_believed_alone(
     assert (await routes.get("T")).leaders()
     with pytest.raises(TopicNotFoundError):
         await routes.get("U")
-    await routes.close()
+    routes.close()
     await empty.stop()
     await cluster.close()
 
@@ -124,7 +119,7 @@ async def test_all_dead_name_servers_are_named(loop: VirtualLoop) -> None:
         await routes.get("T")
     assert list(caught.value.causes) == ["10.0.0.1:1", "10.0.0.1:2"]
     assert caught.value.retriable
-    await routes.close()
+    routes.close()
 
 
 @in_virtual_time
@@ -138,7 +133,7 @@ async def test_nonsense_for_a_route_is_a_bad_answer(loop: VirtualLoop) -> None:
     with pytest.raises(NameServersUnreachableError, match="cannot be read") as caught:
         await routes.get("T")
     assert not isinstance(caught.value, BadAnswerError)
-    await routes.close()
+    routes.close()
     await server.stop()
 
 
@@ -154,7 +149,7 @@ async def test_a_topic_whose_brokers_are_all_down_keeps_its_queues(loop: Virtual
     assert route.write_queues == before.write_queues
     with pytest.raises(NoLeaderError):
         routes.leader(MessageQueue("T", "broker-a", 0))
-    await routes.close()
+    routes.close()
     await cluster.close()
 
 
@@ -172,7 +167,7 @@ async def test_waits_grow_with_the_outage_and_stay_bounded(loop: VirtualLoop) ->
     assert waits[1] < 0.03
     assert max(waits) <= 0.5 * 1.25
     assert all(wait >= 0.3 for wait in waits[-5:])
-    await routes.close()
+    routes.close()
     await cluster.close()
 
 
@@ -184,7 +179,7 @@ async def test_topics_of_one_outage_are_looked_up_in_turn(loop: VirtualLoop) -> 
         await asyncio.gather(*(routes.recover(topic, "broker-a") for topic in "TU"))
     assert len(cluster.lookups) == 20 + 1  # the first failure looks its own topic up by itself
     assert abs(cluster.lookups.count("T") - cluster.lookups.count("U")) <= 3
-    await routes.close()
+    routes.close()
     await cluster.close()
 
 
@@ -202,7 +197,57 @@ async def test_a_new_leader_is_found_for_all_topics_at_once(loop: VirtualLoop) -
     assert sorted(cluster.lookups) == ["T", "U"]
     for topic in "TU":
         assert routes.leader(MessageQueue(topic, "broker-a", 0)) == new.address
-    await routes.close()
+    routes.close()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_who_needs_a_leader_sleeps_until_there_is_one(loop: VirtualLoop) -> None:
+    cluster, broker, routes = await start(loop)
+    await routes.get("T")
+    topics = dict(cluster.topics)
+    cluster.topics.clear()
+    with pytest.raises(TopicNotFoundError):
+        await routes.refresh("T")
+    patient = asyncio.ensure_future(routes.recover("T", "broker-a", until_led=True))
+    given_up = asyncio.ensure_future(routes.recover("T", "broker-a", until_led=True))
+    for _ in range(20):
+        await routes.recover("T", "broker-a")  # who does not need one is told of each look-up
+        given_up.cancel()
+    assert not patient.done()
+    cluster.topics.update(topics)
+    async with asyncio.timeout(1):
+        await patient
+    assert routes.leader(MessageQueue("T", "broker-a", 0)) == broker.address
+    routes.close()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_who_sleeps_without_a_leader_keeps_the_look_ups_going(loop: VirtualLoop) -> None:
+    cluster, _, routes = await start(loop)
+    await routes.get("T")
+    topics = dict(cluster.topics)
+    cluster.topics.clear()
+    with pytest.raises(TopicNotFoundError):
+        await routes.refresh("T")
+    asked = len(cluster.lookups)
+    waiting = asyncio.ensure_future(routes.recover("T", "broker-a", until_led=True))
+    await asyncio.sleep(10)
+    assert 20 < len(cluster.lookups) - asked < 80
+    cluster.topics.update(topics)
+    async with asyncio.timeout(1):
+        await waiting
+    asked = len(cluster.lookups)
+    await asyncio.sleep(10)
+    assert len(cluster.lookups) == asked
+    waiting = asyncio.ensure_future(routes.recover("T", "broker-a", until_led=True))
+    cluster.topics.clear()
+    await asyncio.sleep(5)
+    assert not waiting.done()
+    routes.close()
+    with pytest.raises(ClosedError):
+        await waiting
     await cluster.close()
 
 
@@ -214,7 +259,7 @@ async def test_closing_tells_who_waits_for_the_look_up_of_another_topic(loop: Vi
     await asyncio.sleep(0)
     waiting = [asyncio.ensure_future(slow.recover(topic, "broker-a")) for topic in "TU"]
     await asyncio.sleep(0.1)
-    await slow.close()
+    slow.close()
     async with asyncio.timeout(10):
         ended = await asyncio.gather(early, *waiting, return_exceptions=True)
     assert [type(each) for each in ended] == [ClosedError] * 3
@@ -239,8 +284,8 @@ async def test_closing_tells_who_waits_that_it_is_closed_and_cancels_nobody(
         )
     ]
     await asyncio.sleep(0.01)
-    await routes.close()
-    await slow.close()
+    routes.close()
+    slow.close()
     ended = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(each) for each in ended] == [ClosedError] * 3
     for late in (routes.recover("T", "broker-a"), routes.refresh("T")):
@@ -260,7 +305,7 @@ async def test_closing_finds_who_waits_though_another_outage_might_have_begun(
     loop.stall(2 * OUTAGE_OVER_SECONDS)  # the end of the wait comes late
     late = asyncio.ensure_future(routes.recover("T", "broker-a"))
     await asyncio.sleep(0)
-    await routes.close()
+    routes.close()
     async with asyncio.timeout(10):
         ended = await asyncio.gather(early, late, return_exceptions=True)
     assert [type(each) for each in ended] == [ClosedError] * 2
@@ -277,10 +322,8 @@ async def test_a_wait_that_ends_while_the_client_is_being_closed_is_told_so(
     for _ in range(2):  # one for the look-up, one for the next
         waiting.append(asyncio.ensure_future(slow.recover("T", "broker-a")))
         await asyncio.sleep(0)
-    closing = asyncio.ensure_future(slow.close())
-    await asyncio.sleep(0)
+    slow.close()
     loop.stall(1)
-    await closing
     async with asyncio.timeout(10):
         ended = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(each) for each in ended] == [ClosedError] * 2
@@ -294,7 +337,7 @@ async def test_who_is_cancelled_leaves_the_look_up_to_the_others(loop: VirtualLo
     first.cancel()
     assert (await second).leaders()
     assert first.cancelled()
-    await routes.close()
+    routes.close()
     await cluster.close()
 
 
@@ -307,5 +350,5 @@ async def test_after_quiet_times_a_failure_is_a_new_outage(loop: VirtualLoop) ->
     before = loop.time()
     await routes.recover("T", "broker-a")
     assert loop.time() == before
-    await routes.close()
+    routes.close()
     await cluster.close()
