@@ -39,6 +39,7 @@ from broker.topics import TopicConfig, reply_topic
 from broker.transactions.open import OpenTransaction
 from broker.transactions.service import CheckPolicy, Transactions
 from dledger.config import RaftConfig
+from dledger.configuration import Configuration
 from dledger.executor import Executors
 from dledger.node import Node
 from dledger.statemachine import Leadership
@@ -181,6 +182,9 @@ class Broker(MachineListener):
         """Called when what :meth:`announcement` says has changed."""
         self._told_topics: tuple[DataVersion, dict[str, dict[str, object]]] | None = None
         """What was announced last, by its version, which changes whenever a topic does."""
+        self._told_members: tuple[Configuration, tuple[str, ...]] | None = None
+        self._told_serving = False
+        self._addresses = str(config.own.address), str(config.own.http)
         node.fitness.on_level = self._disk_level_changed
 
     # --- life
@@ -219,21 +223,25 @@ class Broker(MachineListener):
     def announcement(self) -> Announcement:
         """What NameServers are told: broker id 0 is the leader that serves."""
         config, node, state = self.context.config, self.context.node, self.context.machine.state
+        configuration = node.core.configuration
+        if self._told_members is None or self._told_members[0] is not configuration:
+            self._told_members = (configuration, client_addresses(config, configuration))
+        address, http_address = self._addresses
         if self._told_topics is None or self._told_topics[0] != state.topics_version:
             self._told_topics = (state.topics_version, self._topic_table())
         return Announcement(
             cluster=config.cluster,
             broker_name=config.group,
             broker_id=0 if node.serving else config.follower_broker_id,
-            address=str(config.own.address),
-            http_address=str(config.own.http),
+            address=address,
+            http_address=http_address,
             term=node.leadership.term,
             data_version={
                 "counter": state.topics_version.counter,
                 "timestamp": state.topics_version.timestamp_ms,
             },
             topics=self._told_topics[1],
-            members=client_addresses(config, node.core.configuration),
+            members=self._told_members[1],
         )
 
     def _topic_table(self) -> dict[str, dict[str, object]]:
@@ -257,7 +265,7 @@ class Broker(MachineListener):
         self.context.transactions.opened(offset, transaction)
 
     def topics_changed(self) -> None:
-        self.on_announcement_changed()
+        self._see_what_to_announce()
 
     def expired(self, position: int) -> None:
         self.context.node.expire(position)
@@ -269,7 +277,15 @@ class Broker(MachineListener):
         if not leadership.serving:
             self.context.locks.clear()
             self.context.resets.clear()
-        self.on_announcement_changed()
+        self._see_what_to_announce()
+
+    def _see_what_to_announce(self) -> None:
+        """NameServers take neither topics nor terms from followers, and there are many of both."""
+        node, told = self.context.node, self._told_members
+        serving = node.serving
+        if serving or self._told_serving or told is None or told[0] is not node.core.configuration:
+            self._told_serving = serving
+            self.on_announcement_changed()
 
     def _disk_level_changed(self, level: DiskLevel) -> None:
         self.context.gatherer.refuse_messages(full=level is DiskLevel.FULL)

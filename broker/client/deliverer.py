@@ -198,7 +198,10 @@ class Deliverer:
         if self._config.idempotent and perhaps_stored(failure):
             delivery.pinned = delivery.queue
         self._choice.forget_promise(delivery.topic)
-        culprit = delivery.topic if delivery.queue is None else delivery.queue.broker
+        if isinstance(failure, NoLeaderError):
+            culprit = failure.broker
+        else:
+            culprit = delivery.topic if delivery.queue is None else delivery.queue.broker
         await self._routes.recover(delivery.topic, culprit, until_led=True)
 
     def _is_final(self, delivery: Delivery, failure: Failure) -> bool:

@@ -184,7 +184,8 @@ class Membership:
                 share = await self._share(topic)
             except (CallError, ClientError) as error:
                 self._complain(str(error))
-                await self._routes.recover(topic, topic)
+                culprit = error.broker if isinstance(error, NoLeaderError) else topic
+                await self._routes.recover(topic, culprit)
                 self.rebalance_soon()
                 continue
             await self._assign(share)

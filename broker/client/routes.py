@@ -87,6 +87,8 @@ class Routes:
         self._routes: dict[str, TopicRoute] = {}
         self._answers: Answers = {}
         self._lookups: dict[str, LookUp] = {}
+        self._missing: dict[str, float] = {}
+        """When no NameServer knew the topic; of those without a route."""
         self._outages: dict[str, _Outage] = {}
         self._listeners: list[ChangeListener] = []
         self._poll_timer: asyncio.TimerHandle | None = None
@@ -131,12 +133,15 @@ class Routes:
         return self._routes.get(topic) or await self.refresh(topic)
 
     async def refresh(self, topic: str) -> TopicRoute:
-        """Asks a NameServer; callers at the same time share the answer.
+        """Asks a NameServer; callers at the same time share the answer, and so do those who were
+        woken by it only to find that there is no such topic.
 
         Raises :class:`TopicNotFoundError` or another :class:`ClientError`.
         """
         if self._closed:
             raise _closed()
+        if self._loop.time() < self._missing.get(topic, -1.0) + BACKOFF_MIN_SECONDS:
+            raise TopicNotFoundError(topic)
         look_up = self._begin_look_up(topic)
         await look_up.waiting.wait()
         if look_up.is_given_up:
@@ -222,11 +227,14 @@ class Routes:
         topic = look_up.topic
         del self._lookups[topic]
         if look_up.route is not None:
+            self._missing.pop(topic, None)
             self._take(look_up.route)
         else:
             logger.debug("route of %s: %s", topic, look_up.error)
             if isinstance(look_up.error, TopicNotFoundError):
                 self._forget_leaders(topic)
+                if topic not in self._routes:
+                    self._missing[topic] = self._loop.time()
         self._end(topic, look_up.waiting)
         for culprit, others in look_up.others:
             self._pass_on(look_up, culprit, others)

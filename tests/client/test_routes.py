@@ -15,7 +15,12 @@ from broker.client.errors import (
     TopicNotFoundError,
 )
 from broker.client.message import MessageQueue
-from broker.client.routes import OUTAGE_OVER_SECONDS, Routes, parse_name_servers
+from broker.client.routes import (
+    BACKOFF_MIN_SECONDS,
+    OUTAGE_OVER_SECONDS,
+    Routes,
+    parse_name_servers,
+)
 from broker.client.topicroute import TopicRoute, decode_route
 from broker.remoting.client import RemotingClient
 from broker.remoting.codes import ResponseCode
@@ -197,6 +202,24 @@ async def test_a_new_leader_is_found_for_all_topics_at_once(loop: VirtualLoop) -
     assert sorted(cluster.lookups) == ["T", "U"]
     for topic in "TU":
         assert routes.leader(MessageQueue(topic, "broker-a", 0)) == new.address
+    routes.close()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_a_topic_that_was_just_not_found_is_not_asked_for_again_at_once(
+    loop: VirtualLoop,
+) -> None:
+    cluster, _, routes = await start(loop)
+    for _ in range(5):
+        asked = len(cluster.lookups)
+        await routes.recover("U", "U")
+        with pytest.raises(TopicNotFoundError):
+            await routes.get("U")
+        assert len(cluster.lookups) == asked + 1
+    cluster.topics["U"] = 1
+    await asyncio.sleep(BACKOFF_MIN_SECONDS)
+    assert (await routes.get("U")).leaders()
     routes.close()
     await cluster.close()
 
