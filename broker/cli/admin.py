@@ -25,6 +25,12 @@ MASTER_ID = 0
 ANSWER_SECONDS = 15.0
 """What a command asks for is done once: it may wait for a disk that has much else to do."""
 
+LEADER_SECONDS = 5.0
+"""An election takes a second or two, and longer where the first is a draw."""
+
+ASK_AGAIN_SECONDS = 0.1
+"""Other processes can only be asked again; nothing here could wake us."""
+
 
 class UnreachableError(CommandError):
     """No connection could be made, so nothing was asked."""
@@ -199,6 +205,30 @@ def run_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]]) -> T:
             await client.close()
 
     return asyncio.run(session())
+
+
+def run_on_leaders(namesrv: str, work: Callable[[Admin], Awaitable[T]]) -> T:
+    """As :func:`run_admin`, for work that may be done again: it is, see :func:`when_led`."""
+    return run_admin(namesrv, lambda admin: when_led(lambda: work(admin)))
+
+
+async def when_led(work: Callable[[], Awaitable[T]]) -> T:
+    """The result of ``work``, which is done again while a group that it asks is electing a leader.
+
+    Raises what it raised last where that takes longer than elections do.
+    """
+    loop = asyncio.get_running_loop()
+    ends_at = loop.time() + LEADER_SECONDS
+    while True:
+        try:
+            return await work()
+        except NoLeaderError:
+            if loop.time() >= ends_at:
+                raise
+        except RefusedError as error:
+            if error.code != ResponseCode.SERVICE_NOT_AVAILABLE or loop.time() >= ends_at:
+                raise
+        await asyncio.sleep(ASK_AGAIN_SECONDS)
 
 
 def _with_leaders(masters: Mapping[str, str | None]) -> dict[str, str]:

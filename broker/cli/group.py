@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from broker.cli.admin import Admin, NoTopicError, RefusedError, document_of, run_admin
+from broker.cli.admin import Admin, NoTopicError, RefusedError, document_of, run_on_leaders
 from broker.cli.failure import CommandError
 from broker.cli.options import add_json, add_namesrv, print_json, print_table
 from broker.cli.topic import QueueView, view_queues
@@ -78,7 +78,7 @@ def _list(args: argparse.Namespace) -> int:
             groups.update(dict.fromkeys(await _groups_at(admin, address)))
         return sorted(groups)
 
-    groups = run_admin(args.namesrv, names)
+    groups = run_on_leaders(args.namesrv, names)
     if args.json:
         print_json({"groups": groups})
     else:
@@ -149,7 +149,7 @@ def _describe(args: argparse.Namespace) -> int:
         progress = await view_progress(admin, args.name)
         return await view_members(admin, args.name), progress
 
-    members, progress = run_admin(args.namesrv, describe)
+    members, progress = run_on_leaders(args.namesrv, describe)
     if args.json:
         document = {"group": args.name, "members": members}
         print_json(document | {"queues": [asdict(queue) for queue in progress]})
@@ -163,7 +163,7 @@ def _describe(args: argparse.Namespace) -> int:
 
 
 def _reset(args: argparse.Namespace) -> int:
-    offsets = run_admin(
+    offsets = run_on_leaders(
         args.namesrv, lambda admin: reset_offsets(admin, args.name, args.topic, args.to)
     )
     if args.json:
@@ -250,7 +250,7 @@ def _delete(args: argparse.Namespace) -> int:
             )
         return list(known.values())
 
-    brokers = run_admin(args.namesrv, delete)
+    brokers = run_on_leaders(args.namesrv, delete)
     if args.json:
         print_json({"group": args.name, "brokers": brokers})
     else:

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Mapping
 
-from broker.cli.admin import Admin, RefusedError, run_admin
+from broker.cli.admin import Admin, RefusedError, run_on_leaders
 from broker.cli.failure import CommandError, UsageError
 from broker.cli.options import add_json, add_namesrv, positive, print_json, timestamp_ms
 from broker.client.errors import UndecodableBodyError
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.action == "query":
-        messages = run_admin(
+        messages = run_on_leaders(
             args.namesrv,
             lambda admin: find_by_key(
                 admin, args.topic, args.key, count=args.count, since=args.since, until=args.until
@@ -69,10 +69,10 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"{args.id!r} is no message id, which has 32 hexadecimal digits")
         missing = f"no message has the id {message_id}"
         if args.topic is None:
-            messages = run_admin(args.namesrv, lambda admin: find_by_id(admin, message_id))
+            messages = run_on_leaders(args.namesrv, lambda admin: find_by_id(admin, message_id))
             missing += "; if it is a producer's unique key, say in which topic with --topic"
         else:
-            messages = run_admin(
+            messages = run_on_leaders(
                 args.namesrv, lambda admin: find_by_unique_key(admin, args.topic, message_id)
             )
     if not messages:

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 from dataclasses import asdict, dataclass
 
-from broker.cli.admin import Admin, RefusedError, document_of, run_admin
+from broker.cli.admin import Admin, RefusedError, document_of, run_admin, run_on_leaders
 from broker.cli.failure import CommandError, UsageError
 from broker.cli.options import (
     DEFAULT_CLUSTER,
@@ -81,7 +81,9 @@ def _create(args: argparse.Namespace) -> int:
         check_topic_name(args.name)
     except NameRefusedError as error:
         raise UsageError(str(error)) from error
-    brokers = run_admin(
+    # A broker that is named is asked once, and may be a follower, which says so.
+    run_work = run_admin if args.broker else run_on_leaders
+    brokers = run_work(
         args.namesrv,
         lambda admin: create_topic(
             admin, args.name, queues=args.queues, broker=args.broker, cluster=args.cluster
@@ -154,7 +156,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _describe(args: argparse.Namespace) -> int:
-    queues = run_admin(args.namesrv, lambda admin: view_queues(admin, args.name))
+    queues = run_on_leaders(args.namesrv, lambda admin: view_queues(admin, args.name))
     if args.json:
         print_json({"topic": args.name, "queues": [asdict(queue) for queue in queues]})
     else:
@@ -194,7 +196,7 @@ async def view_queues(admin: Admin, topic: str) -> list[QueueView]:
 
 
 def _delete(args: argparse.Namespace) -> int:
-    brokers = run_admin(args.namesrv, lambda admin: delete_topic(admin, args.name))
+    brokers = run_on_leaders(args.namesrv, lambda admin: delete_topic(admin, args.name))
     if args.json:
         print_json({"topic": args.name, "brokers": brokers})
     else:

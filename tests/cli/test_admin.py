@@ -6,11 +6,19 @@ import asyncio
 
 import pytest
 
-from broker.cli.admin import ANSWER_SECONDS, Admin
+from broker.cli.admin import (
+    ANSWER_SECONDS,
+    ASK_AGAIN_SECONDS,
+    LEADER_SECONDS,
+    Admin,
+    NoLeaderError,
+    RefusedError,
+    when_led,
+)
 from broker.cli.failure import CommandError
 from broker.cli.view import VIEW_SECONDS, view_node
 from broker.remoting.client import RemotingClient
-from broker.remoting.codes import RequestCode
+from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.connection import Connection
 from broker.remoting.frame import Frame
 from broker.remoting.server import RemotingServer
@@ -38,3 +46,48 @@ async def test_a_command_waits_for_a_slow_broker_and_a_view_does_not(loop: Virtu
     await asyncio.sleep(ANSWER_SECONDS)
     await client.close()
     await server.stop()
+
+
+ELECTING = (
+    NoLeaderError("broker-a has no leader now"),
+    RefusedError(ADDRESS, ResponseCode.SERVICE_NOT_AVAILABLE, "not the leader"),
+)
+
+
+@in_virtual_time
+async def test_a_command_outlives_an_election(loop: VirtualLoop) -> None:
+    began, failures = loop.time(), list(ELECTING)
+
+    async def work() -> str:
+        if failures:
+            raise failures.pop()
+        return "done"
+
+    assert await when_led(work) == "done"
+    assert loop.time() - began == pytest.approx(2 * ASK_AGAIN_SECONDS)
+
+
+@pytest.mark.parametrize("error", ELECTING)
+def test_a_group_that_elects_nobody_fails_a_command_in_the_end(error: CommandError) -> None:
+    @in_virtual_time
+    async def scenario(loop: VirtualLoop) -> None:
+        async def work() -> None:
+            raise error
+
+        began = loop.time()
+        with pytest.raises(type(error)):
+            await when_led(work)
+        assert LEADER_SECONDS <= loop.time() - began < LEADER_SECONDS + 1
+
+    scenario()
+
+
+@in_virtual_time
+async def test_what_is_refused_for_good_is_not_asked_again(loop: VirtualLoop) -> None:
+    async def work() -> None:
+        raise RefusedError(ADDRESS, ResponseCode.TOPIC_NOT_EXIST, "no such topic")
+
+    began = loop.time()
+    with pytest.raises(RefusedError, match="no such topic"):
+        await when_led(work)
+    assert loop.time() == began
