@@ -5,6 +5,9 @@ longer before it campaigns, or does not campaign at all, and a leader that becom
 to a voter that keeps up and reported that it is fit; if that comes to nothing, it steps down. Where
 nobody is fit, the leader stays: its heartbeats do not wait for the disk, and a group without a
 leader would be worth less. Nor is the leadership handed to a preferred leader that is not fit.
+
+Only a leader asks how its peers are. So a change is told to all of them, whoever leads next, and
+what has not changed is repeated to the leader alone: now and then, and to a new one at once.
 """
 
 from __future__ import annotations
@@ -73,6 +76,7 @@ class Fitness:
         self._looking = False
         self._report_at = 0.0
         self._reported: Report | None = None
+        self._reported_to: str | None = None  # the leader at that time
         self._yield_at = 0.0
         self._handing_over = False
         self._jobs_done = -1
@@ -185,11 +189,17 @@ class Fitness:
         elections.votes = self._node.catch_up.floor < 0
         elections.campaigns = elections.votes and report.prompt and report.whole
         core.standing.patience = 1.0 if report.room else PATIENCE
-        if report != self._reported or now >= self._report_at:
-            self._reported = report
-            self._report_at = now + REPORT_SECONDS
-            for peer in core.peers:
-                self._node.tell(peer, report)
+        leader = core.leader
+        if report != self._reported:
+            told = core.peers
+        elif leader != self._reported_to or now >= self._report_at:
+            told = () if leader is None or leader == core.node else (leader,)
+        else:
+            return
+        self._reported, self._reported_to = report, leader
+        self._report_at = now + REPORT_SECONDS
+        for peer in told:
+            self._node.tell(peer, report)
 
     def _give_way(self) -> None:
         """A leader that has been unfit for a while stops leading, if somebody else could."""

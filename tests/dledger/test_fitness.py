@@ -74,6 +74,7 @@ class Peers:
         self.reports: dict[str, Report] = {}
         self.vote_requests = 0
         self.heard: list[Report] = []
+        self.told: list[str] = []  # who was told each of them
         self.heartbeats = 0
         self.ordered: list[str] = []  # who was told to campaign
         self.obeys = True  # whether who is told so does it
@@ -107,6 +108,8 @@ class Peers:
                 answer = AppendAccepted(term, previous + len(entries))
             case Heartbeat(term=term, commit_index=commit):
                 self.heartbeats += 1
+                if peer in self.reports:
+                    self._handler.on_message(peer, self.reports[peer])
                 answer = HeartbeatResponse(term, commit, commit)
             case TimeoutNow(term=term):
                 self.ordered.append(peer)
@@ -115,9 +118,8 @@ class Peers:
                 answer = VoteRequest(term + 1, 1 << 30, term, False, ordered=True)
             case Report():
                 self.heard.append(message)
-                if peer not in self.reports:
-                    return
-                answer = self.reports[peer]
+                self.told.append(peer)
+                return
             case _:
                 return
         self._handler.on_message(peer, answer)
@@ -210,6 +212,39 @@ def test_without_a_fit_peer_a_leader_whose_disk_hangs_keeps_its_heartbeats() -> 
         before = member.peers.heartbeats
         await asyncio.sleep(1)
         assert member.peers.heartbeats - before >= 18
+
+    with_leader(scenario)
+
+
+def test_a_leader_tells_its_peers_how_it_is_only_when_that_changes() -> None:
+    async def scenario(member: Member) -> None:
+        assert member.peers.told == ["n1", "n2"]
+        await asyncio.sleep(10)
+        assert member.peers.told == ["n1", "n2"]
+        member.node.fitness.set_damaged(damaged=True)
+        await asyncio.sleep(0.1)
+        assert member.peers.told == ["n1", "n2"] * 2
+        assert not member.peers.heard[-1].whole
+
+    with_leader(scenario)
+
+
+def test_a_follower_tells_its_leader_how_it_is_and_a_new_leader_within_a_second() -> None:
+    async def scenario(member: Member) -> None:
+        peers, term = member.peers, member.node.core.term
+        for leads, leader in enumerate(("n1", "n2"), 1):
+            peers.told.clear()
+            member.node.on_message(leader, Heartbeat(term + leads, -1))
+            for _ in range(3):
+                await asyncio.sleep(0.3)
+                member.node.on_message(leader, Heartbeat(term + leads, -1))
+            assert peers.told
+            for _ in range(6):
+                await asyncio.sleep(0.3)
+                member.node.on_message(leader, Heartbeat(term + leads, -1))
+            assert set(peers.told) == {leader}
+            assert 2 <= len(peers.told) <= 4
+            assert peers.heard[-1].fit
 
     with_leader(scenario)
 
