@@ -1,7 +1,8 @@
 """What the nodes of a group say to one another, as immutable values.
 
 Every message carries its sender's term (Raft thesis, figure 3.1). Commit information is told by the
-leader in two ways: with entries, and in heartbeats.
+leader in three ways: with entries, in heartbeats, and where neither is due soon, in a notice: a
+heartbeat that asks for no answer.
 """
 
 from __future__ import annotations
@@ -87,17 +88,22 @@ class AppendRejected:
     hint_term: int
 
 
+NOTICE = 0
+"""The round of a heartbeat that is not to be answered."""
+
+
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
     """The leader lives. ``commit_index`` is never above what the receiver has confirmed.
 
-    ``round`` counts up; its echo proves that the receiver still followed when it was sent.
-    ``held`` is what the members hold; see ``holdings.py``.
+    ``round`` counts up; its echo proves that the receiver still followed when it was sent. Round 0
+    is a notice: who follows does not answer. ``held`` is what the members hold; see
+    ``holdings.py``.
     """
 
     term: int
     commit_index: int
-    round: int = 0
+    round: int = NOTICE
     held: tuple[Holding, ...] = ()
 
 

@@ -36,6 +36,7 @@ from dledger.leading import Leading
 from dledger.locallog import LocalLog
 from dledger.log import RaftLog
 from dledger.messages import (
+    NOTICE,
     AppendAccepted,
     AppendRejected,
     AppendRequest,
@@ -310,6 +311,8 @@ class Raft:
                 local = self._local
                 if standing.follow(sender, message.term, now):
                     local.commit_to(min(message.commit_index, local.verified_index))
+                    if message.round == NOTICE:
+                        return
                     self.holdings.learn(message.held)
                 held = (local.match_index, local.received_index)
                 echo = (message.round, self.incarnation, self.log.last_index)

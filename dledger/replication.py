@@ -8,7 +8,13 @@ from dledger.config import RaftConfig
 from dledger.effects import Outbox
 from dledger.holdings import Holding
 from dledger.log import RaftLog
-from dledger.messages import AppendRejected, AppendRequest, Heartbeat, HeartbeatResponse
+from dledger.messages import (
+    NOTICE,
+    AppendRejected,
+    AppendRequest,
+    Heartbeat,
+    HeartbeatResponse,
+)
 from dledger.progress import Progress, ProgressState
 from store.entry import Entry
 
@@ -117,7 +123,7 @@ class Replicator:
         progress = self._start_over(peer, now)
         progress.connected = True
         self.round += 1  # what it holds now, and not what it held when it confirmed last
-        self._heartbeat(peer, progress, commit_index)
+        self._heartbeat(peer, commit_index, self.round)
         self.replicate(peer, commit_index, now)
 
     def _start_over(self, peer: str, now: float) -> Progress:
@@ -201,21 +207,22 @@ class Replicator:
     def _heartbeat(
         self,
         peer: str,
-        progress: Progress,
         commit_index: int,
+        number: int,
         held: tuple[Holding, ...] = (),
     ) -> None:
+        progress = self.peers[peer]
         # A follower may trust a commit index only as far as it confirmed to match (thesis 3.5;
         # etcd bounds its heartbeats in the same way).
         commit = min(commit_index, progress.match_index)
         progress.sent_commit = max(progress.sent_commit, commit)
-        self._outbox.send(peer, Heartbeat(self._term, commit, self.round, held))
+        self._outbox.send(peer, Heartbeat(self._term, commit, number, held))
 
     def ask_all(self, commit_index: int) -> None:
         """A round of heartbeats out of turn: whoever answers still follows."""
         for peer, progress in self.peers.items():
             if progress.connected:
-                self._heartbeat(peer, progress, commit_index)
+                self._heartbeat(peer, commit_index, self.round)
 
     # --- time
 
@@ -239,8 +246,9 @@ class Replicator:
         if self._notice_at is not None and now >= self._notice_at:
             self._notice_at = None
             for peer, progress in self.peers.items():
-                if progress.connected and progress.sent_commit < self._notice_index:
-                    self._heartbeat(peer, progress, commit_index)
+                news = min(self._notice_index, progress.match_index)
+                if progress.connected and progress.sent_commit < news:
+                    self._heartbeat(peer, commit_index, NOTICE)
             if self._notice_index < commit_index:
                 # What was committed meanwhile has its own time: while entries flow, they tell it.
                 self.committed(commit_index, now)
@@ -249,7 +257,7 @@ class Replicator:
             for peer, progress in self.peers.items():
                 if not progress.connected:
                     continue
-                self._heartbeat(peer, progress, commit_index, held)
+                self._heartbeat(peer, commit_index, self.round, held)
                 if (
                     progress.sent_at is not None
                     and now - progress.sent_at >= self._config.resend_seconds

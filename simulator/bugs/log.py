@@ -12,7 +12,6 @@ from dledger.locallog import LocalLog
 from dledger.log import RaftLog
 from dledger.majorities import Majorities
 from dledger.messages import AppendRequest, Heartbeat
-from dledger.progress import Progress
 from dledger.replication import Replicator
 from dledger.standing import Standing
 from simulator.bugs.plant import Bug, Patch
@@ -83,12 +82,13 @@ def heartbeat_commits_what_was_never_compared(patch: Patch) -> None:
     def heartbeat(
         replicator: Replicator,
         peer: str,
-        progress: Progress,
         commit: int,
+        number: int,
         held: tuple[Holding, ...] = (),
     ) -> None:
+        progress = replicator.peers[peer]
         progress.sent_commit = max(progress.sent_commit, commit)
-        send(replicator._outbox, peer, Heartbeat(replicator._term, commit, replicator.round, held))
+        send(replicator._outbox, peer, Heartbeat(replicator._term, commit, number, held))
 
     def followed(standing: Standing, sender: str, term: int, now: float) -> bool:
         took = follow(standing, sender, term, now)
@@ -177,7 +177,7 @@ def idle_leader_never_looks_back(patch: Patch) -> None:
             replicator.heartbeat_at = now + replicator._config.heartbeat_seconds
             for peer, progress in replicator.peers.items():
                 if progress.connected:
-                    replicator._heartbeat(peer, progress, commit_index, held)
+                    replicator._heartbeat(peer, commit_index, replicator.round, held)
         replicator._notice_at = None
 
     patch.set(Replicator, "tick", tick)

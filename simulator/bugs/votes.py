@@ -11,7 +11,6 @@ from dledger.elections import Elections
 from dledger.fitness import Fitness
 from dledger.holdings import Holding
 from dledger.messages import Heartbeat, VoteRequest, VoteResponse
-from dledger.progress import Progress
 from dledger.raft import Raft
 from dledger.replication import Replicator
 from dledger.standing import NOBODY, Role
@@ -180,13 +179,14 @@ def heartbeats_behind_the_disk(patch: Patch) -> None:
     def late(
         replicator: Replicator,
         peer: str,
-        progress: Progress,
         commit_index: int,
+        number: int,
         held: tuple[Holding, ...] = (),
     ) -> None:
+        progress = replicator.peers[peer]
         commit = min(commit_index, progress.match_index)
         progress.sent_commit = max(progress.sent_commit, commit)
-        beat = Heartbeat(replicator._term, commit, replicator.round, held)
+        beat = Heartbeat(replicator._term, commit, number, held)
         replicator._outbox.send_after_write(peer, beat)
 
     patch.set(Replicator, "_heartbeat", late)

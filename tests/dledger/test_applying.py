@@ -8,7 +8,7 @@ from random import Random
 from typing import TypeVar
 
 from dledger.executor import Executors
-from dledger.messages import AppendAccepted, AppendRequest, Heartbeat, Message
+from dledger.messages import NOTICE, AppendAccepted, AppendRequest, Heartbeat, Message
 from dledger.node import Node
 from dledger.transport import TransportHandler
 from simulator.disk import SimulatedFileSystem
@@ -146,9 +146,17 @@ def test_while_the_disk_does_not_answer_a_heartbeat_makes_a_follower_apply() -> 
     follow(script)
 
 
+def test_what_a_notice_commits_is_applied_at_once_because_it_is_not_answered() -> None:
+    async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
+        node.on_message("n1", Heartbeat(1, 0, NOTICE))
+        assert [entry.index for entry in applied] == [0]
+
+    follow(script)
+
+
 def test_what_a_heartbeat_commits_is_applied_after_the_answer() -> None:
     async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
-        node.on_message("n1", Heartbeat(1, 0))
+        node.on_message("n1", Heartbeat(1, 0, 1))
         assert applied == []
         await turns()
         assert [entry.index for entry in applied] == [0]
@@ -158,7 +166,7 @@ def test_what_a_heartbeat_commits_is_applied_after_the_answer() -> None:
 
 def test_a_node_that_stopped_meanwhile_applies_nothing_more() -> None:
     async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
-        node.on_message("n1", Heartbeat(1, 0))
+        node.on_message("n1", Heartbeat(1, 0, 1))
         node.fail(RuntimeError("a disk"))
         await turns()
         assert applied == []

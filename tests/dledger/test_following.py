@@ -7,7 +7,7 @@ from random import Random
 from dledger.config import RaftConfig
 from dledger.configuration import Configuration, Configurations
 from dledger.log import RaftLog
-from dledger.messages import AppendRequest, Heartbeat
+from dledger.messages import NOTICE, AppendRequest, Envelope, Heartbeat, HeartbeatResponse
 from dledger.raft import Raft
 from tests.dledger.cluster import written_log
 
@@ -60,3 +60,26 @@ def test_a_committed_index_never_moves_back() -> None:
     node.receive("n1", AppendRequest(5, 0, 1, 0, ()), 0.0)
     node.receive("n1", Heartbeat(5, 0), 0.0)
     assert node.commit_index == 2
+
+
+def test_a_notice_of_the_leader_commits_and_is_not_answered() -> None:
+    node = follower(1, 1, 1)
+    node.receive("n1", AppendRequest(5, 2, 1, -1, ()), 0.0)
+    node.take()
+    node.receive("n1", Heartbeat(5, 1, NOTICE), 0.0)
+    assert node.commit_index == 1
+    assert node.take().messages == []
+
+
+def test_a_notice_puts_off_the_next_election() -> None:
+    node = follower(1)
+    node.receive("n1", Heartbeat(5, -1, 1), 0.0)
+    node.receive("n1", Heartbeat(5, -1, NOTICE), 10.0)
+    assert node.deadline() > 10.0
+
+
+def test_a_notice_of_a_deposed_leader_is_answered_with_the_newer_term() -> None:
+    node = follower(1)
+    node.receive("n1", Heartbeat(4, 0, NOTICE), 0.0)
+    assert node.take().messages == [Envelope("n1", HeartbeatResponse(5, -1, -1, NOTICE, 0, 0))]
+    assert node.commit_index == -1

@@ -8,6 +8,7 @@ from dledger.configuration import Configuration
 from dledger.effects import Read, ReadIndex, Write
 from dledger.errors import InvariantError, PeerError
 from dledger.messages import (
+    NOTICE,
     AppendAccepted,
     AppendRejected,
     AppendRequest,
@@ -99,8 +100,9 @@ def describe(message: Message) -> str:
             return f"accepted up to {match_index}, term {term}"
         case AppendRejected(term, rejected_index, hint_index, hint_term):
             return f"REJECTED after {rejected_index}, try {hint_index}/{hint_term}; term {term}"
-        case Heartbeat(term, commit_index):
-            return f"heartbeat, term {term}, commit {commit_index}"
+        case Heartbeat(term, commit_index, number):
+            kind = "notice" if number == NOTICE else "heartbeat"
+            return f"{kind}, term {term}, commit {commit_index}"
         case HeartbeatResponse(term, match_index, last_index):
             return f"alive, term {term}, durable {match_index}, received {last_index}"
         case TimeoutNow(term):

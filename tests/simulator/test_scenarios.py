@@ -98,7 +98,7 @@ def test_a_run_is_made_smaller_and_breaks_the_same_promise() -> None:
     bug = bug_by_id("A5")
     assert bug is not None
     noise = tuple(Action(0.05 * place, "duplication", (0.02,)) for place in range(1, 6))
-    needed = (Action(0.2, "crash-within", ("n0", 23)), Action(2.1, "pause", ("n1",)))
+    needed = (Action(0.2, "crash-within", ("n0", 17)), Action(2.1, "pause", ("n1",)))
     actions = tuple(sorted((*noise, *needed), key=lambda action: action.at))
     told: list[int] = []
     shrinker = Shrinker(
