@@ -132,6 +132,7 @@ class Fitness:
             self._looking = True
             self._reads.submit(self._look, self._looked)
         self._node.catch_up.check_floor()
+        self._node.supply.look()
         self._changed()
 
     def _look(self) -> tuple[DiskSpace, bool]:

@@ -1,6 +1,7 @@
 """What keeps a node's start short and its disk in order: marks, checkpoints, segments, flushes.
 
-None of it is on the path of a message; all disk work runs on the background executor.
+None of it is on the path of a message; all disk work runs on the background executor. It is looked
+for soon after the log moved, and otherwise seldom.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MARK_SECONDS = 0.2
+"""The mark follows what is committed and durable by so much, and no quicker."""
+
 HELD_SECONDS = 1.0
+"""For what no entry tells of: what others hold, and a disk that had no room."""
+
 FLUSH_SECONDS = 0.5  # RocketMQ's flushIntervalCommitLog
 
 
@@ -55,6 +60,8 @@ class Keeper:
         self._marking = False
         self._preparing = False
         self._timer: asyncio.TimerHandle | None = None
+        self._idle = False  # whether the next look is far away
+        self._looked_at = 0.0
         self._flush_at = 0.0
         self._hold_at = 0.0
         self._held = list(found.held)
@@ -66,6 +73,7 @@ class Keeper:
 
     async def stop(self) -> None:
         """Saves a last mark and checkpoint, so that the next start has nothing to replay."""
+        self._idle = False
         if self._timer is not None:
             self._timer.cancel()
         await self._drained()
@@ -83,9 +91,13 @@ class Keeper:
     def applied(self, entry: Entry) -> None:
         """Called for each entry when it is applied."""
         self._applied = entry
+        if self._idle:
+            self._look_soon()
 
     def log_grew(self) -> None:
         """Called after each write of the log."""
+        if self._idle:
+            self._look_soon()
         if self._node.store.needs_preparation and not self._preparing:
             self._preparing = True
             follows = self._node.core.role is Role.FOLLOWER
@@ -110,15 +122,17 @@ class Keeper:
         return error is not None
 
     def _tick(self) -> None:
-        now = self._loop.time()
+        now = self._looked_at = self._loop.time()
         if self._node.failure is not None:
             return
         if not self._node.writer.sync_flush and now >= self._flush_at:
             self._flush_at = now + FLUSH_SECONDS
             self._node.writer.flush()
+        hurries = self._marking or not self._node.writer.sync_flush
         self._mark()
         if now >= self._hold_at:
-            self._hold_at = now + HELD_SECONDS
+            # A timer may be early by the clock's resolution: the next look is not to miss it.
+            self._hold_at = now + HELD_SECONDS - MARK_SECONDS / 2
             self._hold()
         position = 0 if self._applied is None else self._applied.end
         checkpoint_bytes = self._node.core.config.checkpoint_bytes
@@ -126,7 +140,25 @@ class Keeper:
         if grown or now >= self._checkpoint_at:
             self.checkpoint()
         self._checkpoint_wanted()
-        self._timer = self._loop.call_later(MARK_SECONDS, self._tick)
+        seconds = MARK_SECONDS if hurries or self._wanted else self._look_after(now)
+        self._idle = seconds > MARK_SECONDS
+        self._timer = self._loop.call_later(seconds, self._tick)
+
+    def _look_after(self, now: float) -> float:
+        """In how many seconds something may be due if the log does not move until then."""
+        applied = self._applied
+        if applied is not None and applied.index > self._checkpoint_index:
+            return min(max(self._checkpoint_at - now, MARK_SECONDS), HELD_SECONDS)
+        return HELD_SECONDS
+
+    def _look_soon(self) -> None:
+        """Late enough to see what comes together, and not too often."""
+        self._idle = False
+        if self._timer is not None:
+            self._timer.cancel()
+        now = self._loop.time()
+        at = max(now + MARK_SECONDS / 2, self._looked_at + MARK_SECONDS)
+        self._timer = self._loop.call_at(at, self._tick)
 
     def _mark(self) -> None:
         """Notes how far the log is both committed and durable: damage below is never cut."""
@@ -167,6 +199,8 @@ class Keeper:
         for which it could not be."""
         self._wanted.append(then)
         self._checkpoint_wanted()
+        if self._wanted and self._idle:
+            self._look_soon()
 
     def _checkpoint_wanted(self) -> None:
         """An entry that is not durable here yet waits for the next tick."""

@@ -153,7 +153,6 @@ class Node:
         self.keeper.start()
         await self._transport.start(self)
         self.fitness.start()
-        self.supply.start()
         self.scrubber.start()
         self.after_event()
 
@@ -163,7 +162,6 @@ class Node:
             return
         self._running = False
         self.fitness.stop()
-        self.supply.stop()
         self.scrubber.stop()
         if self._timer is not None:
             self._timer.cancel()

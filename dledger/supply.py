@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PIECE_BYTES = 256 << 10
-NOTICE_SECONDS = 0.5
 BUSY_JOBS = 5
 """More writes than this between two looks for followers, and the node is at work."""
 
@@ -72,16 +71,6 @@ class Supply:
         self._serving: dict[str, None] = {}
         self._begun: dict[str, float] = {}  # when the last piece for a peer was begun
         self._needed: dict[str, tuple[int, float]] = {}  # first index still needed, when asked
-        self._timer: asyncio.TimerHandle | None = None
-
-    def start(self) -> None:
-        """Begins to look for followers that are behind the log."""
-        self._notice()
-
-    def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     @property
     def needed_from(self) -> int | None:
@@ -90,12 +79,13 @@ class Supply:
         needed = [index for index, asked in self._needed.values() if asked >= since]
         return min(needed, default=None)
 
-    def _notice(self) -> None:
-        self._timer = self._loop.call_later(NOTICE_SECONDS, self._notice)
+    def look(self) -> None:
+        """Looks for followers that are behind the log, and how busy the node is: twice a second,
+        together with the disk (:mod:`dledger.fitness`)."""
         jobs, self._jobs = self._jobs, self._node.writer.jobs_done
         self._busy = self._jobs - jobs > BUSY_JOBS
         core = self._node.core
-        if core.replicator is None or self._node.failure is not None:
+        if core.replicator is None:
             return
         for peer, progress in core.replicator.peers.items():
             previous = progress.next_index - 1

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from dledger.executor import Executor
+from dledger.fitness import LOOK_SECONDS
 from dledger.node import Node
 from dledger.service import (
     CheckpointAnswer,
@@ -66,6 +67,10 @@ class Follower:
             writer.jobs_done += 1
             loop.call_later(1 / jobs_per_second, work)
 
+        def look() -> None:
+            self.supply.look()
+            loop.call_later(LOOK_SECONDS, look)
+
         work()
         disk = cast(Executor, Disk(loop, 0.001))
         self.supply = Supply(
@@ -75,6 +80,7 @@ class Follower:
             loop=loop,
             bytes_per_second=RATE,
         )
+        look()
 
     def _read(self, _first: int, _last: int, _size: int) -> list[Any]:
         self._begun_at = self._loop.time() - 0.001
@@ -99,11 +105,9 @@ def served(seconds: float, *, jobs_per_second: int) -> Follower:
 
     async def run() -> Follower:
         follower = Follower(loop, seconds, jobs_per_second=jobs_per_second)
-        follower.supply.start()
         await asyncio.sleep(1.5)  # now it knows whether the node is at work
         follower.ask()
         await asyncio.sleep(SECONDS)
-        follower.supply.stop()
         return follower
 
     follower = loop.run_until_complete(run())
