@@ -5,9 +5,12 @@ Which reads a round confirms is in ``readrounds.py``; here rounds are begun and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dledger.config import RaftConfig
 from dledger.effects import Outbox
 from dledger.handover import Handover
+from dledger.holdings import Holding
 from dledger.locallog import LocalLog
 from dledger.majorities import Majorities
 from dledger.messages import ReadResponse
@@ -29,10 +32,12 @@ class LeaderReads:
         replicator: Replicator,
         majorities: Majorities,
         handover: Handover,
+        held: Callable[[], tuple[Holding, ...]],
         config: RaftConfig,
         now: float,
     ) -> None:
-        """``first_index`` is the no-op of the term: no read is answered from before it."""
+        """``first_index`` is the no-op of the term: no read is answered from before it. ``held`` is
+        what a heartbeat passes on."""
         self._node = node
         self._term = term
         self._first_index = first_index
@@ -41,6 +46,7 @@ class LeaderReads:
         self._replicator = replicator
         self._majorities = majorities
         self._handover = handover
+        self._held = held
         self._config = config
         self._rounds = ReadRounds()
         self._round_sent_at: dict[int, float] = {}
@@ -82,7 +88,10 @@ class LeaderReads:
 
     def _begin_round(self, now: float) -> None:
         self.next_round(now)
-        self._replicator.ask_all(self._local.commit_index)
+        if self._replicator.beats_soon(now):
+            self._replicator.beat(self._local.commit_index, now, self._held())
+        else:
+            self._replicator.ask_all(self._local.commit_index)
         self.serve(now)
 
     def _extend_lease(self, confirmed: int) -> None:

@@ -103,6 +103,7 @@ class Leading:
             replicator=self.replicator,
             majorities=self.majorities,
             handover=self.handover,
+            held=self._held,
             config=config,
             now=now,
         )
@@ -154,11 +155,14 @@ class Leading:
 
     def _tick_replicator(self, now: float) -> None:
         held: tuple[Holding, ...] = ()
-        if now >= self.replicator.heartbeat_at:
+        if self.replicator.beats(now):
             self.reads.next_round(now)
-            if self._holdings.kept:
-                held = tuple(self.remember())
+            held = self._held()
         self.replicator.tick(self._local.commit_index, now, held)
+
+    def _held(self) -> tuple[Holding, ...]:
+        """What heartbeats pass on."""
+        return tuple(self.remember()) if self._holdings.kept else ()
 
     def remember(self) -> list[Holding]:
         """What the members hold, kept beyond this leadership."""

@@ -239,28 +239,52 @@ class Replicator:
         return self._notice_at
 
     def tick(self, commit_index: int, now: float, held: tuple[Holding, ...] = ()) -> None:
-        """Sends due commit notices and heartbeats, and what a follower seems not to have got.
+        """Sends due commit notices or heartbeats, and what a follower seems not to have got.
 
         The heartbeats pass on what the members hold.
         """
+        beats = self.beats(now)
         if self._notice_at is not None and now >= self._notice_at:
-            self._notice_at = None
-            for peer, progress in self.peers.items():
-                news = min(self._notice_index, progress.match_index)
-                if progress.connected and progress.sent_commit < news:
+            if not beats:
+                for peer in self._behind():
                     self._heartbeat(peer, commit_index, NOTICE)
+            self._notice_at = None
             if self._notice_index < commit_index:
                 # What was committed meanwhile has its own time: while entries flow, they tell it.
                 self.committed(commit_index, now)
+        if beats:
+            self.beat(commit_index, now, held)
+
+    def beats(self, now: float) -> bool:
+        """Whether :meth:`tick` sends heartbeats: they are due, or nearly so when a notice is."""
         if now >= self.heartbeat_at:
-            self.heartbeat_at = now + self._config.heartbeat_seconds
-            for peer, progress in self.peers.items():
-                if not progress.connected:
-                    continue
-                self._heartbeat(peer, commit_index, self.round, held)
-                if (
-                    progress.sent_at is not None
-                    and now - progress.sent_at >= self._config.resend_seconds
-                ):
-                    progress.probe_from(progress.match_index + 1)
-                self.replicate(peer, commit_index, now)
+            return True
+        noticed = self._notice_at is not None and now >= self._notice_at
+        return noticed and self.beats_soon(now) and bool(self._behind())
+
+    def beats_soon(self, now: float) -> bool:
+        """Whether heartbeats may take the place of what would be sent to all now."""
+        return now >= self.heartbeat_at - self._config.heartbeat_seconds / 2
+
+    def _behind(self) -> list[str]:
+        """Whom a notice tells something new."""
+        return [
+            peer
+            for peer, progress in self.peers.items()
+            if progress.connected
+            and progress.sent_commit < min(self._notice_index, progress.match_index)
+        ]
+
+    def beat(self, commit_index: int, now: float, held: tuple[Holding, ...] = ()) -> None:
+        """Sends heartbeats, the next of which are due after a whole interval again."""
+        self.heartbeat_at = now + self._config.heartbeat_seconds
+        for peer, progress in self.peers.items():
+            if not progress.connected:
+                continue
+            self._heartbeat(peer, commit_index, self.round, held)
+            if (
+                progress.sent_at is not None
+                and now - progress.sent_at >= self._config.resend_seconds
+            ):
+                progress.probe_from(progress.match_index + 1)
+            self.replicate(peer, commit_index, now)
