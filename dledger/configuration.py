@@ -188,6 +188,13 @@ class Configurations:
     def __init__(self, first: Configuration, index: int = -1) -> None:
         self._indexes = [index]
         self._found = [first]
+        self.current = first
+        """What is in effect."""
+        self.index = index
+        """The entry that made it so; -1 for the one that everybody began with."""
+
+    def _changed(self) -> None:
+        self.current, self.index = self._found[-1], self._indexes[-1]
 
     @classmethod
     def recovered(
@@ -203,16 +210,6 @@ class Configurations:
             found.append(entry.index, Configuration.unpack(entry.body))
         return found
 
-    @property
-    def current(self) -> Configuration:
-        """What is in effect."""
-        return self._found[-1]
-
-    @property
-    def index(self) -> int:
-        """The entry that made it so; -1 for the one that everybody began with."""
-        return self._indexes[-1]
-
     def at(self, index: int) -> Configuration:
         """What was in effect after the entry of that index."""
         return self._found[max(bisect_right(self._indexes, index) - 1, 0)]
@@ -226,14 +223,17 @@ class Configurations:
         """The entry of that index was appended."""
         self._indexes.append(index)
         self._found.append(configuration)
+        self._changed()
 
     def truncate(self, first_index: int) -> None:
         """The entries from ``first_index`` on were cut."""
         while self._indexes[-1] >= first_index and len(self._indexes) > 1:
             self._indexes.pop()
             self._found.pop()
+        self._changed()
 
     def restart(self, index: int, configuration: Configuration) -> None:
         """The log begins anew behind the entry of that index: a snapshot was installed."""
         self._indexes = [index]
         self._found = [configuration]
+        self._changed()

@@ -70,6 +70,8 @@ class LeaderReads:
 
     def serve(self, now: float) -> None:
         """A member answered a round: confirms what a majority has answered."""
+        if not (self._rounds.open or self._config.lease_reads):
+            return
         confirmed = self._majorities.confirmed_round()
         for asked in self._rounds.confirmed(confirmed):
             self._answer(asked)

@@ -328,12 +328,23 @@ class Node:
                 self.writer.add(effects.write)
         if core.configurations.index != self._members_from:
             self._members_changed()
-        if self.applier.applied_index < core.commit_index:
+        if self.applier.applied_index < core.local.commit_index:
             self.applier.apply_after(effects)
-        self._announce()
+        standing, known = core.standing, self._leadership
+        if (
+            standing.role is not known.role
+            or standing.term != known.term
+            or standing.leader != known.leader
+            or (standing.leading is not None and not known.serving)
+            or self.membership.busy
+        ):
+            self._announce()
         for answer in effects.read_indexes:
             self.reads.answered(answer)
-        self._arm_timer()
+        deadline = core.deadline()
+        # A deadline that moved later is left alone: the early tick finds nothing due and re-arms.
+        if self._timer is None or deadline < self._timer_at:
+            self._arm_timer(deadline)
 
     def _members_changed(self) -> None:
         self._members_from = self.core.configurations.index
@@ -341,12 +352,8 @@ class Node:
         addresses = {node: address.peer for node, address in found.addresses.items()}
         self._transport.set_peers(found.members, addresses)
 
-    def _arm_timer(self) -> None:
-        deadline = self.core.deadline()
-        # A deadline that moved later is left alone: the early tick finds nothing due and re-arms.
+    def _arm_timer(self, deadline: float) -> None:
         if self._timer is not None:
-            if self._timer_at <= deadline:
-                return
             self._timer.cancel()
             self._timer = None
         if self.alive:

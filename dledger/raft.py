@@ -89,7 +89,7 @@ class Raft:
         self.log = log
         self.config = config
         self._outbox = Outbox()
-        self._local = LocalLog(
+        self.local = LocalLog(
             node=node,
             log=log,
             commit_index=commit_index,
@@ -104,7 +104,7 @@ class Raft:
             incarnation=incarnation,
             term=term,
             vote=vote,
-            local=self._local,
+            local=self.local,
             holdings=self.holdings,
             outbox=self._outbox,
             config=config,
@@ -113,7 +113,7 @@ class Raft:
         )
         self.elections = Elections(
             standing=self.standing,
-            local=self._local,
+            local=self.local,
             holdings=self.holdings,
             outbox=self._outbox,
         )
@@ -176,17 +176,17 @@ class Raft:
     @property
     def commit_index(self) -> int:
         """The last entry that is known to be committed."""
-        return self._local.commit_index
+        return self.local.commit_index
 
     @property
     def durable_index(self) -> int:
         """The last entry of the present log that is durable here."""
-        return self._local.durable_index
+        return self.local.durable_index
 
     @property
     def match_index(self) -> int:
         """The last entry that is durable here and known to be the leader's."""
-        return self._local.match_index
+        return self.local.match_index
 
     def deadline(self) -> float:
         """When :meth:`tick` is due next."""
@@ -197,7 +197,7 @@ class Raft:
         """The effects of the last event. A write in it must be reported with :meth:`written`."""
         effects = self._outbox.take()
         if effects.write is not None:
-            self._local.begun(effects.write)
+            self.local.begun(effects.write)
         return effects
 
     # --- events: time and links
@@ -237,7 +237,7 @@ class Raft:
 
     def next_position(self, size: int) -> int:
         """Where in the commit log an entry of ``size`` bytes would be written next."""
-        return self._local.next_position(size)
+        return self.local.next_position(size)
 
     def check_may_propose(self) -> None:
         """Raises a :class:`~dledger.errors.ProposeError`."""
@@ -281,13 +281,13 @@ class Raft:
     def written(self, write_id: int, now: float) -> None:
         """The write of that id, and every earlier one, is durable."""
         standing = self.standing
-        moved = self._local.written(write_id)
+        moved = self.local.written(write_id)
         self.elections.written(write_id, now)
         if standing.leading is not None:
             standing.leading.durable(now)
             standing.end_if_over(now)
         elif moved and standing.leader is not None:
-            match_index = self._local.match_index
+            match_index = self.local.match_index
             answer = AppendAccepted(standing.term, match_index, self.incarnation)
             self._outbox.send(standing.leader, answer)
 
@@ -308,7 +308,7 @@ class Raft:
             case AppendRequest():
                 self._append(sender, message, now)
             case Heartbeat():
-                local = self._local
+                local = self.local
                 if standing.follow(sender, message.term, now):
                     local.commit_to(min(message.commit_index, local.verified_index))
                     if message.round == NOTICE:
@@ -340,7 +340,7 @@ class Raft:
         standing = self.standing
         answer: AppendAccepted | AppendRejected | None
         if standing.follow(sender, request.term, now):
-            answer = self._local.accept(sender, request)
+            answer = self.local.accept(sender, request)
         else:
             answer = AppendRejected(standing.term, request.prev_index, -1, 0)
         if answer is not None:

@@ -33,6 +33,11 @@ class ReadRounds:
         return not self._under_way
 
     @property
+    def open(self) -> bool:
+        """Whether a round is under way that reads wait for; else none wait at all."""
+        return bool(self._under_way)
+
+    @property
     def gathering(self) -> bool:
         """Whether reads wait for the next round."""
         return bool(self._gathering)

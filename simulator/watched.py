@@ -126,10 +126,10 @@ class Watched:
         if self.node is None:
             return
         core = self.node.core
-        standing, log = core.standing, core.log
+        standing, local, log = core.standing, core.local, core.log
         state = (
-            core.commit_index,
-            core.durable_index,
+            local.commit_index,
+            local.durable_index,
             log.chain_crc,
             log.last_index,
             standing.term,
