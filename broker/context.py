@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address
 from random import Random
 from struct import Struct
@@ -29,6 +30,7 @@ from dledger.node import Node
 _HOST = Struct(">4si")
 
 
+@lru_cache(maxsize=256)
 def host_bytes(endpoint: Endpoint) -> bytes:
     """An address as records hold it: 4 bytes of IPv4, the port as i32."""
     return _HOST.pack(IPv4Address(endpoint.host).packed, endpoint.port)

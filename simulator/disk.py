@@ -69,10 +69,10 @@ class SimulatedFileSystem(FaultyCalls):
 
     def exists(self, path: str) -> bool:
         self.begin("exists", path)
-        path = _clean(path)
-        directory = self._directories.get(posixpath.dirname(path))
-        return path in self._directories or (
-            directory is not None and posixpath.basename(path) in directory.seen
+        parent, name = _parts(path)
+        directory = self._directories.get(parent)
+        return (directory is not None and name in directory.seen) or (
+            _clean(path) in self._directories
         )
 
     def list_directory(self, path: str) -> list[str]:

@@ -34,9 +34,11 @@ class StateDigest:
         self._packed = b""
         self._offsets: dict[tuple[str, str], dict[int, int]] = {}
         self._packed_offsets = self._packer.pack([])
+        self._hashed = blake2b(self._packed_offsets, digest_size=DIGEST_BYTES)
 
     def of(self, state: BrokerState, beside: tuple[object, ...]) -> bytes:
         """The digest of the state and of what the machine knows beside it."""
+        same = True
         if self._copy is None or _rest(self._copy) != _rest(state):
             rest = replace(state, store_timestamp_ms=0, requests=RecentRequests(), offsets={})
             self._packed = rest.to_bytes()
@@ -44,17 +46,20 @@ class StateDigest:
                 table = getattr(state, name)
                 if isinstance(table, dict):
                     setattr(rest, name, dict(table))
-            self._copy = rest
+            self._copy, same = rest, False
         if self._offsets != state.offsets:
             self._offsets = {key: dict(queues) for key, queues in state.offsets.items()}
             self._packed_offsets = self._packer.pack(
                 sorted((key, sorted(queues.items())) for key, queues in state.offsets.items())
             )
+            same = False
+        if not same:
+            self._hashed = blake2b(self._packed + self._packed_offsets, digest_size=DIGEST_BYTES)
         requests = state.requests.data
         order = list(state.transactions)  # equal dicts may differ in it
         changed: bytes = self._packer.pack(
             (state.store_timestamp_ms, len(requests), crc32c(requests), order, beside)
         )
-        return blake2b(
-            self._packed + self._packed_offsets + changed, digest_size=DIGEST_BYTES
-        ).digest()
+        hashed = self._hashed.copy()
+        hashed.update(changed)
+        return hashed.digest()

@@ -27,6 +27,7 @@ class Trace:
         self._lines: list[str] = []
         self._time = -1.0
         self._stamp = ""
+        self._columns: dict[str, str] = {}
         self.events = 0
         self.marks: dict[str, int] = {}
 
@@ -39,11 +40,15 @@ class Trace:
         time = self._clock()
         if time != self._time:
             self._time = time
-            self._stamp = f"{time:12.6f}"
-        line = f"{self._stamp} {who:<4} {what}"
+            self._stamp = "%12.6f" % time  # noqa: UP031 - in half the time of an f-string
+        column = self._columns.get(who)
+        if column is None:
+            column = self._columns[who] = f" {who:<4} "
+        line = self._stamp + column + what
         self.events += 1
-        self._lines.append(line)
-        if len(self._lines) >= LINES_MAX:
+        lines = self._lines
+        lines.append(line)
+        if len(lines) >= LINES_MAX:
             self._take()
         if self._show is not None:
             self._show(line if detail is None else f"{line} {detail}")

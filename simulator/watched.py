@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dledger.config import RaftConfig
@@ -86,6 +87,10 @@ class Watched:
         self.node: Node | None = None
         self.invariants: Sequence[Invariant] = ()
         self._world = world
+        self.note: Callable[[str], None] = partial(world.trace.note, name)
+        """Adds an event to the trace."""
+        self.feed = world.trace.feed
+        """Makes bytes of the last event part of the run's hash."""
         self._stepped: _State | None = None
         self.watch(())
 
@@ -102,18 +107,10 @@ class Watched:
             each.applies for each in invariants if wants(each, "applies")
         ]
 
-    def note(self, what: str) -> None:
-        """Adds an event to the trace."""
-        self._world.trace.note(self.name, what)
-
     @property
     def now(self) -> float:
         """Virtual seconds since the beginning of the run."""
         return self._world.loop.time()
-
-    def feed(self, data: bytes) -> None:
-        """Makes bytes of the last event part of the run's hash."""
-        self._world.trace.feed(data)
 
     def mark(self, what: str) -> None:
         """Counts a situation that runs should get into."""
@@ -147,20 +144,22 @@ class Watched:
     def sends(self, peer: str, number: int, message: Message) -> None:
         """Called before a message leaves; its number is one of its own in the whole run."""
         self._world.trace.note(self.name, f"-> {peer} #{number}", message)
-        told = self._on_send.get(type(message))
+        kind = type(message)
+        told = self._on_send.get(kind)
         if told is None:
-            found = those_told(self.invariants, "sends", type(message))
-            told = self._on_send[type(message)] = [each.sends for each in found]
+            found = those_told(self.invariants, "sends", kind)
+            told = self._on_send[kind] = [each.sends for each in found]
         for tell in told:
             tell(self, peer, message)
 
     def receives(self, sender: str, number: int, message: Message) -> None:
         """Called before a message is handled; a repeated one has the number of the first."""
-        self.note(f"<- {sender} #{number} {type(message).__name__}")
-        told = self._on_receipt.get(type(message))
+        kind = type(message)
+        self.note(f"<- {sender} #{number} {kind.__name__}")
+        told = self._on_receipt.get(kind)
         if told is None:
-            found = those_told(self.invariants, "receives", type(message))
-            told = self._on_receipt[type(message)] = [each.receives for each in found]
+            found = those_told(self.invariants, "receives", kind)
+            told = self._on_receipt[kind] = [each.receives for each in found]
         for tell in told:
             tell(self, sender, message)
 
