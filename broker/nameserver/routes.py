@@ -103,6 +103,8 @@ class RouteTable:
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self.gone = GoneNames(clock)
+        self.version = 0
+        """What routes say depends on it alone: it grows with every change that they may show."""
         self._names: dict[str, _BrokerName] = {}
         self._live: dict[str, _Live] = {}
         self._queues: dict[str, dict[str, QueueData]] = {}
@@ -116,6 +118,7 @@ class RouteTable:
             registration.address,
             registration.broker_id,
         )
+        self.version += 1
         group = self._names.get(name)
         if broker_id == LEADER_ID:
             term = registration.term or 0
@@ -188,6 +191,7 @@ class RouteTable:
         return False, known
 
     def delete_topic(self, topic: str) -> None:
+        self.version += 1
         self._queues.pop(topic, None)
 
     def wipe_write_perm(self, broker_name: str) -> int:
@@ -286,6 +290,7 @@ class RouteTable:
         group.table_version = table.data_version
 
     def _set_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
+        self.version += 1
         changed = 0
         for queues in self._queues.values():
             data = queues.get(broker_name)
@@ -298,6 +303,7 @@ class RouteTable:
         self._unlink(self._live[address].registration, forget_empty_name=True)
 
     def _unlink(self, registration: Registration, *, forget_empty_name: bool) -> None:
+        self.version += 1
         del self._live[registration.address]
         group = self._names[registration.broker_name]
         del group.addresses[registration.broker_id]

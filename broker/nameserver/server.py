@@ -43,6 +43,10 @@ class NameServer:
         self._loop = loop
         self.routes = RouteTable(clock or (lambda: int(loop.time() * 1000)))
         self._key_values: dict[str, dict[str, str]] = {}
+        self._answers: dict[tuple[str, bool, str | None], bytes] = {}
+        """Routes as they were answered at ``_answers_version``: in an outage each is asked for
+        many times, and says the same."""
+        self._answers_version = -1
         self._watched: dict[Connection, None] = {}
         self._scan_timer: asyncio.TimerHandle | None = None
         self.dispatch: Handler = dispatch_by_code(self._handlers())
@@ -148,16 +152,23 @@ class NameServer:
 
     def _route(self, connection: Connection, request: Frame) -> None:
         topic = ext_str(request, "topic")
-        route = self.routes.route(topic)
-        if route is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"No topic route info in name server for the topic: {topic}",
-            )
         order = self._key_values.get(ORDER_TOPIC_NAMESPACE, {}).get(topic)
-        if order is not None:
-            route["orderTopicConf"] = order
-        connection.respond(request, body=(_document(request, route),))
+        if self._answers_version != self.routes.version:
+            self._answers_version = self.routes.version
+            self._answers.clear()
+        key = (topic, _quotes_keys(request), order)
+        answer = self._answers.get(key)
+        if answer is None:
+            route = self.routes.route(topic)
+            if route is None:
+                raise RequestError(
+                    ResponseCode.TOPIC_NOT_EXIST,
+                    f"No topic route info in name server for the topic: {topic}",
+                )
+            if order is not None:
+                route["orderTopicConf"] = order
+            answer = self._answers[key] = _document(request, route)
+        connection.respond(request, body=(answer,))
 
     def _cluster_info(self, connection: Connection, request: Frame) -> None:
         """Code 106. ``goneTable`` is for the tools of this project; others pass over it."""
@@ -236,12 +247,15 @@ class NameServer:
         connection.respond(request, body=(encode_json({"table": table}),))
 
 
-def _document(request: Frame, document: object) -> bytes:
+def _quotes_keys(request: Frame) -> bool:
     """Integer keys bare for clients before 4.9.4, which know no other form; else quoted."""
-    standard = request.version >= VERSION_STANDARD_JSON or ext_bool(
+    return request.version >= VERSION_STANDARD_JSON or ext_bool(
         request, "acceptStandardJsonOnly", False
     )
-    return encode_json(document, bare_keys=not standard)
+
+
+def _document(request: Frame, document: object) -> bytes:
+    return encode_json(document, bare_keys=not _quotes_keys(request))
 
 
 async def serve(host: str, port: int) -> NameServer:

@@ -129,6 +129,45 @@ async def test_a_registered_topic_has_a_route(loop: VirtualLoop) -> None:
 
 
 @in_virtual_time
+async def test_a_route_that_is_asked_for_again_shows_every_change(loop: VirtualLoop) -> None:
+    await start(loop)
+    tool, follower = Tool(loop), Tool(loop)
+
+    async def route() -> tuple[object, ...]:
+        told = None
+        for _ in range(2):  # the second answer is the one that was kept
+            frame = await tool.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
+            assert frame.code in {0, ResponseCode.TOPIC_NOT_EXIST}
+            document = orjson.loads(frame.body or b"null")
+            assert told in {None, frame.body}
+            told = frame.body
+        if document is None:
+            return ()
+        (broker,), (queues,) = document["brokerDatas"], document["queueDatas"]
+        return broker["brokerAddrs"], queues["perm"], document.get("orderTopicConf")
+
+    assert await route() == ()
+    await tool.register(table("T"))
+    assert await route() == ({"0": N0}, 6, None)
+    await follower.register(table("T"), address=N1, broker_id="2")
+    assert await route() == ({"0": N0, "2": N1}, 6, None)
+    await tool.ask(RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
+    assert await route() == ({"0": N0, "2": N1}, 4, None)
+    order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}
+    await tool.ask(RequestCode.PUT_KV_CONFIG, {**order, "value": "broker-a:4"})
+    assert await route() == ({"0": N0, "2": N1}, 4, "broker-a:4")
+    await tool.ask(RequestCode.DELETE_KV_CONFIG, order)
+    assert await route() == ({"0": N0, "2": N1}, 4, None)
+    await follower.close()
+    await turns()
+    assert await route() == ({"0": N0}, 4, None)
+    await tool.register(table("T", counter=2))
+    assert await route() == ({"0": N0}, 6, None)
+    await tool.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "T"})
+    assert await route() == ()
+
+
+@in_virtual_time
 async def test_an_unknown_topic_is_answered_with_17_and_a_remark(loop: VirtualLoop) -> None:
     await start(loop)
     frame = await Tool(loop).ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "%RETRY%G"})
