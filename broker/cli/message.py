@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Mapping
 
-from broker.cli.admin import Admin, RefusedError, run_on_leaders
+from broker.cli.admin import Admin, NoLeaderError, RefusedError, run_on_leaders
 from broker.cli.failure import CommandError, UsageError
 from broker.cli.options import add_json, add_namesrv, positive, print_json, timestamp_ms
 from broker.client.errors import UndecodableBodyError
@@ -95,8 +95,10 @@ async def find_by_id(admin: Admin, message_id: str) -> list[ReceivedMessage]:
         return []
     names = await admin.broker_names()
     names.sort(key=lambda name: address not in name.addresses.values())
+    leaderless: list[str] = []
     for name in names:
         if name.master is None:
+            leaderless.append(name.name)
             continue
         try:
             answer = await admin.ask(
@@ -107,6 +109,8 @@ async def find_by_id(admin: Admin, message_id: str) -> list[ReceivedMessage]:
         found = [m for m in _messages(answer, name.name) if m.message_id == message_id]
         if found:
             return found
+    if leaderless:
+        raise NoLeaderError(f"{', '.join(leaderless)}, which may have it, has no leader now")
     return []
 
 

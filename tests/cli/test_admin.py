@@ -11,11 +11,13 @@ from broker.cli.admin import (
     ASK_AGAIN_SECONDS,
     LEADER_SECONDS,
     Admin,
+    BrokerName,
     NoLeaderError,
     RefusedError,
     when_led,
 )
 from broker.cli.failure import CommandError
+from broker.cli.message import find_by_id
 from broker.cli.view import VIEW_SECONDS, view_node
 from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode, ResponseCode
@@ -91,3 +93,22 @@ async def test_what_is_refused_for_good_is_not_asked_again(loop: VirtualLoop) ->
     with pytest.raises(RefusedError, match="no such topic"):
         await when_led(work)
     assert loop.time() == began
+
+
+@pytest.mark.parametrize("addresses", [{}, {2: ADDRESS}])
+def test_a_message_is_not_called_unknown_while_who_may_have_it_has_no_leader(
+    addresses: dict[int, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broker_names(_: Admin) -> list[BrokerName]:
+        return [BrokerName("broker-a", "DefaultCluster", addresses)]
+
+    monkeypatch.setattr(Admin, "broker_names", broker_names)
+
+    @in_virtual_time
+    async def scenario(loop: VirtualLoop) -> None:
+        client = RemotingClient(loop)
+        with pytest.raises(NoLeaderError, match="broker-a, which may have it, has no leader now"):
+            await find_by_id(Admin(client, ADDRESS), "7F00000100002A9F0000000000001000")
+        await client.close()
+
+    scenario()
