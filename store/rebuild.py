@@ -8,9 +8,10 @@ Memory is bounded: rows are written whenever enough of them are gathered.
 from __future__ import annotations
 
 from store.batch import decode_batch
+from store.commitlog import OUT_OF_SPACE
 from store.consumequeue import BARRIER_QUEUES, ROW_SIZE, ConsumeQueues
 from store.entry import Entry, EntryKind
-from store.errors import CorruptBatchError, DamagedError
+from store.errors import CorruptBatchError, DamagedError, DiskFullError, FatalDiskError
 from store.filesystem import FileSystem
 from store.keyindex import KeyIndex
 from store.machinestate import QueueLength, decode_machine_state
@@ -31,27 +32,39 @@ def rebuild_derived(fs: FileSystem, directory: str, store: ReplicaStore) -> bool
     """Makes them again if that was requested; returns whether it was. Blocks.
 
     A crash in between leaves the request, and all begins anew. Raises
-    :class:`~store.errors.DamagedError` where the log cannot be read.
+    :class:`~store.errors.DamagedError` where the log cannot be read,
+    :class:`~store.errors.DiskFullError` where there is no room, and
+    :class:`~store.errors.FatalDiskError` where the disk fails.
     """
     request = f"{directory}/state/{REBUILD_NAME}"
     if not fs.exists(request):
         return False
+    try:
+        _rebuild(fs, directory, store)
+        fs.remove(request)
+        fs.sync_directory(f"{directory}/state")
+    except OSError as error:
+        if error.errno in OUT_OF_SPACE:
+            raise DiskFullError(f"no room for derived files: {error.filename}") from error
+        raise FatalDiskError(f"derived files could not be made again: {error}") from error
+    return True
+
+
+def _rebuild(fs: FileSystem, directory: str, store: ReplicaStore) -> None:
     for name in DERIVED:
         fs.remove_tree(f"{directory}/{name}")
     fs.sync_directory(directory)
     checkpoint = store.recovered.checkpoint
-    if checkpoint is not None:
-        state = decode_machine_state(checkpoint.state)
-        rebuilder = _Rebuilder(fs, directory, state.queues)
-        index = store.first_index
-        while index <= checkpoint.index:
-            for entry in store.read_entries(index, checkpoint.index, READ_BYTES):
-                rebuilder.add(entry)
-                index = entry.index + 1
-        rebuilder.write()
-    fs.remove(request)
-    fs.sync_directory(f"{directory}/state")
-    return True
+    if checkpoint is None:
+        return
+    state = decode_machine_state(checkpoint.state)
+    rebuilder = _Rebuilder(fs, directory, state.queues)
+    index = store.first_index
+    while index <= checkpoint.index:
+        for entry in store.read_entries(index, checkpoint.index, READ_BYTES):
+            rebuilder.add(entry)
+            index = entry.index + 1
+    rebuilder.write()
 
 
 class _Rebuilder:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
-from store.osfiles import OsFileSystem
+import pytest
+
+from store.errors import DiskFullError, FatalDiskError, StoreError
+from store.osfiles import OsFile, OsFileSystem
 from store.rebuild import request_rebuild
 from tests.broker.harness import SingleBroker, messages, with_broker
 
@@ -47,3 +52,40 @@ def test_what_is_rebuilt_equals_what_was_lost(tmp_path: Path) -> None:
             path.write_bytes(b"rot" * 20)
     request_rebuild(OsFileSystem(), str(tmp_path))
     with_broker(after, tmp_path, **SETTINGS)
+
+
+class NoQueues(OsFileSystem):
+    """A disk on which no file of a ConsumeQueue can be made."""
+
+    def __init__(self, error: int) -> None:
+        super().__init__()
+        self._error = error
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> OsFile:
+        if create and "consumequeue" in path:
+            raise OSError(self._error, os.strerror(self._error), path)
+        return super().open(path, create=create, writable=writable)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (errno.ENOSPC, DiskFullError("no room for derived files: .*consumequeue/orders/0/0{20}")),
+        (errno.EIO, FatalDiskError("could not be made again: .*consumequeue/orders/0/0{20}")),
+    ],
+)
+def test_a_disk_that_is_full_or_fails_says_so_and_leaves_the_request(
+    error: int, told: StoreError, tmp_path: Path
+) -> None:
+    async def before(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await broker.send("orders", 0, b"x")
+
+    async def after(_: SingleBroker) -> None:
+        raise AssertionError("it has started")
+
+    with_broker(before, tmp_path, **SETTINGS)
+    request_rebuild(OsFileSystem(), str(tmp_path))
+    with pytest.raises(type(told), match=str(told)):
+        with_broker(after, tmp_path, fs=NoQueues(error), **SETTINGS)
+    assert (tmp_path / "state" / "rebuild").exists()
