@@ -268,7 +268,7 @@ class Broker(MachineListener):
         self._see_what_to_announce()
 
     def expired(self, position: int) -> None:
-        self.context.node.expire(position)
+        self.context.node.keeper.expire(position)
 
     def leadership_changed(self, leadership: Leadership) -> None:
         self.context.gatherer.leadership_changed(leadership)

@@ -369,15 +369,14 @@ class Node:
     def _announce(self) -> None:
         core, before = self.core, self._leadership
         standing = core.standing
-        role, term, leader = standing.role, standing.term, standing.leader
-        serving = role is Role.LEADER and self.applier.applied_index >= core.term_first_index
+        leads = standing.role is Role.LEADER
+        serving = leads and self.applier.applied_index >= core.term_first_index
         if self.membership.busy:
             self.membership.looked()
-        if (role is before.role and term == before.term) and (
-            leader == before.leader and serving == before.serving
-        ):
+        now = Leadership(standing.role, standing.term, standing.leader, serving)
+        if now == before:
             return
-        now = self._leadership = Leadership(role, term, leader, serving)
+        self._leadership = now
         if before.role is Role.LEADER and (now.role is not Role.LEADER or now.term != before.term):
             self.proposals.drop()
         if (before.role, before.leader) != (now.role, now.leader):
@@ -399,7 +398,3 @@ class Node:
             self.catch_up.check_floor()
         self.after_event()
         self.keeper.log_grew()
-
-    def expire(self, position: int) -> None:
-        """Removes what lies below ``position``, in whole segments."""
-        self.keeper.expire(position)

@@ -196,7 +196,7 @@ class Host(Watched):
     def _expire(self, node: Node) -> None:
         if node is self.node and node.failure is None:
             node.keeper.checkpoint()
-            node.expire(node.core.log.end_position)
+            node.keeper.expire(node.core.log.end_position)
 
     def pause(self) -> None:
         """Nothing on it runs until :meth:`resume`."""

@@ -78,7 +78,7 @@ def test_an_entry_that_all_others_gave_up_holds_up_no_other_one() -> None:
         def gave_up_some() -> bool:
             for peer in peers:
                 peer.keeper.checkpoint()
-                peer.expire(peer.core.log.end_position)
+                peer.keeper.expire(peer.core.log.end_position)
             return min(peer.store.first_index for peer in peers) > 1
 
         await cluster.until(gave_up_some, "the others give up their first entries")
