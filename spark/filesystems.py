@@ -101,8 +101,8 @@ class RemoteFile:
     def begin_append(
         self,
         data: Bytes,  # noqa: ARG002 - of the interface
-        position: int,  # noqa: ARG002
-        then: Callable[[OSError | None], None],  # noqa: ARG002
+        position: int,  # noqa: ARG002 - of the interface
+        then: Callable[[OSError | None], None],  # noqa: ARG002 - of the interface
     ) -> bool:
         raise read_only(self._path)
 

@@ -37,7 +37,7 @@ def main() -> int:
 def in_spark(seeds: range, tally: Tally) -> None:
     """All in one session."""
     from spark.session import open_session  # noqa: PLC0415 - PySpark is an extra
-    from tests.damage.sparkaudit import (  # noqa: PLC0415
+    from tests.damage.sparkaudit import (  # noqa: PLC0415 - as above
         damaged_in_spark,
         undamaged_in_spark,
     )

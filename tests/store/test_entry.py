@@ -36,7 +36,7 @@ def test_crc32c_is_the_castagnoli_crc() -> None:
     chain=u32,
     parts=st.lists(st.binary(max_size=60), max_size=4),
 )
-def test_an_entry_decodes_to_what_it_was_built_from(  # noqa: PLR0917
+def test_an_entry_decodes_to_what_it_was_built_from(  # noqa: PLR0917 - the fields
     kind: EntryKind, index: int, term: int, position: int, chain: int, parts: list[bytes]
 ) -> None:
     built = build_entry(kind, index, term, position, chain, parts)
