@@ -1,12 +1,14 @@
 """The tables of a NameServer: who lives, under which name and id, with which queues.
 
-Rules are those of ``RouteInfoManager`` in RocketMQ 4.9, with three additions for brokers whose
-leader changes (they send their Raft ``term`` with the registration):
+Rules are those of ``RouteInfoManager`` in RocketMQ 4.9, with additions for brokers that start again
+at once and whose leader changes (they send their Raft ``term`` with the registration):
 
 - A registration as id 0 whose term is lower than the known one of that broker name is refused: a
   deposed leader that has not noticed yet must not take the name back.
 - A topic table with a term is complete, so a topic that it lacks is gone. (Apache's brokers also
   register single topics that way; for them a missing topic stays.)
+- What comes over a connection opened before the one by which the same address registered last is
+  passed over: an earlier process of that broker sent it, and a slow link kept it until now.
 - The version of the topic table belongs to the broker *name*. Apache compares with the version last
   sent from the same address, and so would ignore the table of a follower that became leader.
 
@@ -15,7 +17,7 @@ Everything is in memory: NameServers do not talk to each other, and brokers regi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -34,6 +36,13 @@ class StaleTermError(Exception):
     def __init__(self, broker_name: str, term: int, known_term: int) -> None:
         self.known_term = known_term
         super().__init__(f"{broker_name}: a leader of term {known_term} is known, not {term}")
+
+
+class EarlierConnectionError(Exception):
+    """A registration over a connection that was opened before the one known of its address."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"{address}: has registered over a later connection")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +102,15 @@ class _Live:
     """One living process, by its address. Every one is among its name's addresses."""
 
     registration: Registration
-    channel: Hashable
+    channel: int
     last_update: int
 
 
 class RouteTable:
-    """The tables and the rules that change them. ``clock`` gives milliseconds that only advance."""
+    """The tables and the rules that change them. ``clock`` gives milliseconds that only advance.
+
+    A *channel* is the number of a connection: the later it was opened, the greater.
+    """
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
@@ -111,20 +123,25 @@ class RouteTable:
 
     # Brokers come and go.
 
-    def register(self, registration: Registration, channel: Hashable) -> RegisterResult:
-        """Takes in a broker, or that it still lives. Raises :class:`StaleTermError`."""
+    def register(self, registration: Registration, channel: int) -> RegisterResult:
+        """Takes in a broker, or that it still lives.
+
+        Raises :class:`StaleTermError` and :class:`EarlierConnectionError`; nothing has changed.
+        """
         name, address, broker_id = (
             registration.broker_name,
             registration.address,
             registration.broker_id,
         )
-        self.version += 1
+        known = self._live.get(address)
+        if known is not None and channel < known.channel:
+            raise EarlierConnectionError(address)
         group = self._names.get(name)
         if broker_id == LEADER_ID:
             term = registration.term or 0
             if group is not None and term < group.term:
                 raise StaleTermError(name, term, group.term)
-        known = self._live.get(address)
+        self.version += 1
         if known is not None and (
             known.registration.broker_name != name or known.registration.broker_id != broker_id
         ):
@@ -150,20 +167,28 @@ class RouteTable:
             return RegisterResult("", "")
         return self._leader_of(group)
 
-    def unregister(self, broker_name: str, address: str) -> None:
-        """A broker says goodbye; one that is not known by that name and address is ignored."""
+    def unregister(self, broker_name: str, address: str, channel: int) -> None:
+        """A broker says goodbye.
+
+        Ignored is one that is not known by that name and address, or has registered over a later
+        connection.
+        """
         live = self._live.get(address)
-        if live is not None and live.registration.broker_name == broker_name:
+        if (
+            live is not None
+            and live.registration.broker_name == broker_name
+            and channel >= live.channel
+        ):
             self._drop(address)
 
-    def channel_closed(self, channel: Hashable) -> list[str]:
+    def channel_closed(self, channel: int) -> list[str]:
         """Drops the brokers whose latest registration came over ``channel``; their addresses."""
         gone = [address for address, live in self._live.items() if live.channel == channel]
         for address in gone:
             self._drop(address)
         return gone
 
-    def expire(self) -> list[tuple[str, Hashable]]:
+    def expire(self) -> list[tuple[str, int]]:
         """Drops brokers that were silent for too long; their addresses and channels."""
         now = self._clock()
         silent = [

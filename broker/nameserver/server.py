@@ -7,7 +7,13 @@ import logging
 import zlib
 from collections.abc import Callable
 
-from broker.nameserver.routes import EXPIRY_MS, Registration, RouteTable, StaleTermError
+from broker.nameserver.routes import (
+    EXPIRY_MS,
+    EarlierConnectionError,
+    Registration,
+    RouteTable,
+    StaleTermError,
+)
 from broker.nameserver.topictable import decode_data_version, decode_topic_table
 from broker.remoting.codes import VERSION_STANDARD_JSON, RequestCode, ResponseCode
 from broker.remoting.connection import Connection
@@ -47,7 +53,8 @@ class NameServer:
         """Routes as they were answered at ``_answers_version``: in an outage each is asked for
         many times, and says the same."""
         self._answers_version = -1
-        self._watched: dict[Connection, None] = {}
+        self._brokers: dict[int, Connection] = {}
+        """By their numbers, those over which a broker has registered."""
         self._scan_timer: asyncio.TimerHandle | None = None
         self.dispatch: Handler = dispatch_by_code(self._handlers())
         self.server = RemotingServer(loop, host, port, self.dispatch, limits)
@@ -90,8 +97,7 @@ class NameServer:
     def _scan(self) -> None:
         for address, channel in self.routes.expire():
             logger.warning("%s: dropped: silent for too long", address)
-            if isinstance(channel, Connection):
-                channel.abort(what="silent for too long")
+            self._brokers[channel].abort(what="silent for too long")
         self._scan_timer = self._loop.call_later(SCAN_SECONDS, self._scan)
 
     # Brokers
@@ -116,11 +122,11 @@ class NameServer:
             expiry_ms=ext_int(request, "heartbeatTimeoutMillis", EXPIRY_MS, minimum=1),
         )
         try:
-            leader = self.routes.register(registration, connection)
-        except StaleTermError as error:
+            leader = self.routes.register(registration, connection.number)
+        except (StaleTermError, EarlierConnectionError) as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        if connection not in self._watched:
-            self._watched[connection] = None
+        if connection.number not in self._brokers:
+            self._brokers[connection.number] = connection
             connection.on_close(self._broker_gone)
         ext = {}
         if leader.master_address:
@@ -130,12 +136,14 @@ class NameServer:
         connection.respond(request, ext=ext, body=body)
 
     def _broker_gone(self, connection: Connection) -> None:
-        del self._watched[connection]
-        for address in self.routes.channel_closed(connection):
+        del self._brokers[connection.number]
+        for address in self.routes.channel_closed(connection.number):
             logger.warning("%s: dropped: its connection closed", address)
 
     def _unregister(self, connection: Connection, request: Frame) -> None:
-        self.routes.unregister(ext_str(request, "brokerName"), ext_str(request, "brokerAddr"))
+        self.routes.unregister(
+            ext_str(request, "brokerName"), ext_str(request, "brokerAddr"), connection.number
+        )
         connection.respond(request)
 
     def _query_data_version(self, connection: Connection, request: Frame) -> None:

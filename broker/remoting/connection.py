@@ -57,6 +57,7 @@ class Connection(asyncio.Protocol):
         "_serialization",
         "_transport",
         "last_active",
+        "number",
         "remote_address",
         "remote_host_bytes",
     )
@@ -69,10 +70,13 @@ class Connection(asyncio.Protocol):
         *,
         address: str = "",
         serialization: int = 0,
+        number: int = 0,
     ) -> None:
         self._loop = loop
         self._dispatch = dispatch
         self._limits = limits
+        self.number = number
+        """Among those that its server accepted: the later, the greater. 0 on the other end."""
         self._serialization = serialization
         self._reader = FrameReader()
         self._pending = PendingRequests(loop, address)

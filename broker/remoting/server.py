@@ -55,6 +55,7 @@ class RemotingServer:
         self._limits = limits or RemotingLimits()
         self._server: asyncio.AbstractServer | None = None
         self._connections: dict[Connection, None] = {}
+        self._accepted = 0
         self._idle_timer: asyncio.TimerHandle | None = None
         self._all_closed: asyncio.Future[None] | None = None
 
@@ -70,7 +71,10 @@ class RemotingServer:
 
     def accept(self) -> Connection:
         """The protocol of a new connection; also what a test gives to its own transport."""
-        connection = AcceptedConnection(self._loop, self._dispatch, self._limits)
+        self._accepted += 1
+        connection = AcceptedConnection(
+            self._loop, self._dispatch, self._limits, number=self._accepted
+        )
         if len(self._connections) >= self._limits.connections_max:
             logger.warning("refused a connection: %d are open", len(self._connections))
             connection.close()

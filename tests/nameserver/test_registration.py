@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -128,14 +127,14 @@ async def test_only_what_nameservers_go_by_is_told_at_once(loop: VirtualLoop) ->
         await asyncio.sleep(31)
         assert len(seen) == told + 1, (broker_id, change)
         await member.registrar.stop()
-        server.routes.unregister("broker-a", N0)
+        server.routes.unregister("broker-a", N0, server.server.connections[0].number)
 
 
 def _count_registrations(server: NameServer) -> list[Registration]:
     seen: list[Registration] = []
     register = server.routes.register
 
-    def counted(registration: Registration, channel: Hashable) -> RegisterResult:
+    def counted(registration: Registration, channel: int) -> RegisterResult:
         seen.append(registration)
         return register(registration, channel)
 

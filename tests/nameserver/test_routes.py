@@ -10,10 +10,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from broker.nameserver.gone import REMEMBERED_MS
-from broker.nameserver.routes import EXPIRY_MS, Registration, RouteTable, StaleTermError
+from broker.nameserver.routes import (
+    EXPIRY_MS,
+    EarlierConnectionError,
+    Registration,
+    RouteTable,
+    StaleTermError,
+)
 from broker.nameserver.topictable import DataVersion, QueueData, TopicTable
 
 N0, N1, N2 = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
+C0, C1, C2 = 10, 11, 12
+CHANNELS = {N0: C0, N1: C1, N2: C2}
+"""The connection over which each of them registers, where a test names no other."""
 
 
 class Clock:
@@ -43,14 +52,14 @@ class Tables(RouteTable):
         term: int | None = None,
         name: str = "broker-a",
         cluster: str = "c",
-        channel: str = "",
+        channel: int | None = None,
         **changes: Any,
     ) -> Any:
         queues = {topic: QueueData(4, 4, 6) for topic in topics or ("T",)}
         table = TopicTable(DataVersion(counter=version), queues, changes.pop("filters", []))
         return self.register(
             Registration(cluster, name, broker_id, address, table, term=term, **changes),
-            channel or address,
+            CHANNELS[address] if channel is None else channel,
         )
 
     def addresses(self, topic: str = "T") -> dict[str, dict[int, str]] | None:
@@ -172,7 +181,7 @@ def test_a_deposed_leader_is_refused(tables: Tables) -> None:
 def test_a_deposed_leader_is_refused_after_the_new_one_has_gone(tables: Tables) -> None:
     tables.join(0, N1, term=7)
     tables.join(3, N2, term=7)
-    tables.channel_closed(N1)
+    tables.channel_closed(C1)
     with pytest.raises(StaleTermError):
         tables.join(0, N0, term=6)
 
@@ -191,7 +200,7 @@ def test_a_follower_of_an_older_term_is_welcome(tables: Tables) -> None:
 
 def test_a_term_is_forgotten_with_the_last_broker_of_the_name(tables: Tables) -> None:
     tables.join(0, N0, term=7)
-    tables.channel_closed(N0)
+    tables.channel_closed(C0)
     tables.join(0, N1, term=1)
     assert tables.addresses() == {"broker-a": {0: N1}}
 
@@ -204,7 +213,7 @@ def test_a_follower_learns_who_leads(tables: Tables) -> None:
 
 def test_a_closed_channel_drops_its_broker_and_its_topics(tables: Tables) -> None:
     tables.join(0, N0)
-    assert tables.channel_closed(N0) == [N0]
+    assert tables.channel_closed(C0) == [N0]
     assert tables.route("T") is None
     assert tables.cluster_info() == {
         "brokerAddrTable": {},
@@ -216,14 +225,31 @@ def test_a_closed_channel_drops_its_broker_and_its_topics(tables: Tables) -> Non
 def test_a_closed_channel_leaves_the_topics_to_the_other_replicas(tables: Tables) -> None:
     tables.join(0, N0)
     tables.join(2, N1)
-    tables.channel_closed(N0)
+    tables.channel_closed(C0)
     assert tables.addresses() == {"broker-a": {2: N1}}
 
 
 def test_an_old_channel_that_closes_late_drops_nothing(tables: Tables) -> None:
-    tables.join(0, N0, channel="first")
-    tables.join(0, N0, channel="second")
-    assert tables.channel_closed("first") == []
+    tables.join(0, N0, channel=1)
+    tables.join(0, N0, channel=2)
+    assert tables.channel_closed(1) == []
+    assert tables.addresses() == {"broker-a": {0: N0}}
+
+
+def test_what_an_earlier_connection_kept_until_now_changes_nothing(tables: Tables) -> None:
+    tables.join(1, N1, channel=3)
+    tables.join(0, N0, term=6, channel=2)
+    with pytest.raises(EarlierConnectionError, match=f"{N0}: has registered over a later"):
+        tables.join(2, N0, term=4, channel=1)
+    tables.unregister("broker-a", N0, 1)
+    assert tables.channel_closed(1) == []
+    assert tables.addresses() == {"broker-a": {0: N0, 1: N1}}
+
+
+def test_an_earlier_connection_is_heard_once_the_later_one_has_closed(tables: Tables) -> None:
+    tables.join(0, N0, channel=2)
+    tables.channel_closed(2)
+    tables.join(0, N0, channel=1)
     assert tables.addresses() == {"broker-a": {0: N0}}
 
 
@@ -232,14 +258,14 @@ def test_a_silent_broker_is_dropped_after_120_seconds(tables: Tables) -> None:
     tables.time.now += EXPIRY_MS
     assert tables.expire() == []
     tables.time.now += 1
-    assert tables.expire() == [(N0, N0)]
+    assert tables.expire() == [(N0, C0)]
     assert tables.route("T") is None
 
 
 def test_a_broker_may_ask_for_a_shorter_expiry(tables: Tables) -> None:
     tables.join(0, N0, expiry_ms=1000)
     tables.time.now += 1001
-    assert tables.expire() == [(N0, N0)]
+    assert tables.expire() == [(N0, C0)]
 
 
 def test_registering_again_keeps_a_broker_alive(tables: Tables) -> None:
@@ -263,7 +289,7 @@ def test_a_changed_data_version_is_no_sign_of_life(tables: Tables) -> None:
     tables.time.now += EXPIRY_MS
     assert tables.query_data_version(N0, DataVersion(counter=4)) == (True, DataVersion(0, 3))
     tables.time.now += 1
-    assert tables.expire() == [(N0, N0)]
+    assert tables.expire() == [(N0, C0)]
 
 
 def test_an_unknown_broker_must_register_in_full(tables: Tables) -> None:
@@ -278,21 +304,21 @@ def test_a_follower_is_asked_for_its_own_version(tables: Tables) -> None:
 
 def test_a_broker_that_says_goodbye_is_dropped(tables: Tables) -> None:
     tables.join(0, N0)
-    tables.unregister("broker-a", N0)
+    tables.unregister("broker-a", N0, C0)
     assert tables.addresses() is None
 
 
 def test_a_goodbye_under_another_name_is_ignored(tables: Tables) -> None:
     tables.join(0, N0)
-    tables.unregister("broker-b", N0)
-    tables.unregister("broker-a", N1)
+    tables.unregister("broker-b", N0, C0)
+    tables.unregister("broker-a", N1, C1)
     assert tables.addresses() == {"broker-a": {0: N0}}
 
 
 def test_the_goodbye_of_a_deposed_leader_leaves_the_new_one(tables: Tables) -> None:
     tables.join(0, N0, term=1)
     tables.join(0, N1, term=2)
-    tables.unregister("broker-a", N0)
+    tables.unregister("broker-a", N0, C0)
     assert tables.addresses() == {"broker-a": {0: N1}}
 
 
@@ -381,28 +407,38 @@ class AnySequence(RuleBasedStateMachine):
         topics=st.lists(st.sampled_from(["T", "U", "V"]), max_size=3, unique=True),
         version=st.integers(1, 3),
         term=st.none() | st.integers(0, 4),
-        channel=st.sampled_from(["x", "y", "z"]),
+        channel=st.integers(1, 3),
     )
     def register(self, broker_id: int, address: str, topics: list[str], **rest: Any) -> None:
         name, term = rest["name"], rest["term"] or 0
         known = self.tables._names.get(name)
         stale = broker_id == 0 and known is not None and term < known.term
+        live = self.tables._live.get(address)
+        late = live is not None and rest["channel"] < live.channel
         before = self.tables.cluster_info()
         try:
             self.tables.join(broker_id, address, *topics, **rest)
         except StaleTermError:
+            assert not late
             assert stale
+            assert self.tables.cluster_info() == before
+        except EarlierConnectionError:
+            assert late
             assert self.tables.cluster_info() == before
         else:
             assert not stale
+            assert not late
             assert self.tables._names[name].addresses[broker_id] == address
 
-    @rule(address=ADDRESSES, name=NAMES)
-    def unregister(self, address: str, name: str) -> None:
-        self.tables.unregister(name, address)
+    @rule(address=ADDRESSES, name=NAMES, channel=st.integers(1, 3))
+    def unregister(self, address: str, name: str, channel: int) -> None:
+        live = self.tables._live.get(address)
+        self.tables.unregister(name, address, channel)
+        if live is not None and channel < live.channel:
+            assert self.tables._live[address] is live
 
-    @rule(channel=st.sampled_from(["x", "y", "z"]))
-    def close(self, channel: str) -> None:
+    @rule(channel=st.integers(1, 3))
+    def close(self, channel: int) -> None:
         self.tables.channel_closed(channel)
         assert self.tables.channel_closed(channel) == []
 
@@ -445,10 +481,10 @@ def test_a_name_of_which_nobody_is_left_is_remembered_with_who_was_there(tables:
     tables.join(0, N0, term=1)
     tables.join(0, N1, term=2)
     tables.join(3, N2)
-    tables.unregister("broker-a", N0)
-    tables.channel_closed("")
+    tables.unregister("broker-a", N0, C0)
+    tables.channel_closed(1)
     for address in (N0, N1, N2):
-        tables.unregister("broker-a", address)
+        tables.unregister("broker-a", address, CHANNELS[address])
     assert tables.route("T") is None
     tables.time.now += 7_000
     assert tables.gone.as_json() == {
@@ -463,7 +499,7 @@ def test_a_member_that_moved_is_remembered_where_it_was_last(tables: Tables) -> 
     tables.join(2, N1)
     tables.join(2, N2)
     for address in (N0, N1, N2):
-        tables.unregister("broker-a", address)
+        tables.unregister("broker-a", address, CHANNELS[address])
     assert tables.gone.as_json()["broker-a"]["members"] == {N0: 0, N2: 2}
 
 
@@ -474,13 +510,13 @@ def test_a_member_that_was_removed_is_not_missed_when_the_others_are_gone(tables
     tables.leader(N0, members=(N0, N1))
     tables.join(3, N2)  # it runs on, as none of the group
     for address in (N2, N1, N0):
-        tables.unregister("broker-a", address)
+        tables.unregister("broker-a", address, CHANNELS[address])
     assert tables.gone.as_json()["broker-a"]["members"] == {N0: 0, N1: 2}
 
 
 def test_who_is_gone_for_a_day_is_forgotten(tables: Tables) -> None:
     tables.leader(N0)
-    tables.unregister("broker-a", N0)
+    tables.unregister("broker-a", N0, C0)
     tables.time.now += REMEMBERED_MS
     tables.expire()
     assert list(tables.gone.as_json()) == ["broker-a"]

@@ -404,6 +404,23 @@ async def test_settings_are_shown_and_cannot_be_changed(loop: VirtualLoop) -> No
 
 
 @in_virtual_time
+async def test_what_an_earlier_process_sent_changes_nothing_once_the_next_has_registered(
+    loop: VirtualLoop,
+) -> None:
+    await start(loop)
+    earlier, leader, client = Tool(loop), Tool(loop), Tool(loop)
+    await earlier.register(table("T"), broker_id="2", term="4")
+    await leader.register(table("T"), term="6")
+    late = broker_ext(broker_id="2", term="4")
+    frame = await earlier.ask(RequestCode.REGISTER_BROKER, late, table("T"))
+    assert (frame.code, frame.remark) == (1, f"{N0}: has registered over a later connection")
+    assert (await earlier.ask(RequestCode.UNREGISTER_BROKER, late)).code == 0
+    await earlier.close()
+    await turns()
+    assert await client.topics() == ["T"]
+
+
+@in_virtual_time
 async def test_a_request_for_a_broker_is_refused_with_3(loop: VirtualLoop) -> None:
     await start(loop)
     assert (await Tool(loop).ask(RequestCode.SEND_MESSAGE_V2)).code == 3
