@@ -205,14 +205,15 @@ class Scrubber:
             self._mend()
 
     def _mend(self) -> None:
-        """Asks one peer after the other for the first damaged entry, then for the next one: the
-        first may be one that all of them have given up."""
+        """Asks one peer after the other for a damaged entry behind a whole one, where alone it can
+        be seen that what comes fits; then for the next such: all may have given up the first."""
         peers = self._sources()
         if not self.damage or not peers:
             self._mending = False
             return
         rounds, turn = divmod(self._tries, len(peers))
-        index, peer = sorted(self.damage)[rounds % len(self.damage)], peers[turn]
+        behind_whole = [index for index in self.damage if index - 1 not in self.damage]
+        index, peer = behind_whole[rounds % len(behind_whole)], peers[turn]
         self._tries += 1
         self._calls.call(
             peer,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import ClassVar
 
 from dledger.config import RaftConfig
+from dledger.configuration import NO_INCARNATION
 from dledger.standing import Role
 from simulator.client import Client
 from simulator.damage import FaultAtlas
@@ -272,8 +273,9 @@ class Cluster:
             log = node.core.log
             if (log.last_index, log.chain_crc) != (core.log.last_index, core.log.chain_crc):
                 return False
-            if not core.configuration.trusts(host.name, node.core.incarnation):
-                return False  # its disk is another, and does not count yet
+            noted = core.configuration.incarnations.get(host.name, NO_INCARNATION)
+            if noted != node.core.incarnation:
+                return False  # the log does not say yet that its disk is this one
             indexes = {node.applied_index, node.core.commit_index, node.core.durable_index}
             if indexes != {core.log.last_index}:
                 return False

@@ -35,6 +35,11 @@ class MembersOfTheLog(Invariant):
         self._indexes: list[int] = []
         self._found: list[Configuration] = []
 
+    @property
+    def latest(self) -> Configuration | None:
+        """The newest that any host has applied."""
+        return self._found[-1] if self._found else None
+
     def applies(self, host: Host, entry: Entry, _digest: bytes) -> None:
         """See :class:`Invariant`."""
         if entry.kind is EntryKind.CONFIGURATION and entry.index > max(self._indexes, default=-1):

@@ -94,3 +94,30 @@ def test_an_entry_that_all_others_gave_up_holds_up_no_other_one() -> None:
         await settle(cluster)
 
     run(script)
+
+
+def test_entries_back_to_back_are_mended_in_their_order_whatever_was_refused_before() -> None:
+    """Seed 8002371: each was asked for in turn, again and again, and only the first one could be
+    put back."""
+
+    async def script(cluster: Cluster) -> None:
+        leader = await serving(cluster)
+        host = others(cluster, leader)[0]
+        assert host.node is not None
+        scrubber, store = host.node.scrubber, host.node.store
+        await cluster.until(lambda: store.last_index > 14, "more entries come")
+        host.be_damaged()
+        for index in range(4, 12):
+            rot(host, index, 0)
+            rot(host, index, 37)  # its chain CRC: the entry behind cannot be checked either
+        for other in others(cluster, host):
+            cluster.cut(host, other, noticed=True)
+        await cluster.until(lambda: len(scrubber.damage) >= 8, "the damage is found")
+        await cluster.pass_time(15.0)
+        assert not scrubber.mended
+        cluster.heal_network()
+        await cluster.pass_time(4.0)
+        assert not scrubber.damage
+        await settle(cluster)
+
+    run(script)
