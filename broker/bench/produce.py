@@ -84,12 +84,11 @@ class ClosedLoop:
         self._acknowledged = 0
         self._ended = self._loop.create_future()
         for _ in range(self._shape.in_flight):
-            self._send()
+            self._send(time.perf_counter())
         await self._ended
         return self._acknowledged
 
-    def _send(self) -> None:
-        sent_at = time.perf_counter()
+    def _send(self, sent_at: float) -> None:
         if self._stop_at is None:
             if self._to_send <= 0:
                 return
@@ -112,8 +111,9 @@ class ClosedLoop:
             if not self._ended.done():
                 self._ended.set_exception(failure)
             return
-        self.latencies.append(time.perf_counter() - sent_at)
+        now = time.perf_counter()
+        self.latencies.append(now - sent_at)
         self._acknowledged += self._shape.batch
-        self._send()
+        self._send(now)
         if not self._under_way and not self._ended.done():
             self._ended.set_result(None)

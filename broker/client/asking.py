@@ -203,7 +203,7 @@ class Replier:
             REPLY_TO_CLIENT: asked[REPLY_TO_CLIENT],
             TIME_TO_LIVE: asked.get(TIME_TO_LIVE, ""),
         }
-        sys_flag = "0"
+        sys_flag = 0
         if len(body) > self._config.compress_over_bytes > 0:
             smaller = deflated(body)
             if smaller is not None:
@@ -218,7 +218,7 @@ class Replier:
             "c": "",
             "d": "0",
             "e": "0",
-            "f": sys_flag,
+            "f": str(sys_flag),
             "g": str(self._wall_clock()),
             "h": "0",
             "i": encoded,

@@ -78,7 +78,14 @@ class QueueChoice:
         if pinned is not None:
             address = rotation.addresses.get(pinned.broker)
             return None if address is None else Target(pinned, address)
-        return self._take_turn(rotation, ()) if rotation.targets else None
+        targets = rotation.targets
+        if not targets:
+            return None
+        if self._faults is not None:
+            return self._take_turn(rotation, ())
+        turn = rotation.next
+        rotation.next = turn + 1
+        return targets[turn % len(targets)]
 
     async def search(
         self, topic: str, pinned: MessageQueue | None, avoid: Collection[str]

@@ -79,14 +79,13 @@ class Deliverer:
         queue, address = target
         delivery.queue, delivery.address = queue, address
         delivery.tries += 1
-        delivery.header["e"] = str(queue.queue_id)
         if self._faults is not None:
             done = partial(self._watch, queue.broker, self._loop.time(), done)
-        self._remoting.call(
+        self._remoting.call_template(
             address,
-            delivery.code,
-            delivery.header,
-            (delivery.body,),
+            delivery.template,
+            (*delivery.values, queue.queue_id),
+            delivery.body,
             timeout=self._config.request_seconds,
             done=done,
         )
@@ -100,10 +99,13 @@ class Deliverer:
     ) -> None:
         if answer is not None:
             try:
-                delivery.succeed(delivery.acknowledgement(answer, queue))
-                return
+                result = delivery.acknowledgement(answer, queue)
             except ClientError as error:
                 failure = error
+            else:
+                if not delivery.future.done():  # its caller may have given up on it
+                    delivery.future.set_result(result)
+                return
         self._try_on(delivery, failure)
 
     def _try_on(self, delivery: Delivery, failure: Failure | None) -> None:
@@ -188,7 +190,7 @@ class Deliverer:
             SendStatus.OK,
             target.queue._replace(queue_id=found.queue_id),
             found.queue_offset,
-            delivery.count,
+            delivery.count or 1,
             ",".join(found.message_ids),
             delivery.first_key,
         )

@@ -8,12 +8,15 @@ from struct import Struct
 from broker.client.errors import BadAnswerError, Failure, outcome_unknown, refusal
 from broker.client.message import SEND_STATUS_BY_CODE, Bytes, MessageQueue, SendResult
 from broker.client.outcome import APPLIED_SECONDS_FIRST
-from broker.remoting.codes import OUTCOME, OUTCOME_UNKNOWN, RequestCode
-from broker.remoting.frame import Frame
+from broker.remoting.codes import OUTCOME, OUTCOME_UNKNOWN
+from broker.remoting.frame import Frame, RequestTemplate, TemplateValues
 from store.record import record_size
 
 _BATCHED_SIZE = Struct(">i")
 _BATCHED_FIXED_SIZE = 22
+
+# The constructor that ``NamedTuple`` makes is a function of Python around this one.
+_new = tuple.__new__
 
 
 class Delivery:
@@ -23,37 +26,43 @@ class Delivery:
         "address",
         "applied_seconds",
         "body",
-        "code",
         "count",
         "deadline",
         "doubtful_at",
         "first_key",
         "future",
-        "header",
         "pinned",
+        "properties_size",
         "queue",
+        "template",
         "topic",
         "tries",
+        "values",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - by position in the hot path
         self,
-        *,
         topic: str,
-        code: int,
-        header: dict[str, str],
+        template: RequestTemplate,
+        values: TemplateValues,
         body: Bytes,
-        count: int,
         first_key: str,
         pinned: MessageQueue | None,
         deadline: float,
         future: asyncio.Future[SendResult],
+        *,
+        properties_size: int = 0,
+        count: int = 0,
     ) -> None:
+        """``count`` is of the messages of a batch; 0 for a single one, whose properties have
+        ``properties_size`` bytes."""
         self.topic = topic
-        self.code = code
-        self.header = header
+        self.template = template
+        self.values = values
+        """What fills the template in, but for the queue."""
         self.body = body
         self.count = count
+        self.properties_size = properties_size
         self.first_key = first_key
         self.pinned = pinned
         """The queue that it must go to, None for any."""
@@ -87,7 +96,9 @@ class Delivery:
             raise BadAnswerError(queue.broker, f"an acknowledgement without {error}") from None
         if queue_id != queue.queue_id:
             queue = queue._replace(queue_id=queue_id)
-        return SendResult(status, queue, offset, self.count, message_ids, self.first_key)
+        return _new(
+            SendResult, (status, queue, offset, self.count or 1, message_ids, self.first_key)
+        )
 
     def note(self, failure: Failure) -> None:
         """Remembers where it may be stored all the same."""
@@ -105,8 +116,8 @@ class Delivery:
     def record_sizes(self) -> list[int]:
         """The sizes of the records that a broker makes of it."""
         fixed = record_size(self.topic, 0, 0)
-        if self.code != RequestCode.SEND_BATCH_MESSAGE:
-            return [fixed + len(self.body) + len(self.header["i"].encode())]
+        if not self.count:
+            return [fixed + len(self.body) + self.properties_size]
         sizes: list[int] = []
         position = 0
         while position < len(self.body):

@@ -8,65 +8,89 @@ A batch's body is one message after the other (``MessageDecoder.encodeMessages``
     i32  body size, body
     i16  properties size, properties
 
-What all messages of a kind have in common is encoded once. A unique key is of fixed size, so the
-properties of such messages are too, and each costs two small formats beside its body.
+What all requests to a topic have in common is encoded once, and so is what all messages of a kind
+have. A unique key is of fixed size, so the properties of such messages are too, and each costs two
+small formats beside its body.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from struct import Struct
 
 from broker.client.errors import IllegalMessageError
 from broker.client.identity import UNIQUE_KEY_SIZE
 from broker.client.message import BODY_SIZE_MAX, PROPERTY_UNIQUE_KEY, Bytes, Message
+from broker.remoting.codes import RequestCode
+from broker.remoting.frame import RequestTemplate, TemplateValues, json_text
 
 AUTO_CREATE_TOPIC = "TBW102"
 
 DEFLATE_LEVEL = 5
 """As RocketMQ's clients."""
 
-DEFLATED = "1"
+DEFLATED = 1
 """The sysFlag of a body that zlib made smaller; clients older than 4.9.4 know no other kind."""
 
 _HEAD = Struct(">iiiii")
 _I16 = Struct(">h")
 _FIXED_SIZE = _HEAD.size + _I16.size
+_PROPERTIES = f"{PROPERTY_UNIQUE_KEY}\x01%b\x02%b"
+"""The unique key's, and all others as JSON."""
+
+KEY_PROPERTY_SIZE = len(PROPERTY_UNIQUE_KEY) + UNIQUE_KEY_SIZE + 2
+"""What a unique key takes among the properties, in bytes."""
 
 
-def header_template(group: str, topic: str, default_queues: int) -> dict[str, str]:
-    """The fields of ``SendMessageRequestHeaderV2`` that every send to the topic shares."""
-    return {
-        "a": group,
-        "b": topic,
-        "c": AUTO_CREATE_TOPIC,
-        "d": str(default_queues),
-        "f": "0",  # sysFlag
-    }
+class SendTemplates:
+    """The requests that send to one topic (``SendMessageRequestHeaderV2``), but for what differs.
+
+    Last of what fills them in comes the id of the queue, which a retry may change; before it what
+    :func:`single_values` and :func:`batch_values` say.
+    """
+
+    __slots__ = ("batch", "single")
+
+    def __init__(self, group: str, topic: str, default_queues: int) -> None:
+        shared = {
+            "a": group.replace("%", "%%"),
+            "b": topic.replace("%", "%%"),
+            "c": AUTO_CREATE_TOPIC,
+            "d": str(default_queues),
+        }
+        self.single = RequestTemplate(
+            RequestCode.SEND_MESSAGE_V2,
+            {**shared, "f": "%d", "g": "%d", "h": "%d", "i": _PROPERTIES, "e": "%d"},
+        )
+        self.batch = RequestTemplate(
+            RequestCode.SEND_BATCH_MESSAGE,
+            {**shared, "f": "0", "g": "%d", "h": "0", "m": "true", "e": "%d"},
+        )
+
+
+def single_values(message: Message, unique_key: str, born_ms: int, sys_flag: int) -> TemplateValues:
+    """What fills a 310 in, but for the queue."""
+    properties = message.property_bytes
+    text = _text_of(properties) if properties else b""
+    return sys_flag, born_ms, message.flag, unique_key.encode(), text
+
+
+def batch_values(born_ms: int) -> TemplateValues:
+    """What fills a 320 in, but for the queue."""
+    return (born_ms,)
+
+
+@lru_cache(maxsize=256)  # messages of a kind have the same
+def _text_of(properties: bytes) -> bytes:
+    return json_text(properties.decode())
 
 
 def deflated(body: Bytes) -> bytes | None:
     """The body as zlib makes it, None where that is no smaller."""
     smaller = zlib.compress(body, DEFLATE_LEVEL)
     return smaller if len(smaller) < len(body) else None
-
-
-def single_header(
-    template: Mapping[str, str], message: Message, unique_key: str, born_ms: int
-) -> dict[str, str]:
-    """The fields of a 310 but for ``e``, the queue, which a retry may change."""
-    return {
-        **template,
-        "g": str(born_ms),
-        "h": str(message.flag),
-        "i": f"{PROPERTY_UNIQUE_KEY}\x01{unique_key}\x02{message.property_bytes.decode()}",
-    }
-
-
-def batch_header(template: Mapping[str, str], born_ms: int) -> dict[str, str]:
-    """The fields of a 320 but for ``e``."""
-    return {**template, "g": str(born_ms), "h": "0", "m": "true"}
 
 
 def batch_body(messages: Sequence[Message], key_prefix: str, first_key: int) -> bytes:
@@ -84,7 +108,7 @@ def batch_body(messages: Sequence[Message], key_prefix: str, first_key: int) -> 
         body = message.body
         if message.property_bytes is not common:
             common = message.property_bytes
-            properties_size = len(PROPERTY_UNIQUE_KEY) + UNIQUE_KEY_SIZE + 2 + len(common)
+            properties_size = KEY_PROPERTY_SIZE + len(common)
             tail = _I16.pack(properties_size) + f"{PROPERTY_UNIQUE_KEY}\x01{key_prefix}".encode()
         if message.delay_level > 0:
             raise IllegalMessageError("a message of a batch cannot have a delay level")
@@ -106,11 +130,4 @@ def batch_body(messages: Sequence[Message], key_prefix: str, first_key: int) -> 
 
 def batched_size(message: Message) -> int:
     """The bytes that the message takes in a batch."""
-    return (
-        _FIXED_SIZE
-        + len(message.body)
-        + len(PROPERTY_UNIQUE_KEY)
-        + UNIQUE_KEY_SIZE
-        + 2
-        + len(message.property_bytes)
-    )
+    return _FIXED_SIZE + len(message.body) + KEY_PROPERTY_SIZE + len(message.property_bytes)

@@ -64,6 +64,14 @@ class UniqueKeys:
         """The key of a reserved number."""
         return f"{self.prefix}{number:012X}"
 
+    def next(self) -> str:
+        """The next key, reserved."""
+        number = self._next
+        if number >= _COUNT_MASK:
+            number = 0
+        self._next = number + 1
+        return "%s%012X" % (self.prefix, number)  # noqa: UP031 - in three quarters of the time
+
 
 def unique_keys(first: str, count: int) -> list[str]:
     """The keys that were reserved together, from the first of them."""

@@ -80,6 +80,12 @@ class Message:
         message.property_bytes = self.property_bytes
         return message
 
+    def with_properties(self, more: bytes) -> Message:
+        """The same message with more properties, encoded as a record stores them."""
+        message = self.with_body(self.body)
+        message.property_bytes += more
+        return message
+
 
 class SendStatus(IntEnum):
     """All of them mean stored; only the first is what this project's brokers answer."""

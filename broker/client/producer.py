@@ -16,11 +16,12 @@ from broker.client.deliverer import Deliverer
 from broker.client.delivery import Delivery
 from broker.client.encoding import (
     DEFLATED,
+    KEY_PROPERTY_SIZE,
+    SendTemplates,
     batch_body,
-    batch_header,
+    batch_values,
     deflated,
-    header_template,
-    single_header,
+    single_values,
 )
 from broker.client.errors import (
     ClientError,
@@ -39,10 +40,6 @@ from broker.clock import system_clock_ms
 from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode
 from broker.remoting.dispatch import Handler
-
-# As plain numbers: the header is formatted with them, and members of an enumeration take longer.
-SINGLE = int(RequestCode.SEND_MESSAGE_V2)
-BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
 
 
 class Producer:
@@ -90,7 +87,7 @@ class Producer:
             config=self._config,
             faults=faults,
         )
-        self._templates: dict[str, dict[str, str]] = {}
+        self._templates: dict[str, SendTemplates] = {}
         self._asker = Asker(self._loop, identity.client_id)
         self._handlers[int(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)] = self._asker.replied
         self._replier = Replier(self._loop, self._remoting, self._routes, self._config, wall_clock)
@@ -161,9 +158,9 @@ class Producer:
         target = self._choice.at_once(message.topic, queue)
         if target is None:
             target = await self._choice.search(message.topic, queue, ())
-        header, body, _ = self._encoded(message)
-        header["e"] = str(target.queue.queue_id)
-        self._remoting.push(target.address, SINGLE, header, (body,))
+        delivery = self._delivery(message, queue)
+        values = (*delivery.values, target.queue.queue_id)
+        self._remoting.push_template(target.address, delivery.template, values, delivery.body)
 
     async def send_batch(
         self, messages: Sequence[Message], queue: MessageQueue | None = None
@@ -181,9 +178,9 @@ class Producer:
         Raises :class:`NoReplyError` where nothing came in time (it may be consumed all the same),
         and otherwise as :meth:`send`.
         """
-        delivery = self._delivery(message, queue)
-        correlation_id = delivery.first_key
-        delivery.header["i"] += self._asker.properties(correlation_id, timeout_seconds).decode()
+        correlation_id = self._keys.next()
+        marks = self._asker.properties(correlation_id, timeout_seconds)
+        delivery = self._delivery(message.with_properties(marks), queue, key=correlation_id)
         delivery.deadline = self._loop.time() + timeout_seconds
         reply = self._asker.expect(correlation_id)
         try:
@@ -243,59 +240,62 @@ class Producer:
         if not messages:
             raise IllegalMessageError("a batch has at least one message")
         topic = messages[0].topic
-        template = self._templates.get(topic) or self._new_template(topic)
+        templates = self._templates.get(topic) or self._new_templates(topic)
         first = self._keys.take(len(messages))
         body = batch_body(messages, self._keys.prefix, first)
         delivery = Delivery(
-            topic=topic,
-            code=BATCH,
-            header=batch_header(template, self._wall_clock()),
-            body=body,
+            topic,
+            templates.batch,
+            batch_values(self._wall_clock()),
+            body,
+            self._keys.key(first),
+            queue,
+            self._loop.time() + self._config.deadline_seconds,
+            self._loop.create_future(),
             count=len(messages),
-            first_key=self._keys.key(first),
-            pinned=queue,
-            deadline=self._loop.time() + self._config.deadline_seconds,
-            future=self._loop.create_future(),
         )
         self._deliverer.begin(delivery)
         return delivery.future
 
-    def _delivery(self, message: Message, queue: MessageQueue | None) -> Delivery:
-        """A single message that is to be delivered."""
-        header, body, key = self._encoded(message)
-        return Delivery(
-            topic=message.topic,
-            code=SINGLE,
-            header=header,
-            body=body,
-            count=1,
-            first_key=key,
-            pinned=queue,
-            deadline=self._loop.time() + self._config.deadline_seconds,
-            future=self._loop.create_future(),
-        )
-
-    def _encoded(self, message: Message) -> tuple[dict[str, str], Bytes, str]:
-        """Header, body and unique key of a single message."""
+    def _delivery(
+        self,
+        message: Message,
+        queue: MessageQueue | None,
+        *,
+        key: str | None = None,
+        sys_flag: int = 0,
+    ) -> Delivery:
+        """A single message that is to be delivered, with a unique ``key`` that was taken for it."""
         topic, body = message.topic, message.body
         if len(body) > BODY_SIZE_MAX:
             raise IllegalMessageError(
                 f"a body of {len(body)} bytes exceeds the limit of {BODY_SIZE_MAX}"
             )
-        template = self._templates.get(topic) or self._new_template(topic)
-        key = self._keys.key(self._keys.take())
-        header = single_header(template, message, key, self._wall_clock())
-        if len(body) > self._config.compress_over_bytes > 0:
+        templates = self._templates.get(topic) or self._new_templates(topic)
+        config, loop = self._config, self._loop
+        if len(body) > config.compress_over_bytes > 0:
             smaller = deflated(body)
             if smaller is not None:
-                header["f"] = DEFLATED
-                return header, smaller, key
-        return header, body, key
+                body = smaller
+                sys_flag |= DEFLATED
+        if key is None:
+            key = self._keys.next()
+        return Delivery(
+            topic,
+            templates.single,
+            single_values(message, key, self._wall_clock(), sys_flag),
+            body,
+            key,
+            queue,
+            loop.time() + config.deadline_seconds,
+            loop.create_future(),
+            properties_size=KEY_PROPERTY_SIZE + len(message.property_bytes),
+        )
 
     def _lost(self, address: str) -> None:
         self._presence.lost(address)
 
-    def _new_template(self, topic: str) -> dict[str, str]:
-        template = header_template(self._config.group, topic, self._config.default_queues)
-        self._templates[topic] = template
-        return template
+    def _new_templates(self, topic: str) -> SendTemplates:
+        templates = SendTemplates(self._config.group, topic, self._config.default_queues)
+        self._templates[topic] = templates
+        return templates

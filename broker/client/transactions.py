@@ -183,10 +183,10 @@ class TransactionProducer(Producer):
         message = transaction.message
         if message.delay_level > 0:
             raise IllegalMessageError("the message of a transaction cannot have a delay level")
-        delivery = self._delivery(message, transaction.queue)
         marks = encode_properties({"TRAN_MSG": "true", "PGROUP": self._config.group})
-        delivery.header["i"] += marks.decode()
-        delivery.header["f"] = str(int(delivery.header["f"]) | SYS_FLAG_PREPARED)
+        delivery = self._delivery(
+            message.with_properties(marks), transaction.queue, sys_flag=SYS_FLAG_PREPARED
+        )
         self._open[delivery.first_key] = transaction
         self._deliverer.begin(delivery)
         try:

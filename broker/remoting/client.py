@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from broker.remoting.connection import Bytes, Connection
 from broker.remoting.dispatch import Handler, dispatch_by_code
 from broker.remoting.errors import ClientClosedError, ConnectFailedError
-from broker.remoting.frame import Frame
+from broker.remoting.frame import Frame, RequestTemplate, TemplateValues
 from broker.remoting.limits import RemotingLimits
 from broker.remoting.pending import Done
 
@@ -88,6 +88,31 @@ class RemotingClient:
             return
         connection = self._connections.get(address) or self._connect(address)
         connection.call(code, ext, body, timeout=timeout, done=done)
+
+    def call_template(
+        self,
+        address: str,
+        template: RequestTemplate,
+        values: TemplateValues,
+        body: Bytes,
+        *,
+        timeout: float,
+        done: Done,
+    ) -> None:
+        """As :meth:`call`, with a header that ``values`` fill in."""
+        if self._closed:
+            self._loop.call_soon(done, None, ClientClosedError(address, "this client is closed"))
+            return
+        connection = self._connections.get(address) or self._connect(address)
+        connection.call_template(template, values, body, timeout=timeout, done=done)
+
+    def push_template(
+        self, address: str, template: RequestTemplate, values: TemplateValues, body: Bytes
+    ) -> None:
+        """As :meth:`push`, with a header that ``values`` fill in."""
+        if not self._closed:
+            connection = self._connections.get(address) or self._connect(address)
+            connection.push_template(template, values, body)
 
     def push(
         self,

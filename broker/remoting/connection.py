@@ -19,7 +19,13 @@ from broker.remoting.errors import (
     RequestError,
     TooManyRequestsError,
 )
-from broker.remoting.frame import Frame, encode_request, encode_response
+from broker.remoting.frame import (
+    Frame,
+    RequestTemplate,
+    TemplateValues,
+    encode_request,
+    encode_response,
+)
 from broker.remoting.limits import RemotingLimits
 from broker.remoting.pending import Done, PendingRequests, settle
 from broker.remoting.stream import FrameReader
@@ -56,6 +62,7 @@ class Connection(asyncio.Protocol):
         "_reader",
         "_serialization",
         "_transport",
+        "_unsent_max",
         "last_active",
         "number",
         "remote_address",
@@ -83,6 +90,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._out: list[Bytes] = []
         self._out_size = 0
+        self._unsent_max = 0
+        """What the transport held when it was last given something: it has no more now."""
         self._flush_due = False
         self._closed = False
         self._on_close: list[Callable[[Connection], None]] | None = []
@@ -154,6 +163,13 @@ class Connection(asyncio.Protocol):
             return
         self._request(code, self._pending.next_opaque(), ext, body, FLAG_ONE_WAY)
 
+    def push_template(self, template: RequestTemplate, values: TemplateValues, body: Bytes) -> None:
+        """As :meth:`push`, with a header that ``values`` fill in."""
+        if self._closed or self.buffered > self._limits.write_buffer_max:
+            return
+        head = template.encode(FLAG_ONE_WAY, self._pending.next_opaque(), len(body), values)
+        self._send(head, (body,), len(body))
+
     def invoke(
         self,
         code: int,
@@ -178,20 +194,47 @@ class Connection(asyncio.Protocol):
     ) -> None:
         """As :meth:`invoke`, without a future: ``done`` is called when the answer arrives, in the
         turn of the loop in which it does, and never before this returns."""
-        pending = self._pending
+        if self._may_call(done):
+            opaque = self._pending.next_opaque()
+            self._request(code, opaque, ext, body, 0)
+            self._pending.add(opaque, timeout, done)
+
+    def call_template(
+        self,
+        template: RequestTemplate,
+        values: TemplateValues,
+        body: Bytes,
+        *,
+        timeout: float,
+        done: Done,
+    ) -> None:
+        """As :meth:`call`, with a header that ``values`` fill in."""
+        if not self._may_call(done):
+            return
+        size = len(body)
+        opaque = self._pending.next_opaque()
+        head = template.encode(0, opaque, size, values)
+        self._pending.add(opaque, timeout, done)
+        self._out += (head, body)
+        self._out_size += len(head) + size
+        if not self._flush_due and self._transport is not None:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _may_call(self, done: Done) -> bool:
+        """Whether one more request may be sent; where not, ``done`` is told why."""
         if self._closed:
             error: CallError = ConnectionLostError(self.remote_address, "connection closed")
-            self._loop.call_soon(done, None, error)
-        elif (
-            len(pending) >= self._limits.pending_max
-            or self.buffered > self._limits.write_buffer_max
-        ):
-            error = TooManyRequestsError(self.remote_address, f"{len(pending)} requests wait")
-            self._loop.call_soon(done, None, error)
         else:
-            opaque = pending.next_opaque()
-            self._request(code, opaque, ext, body, 0)
-            pending.add(opaque, timeout, done)
+            limits, waiting = self._limits, self._pending.waiting
+            if len(waiting) < limits.pending_max and (
+                self._out_size + self._unsent_max <= limits.write_buffer_max
+                or self.buffered <= limits.write_buffer_max
+            ):
+                return True
+            error = TooManyRequestsError(self.remote_address, f"{len(waiting)} requests wait")
+        self._loop.call_soon(done, None, error)
+        return False
 
     def close(self) -> None:
         """Closes after what is already written has left."""
@@ -292,6 +335,7 @@ class Connection(asyncio.Protocol):
             self._transport.writelines(out)
         self._out = []
         self._out_size = 0
+        self._unsent_max = self._transport.get_write_buffer_size()
         self.last_active = self._loop.time()
 
 

@@ -22,18 +22,17 @@ class PendingRequests:
     it. So a request costs no timer of its own, which would be a third of its whole price.
     """
 
-    __slots__ = ("_address", "_armed_for", "_loop", "_next_opaque", "_timer", "_waiting")
+    __slots__ = ("_address", "_armed_for", "_loop", "_next_opaque", "_time", "_timer", "waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: str) -> None:
         self._loop = loop
+        self._time = loop.time
         self._address = address
-        self._waiting: dict[int, tuple[Done, float]] = {}
+        self.waiting: dict[int, tuple[Done, float]] = {}
+        """By opaque: who is told, and until when the answer may come."""
         self._next_opaque = 0
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = 0.0
-
-    def __len__(self) -> int:
-        return len(self._waiting)
 
     def next_opaque(self) -> int:
         """An id that no waiting request has, in the range of an i32."""
@@ -43,14 +42,14 @@ class PendingRequests:
 
     def add(self, opaque: int, timeout: float, done: Done) -> None:
         """Waits for the answer to ``opaque``, for ``timeout`` seconds."""
-        deadline = self._loop.time() + timeout
-        self._waiting[opaque] = (done, deadline)
+        deadline = self._time() + timeout
+        self.waiting[opaque] = (done, deadline)
         if self._timer is None or deadline < self._armed_for:
             self._arm(deadline)
 
     def resolve(self, frame: Frame) -> bool:
         """Hands an answer to who waits for it; false when nobody does (any more)."""
-        waiting = self._waiting.pop(frame.opaque, None)
+        waiting = self.waiting.pop(frame.opaque, None)
         if waiting is None:
             return False
         waiting[0](frame, None)
@@ -61,7 +60,7 @@ class PendingRequests:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waiting, self._waiting = self._waiting, {}
+        waiting, self.waiting = self.waiting, {}
         for done, _ in waiting.values():
             done(None, failure(self._address, what))
 
@@ -74,12 +73,12 @@ class PendingRequests:
     def _expire(self) -> None:
         self._timer = None
         now = max(self._loop.time(), self._armed_for)
-        due = [opaque for opaque, (_, deadline) in self._waiting.items() if deadline <= now]
+        due = [opaque for opaque, (_, deadline) in self.waiting.items() if deadline <= now]
         for opaque in due:
-            done, _ = self._waiting.pop(opaque)
+            done, _ = self.waiting.pop(opaque)
             done(None, RequestTimeoutError(self._address, f"no answer to request {opaque} in time"))
-        if self._waiting and self._timer is None:
-            self._arm(min(deadline for _, deadline in self._waiting.values()))
+        if self.waiting and self._timer is None:
+            self._arm(min(deadline for _, deadline in self.waiting.values()))
 
 
 def settle(future: asyncio.Future[Frame], answer: Frame | None, failure: CallError | None) -> None:

@@ -6,15 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.client.encoding import (
+    SendTemplates,
     batch_body,
-    batch_header,
+    batch_values,
     batched_size,
-    header_template,
-    single_header,
+    single_values,
 )
 from broker.client.identity import ClientIdentity, UniqueKeys, unique_keys
 from broker.client.message import Message
 from broker.processors.batchbody import batch_messages
+from broker.remoting.frame import PREFIX as PREFIX_OF_FRAME
+from broker.remoting.frame import decode_frame, encode_request
 from store.properties import decode_properties
 
 PREFIX = "0A00000900000000000A"
@@ -53,23 +55,46 @@ def test_the_size_of_a_batch_is_known_before_it_is_encoded(batch: list[Message])
 
 
 def test_a_single_header_has_the_short_names() -> None:
-    template = header_template("G", "T", 4)
-    header = single_header(template, Message("T", b"x", tags="A", flag=3), "KEY", 99)
-    assert header == {
-        "a": "G",
-        "b": "T",
+    message = Message("%RETRY%T", b"x", tags='A"\u2028%d', flag=-3)
+    values = single_values(message, "KEY", 99, 1)
+    template = SendTemplates("G%d", "%RETRY%T", 4).single
+    head = template.encode(0, 7, 1, (*values, 2))
+    assert head[:8] == PREFIX_OF_FRAME.pack(len(head) - 4 + 1, len(head) - 8)
+    assert decode_frame(head + b"x").ext == {
+        "a": "G%d",
+        "b": "%RETRY%T",
         "c": "TBW102",
         "d": "4",
-        "f": "0",
+        "e": "2",
+        "f": "1",
         "g": "99",
-        "h": "3",
-        "i": "UNIQ_KEY\x01KEY\x02TAGS\x01A\x02",
+        "h": "-3",
+        "i": 'UNIQ_KEY\x01KEY\x02TAGS\x01A"\u2028%d\x02',
     }
 
 
+def test_a_template_makes_the_same_header_as_a_mapping() -> None:
+    template = SendTemplates("G", "T", 4).single
+    head = template.encode(2, 7, 5, (*single_values(Message("T", b""), "KEY", 99, 0), 3))
+    fields = {"a": "G", "b": "T", "c": "TBW102", "d": "4", "f": "0", "g": "99", "h": "0"}
+    fields |= {"i": "UNIQ_KEY\x01KEY\x02", "e": "3"}
+    assert head == encode_request(310, 7, fields, 5, flag=2)
+
+
 def test_a_batch_header_says_that_it_is_one() -> None:
-    header = batch_header(header_template("G", "T", 4), 99)
-    assert (header["m"], header["g"]) == ("true", "99")
+    head = SendTemplates("G", "T", 4).batch.encode(0, 1, 0, (*batch_values(99), 5))
+    header = decode_frame(head).ext
+    assert (header["m"], header["g"], header["e"]) == ("true", "99", "5")
+
+
+def test_each_unique_key_follows_the_one_before_until_the_count_begins_anew() -> None:
+    keys = UniqueKeys(ClientIdentity("10.0.0.9", 0x12345, 0xAB), lambda: 1)
+    assert keys.next() == "0A0000092345000000AB" + "000000010000"
+    assert keys.key(keys.take(2)) == "0A0000092345000000AB" + "000000010001"
+    assert keys.next() == "0A0000092345000000AB" + "000000010003"
+    last = UniqueKeys(ClientIdentity("10.0.0.9", 1, 1), lambda: (1 << 32) - 1)
+    last.take(65_535)
+    assert last.next()[20:] == "000000000000"
 
 
 def test_a_unique_key_names_address_process_and_count() -> None:
