@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     log_to_stderr()
     import_broker()
-    _tune_interpreter()
+    tune_interpreter()
     return run_until_stopped(lambda stopped: _serve(config, stopped, as_json=args.json))
 
 
@@ -56,11 +56,15 @@ def import_broker() -> None:
         gc.enable()
 
 
-def _tune_interpreter() -> None:
+def tune_interpreter() -> None:
     """The threads that write and sync hold the interpreter for microseconds, but wait for it for a
     whole switch interval (5 ms by default) while the event loop is busy. And messages are too
     short-lived for the collector to look at them after every 700.
+
+    NumPy, which comes when the first keys are sorted, would start a thread of linear algebra for
+    each core, and every one of them spins for a while.
     """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     keep_freed_memory()
     sys.setswitchinterval(0.0005)
     gc.set_threshold(50_000, 20, 50)
