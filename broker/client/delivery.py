@@ -10,6 +10,7 @@ from broker.client.message import SEND_STATUS_BY_CODE, Bytes, MessageQueue, Send
 from broker.client.outcome import APPLIED_SECONDS_FIRST
 from broker.remoting.codes import OUTCOME, OUTCOME_UNKNOWN
 from broker.remoting.frame import Frame, RequestTemplate, TemplateValues
+from broker.remoting.likeness import LikeFrame
 from store.record import record_size
 
 _BATCHED_SIZE = Struct(">i")
@@ -87,11 +88,17 @@ class Delivery:
             refused = refusal(queue.broker, frame.code, frame.remark)
             refused.perhaps_stored = frame.ext.get(OUTCOME) == OUTCOME_UNKNOWN
             raise refused
-        ext = frame.ext
         try:
-            queue_id = int(ext["queueId"])  # type: ignore[arg-type]  # None raises, as it should
-            offset = int(ext["queueOffset"])  # type: ignore[arg-type]
-            message_ids = str(ext["msgId"])
+            if type(frame) is LikeFrame:
+                _, ids, queue_text, offset_text = frame.values
+                queue_id = int(queue_text)
+                offset = int(offset_text)
+                message_ids = ids.decode()
+            else:
+                ext = frame.ext
+                queue_id = int(ext["queueId"])  # type: ignore[arg-type]  # None raises, as it should
+                offset = int(ext["queueOffset"])  # type: ignore[arg-type]
+                message_ids = str(ext["msgId"])
         except (KeyError, TypeError, ValueError) as error:
             raise BadAnswerError(queue.broker, f"an acknowledgement without {error}") from None
         if queue_id != queue.queue_id:

@@ -23,6 +23,7 @@ from broker.processors.sendheader import (
     HeaderNames,
     SendHeader,
     read_header,
+    read_like_header,
 )
 from broker.processors.shapes import Origin, Stager, topic_constants
 from broker.refusals import REFUSALS, code_of, refused, remark_of
@@ -73,11 +74,13 @@ class SendProcessor:
         self._send_batch(connection, request, SHORT_NAMES)
 
     def _send(self, connection: Connection, request: Frame, names: HeaderNames) -> None:
-        # C++ core 1.0 sends a batch with code 10 and says so in this field alone.
-        if names.batch in request.ext and ext_bool(request, names.batch):
-            self._send_batch(connection, request, names)
-            return
-        header = read_header(request, names)
+        header = read_like_header(request)
+        if header is None:
+            # C++ core 1.0 sends a batch with code 10 and says so in this field alone.
+            if names.batch in request.ext and ext_bool(request, names.batch):
+                self._send_batch(connection, request, names)
+                return
+            header = read_header(request, names)
         try:
             queue_id = self._queue_id(request, names, header)
             message = self._stager.stage(

@@ -11,6 +11,7 @@ from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import RequestError
 from broker.remoting.fields import INT64_MAX, ext_int, ext_str
 from broker.remoting.frame import ExtValue, Frame
+from broker.remoting.likeness import UNIQUE_KEY_START, LikeFrame
 
 INT32_MAX = 2**31 - 1
 PROPERTIES_SIZE_MAX = 32_767
@@ -80,6 +81,58 @@ class SendHeader(NamedTuple):
     flag: int
     reconsume_times: int
     properties: bytes
+
+
+class _LikeSent(NamedTuple):
+    """What the headers of messages have in common that are like one model."""
+
+    topic: str
+    sys_flag: int
+    flag: int
+    reconsume_times: int
+    before: bytes
+    after: bytes
+    """The properties, but for the unique key."""
+
+
+def read_like_header(request: Frame) -> SendHeader | None:
+    """As :func:`read_header` of a 310, where its header is like one before; else None."""
+    if type(request) is not LikeFrame:
+        return None
+    model = request.likeness.made
+    if not isinstance(model, _LikeSent):
+        if SHORT_NAMES.batch in request.ext:
+            return None
+        model = request.likeness.made = _common(read_header(request, SHORT_NAMES))
+    topic, sys_flag, flag, reconsume_times, before, after = model
+    _, born, unique_key, queue = request.values
+    try:
+        born_timestamp = int(born)
+        queue_id = int(queue)
+    except ValueError:
+        return None
+    if queue_id > INT32_MAX or born_timestamp > INT64_MAX:
+        return None
+    properties = before + unique_key + after
+    return _new(
+        SendHeader,
+        (topic, queue_id, sys_flag, born_timestamp, flag, reconsume_times, properties),
+    )
+
+
+def _common(header: SendHeader) -> _LikeSent:
+    before, mark, rest = header.properties.partition(UNIQUE_KEY_START.encode())
+    _, end, after = rest.partition(b"\x02")
+    if not mark:  # there is no unique key: all of it varies
+        before = b""
+    return _LikeSent(
+        header.topic,
+        header.sys_flag,
+        header.flag,
+        header.reconsume_times,
+        before + mark,
+        end + after,
+    )
 
 
 def read_header(request: Frame, names: HeaderNames) -> SendHeader:

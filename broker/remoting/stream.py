@@ -12,6 +12,7 @@ from broker.remoting.frame import (
     decode_header,
     frame_sizes,
 )
+from broker.remoting.likeness import LIKELY_CODES, Likenesses
 
 _PREFIX_SIZE = PREFIX.size
 
@@ -27,7 +28,7 @@ class FrameReader:
     bytes. What is kept never exceeds one frame (``FRAME_SIZE_MAX``).
     """
 
-    __slots__ = ("_body", "_body_missing", "_head", "_head_size", "_serialization")
+    __slots__ = ("_body", "_body_missing", "_head", "_head_size", "_likenesses", "_serialization")
 
     def __init__(self) -> None:
         self._head = bytearray()
@@ -37,6 +38,7 @@ class FrameReader:
         self._serialization = 0
         self._body: list[bytes | bytearray | memoryview] = []
         self._body_missing = 0
+        self._likenesses = Likenesses()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """The frames that ``data``, the stream's next bytes, completes.
@@ -52,6 +54,7 @@ class FrameReader:
             yield self._finish()
         data_size = len(data)
         unpack_prefix = PREFIX.unpack_from
+        models = self._likenesses.by_size
         while data_size - start >= _PREFIX_SIZE:
             total, mark = unpack_prefix(data, start)
             body_start = start + _PREFIX_SIZE + (mark & 0xFFFFFF)
@@ -64,9 +67,17 @@ class FrameReader:
                 frame_sizes(data, start)  # raises, saying which of the limits it is
             if end > data_size:
                 break
-            yield decode_header(
-                mark >> 24, data[start + _PREFIX_SIZE : body_start], data[body_start:end]
-            )
+            # The serialization of JSON is 0, so that its mark is the header's size.
+            model = models.get(mark)
+            frame: Frame | None = None
+            if model is not None:
+                frame = model.read(data, start + _PREFIX_SIZE, body_start, end)
+            if frame is None:
+                header = data[start + _PREFIX_SIZE : body_start]
+                frame = decode_header(mark >> 24, header, data[body_start:end])
+                if frame.code in LIKELY_CODES:
+                    self._likenesses.learn(header, frame)
+            yield frame
             start = end
         if start < data_size:
             self._continue(data, start)
