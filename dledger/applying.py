@@ -58,7 +58,11 @@ class Applier:
         interpreter: the end of a write is an event again, and so is every heartbeat meanwhile.
         """
         node = self._node
-        if effects is NOTHING or Role.LEADER in {node.core.role, node.leadership.role}:
+        if (
+            effects is NOTHING
+            or node.core.standing.role is Role.LEADER
+            or node.leadership.role is Role.LEADER
+        ):
             self.apply()
         elif effects.write is None and not self._due:
             self._due = True

@@ -61,6 +61,14 @@ _FIELD_TYPES: dict[int, tuple[Scalar, ...]] = {
 }
 
 
+_WITH_OTHERS = frozenset(
+    kind
+    for kind, types in (*_FIELD_TYPES.items(), *SERVICE_FIELDS.items())
+    if not {*types} <= {int, bool}
+)
+"""Kinds of messages whose fields are more than numbers, and yes or no."""
+
+
 class MessageEncoder:
     """Encodes messages; an append that goes to several followers in a row is encoded once."""
 
@@ -94,7 +102,7 @@ def _fields(message: Message) -> tuple[int | bool | bytes, ...]:
         case AppendRejected(term, rejected_index, hint_index, hint_term):
             return (5, term, rejected_index, hint_index, hint_term)
         case Heartbeat(term, commit_index, number, held):
-            return (6, term, commit_index, number, msgpack.packb(held) if held else b"")
+            return (6, term, commit_index, number, _packed_holdings(held) if held else b"")
         case HeartbeatResponse(term, match, last_index, number, incarnation, log_index):
             return (7, term, match, last_index, number, incarnation, log_index)
         case TimeoutNow(term):
@@ -107,7 +115,13 @@ def _fields(message: Message) -> tuple[int | bool | bytes, ...]:
             return service_fields(message)
 
 
-@lru_cache(maxsize=8)  # a leader repeats what it has no news of
+@lru_cache(maxsize=8)  # a leader repeats what it has no news of, to each of its peers
+def _packed_holdings(held: tuple[Holding, ...]) -> bytes:
+    packed: bytes = msgpack.packb(held)
+    return packed
+
+
+@lru_cache(maxsize=8)  # likewise
 def _holdings(packed: bytes) -> tuple[Holding, ...]:
     try:
         found = msgpack.unpackb(packed)
@@ -175,9 +189,9 @@ def decode_message(frame: Bytes) -> Message:
     if tuple(map(type, values)) != expected:
         found = ", ".join(type(value).__name__ for value in values)
         raise PeerError(f"peer message {kind} has the wrong fields: {found}")
-    for value in values:
-        if type(value) is int and not -1 <= value <= NUMBER_MAX:
-            raise PeerError(f"peer message {kind} has a number out of range: {values[:4]}")
+    numbers = values if kind not in _WITH_OTHERS else [v for v in values if type(v) is int]
+    if numbers and (min(numbers) < -1 or max(numbers) > NUMBER_MAX):
+        raise PeerError(f"peer message {kind} has a number out of range: {values[:4]}")
     if kind >= FIRST_SERVICE_KIND:
         try:
             return service_message(kind, values)

@@ -135,8 +135,9 @@ class RaftLog:
 
     def entry(self, index: int) -> Entry | None:
         """One entry, if it is held in memory."""
-        place = index - self.cached_from
-        return self._cache[place] if 0 <= place < len(self._cache) else None
+        place = index - self.last_index - 1  # from the end: it is asked for at every event
+        cache = self._cache
+        return cache[place] if -len(cache) <= place < 0 else None
 
     def evict(self, keep_from: int) -> None:
         """Gives memory back, oldest first, but keeps ``keep_from`` and all after it."""
