@@ -24,6 +24,9 @@ JOB_SECONDS = (0.0001, 0.002)
 WAITS_CHANCE = 0.05
 """How often a write that was begun has to wait after all, and must be done again."""
 
+REFUSED_CHANCE = 0.05
+"""How often the disk begins no such write, as where the system has no room for another."""
+
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -90,6 +93,9 @@ class SimulatedWrites:
         then: Callable[[OSError | None], None],
     ) -> bool:
         """See :meth:`~store.filesystem.File.begin_append`."""
+        if self._rng.random() < REFUSED_CHANCE:
+            self._mark("write that the disk did not begin")
+            return False
         self._lane.submit(partial(self._write, file, data, position), partial(_tell, then))
         return True
 

@@ -28,6 +28,7 @@ EXPECTED = (
     "stopped in order",
     "torn tail cut",
     "write that nobody waited for had to wait",
+    "write that the disk did not begin",
 )
 
 EXPECTED_OF_BROKERS = (
