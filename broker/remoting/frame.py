@@ -264,8 +264,8 @@ def encode_request(
 class SuccessAnswer:
     """Answers with code 0 and always the same fields, encoded by one format instead of a mapping.
 
-    ``fields`` maps each field to its value, where ``%d`` and ``%s`` stand for what each answer
-    fills in, in order: text in which JSON needs no escapes.
+    ``fields`` maps each field to its value, where ``%d`` and ``%b`` stand for what each answer
+    fills in, in order: numbers, and ASCII in which JSON needs no escapes.
     """
 
     __slots__ = ("_fields", "_json")
@@ -273,22 +273,24 @@ class SuccessAnswer:
     def __init__(self, fields: Mapping[str, str]) -> None:
         self._fields = dict(fields)
         self._json = (
-            f'{{"code":0,"flag":{FLAG_RESPONSE},"language":"PYTHON","opaque":%d,'
-            f'"version":{PROTOCOL_VERSION},"extFields":{orjson.dumps(self._fields).decode()}}}'
+            b'{"code":0,"flag":%d,"language":"PYTHON","opaque":%%d,"version":%d,"extFields":%b}'
+            % (FLAG_RESPONSE, PROTOCOL_VERSION, orjson.dumps(fields))
         )
 
-    def encode(self, request: Frame, *values: str | int) -> bytes:
+    def encode(self, request: Frame, *values: int | bytes) -> bytes:
         """Prefix and header of the answer to ``request``, which has no body."""
         if request.serialization == 1:
             left = iter(values)
             ext = {
-                name: value % tuple([next(left) for _ in range(value.count("%"))])
+                name: (
+                    value.encode() % tuple([next(left) for _ in range(value.count("%"))])
+                ).decode()
                 for name, value in self._fields.items()
             }
             return _encode_binary(0, request.opaque, FLAG_RESPONSE, None, ext, 0)
-        header = (self._json % (request.opaque, *values)).encode()
+        header = self._json % (request.opaque, *values)
         size = len(header)
-        return PREFIX.pack(4 + size, size) + header
+        return _pack_prefix(4 + size, size) + header
 
 
 class RequestTemplate:
