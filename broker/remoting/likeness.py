@@ -12,6 +12,7 @@ they are expected, and nothing else changed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from operator import itemgetter
 from struct import Struct
@@ -29,6 +30,10 @@ MODELS_MAX = 64
 
 MISSES_MAX = 32
 """After so many headers of its size that are not like it, a model is replaced."""
+
+VAIN_MAX = 16
+"""After so many models that nothing was like, one after the other, there are none any more: what
+the peer sends differs in more than models allow for, such as the words of the keys."""
 
 _VARYING = {
     (0, int(RequestCode.SEND_MESSAGE_V2)): ("g", "i", "e"),
@@ -73,7 +78,7 @@ class LikeFrame(Frame):
 class Likeness:
     """One model. ``made`` is for whoever handles the frames, to remember what it made of it."""
 
-    __slots__ = ("_between", "_cut", "_names", "_pick", "frame", "made", "misses")
+    __slots__ = ("_between", "_cut", "_names", "_pick", "frame", "made", "misses", "used")
 
     def __init__(
         self, header: bytes, frame: Frame, names: tuple[str, ...], spans: list[tuple[int, int]]
@@ -82,6 +87,8 @@ class Likeness:
         self.frame = frame
         self.made: object = None
         self.misses = 0
+        self.used = False
+        """Whether any other header was like it."""
         self._names = names
         in_order = sorted(spans)
         edges = [0, *(edge for span in in_order for edge in span), len(header)]
@@ -103,6 +110,7 @@ class Likeness:
         ):
             self.misses += 1
             return None
+        self.used = True
         return LikeFrame(self, int(opaque), values, data[body_start:end])
 
     def ext(self, values: tuple[bytes, ...]) -> dict[str, ExtValue]:
@@ -118,23 +126,34 @@ class Likeness:
 class Likenesses:
     """The models of one connection."""
 
-    __slots__ = ("by_size",)
+    __slots__ = ("_vain", "by_size")
 
     def __init__(self) -> None:
         self.by_size: dict[int, Likeness] = {}
+        self._vain = 0
 
     def learn(self, header: bytes, frame: Frame) -> None:
         """Takes a header for a model, if it may be one and there is none of its size."""
         known = self.by_size.get(len(header))
-        if known is not None and known.misses < MISSES_MAX:
+        if self._vain >= VAIN_MAX or (known is not None and known.misses < MISSES_MAX):
+            return
+        if known is not None:
+            self._drop([known])
+            del self.by_size[len(header)]
+        elif len(self.by_size) >= MODELS_MAX:
+            self._drop(self.by_size.values())
+            self.by_size.clear()
+        if self._vain >= VAIN_MAX:
+            self.by_size.clear()
             return
         found = model_of(header, frame)
         if found is not None:
-            if len(self.by_size) >= MODELS_MAX:
-                self.by_size.clear()
+            found.used = False  # it was tried
             self.by_size[len(header)] = found
-        elif known is not None:
-            del self.by_size[len(header)]
+
+    def _drop(self, models: Iterable[Likeness]) -> None:
+        for model in models:
+            self._vain = 0 if model.used else self._vain + 1
 
 
 def model_of(header: bytes, frame: Frame) -> Likeness | None:

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from broker.processors.sendheader import SHORT_NAMES, read_header, read_like_header
 from broker.remoting.errors import FrameError, RequestError
 from broker.remoting.frame import PREFIX, Frame, decode_frame, encode_request
-from broker.remoting.likeness import MISSES_MAX, MODELS_MAX, LikeFrame, Likenesses, model_of
+from broker.remoting.likeness import (
+    MISSES_MAX,
+    MODELS_MAX,
+    VAIN_MAX,
+    LikeFrame,
+    Likenesses,
+    model_of,
+)
 from broker.remoting.stream import FrameReader
 
 KEY = "7F0000012345000000AB000000010000"
@@ -129,4 +136,21 @@ def test_a_model_that_nothing_is_like_any_more_is_replaced_and_there_are_never_m
     for size in range(MODELS_MAX + 3):
         data = sent(b="T" * (size + 1))
         models.learn(data[8:], decode_frame(data))
+        models.by_size[len(data) - 8].used = True
     assert 0 < len(models.by_size) <= MODELS_MAX
+
+
+def test_a_peer_whose_headers_are_never_alike_costs_no_models_for_long() -> None:
+    reader = FrameReader()
+    count = MISSES_MAX * VAIN_MAX + 1
+    each = [sent(i=f"UNIQ_KEY\x01{KEY}\x02KEYS\x01{i:08}\x02") for i in range(count)]
+    assert {type(frame) for frame in reader.feed(b"".join(each))} == {Frame}
+    assert {type(frame) for frame in reader.feed(sent() * (MISSES_MAX + 2))} == {Frame}
+
+
+def test_models_that_serve_are_never_given_up() -> None:
+    reader = FrameReader()
+    for _ in range(VAIN_MAX + 1):
+        for topic in "TU":
+            frames = list(reader.feed(sent(b=topic) * (MISSES_MAX + 2)))
+            assert type(frames[-1]) is LikeFrame
