@@ -170,12 +170,11 @@ def _strike(cluster: Cluster, host: Host, share: float) -> tuple[str, int] | Non
 
 
 def _members_away(cluster: Cluster) -> bool:
-    """Whether any host knows of fewer voters than there are hosts: then each one is needed. Of
-    those that do not run nobody knows more than what was applied."""
-    found = [host.node.core.configuration for host in cluster.hosts if host.node is not None]
-    members = [of for of in cluster.hosts[0].invariants if isinstance(of, MembersOfTheLog)]
-    found += [each.latest for each in members if each.latest is not None]
-    return any(each.is_joint or len(each.voters) < len(cluster.hosts) for each in found)
+    """Whether any host, as far as its log went when it ran last, knows of fewer voters than there
+    are hosts: then each one is needed."""
+    (members,) = (of for of in cluster.hosts[0].invariants if isinstance(of, MembersOfTheLog))
+    known = members.known.values()
+    return any(each.is_joint or len(each.voters) < len(cluster.hosts) for each in known)
 
 
 def _place(host: Host, share: float) -> tuple[str, int] | None:

@@ -72,8 +72,7 @@ def remove_member(cluster: Cluster, host: str) -> None:
     no more."""
     leader = cluster.leader()
     if leader is not None and _may_leave(cluster, leader, host):
-        done = _told(leader, f"removal of {host}")
-        _ask(cluster, f"removal of {host}", lambda members: members.remove(host, done))
+        _ask_to_remove(cluster, leader, host)
 
 
 @action(HostName, HostName)
@@ -84,8 +83,18 @@ def remove_member_at(cluster: Cluster, leader: str, host: str) -> None:
         assert asked.node is not None  # noqa: S101 - it has members
         if asked.node.core.commit_index < asked.node.core.term_first_index:
             asked.mark("asked for a change before the first entry of a term")
-        done = _told(asked, f"removal of {host}")
-        _ask_at(asked, f"removal of {host}", lambda members: members.remove(host, done))
+        _ask_to_remove(cluster, asked, host)
+
+
+def _ask_to_remove(cluster: Cluster, asked: Host, host: str) -> None:
+    what = f"removal of {host}"
+
+    def remove(members: Membership) -> None:
+        # A process that was paused hears of it late, and by then it may be one too many.
+        if _may_leave(cluster, asked, host):
+            members.remove(host, _told(asked, what))
+
+    _ask_at(asked, what, remove)
 
 
 def _may_leave(cluster: Cluster, leader: Host, host: str) -> bool:

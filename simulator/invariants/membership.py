@@ -34,11 +34,8 @@ class MembersOfTheLog(Invariant):
     def __init__(self) -> None:
         self._indexes: list[int] = []
         self._found: list[Configuration] = []
-
-    @property
-    def latest(self) -> Configuration | None:
-        """The newest that any host has applied."""
-        return self._found[-1] if self._found else None
+        self.known: dict[str, Configuration] = {}
+        """The newest in the log of each host, committed or not, also of one that has ended."""
 
     def applies(self, host: Host, entry: Entry, _digest: bytes) -> None:
         """See :class:`Invariant`."""
@@ -61,7 +58,10 @@ class MembersOfTheLog(Invariant):
     def stepped(self, host: Host) -> None:
         """See :class:`Invariant`."""
         core = host.node.core if host.node is not None else None
-        if core is None or core.role is not Role.LEADER:
+        if core is None:
+            return
+        self.known[host.name] = core.configuration
+        if core.role is not Role.LEADER:
             return
         removed = not core.configuration.votes(core.node)
         if removed and core.commit_index >= max(core.configurations.index, core.term_first_index):
