@@ -98,6 +98,9 @@ class Keeper:
         """Called after each write of the log."""
         if self._idle:
             self._look_soon()
+        self._prepare_ahead()
+
+    def _prepare_ahead(self) -> None:
         if self._node.store.needs_preparation and not self._preparing:
             self._preparing = True
             follows = self._node.core.role is Role.FOLLOWER
@@ -140,6 +143,8 @@ class Keeper:
         if grown or now >= self._checkpoint_at:
             self.checkpoint()
         self._checkpoint_wanted()
+        # What a full disk had no room for is tried again: until then no entry comes to the log.
+        self._prepare_ahead()
         seconds = MARK_SECONDS if hurries or self._wanted else self._look_after(now)
         self._idle = seconds > MARK_SECONDS
         self._timer = self._loop.call_later(seconds, self._tick)

@@ -11,7 +11,7 @@ import pytest
 from dledger.standing import Role
 from simulator.cluster import Cluster, play
 from simulator.faults import FaultPlan
-from simulator.host import Host
+from simulator.host import MIN_FREE_BYTES, Host
 from simulator.outcome import Outcome
 from simulator.watched import Ending
 
@@ -186,6 +186,24 @@ def test_a_full_disk_stops_nobody_and_passes() -> None:
 
     outcome = run(script, seed=4)
     assert outcome.marks["refused: NoRoomError"] > 0
+
+
+def test_a_member_that_began_on_a_full_disk_takes_the_log_once_there_is_room() -> None:
+    """Seed 8021320: no entry came to the log, and nobody looked for room again."""
+
+    async def script(cluster: Cluster) -> None:
+        leader = await serving(cluster)
+        host = others(cluster, leader)[0]
+        host.replace_disk()
+        host.fill_disk(MIN_FREE_BYTES)
+        host.start()
+        await cluster.pass_time(3.0)
+        assert host.node is not None
+        assert host.node.store.last_index == -1
+        host.free_disk()
+        await settle(cluster)
+
+    run(script)
 
 
 def test_a_disk_error_ends_the_process_and_it_comes_back() -> None:
