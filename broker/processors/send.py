@@ -32,6 +32,7 @@ from broker.remoting.connection import Connection
 from broker.remoting.errors import RequestError
 from broker.remoting.fields import ext_bool, ext_int, ext_str
 from broker.remoting.frame import Frame, SuccessAnswer
+from broker.remoting.likeness import LikeFrame
 from broker.topics import DLQ_PREFIX, RETRY_PREFIX, TopicConfig
 from dledger.errors import OutcomeUnknownError, ProposeError
 from store.properties import PAIR_END
@@ -74,7 +75,7 @@ class SendProcessor:
         self._send_batch(connection, request, SHORT_NAMES)
 
     def _send(self, connection: Connection, request: Frame, names: HeaderNames) -> None:
-        header = read_like_header(request)
+        header = read_like_header(request) if type(request) is LikeFrame else None
         if header is None:
             # C++ core 1.0 sends a batch with code 10 and says so in this field alone.
             if names.batch in request.ext and ext_bool(request, names.batch):

@@ -95,10 +95,8 @@ class _LikeSent(NamedTuple):
     """The properties, but for the unique key."""
 
 
-def read_like_header(request: Frame) -> SendHeader | None:
-    """As :func:`read_header` of a 310, where its header is like one before; else None."""
-    if type(request) is not LikeFrame:
-        return None
+def read_like_header(request: LikeFrame) -> SendHeader | None:
+    """As :func:`read_header` of a 310; None where it says what few of its kind do."""
     model = request.likeness.made
     if not isinstance(model, _LikeSent):
         if SHORT_NAMES.batch in request.ext:

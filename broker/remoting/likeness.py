@@ -39,9 +39,6 @@ _VARYING = {
     (0, int(RequestCode.SEND_MESSAGE_V2)): ("g", "i", "e"),
     (FLAG_RESPONSE, int(ResponseCode.SUCCESS)): ("msgId", "queueId", "queueOffset"),
 }
-LIKELY_CODES = frozenset(code for _, code in _VARYING)
-"""Of the requests and answers for which there are models."""
-
 _UNIQUE_KEY_TEXT = json_text(UNIQUE_KEY_START)
 _ZERO, _SEVEN, _EIGHT = b"078"
 
@@ -126,16 +123,18 @@ class Likeness:
 class Likenesses:
     """The models of one connection."""
 
-    __slots__ = ("_vain", "by_size")
+    __slots__ = ("_vain", "by_size", "codes")
 
     def __init__(self) -> None:
         self.by_size: dict[int, Likeness] = {}
+        self.codes = frozenset(code for _, code in _VARYING)
+        """Of the requests and answers whose headers may be models."""
         self._vain = 0
 
     def learn(self, header: bytes, frame: Frame) -> None:
         """Takes a header for a model, if it may be one and there is none of its size."""
         known = self.by_size.get(len(header))
-        if self._vain >= VAIN_MAX or (known is not None and known.misses < MISSES_MAX):
+        if known is not None and known.misses < MISSES_MAX:
             return
         if known is not None:
             self._drop([known])
@@ -145,6 +144,7 @@ class Likenesses:
             self.by_size.clear()
         if self._vain >= VAIN_MAX:
             self.by_size.clear()
+            self.codes = frozenset()
             return
         found = model_of(header, frame)
         if found is not None:
@@ -159,7 +159,7 @@ class Likenesses:
 def model_of(header: bytes, frame: Frame) -> Likeness | None:
     """What ``header``, which says what ``frame`` does, is a model of; None where it can be none."""
     names = _VARYING.get((frame.flag, frame.code))
-    if names is None or len(header) > MODEL_SIZE_MAX:
+    if names is None or len(header) > MODEL_SIZE_MAX or not frame.ext.keys() >= set(names):
         return None
     spans = _spans(header, frame, names)
     if spans is None:

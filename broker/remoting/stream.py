@@ -12,7 +12,7 @@ from broker.remoting.frame import (
     decode_header,
     frame_sizes,
 )
-from broker.remoting.likeness import LIKELY_CODES, Likenesses
+from broker.remoting.likeness import Likenesses
 
 _PREFIX_SIZE = PREFIX.size
 
@@ -54,7 +54,8 @@ class FrameReader:
             yield self._finish()
         data_size = len(data)
         unpack_prefix = PREFIX.unpack_from
-        models = self._likenesses.by_size
+        likenesses = self._likenesses
+        models = likenesses.by_size
         while data_size - start >= _PREFIX_SIZE:
             total, mark = unpack_prefix(data, start)
             body_start = start + _PREFIX_SIZE + (mark & 0xFFFFFF)
@@ -75,8 +76,8 @@ class FrameReader:
             if frame is None:
                 header = data[start + _PREFIX_SIZE : body_start]
                 frame = decode_header(mark >> 24, header, data[body_start:end])
-                if frame.code in LIKELY_CODES:
-                    self._likenesses.learn(header, frame)
+                if frame.code in likenesses.codes:
+                    likenesses.learn(header, frame)
             yield frame
             start = end
         if start < data_size:

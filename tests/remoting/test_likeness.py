@@ -46,6 +46,7 @@ def test_the_second_of_a_kind_is_not_parsed_and_says_what_it_says() -> None:
     first, second = read_all(sent(), other)
     assert (type(first), type(second)) == (Frame, LikeFrame)
     assert fields_of(second) == fields_of(decode_frame(other))
+    assert isinstance(second, LikeFrame)
     assert read_like_header(second) == read_header(decode_frame(other), SHORT_NAMES)
 
 
@@ -113,7 +114,8 @@ def test_whatever_came_before_a_frame_is_read_as_alone(
 
 def _header_or_error(frame: Frame) -> object:
     try:
-        return read_like_header(frame) or read_header(frame, SHORT_NAMES)
+        like = read_like_header(frame) if isinstance(frame, LikeFrame) else None
+        return like or read_header(frame, SHORT_NAMES)
     except RequestError as error:
         return (error.code, error.remark)
 
