@@ -21,6 +21,7 @@ from simulator.faults import FaultInjector, FaultPlan
 from simulator.host import Host
 from simulator.invariants import Invariant, raft_invariants
 from simulator.invariants.acknowledged import AcknowledgedKept
+from simulator.invariants.base import wants
 from simulator.loop import VirtualLoop
 from simulator.members import bring_back
 from simulator.mended import DamageMended
@@ -86,6 +87,7 @@ class Cluster:
         self._by_name: dict[str, Host] = {host.name: host for host in self.hosts}
         self._make_clients(rng)
         self.invariants = self._make_invariants()
+        self.told_of_actions = [each for each in self.invariants if wants(each, "acted")]
         for host in self.hosts:
             host.watch(self.invariants)
         self.atlas = FaultAtlas(nodes)

@@ -272,10 +272,9 @@ class SimulatedFileSystem(FaultyCalls):
             return None
         return bytes(inode.disk[position : position + size] if size >= 0 else inode.disk)
 
-    def holds(self, path: str, position: int, data: Bytes) -> bool:
-        """Whether the disk itself has these bytes there, under this name."""
-        parent, _, name = path.rpartition("/")
-        directory = self._directories.get(parent or "/")
+    def holds(self, directory_path: str, name: str, position: int, data: Bytes) -> bool:
+        """Whether the disk itself has these bytes there, under this name in that directory."""
+        directory = self._directories.get(directory_path)
         inode = None if directory is None else directory.disk.get(name)
         return inode is not None and inode.disk.startswith(data, position)
 
@@ -316,8 +315,9 @@ class SimulatedFileSystem(FaultyCalls):
 
     def sync_inode(self, inode: Inode) -> None:
         """All of the file reaches the disk."""
-        if len(inode.disk) != len(inode.seen):
-            resize(inode.disk, len(inode.seen))
+        size = len(inode.seen)
+        if len(inode.disk) != size:
+            resize(inode.disk, size)
         unsynced = inode.unsynced
         if unsynced:
             first, last = min(unsynced), max(unsynced)

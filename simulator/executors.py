@@ -49,10 +49,11 @@ class SimulatedExecutor:
         self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
     ) -> None:
         """See :class:`dledger.executor.Executor`."""
-        began = max(self._free_at, self._loop.time())
-        seconds = self._rng.uniform(*JOB_SECONDS) * self._host.disk_slowness
+        rng, began = self._rng, self._loop.now
+        began = max(began, self._free_at)
+        seconds = rng.uniform(*JOB_SECONDS) * self._host.disk_slowness
         self._free_at = began + seconds
-        works_at = began + seconds * self._rng.random()
+        works_at = began + seconds * rng.random()
         self._loop.at(works_at, self._process.run, self._work, work, done, self._free_at)
 
     def _work(

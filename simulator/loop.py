@@ -96,7 +96,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def __init__(self) -> None:
         super().__init__()
-        self._now = 0.0
+        self.now = 0.0
+        """What :meth:`time` tells, without a call."""
         self._turns = 0
         self._timers: list[tuple[float, int, asyncio.TimerHandle | _Event]] = []
         self._order = count()
@@ -104,7 +105,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
-        return self._now
+        return self.now
 
     def call_at(
         self,
@@ -149,7 +150,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def after(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
         """As :meth:`at`, so many seconds from now."""
-        heappush(self._timers, (self._now + delay, next(self._order), (callback, args)))
+        heappush(self._timers, (self.now + delay, next(self._order), (callback, args)))
 
     def _run_once(self) -> None:
         """Turns until somebody stops it: each runs what is ready by now, else what the nearest
@@ -158,13 +159,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         take = ready.popleft
         self.running.forget()
         while True:
-            if not ready and not self._stopping:
-                self._let_time_pass()
+            if ready or self._stopping:
+                events = [take() for _ in range(len(ready))]
+            else:
+                events = [self._next_event()]  # what is of the same instant comes right after it
             self._turns += 1
             if self._turns > TURNS_MAX:
-                raise SpinningError(f"{TURNS_MAX} turns at {self._now:.6f} s: {ready[0]}")
-            for _ in range(len(ready)):
-                event = take()
+                raise SpinningError(f"{TURNS_MAX} turns at {self.now:.6f} s: {events[0]}")
+            for event in events:
                 if type(event) is tuple:
                     callback, args = event
                 # An event is a tuple or a handle; mypy does not tell them apart by `type() is`.
@@ -181,21 +183,22 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if self._stopping:
                 return
 
-    def _let_time_pass(self) -> None:
-        timers, ready = self._timers, self._ready
+    def _next_event(self) -> asyncio.Handle | _Event:
+        """Lets time pass to the next event; others of that instant are ready then."""
+        timers = self._timers
         while timers:
             when, _, event = heappop(timers)
             if type(event) is tuple or not event._cancelled:  # type: ignore[union-attr]
                 break
         else:
-            raise StalledError(f"nothing is left to happen after {self._now:.6f} s")
-        now = self._now
+            raise StalledError(f"nothing is left to happen after {self.now:.6f} s")
+        now = self.now
         if when > now:
-            self._now = now = when
+            self.now = now = when
             self._turns = 0
-        ready.append(event)
         while timers and timers[0][0] <= now:
-            ready.append(heappop(timers)[2])
+            self._ready.append(heappop(timers)[2])
+        return event
 
     def _write_to_self(self) -> None:
         """Nobody waits in a system call to be woken."""
@@ -229,7 +232,7 @@ class ProcessLoop(VirtualLoop):
 
     def time(self) -> float:
         """See :class:`VirtualLoop`."""
-        return self._loop._now * self._rate
+        return self._loop.now * self._rate
 
     def call_at(
         self,
@@ -259,9 +262,9 @@ class ProcessLoop(VirtualLoop):
         """See :class:`asyncio.AbstractEventLoop`."""
         loop = self._loop
         if self._rate != 1.0:
-            when = loop._now * self._rate + delay
+            when = loop.now * self._rate + delay
             return self.call_at(when, callback, *args, context=context)
-        when = loop._now + delay
+        when = loop.now + delay
         timer = Timer(when, self._run, (callback, *args))
         heappush(loop._timers, (when, next(loop._order), timer))
         return timer

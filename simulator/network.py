@@ -64,12 +64,13 @@ class SimulatedTransport:
         """See :class:`dledger.transport.Transport`."""
         if not self.process.alive:
             return  # the event in which it died goes on to its end
-        number = self._network.next_number()
+        network = self._network
+        number = network.sent = network.sent + 1
         self._host.sends(peer, number, message)
         if self._up.get(peer):
             frame = b"".join(self._encoder.encode(message))
             self._host.feed(frame)
-            self._network.carry(self._host.name, peer, number, frame)
+            network.carry(self._host.name, peer, number, frame)
 
     def reset(self, peer: str) -> None:
         """See :class:`dledger.transport.Transport`."""
@@ -114,7 +115,8 @@ class Network:
         self._cut: dict[tuple[str, str], None] = {}
         self._last_arrival: dict[tuple[str, str], float] = {}
         self._rngs: dict[tuple[str, str], Random] = {}
-        self._sent = 0
+        self.sent = 0
+        """Numbers the messages of a run, so that a trace tells which one arrives."""
         self._told_of_healing: list[Callable[[], None]] = []
 
     # --- processes
@@ -184,11 +186,6 @@ class Network:
 
     # --- frames
 
-    def next_number(self) -> int:
-        """Numbers the messages of a run, so that a trace tells which one arrives."""
-        self._sent += 1
-        return self._sent
-
     def carry(self, sender: str, receiver: str, number: int, frame: bytes) -> None:
         """Takes one frame along, or not."""
         faults, way = self.faults, (sender, receiver)
@@ -200,7 +197,7 @@ class Network:
         twice = faults.duplication and rng.random() < faults.duplication
         loop = self._loop
         for _ in range(2 if twice else 1):
-            at = loop.time() + rng.uniform(DELAY_SECONDS_MIN, faults.delay_max)
+            at = loop.now + rng.uniform(DELAY_SECONDS_MIN, faults.delay_max)
             if not faults.reordering or rng.random() >= faults.reordering:
                 earliest = self._last_arrival.get(way, 0.0) + IN_ORDER_SECONDS
                 at = max(at, earliest)

@@ -98,6 +98,6 @@ class Schedule:
     def _perform(self, action: Action) -> None:
         self.done.append(action)
         self._cluster.trace.note("act", action.told)
-        for invariant in self._cluster.invariants:
+        for invariant in self._cluster.told_of_actions:
             invariant.acted(action)
         ACTIONS[action.name].run(self._cluster, *action.arguments)

@@ -120,8 +120,10 @@ class SimulatedSocket(asyncio.Transport):
             return
         if self._unread is not None:
             self._unread.append(data)
-        else:
-            self._made().data_received(data)
+            return
+        protocol = self.protocol
+        assert protocol is not None  # noqa: S101 - nothing comes before the connection
+        protocol.data_received(data)
 
     def arrived(self, size: int) -> None:
         """The peer has so many bytes of what was written."""
@@ -283,7 +285,7 @@ class Sockets:
         self._send(sender, data)
 
     def _send(self, sender: SimulatedSocket, data: bytes | Exception) -> None:
-        at = self.loop.time() + self._network.stream_delay(self._rng)
+        at = self.loop.now + self._network.stream_delay(self._rng)
         earliest = sender.last_arrival + IN_ORDER_SECONDS
         at = max(at, earliest)
         sender.last_arrival = at

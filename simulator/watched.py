@@ -16,7 +16,7 @@ from dledger.messages import Message
 from dledger.node import Node
 from dledger.standing import Role
 from dledger.statemachine import Leadership
-from simulator.invariants.base import Part, those_told, those_told_of_steps, wants
+from simulator.invariants.base import Part, those_told, wants
 from simulator.loop import VirtualLoop
 from simulator.network import Network
 from simulator.randomness import Streams
@@ -97,9 +97,11 @@ class Watched:
     def watch(self, invariants: Sequence[Invariant]) -> None:
         """Tells them from now on what happens here, and each only what it wants to be told."""
         self.invariants = invariants
+        stepped = [
+            (int(each.step_parts), each.stepped) for each in invariants if wants(each, "stepped")
+        ]
         self._on_step: list[list[Callable[[Any], None]]] = [
-            [each.stepped for each in those_told_of_steps(invariants, Part(changed))]
-            for changed in range(Part.ALL + 1)
+            [tell for parts, tell in stepped if parts & changed] for changed in range(Part.ALL + 1)
         ]
         self._on_send: dict[type[Message], list[Told]] = {}
         self._on_receipt: dict[type[Message], list[Told]] = {}

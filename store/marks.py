@@ -44,16 +44,10 @@ class Marks:
         with self.lock:
             if position > self._log.synced_end or not self.is_entry(index, position, chain_crc):
                 return False
-            commit_index = max(self.mark.commit_index, min(commit_index, index))
-            self.save(
-                replace(
-                    self.mark,
-                    index=index,
-                    position=position,
-                    chain_crc=chain_crc,
-                    commit_index=commit_index,
-                )
-            )
+            mark = self.mark
+            commit_index = max(mark.commit_index, min(commit_index, index))
+            begins = (mark.first_index, mark.first_position)
+            self.save(Mark(index, position, chain_crc, commit_index, *begins))
         return True
 
     def lower_for(self, first_index: int) -> Mark:

@@ -69,11 +69,6 @@ class Invariant:
         """The run is over, its faults too, and the replicas agree with each other."""
 
 
-def those_told_of_steps(invariants: Sequence[Invariant], changed: Part) -> Sequence[Invariant]:
-    """Those to be told of a step that changed these parts of a node."""
-    return [each for each in invariants if wants(each, "stepped") and each.step_parts & changed]
-
-
 def those_told(
     invariants: Sequence[Invariant], told: str, kind: type[Message]
 ) -> Sequence[Invariant]:

@@ -27,22 +27,21 @@ class CommitIndex(Invariant):
         """See :class:`Invariant`."""
         if host.node is None:
             return
-        core = host.node.core
-        index, term, role = self._seen.get((host.name, host.boot), (-1, -1, Role.FOLLOWER))
-        if core.commit_index < index:
+        core, process = host.node.core, (host.name, host.boot)
+        standing, commit_index = core.standing, core.local.commit_index
+        index, term, role = self._seen.get(process, (-1, -1, Role.FOLLOWER))
+        if commit_index < index:
+            raise Violation(f"{host.name}: the commit index falls from {index} to {commit_index}")
+        if commit_index > core.log.last_index:
             raise Violation(
-                f"{host.name}: the commit index falls from {index} to {core.commit_index}"
+                f"{host.name} commits {commit_index}, its log ends at {core.log.last_index}"
             )
-        if core.commit_index > core.log.last_index:
-            raise Violation(
-                f"{host.name} commits {core.commit_index}, its log ends at {core.log.last_index}"
-            )
-        leads = role is Role.LEADER and core.role is Role.LEADER and term == core.term
-        if leads and core.commit_index > index:
-            entry_term = core.log.term_at(core.commit_index)
-            if entry_term != core.term:
+        leads = role is Role.LEADER and standing.role is Role.LEADER and term == standing.term
+        if leads and commit_index > index:
+            entry_term = core.log.term_at(commit_index)
+            if entry_term != term:
                 raise Violation(
-                    f"leader {host.name} of term {core.term} commits entry {core.commit_index} "
+                    f"leader {host.name} of term {term} commits entry {commit_index} "
                     f"of term {entry_term} by counting"
                 )
-        self._seen[host.name, host.boot] = (core.commit_index, core.term, core.role)
+        self._seen[process] = (commit_index, standing.term, standing.role)

@@ -52,10 +52,11 @@ class LostDisksElectNobody(Invariant):
         core = host.node.core if host.node is not None else None
         if core is None:
             return
-        told = max(self._confirmed.get(host.name, -1), core.commit_index)
-        self._counted_on[host.name] = min(core.durable_index, told)
-        if core.durable_index >= self._lacking.get(host.name, -1):
-            self._lacking.pop(host.name, None)
+        local, name = core.local, host.name
+        told = max(self._confirmed.get(name, -1), local.commit_index)
+        self._counted_on[name] = min(local.durable_index, told)
+        if local.durable_index >= self._lacking.get(name, -1):
+            self._lacking.pop(name, None)
         if core.role is not Role.LEADER or core.term in self._looked:
             return
         self._looked[core.term] = None  # votes that come later have elected nobody

@@ -12,18 +12,21 @@ from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot
 from store.statefiles import MARK_NAME, VOTE_NAME, HardState, Mark
 
 if TYPE_CHECKING:
+    from simulator.disk import SimulatedFileSystem
     from simulator.host import Host
 
 DIRECTORY = "/data"
+LOG_DIRECTORY = f"{DIRECTORY}/commitlog"
 MARK_PATH = f"{DIRECTORY}/state/{MARK_NAME}"
 HELD_PATH = f"{DIRECTORY}/state/{HELD_NAME}"
 VOTE_PATH = f"{DIRECTORY}/state/{VOTE_NAME}"
 
+_segment_name = lru_cache(maxsize=256)(segment_name)
+
 
 def holds_entry(host: Host, entry: Entry, segment_size: int) -> bool:
     """Whether the disk truly holds this entry, byte for byte, or gave it up for a checkpoint."""
-    start = segment_start(entry.position, segment_size)
-    if host.fs.holds(_log_path(start), entry.position - start, entry.data):
+    if _is_on(host.fs, entry, segment_size):
         return True
     slot = _newest_slot(host, MARK_PATH)
     return slot is not None and entry.index < Mark.unpack(slot, MARK_PATH).first_index
@@ -35,10 +38,8 @@ def held_entry(host: Host, entry: Entry, segment_size: int) -> bool:
 
     For what was told by many: an answer may be on its way while one of the disks is lost.
     """
-    start = segment_start(entry.position, segment_size)
     return holds_entry(host, entry, segment_size) or any(
-        disk.holds(_log_path(start), entry.position - start, entry.data)
-        for disk in host.sound_disks.at(host.now)
+        _is_on(disk, entry, segment_size) for disk in host.sound_disks.at(host.now)
     )
 
 
@@ -59,9 +60,9 @@ def saved_holdings(host: Host) -> tuple[Held, ...]:
     return () if slot is None else unpack_held(slot, HELD_PATH)
 
 
-@lru_cache(maxsize=256)
-def _log_path(start: int) -> str:
-    return f"{DIRECTORY}/commitlog/{segment_name(start)}"
+def _is_on(disk: SimulatedFileSystem, entry: Entry, segment_size: int) -> bool:
+    start = segment_start(entry.position, segment_size)
+    return disk.holds(LOG_DIRECTORY, _segment_name(start), entry.position - start, entry.data)
 
 
 @lru_cache(maxsize=256)

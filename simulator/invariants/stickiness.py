@@ -35,7 +35,7 @@ class StickToTheLeader(Invariant):
         process = (host.name, host.boot)
         match message:
             case Heartbeat(term=term) | AppendRequest(term=term):
-                if term >= core.term:
+                if term >= core.standing.term:
                     self._heard[process] = (term, host.own_time)
             case VoteRequest(term=term, pre_vote=pre_vote):
                 leader_term, at = self._heard.get(process, (-1, 0.0))

@@ -48,19 +48,20 @@ class TermsAndVotes(Invariant):
         """See :class:`Invariant`."""
         if host.node is None:
             return
-        core, name = host.node.core, host.name
-        if core.term < self._promised.get(name, 0):
+        standing, name, process = host.node.core.standing, host.name, (host.name, host.boot)
+        term = standing.term
+        if term < self._promised.get(name, 0):
             raise Violation(
-                f"{name} is in term {core.term} but has spoken in term {self._promised[name]}"
+                f"{name} is in term {term} but has spoken in term {self._promised[name]}"
             )
-        if core.term < self._terms.get((name, host.boot), 0):
-            raise Violation(f"the term of {name} falls to {core.term}")
-        self._terms[name, host.boot] = core.term
-        vote = self._votes.get((name, core.term))
-        if vote is not None and core.vote != vote:
+        if term < self._terms.get(process, 0):
+            raise Violation(f"the term of {name} falls to {term}")
+        self._terms[process] = term
+        vote = self._votes.get((name, term))
+        if vote is not None and standing.vote != vote:
             raise Violation(
-                f"{name} voted for {vote} in term {core.term} and takes its vote "
-                f"for {core.vote or 'not given'}"
+                f"{name} voted for {vote} in term {term} and takes its vote "
+                f"for {standing.vote or 'not given'}"
             )
 
     def _vote(self, voter: str, term: int, candidate: str) -> None:
