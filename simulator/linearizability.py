@@ -89,10 +89,18 @@ class _Event:
 
 
 def _events(operations: Sequence[Operation]) -> _Event:
-    """The head of the list of all events, in the order of time; a call before an end."""
-    calls = [_Event(place) for place in range(len(operations))]
+    """The head of the list of all events, in the order of time; a call before an end.
+
+    A write that was never answered, and whose value nobody has read, has none: whatever order fits
+    the others, it fits behind them, and nothing stands between it and the next write. Each of them
+    would double the orders to be tried.
+    """
+    read = {operation.value for operation in operations if not operation.is_write}
     timed: list[tuple[float, int, int, _Event]] = []
-    for place, (operation, call) in enumerate(zip(operations, calls, strict=True)):
+    for place, operation in enumerate(operations):
+        if operation.is_write and operation.ended_at == inf and operation.value not in read:
+            continue
+        call = _Event(place)
         call.end = _Event(place)
         timed.append((operation.called_at, 0, place, call))
         timed.append((operation.ended_at, 1, place, call.end))

@@ -50,6 +50,14 @@ def test_a_value_that_nobody_wrote_fits_nowhere() -> None:
     assert search.first_misfit.value == 2
 
 
+def test_writes_that_nobody_answered_or_read_leave_the_search_short() -> None:
+    unread = [write("a", place, 0) for place in range(10, 40)]
+    seen = [write("b", 1, 1, 2), write("b", 2, 3, 4), read("c", 1, 5, 6)]
+    assert not check_register([*unread, *seen]).linearizable
+    assert check_register([*unread, *seen[:2], read("c", 2, 5, 6)]).linearizable
+    assert not check_register([*unread, *seen[:2], read("c", 2, 5, 6), seen[2]]).linearizable
+
+
 def test_registers_are_independent() -> None:
     other = Operation("a", "s", True, 7, 0, 1)
     searches = check_registers([write("a", 1, 0, 1), other, read("b", 1, 2, 3)])
@@ -92,7 +100,8 @@ def test_it_agrees_with_trying_every_order(seed: int) -> None:
 
 
 def test_the_picture_names_what_fits_nowhere_and_loads_nothing() -> None:
-    search = check_register([write("<a>", 1, 0, 1), read("b", None, 2, 3), write("c", 5, 1.5)])
+    late = (write("c", 5, 1.5), read("d", 5, 6, 7))
+    search = check_register([write("<a>", 1, 0, 1), read("b", None, 2, 3), *late])
     page = picture(search)
     assert "b reads None (2.000 to 3.000)" in page
     assert "&lt;a&gt;" in page
