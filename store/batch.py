@@ -26,7 +26,7 @@ from typing import NamedTuple
 from store.entry import HEADER_SIZE
 from store.errors import CorruptBatchError
 from store.filesystem import Bytes
-from store.record import HEAD, RECORD_MAGIC, StagedMessage
+from store.record import RECORD_MAGIC, STAGED_HEAD, STORED, StagedMessage
 
 BATCH_VERSION = 1
 QUEUE_ROW = struct.Struct(">qiq")
@@ -93,15 +93,15 @@ def encode_batch(
 ) -> list[Bytes]:
     """The parts of the body of an entry at ``position``; ``store_host`` is IPv4 and port."""
     parts: list[Bytes] = []
-    add = parts.append
     rows: list[bytes] = []
     key_rows: list[bytes] = []
     headers: list[bytes] = []
-    pack_head = HEAD.pack
+    pack_head = STAGED_HEAD.pack
     pack_row, add_row = QUEUE_ROW.pack, rows.append
     pack_key, add_key = KEY_ROW.pack, key_rows.append
     start = here = position + HEADER_SIZE
     count = 0
+    stored = STORED.pack(store_timestamp, store_host)
     store_seconds = store_timestamp // 1000
     for topic, queue_id, first_offset, messages in runs:
         offset = first_offset
@@ -110,21 +110,12 @@ def encode_batch(
         headers.append(topic_bytes)
         count += len(messages)
         topic_part = bytes((len(topic_bytes),)) + topic_bytes
-        for (
-            size,
-            body,
-            properties,
-            flag,
-            sys_flag,
-            born_timestamp,
-            born_host,
-            reconsume_times,
-            prepared_position,
-            body_crc,
-            tags_code,
-            key_hashes,
-        ) in messages:
-            add(
+        properties_size, between = -1, b""
+        for size, body, properties, flag, born, tried, body_crc, tags_code, key_hashes in messages:
+            if len(properties) != properties_size:
+                properties_size = len(properties)
+                between = topic_part + properties_size.to_bytes(2, "big")
+            parts += (
                 pack_head(
                     size,
                     RECORD_MAGIC,
@@ -133,32 +124,29 @@ def encode_batch(
                     flag,
                     offset,
                     here,
-                    sys_flag,
-                    born_timestamp,
-                    born_host,
-                    store_timestamp,
-                    store_host,
-                    reconsume_times,
-                    prepared_position,
+                    born,
+                    stored,
+                    tried,
                     len(body),
-                )
+                ),
+                body,
+                between,
+                properties,
             )
-            add(body)
-            add(topic_part + len(properties).to_bytes(2, "big") + properties)
             add_row(pack_row(here, size, tags_code))
             for key in key_hashes:
                 add_key(pack_key(key, here, store_seconds))
             here += size
             offset += 1
     runs_part = b"".join(headers)
-    add(b"".join(rows))
-    add(b"".join(key_rows))
-    add(runs_part)
-    add(commands)
-    add(
+    parts += (
+        b"".join(rows),
+        b"".join(key_rows),
+        runs_part,
+        commands,
         FOOTER.pack(
             here - start, count, len(key_rows), len(runs_part), len(commands), BATCH_VERSION
-        )
+        ),
     )
     return parts
 

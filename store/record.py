@@ -47,6 +47,12 @@ PROPERTIES_BYTES_MAX = 32767
 
 # Up to and with the length of the body; hosts are 8 bytes each.
 HEAD = struct.Struct(">iiiiiqqiq8sq8siqi")
+# The same bytes, of which a staged message has BORN and TRIED, and all of an entry STORED.
+STAGED_HEAD = struct.Struct(">iiiiiqq20s16s12si")
+BORN = struct.Struct(">iq8s")
+STORED = struct.Struct(">q8s")
+TRIED = struct.Struct(">iq")
+NEVER_TRIED = TRIED.pack(0, 0)
 _PREFIX = struct.Struct(">iiiiiqqiq")
 _TAIL = struct.Struct(">iqi")
 _TIMESTAMP = struct.Struct(">q")
@@ -56,20 +62,20 @@ V6_HOSTS = _BORN_V6 | _STORE_V6
 
 
 class StagedMessage(NamedTuple):
-    """A message with all that can be computed before its place in the log is known.
-
-    ``size`` is that of its record, in bytes.
-    """
+    """A message with all that can be computed before its place in the log is known."""
 
     size: int
+    """Of its record, in bytes."""
+
     body: Bytes
     properties: bytes
     flag: int
-    sys_flag: int
-    born_timestamp: int
-    born_host: bytes
-    reconsume_times: int
-    prepared_position: int
+    born: bytes
+    """SYSFLAG, BORNTIMESTAMP and BORNHOST as in the record."""
+
+    tried: bytes
+    """RECONSUMETIMES and PREPAREDTRANSACTIONOFFSET as in the record."""
+
     body_crc: int
     tags_code: int
     key_hashes: tuple[int, ...]
@@ -130,11 +136,8 @@ def stage_message(
         body,
         properties,
         flag,
-        sys_flag,
-        born_timestamp,
-        born_host,
-        reconsume_times,
-        prepared_position,
+        BORN.pack(sys_flag, born_timestamp, born_host),
+        TRIED.pack(reconsume_times, prepared_position),
         crc32(body) & 0x7FFFFFFF,
         code,
         hashes,

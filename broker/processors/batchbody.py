@@ -4,46 +4,104 @@ Each, big-endian::
 
     i32 total size, i32 magic (0), i32 CRC (0), i32 flag, i32 body size, body,
     i16 properties size, properties
+
+All messages of a batch are usually like the first one: of its shape (:mod:`.shapes`), and with a
+unique key of the same size. Where the size of the properties and what they hold before and after
+the key are the same, nothing more needs to be read of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from struct import Struct
 
+from crc32c import crc32c
+from isal.isal_zlib import crc32
+
+from broker.processors.shapes import SIZE, Likeness, Origin, Stager
 from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import RequestError
+from store.properties import PAIR_END
+from store.record import StagedMessage
 
-_START = Struct(">iiiii")
-_I16 = Struct(">h")
-_FIXED_SIZE = _START.size + _I16.size
+_START = Struct(">i8xii")
+_FIXED_SIZE = _START.size + SIZE.size
+_UNLIKE = Likeness(-1, b"", b"", b"", b"", changed=False, tags_code=0)
 
 
-def batch_messages(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """(flag, body, properties) of each message.
+def stage_batch(
+    stager: Stager, of: Origin, data: bytes, of_all: bytes = b""
+) -> list[StagedMessage]:
+    """The messages of a batch, each as ``stager`` would stage it by itself; the properties
+    ``of_all`` are added to those of each message.
 
     Raises :class:`~broker.remoting.errors.RequestError` (code 13) where the sizes contradict each
-    other; what was yielded before then must be given up too.
+    other, and as :meth:`~broker.processors.shapes.Stager.stage`.
     """
+    messages: list[StagedMessage] = []
+    born, tried, prefix, fixed_size = of
     unpack_start = _START.unpack_from
+    like_size, before, after, stored_before, stored_after, changed, code = _UNLIKE
+    before_size = after_size = 0
     size = len(data)
     start = 0
     while start < size:
         if size - start < _FIXED_SIZE:
             raise _illegal(start, f"{size - start} bytes are left, a message has {_FIXED_SIZE}")
-        total, _magic, _crc, flag, body_size = unpack_start(data, start)
+        total, flag, body_size = unpack_start(data, start)
         end = start + total
         body_start = start + 20
         body_end = body_start + body_size
-        properties_start = body_end + 2
-        if not (body_size >= 0 and properties_start <= end <= size):
+        if not (body_size >= 0 and body_end + 2 <= end <= size):
             raise _illegal(start, f"total {total} with a body of {body_size} bytes cannot be right")
-        # Read as unsigned, and without a call: a negative size contradicts the total all the same.
-        if properties_start + (data[body_end] << 8 | data[body_end + 1]) != end:
-            (properties_size,) = _I16.unpack_from(data, body_end)
-            raise _illegal(start, f"total {total} with {properties_size} bytes of properties")
-        yield flag, data[body_start:body_end], data[properties_start:end]
         start = end
+        body = data[body_start:body_end]
+        key_start = body_end + before_size
+        key_end = end - after_size
+        if (
+            end - body_end == like_size
+            and data[body_end:key_start] == before
+            and data[key_end:end] == after
+            and data.find(PAIR_END, key_start, key_end) < 0
+        ):
+            unique = data[key_start:key_end]
+            if changed:
+                properties = stored_before + unique + stored_after
+            else:
+                properties = data[body_end + 2 : end]
+            message = (
+                fixed_size + body_size + len(properties),
+                body,
+                properties,
+                flag,
+                born,
+                tried,
+                crc32(body) & 0x7FFFFFFF,
+                code,
+                (crc32c(unique, prefix),),
+            )
+            messages.append(_new(StagedMessage, message))
+            continue
+        properties = data[body_end + 2 : end]
+        # Read as unsigned: a negative size contradicts the total all the same.
+        if int.from_bytes(data[body_end : body_end + 2], "big") != len(properties):
+            (properties_size,) = SIZE.unpack_from(data, body_end)
+            raise _illegal(end - total, f"total {total} with {properties_size} bytes of properties")
+        if of_all:
+            properties = _joined(properties, of_all)
+        messages.append(stager.stage(of, flag, body, properties))
+        like = (not of_all and stager.likeness(properties)) or _UNLIKE
+        like_size, before, after, stored_before, stored_after, changed, code = like
+        before_size, after_size = len(before), len(after)
+    return messages
+
+
+# The constructor that ``NamedTuple`` makes is a function of Python around this one.
+_new = tuple.__new__
+
+
+def _joined(properties: bytes, of_all: bytes) -> bytes:
+    between = b"" if not properties or properties.endswith(PAIR_END) else PAIR_END
+    return properties + between + of_all
 
 
 def _illegal(start: int, what: str) -> RequestError:

@@ -13,7 +13,7 @@ from struct import pack
 
 from broker.autocreate import create_topic_for_send
 from broker.context import BrokerContext
-from broker.processors.batchbody import batch_messages
+from broker.processors.batchbody import stage_batch
 from broker.processors.deferredsend import DeferredSend
 from broker.processors.sendheader import (
     INT32_MAX,
@@ -25,7 +25,7 @@ from broker.processors.sendheader import (
     read_header,
     read_like_header,
 )
-from broker.processors.shapes import Origin, Stager, topic_constants
+from broker.processors.shapes import Origin, Stager, origin
 from broker.refusals import REFUSALS, code_of, refused, remark_of
 from broker.remoting.codes import OUTCOME, OUTCOME_UNKNOWN, ResponseCode
 from broker.remoting.connection import Connection
@@ -35,8 +35,6 @@ from broker.remoting.frame import Frame, SuccessAnswer
 from broker.remoting.likeness import LikeFrame
 from broker.topics import DLQ_PREFIX, RETRY_PREFIX, TopicConfig
 from dledger.errors import OutcomeUnknownError, ProposeError
-from store.properties import PAIR_END
-from store.record import StagedMessage
 
 STORED = SuccessAnswer(
     {
@@ -131,7 +129,11 @@ class SendProcessor:
             )
         try:
             queue_id = self._queue_id(request, names, header)
-            messages = self._staged_batch(connection, self._checked_body(request), header)
+            body = self._checked_body(request)
+            of = _origin(connection, header)
+            messages = stage_batch(self._stager, of, body, header.properties)
+            if not messages:
+                raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
             answer = _Answer(self, connection, request, queue_id)
             self._context.resent.add(header.topic, queue_id, messages, answer)
         except DeferredMessageError:
@@ -165,51 +167,10 @@ class SendProcessor:
             )
         return queue_for_send(topic, header.queue_id, self._context.rng)
 
-    def _staged_batch(
-        self, connection: Connection, body: bytes, header: SendHeader
-    ) -> list[StagedMessage]:
-        of_all = header.properties
-        stage = self._stager.stage
-        origin = _origin(connection, header)
-        if of_all:
-            messages = [
-                stage(origin, flag, message_body, _joined(properties, of_all))
-                for flag, message_body, properties in batch_messages(body)
-            ]
-        else:
-            messages = [
-                stage(origin, flag, message_body, properties)
-                for flag, message_body, properties in batch_messages(body)
-            ]
-        if not messages:
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
-        return messages
-
 
 def _origin(connection: Connection, header: SendHeader) -> Origin:
     topic, _, sys_flag, born_timestamp, _, reconsume_times, _ = header
-    prefix, fixed_size = topic_constants(topic)
-    return _new(
-        Origin,
-        (
-            topic,
-            sys_flag,
-            born_timestamp,
-            connection.remote_host_bytes,
-            reconsume_times,
-            prefix,
-            fixed_size,
-        ),
-    )
-
-
-# The constructor that ``NamedTuple`` makes is a function of Python around this one.
-_new = tuple.__new__
-
-
-def _joined(properties: bytes, of_all: bytes) -> bytes:
-    between = b"" if not properties or properties.endswith(PAIR_END) else PAIR_END
-    return properties + between + of_all
+    return origin(topic, sys_flag, born_timestamp, connection.remote_host_bytes, reconsume_times)
 
 
 def queue_for_send(topic: TopicConfig, queue_id: int, rng: Random) -> int:

@@ -9,6 +9,7 @@ the code of the tag, the words of the keys.
 from __future__ import annotations
 
 from functools import lru_cache
+from struct import Struct
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -17,7 +18,16 @@ from isal.isal_zlib import crc32
 from broker.processors.sendheader import PROPERTIES_SIZE_MAX, storable_properties
 from store.filesystem import Bytes
 from store.properties import NAME_END, PAIR_END, UNIQUE_KEY
-from store.record import StagedMessage, key_prefix, record_size, stage_message, tag_and_keys
+from store.record import (
+    BORN,
+    NEVER_TRIED,
+    TRIED,
+    StagedMessage,
+    derive,
+    key_prefix,
+    record_size,
+    tag_and_keys,
+)
 
 SHAPES_MAX = 4096
 """How many shapes are remembered; then it begins anew."""
@@ -28,6 +38,9 @@ REPLY_TO = b"REPLY_TO_CLIENT" + NAME_END
 the property ``CLUSTER``, which its brokers put on every message."""
 
 _UNIQUE_KEY_MARK = UNIQUE_KEY + NAME_END
+
+SIZE = Struct(">h")
+"""Of the properties, in a batch."""
 
 
 class Shape(NamedTuple):
@@ -45,17 +58,45 @@ class Shape(NamedTuple):
     """Of the keys."""
 
 
+class Likeness(NamedTuple):
+    """What the properties of messages share that are of one shape and of one size.
+
+    With all that a batch has beside them: the two bytes of the size come before.
+    """
+
+    size: int
+    before: bytes
+    after: bytes
+    """What was sent before and after the unique key."""
+
+    stored_before: bytes
+    stored_after: bytes
+    changed: bool
+    """Whether that is not what was sent."""
+
+    tags_code: int
+
+
 class Origin(NamedTuple):
     """What the messages of one request have in common."""
 
-    topic: str
-    sys_flag: int
-    born_timestamp: int
-    born_host: bytes
-    reconsume_times: int
+    born: bytes
+    tried: bytes
+    """As in a :class:`~store.record.StagedMessage`."""
+
     key_prefix: int
     fixed_size: int
     """Of a record without body and properties."""
+
+
+def origin(
+    topic: str, sys_flag: int, born_timestamp: int, born_host: bytes, reconsume_times: int
+) -> Origin:
+    """What the messages have in common whose request says so."""
+    prefix, fixed_size = topic_constants(topic)
+    born = BORN.pack(sys_flag, born_timestamp, born_host)
+    tried = TRIED.pack(reconsume_times, 0) if reconsume_times else NEVER_TRIED
+    return _new(Origin, (born, tried, prefix, fixed_size))
 
 
 @lru_cache(maxsize=65536)
@@ -78,22 +119,19 @@ class Stager:
 
         Raises :class:`~broker.remoting.errors.RequestError` for properties that may not be.
         """
-        topic, sys_flag, born_timestamp, born_host, reconsume_times, prefix, fixed_size = of
+        born, tried, prefix, fixed_size = of
         before, mark, rest = properties.partition(_UNIQUE_KEY_MARK)
         unique, end, after = rest.partition(PAIR_END)
         shape = self._shapes.get((before, mark, after))
         if shape is None or len(properties) > PROPERTIES_SIZE_MAX:
             if mark and before and not before.endswith(PAIR_END):
                 # Another property, whose name ends like that of the unique key.
-                return stage_message(
-                    topic,
-                    body,
-                    storable_properties(properties),
-                    flag=flag,
-                    sys_flag=sys_flag,
-                    born_timestamp=born_timestamp,
-                    born_host=born_host,
-                    reconsume_times=reconsume_times,
+                properties = storable_properties(properties)
+                code, hashes = derive(prefix, properties)
+                size = fixed_size + len(body) + len(properties)
+                body_crc = crc32(body) & 0x7FFFFFFF
+                return StagedMessage(
+                    size, body, properties, flag, born, tried, body_crc, code, hashes
                 )
             shape = self._learn(properties, before, mark, after)
         stored_before, stored_after, changed, code, words = shape
@@ -112,15 +150,33 @@ class Stager:
                 body,
                 properties,
                 flag,
-                sys_flag,
-                born_timestamp,
-                born_host,
-                reconsume_times,
-                0,
+                born,
+                tried,
                 crc32(body) & 0x7FFFFFFF,
                 code,
                 hashes,
             ),
+        )
+
+    def likeness(self, properties: bytes) -> Likeness | None:
+        """What messages share with one of these properties, which has just been staged.
+
+        None where there is no unique key, or where its shape is not remembered.
+        """
+        before, mark, rest = properties.partition(_UNIQUE_KEY_MARK)
+        unique, end, after = rest.partition(PAIR_END)
+        shape = self._shapes.get((before, mark, after))
+        if shape is None or not (unique and end):
+            return None
+        size = len(properties)
+        return Likeness(
+            SIZE.size + size,
+            SIZE.pack(size) + before + mark,
+            end + after,
+            shape.before + mark,
+            end + shape.after,
+            shape.changed,
+            shape.tags_code,
         )
 
     def _learn(self, properties: bytes, before: bytes, mark: bytes, after: bytes) -> Shape:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from struct import pack
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import broker.processors.shapes
+from broker.processors.batchbody import stage_batch
 from broker.processors.sendheader import PROPERTIES_SIZE_MAX, storable_properties
-from broker.processors.shapes import Origin, Stager, topic_constants
+from broker.processors.shapes import Stager, origin
 from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import RequestError
 from store.record import StagedMessage, stage_message
 
-ORIGIN = Origin("orders", 1, 1234, b"\x7f\0\0\1\0\0\0\7", 2, *topic_constants("orders"))
+HOST = b"\x7f\0\0\1\0\0\0\7"
+ORIGIN = origin("orders", 1, 1234, HOST, 2)
 
 names = st.sampled_from(["UNIQ_KEY", "XUNIQ_KEY", "KEYS", "TAGS", "WAIT", "AWAIT", "TAG", "", "ä"])
 values = st.text(st.sampled_from("ab ä"), max_size=4)
@@ -29,14 +33,14 @@ def property_bytes(draw: st.DrawFn) -> bytes:
 
 def one_by_one(flag: int, body: bytes, properties: bytes) -> StagedMessage:
     return stage_message(
-        ORIGIN.topic,
+        "orders",
         body,
         storable_properties(properties),
         flag=flag,
-        sys_flag=ORIGIN.sys_flag,
-        born_timestamp=ORIGIN.born_timestamp,
-        born_host=ORIGIN.born_host,
-        reconsume_times=ORIGIN.reconsume_times,
+        sys_flag=1,
+        born_timestamp=1234,
+        born_host=HOST,
+        reconsume_times=2,
     )
 
 
@@ -47,6 +51,67 @@ def test_a_message_is_staged_as_if_it_were_the_first(
     stager = Stager("DefaultCluster")
     for message in messages * 2:  # the second time by what was learnt
         assert stager.stage(ORIGIN, *message) == one_by_one(*message)
+
+
+def in_a_batch(flag: int, body: bytes, properties: bytes) -> bytes:
+    start = pack(">iiiii", 22 + len(body) + len(properties), 0, 0, flag, len(body))
+    return start + body + len(properties).to_bytes(2, "big") + properties
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=9), property_bytes()), max_size=4),
+    st.lists(st.integers(0, 3), max_size=9),
+    st.sampled_from([b"", b"KEYS\x01all\x02"]),
+)
+def test_messages_of_a_batch_are_staged_as_each_by_itself(
+    kinds: list[tuple[int, bytes, bytes]], order: list[int], of_all: bytes
+) -> None:
+    sent = [kinds[place] for place in order if place < len(kinds)]
+    data = b"".join(in_a_batch(*message) for message in sent)
+    expected = []
+    for flag, body, properties in sent:
+        unended = of_all and properties and not properties.endswith(b"\x02")
+        joined = properties + (b"\x02" if unended else b"") + of_all
+        expected.append(one_by_one(flag, body, joined))
+    assert list(stage_batch(Stager("DefaultCluster"), ORIGIN, data, of_all)) == expected
+
+
+@given(
+    st.sampled_from(
+        ["", "WAIT\x01true\x02", "TAGS\x01a\x02", "XUNIQ_KEY\x01k\x02", "WAIT\x01t\x02"]
+    ),
+    st.sampled_from(["", "\x02", "\x02WAIT\x01true\x02", "\x02TAGS\x01a\x02", "\x02KEYS\x01k\x02"]),
+    st.lists(st.sampled_from(["k1", "k2", "\x02\x02", "a\x02", "ab\x02UNIQ_KEY\x01", "", "\x01"])),
+)
+def test_messages_that_differ_in_their_unique_key_are_staged_as_each_by_itself(
+    before: str, after: str, keys: list[str]
+) -> None:
+    sent = [
+        (number, b"body" * number, f"{before}UNIQ_KEY\x01{key}{after}".encode())
+        for number, key in enumerate(keys)
+    ]
+    data = b"".join(in_a_batch(*message) for message in sent)
+    staged = stage_batch(Stager("DefaultCluster"), ORIGIN, data)
+    assert list(staged) == [one_by_one(*message) for message in sent]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("TAGS\x01a\x02UNIQ_KEY\x01k\x02", "TAGS\x01b\x02UNIQ_KEY\x01k\x02"),
+        ("UNIQ_KEY\x01k\x02TAGS\x01a\x02", "UNIQ_KEY\x01k\x02TAGS\x01b\x02"),
+        ("UNIQ_KEY\x01kkkk\x02A\x011\x02", "UNIQ_KEY\x01k\x02\x01\x02\x02A\x011\x02"),
+        ("TAGS\x01a\x02UNIQ_KEY\x01k\x02", "TAGS\x01a\x02UNIQ_KEX\x01k\x02"),
+    ],
+)
+def test_a_message_that_differs_in_more_than_its_unique_key_is_read_anew(
+    one: str, other: str
+) -> None:
+    sent = [(0, b"body", text.encode()) for text in (one, other, other, one, one)]
+    staged = stage_batch(
+        Stager("DefaultCluster"), ORIGIN, b"".join(in_a_batch(*message) for message in sent)
+    )
+    assert list(staged) == [one_by_one(*message) for message in sent]
 
 
 def test_a_unique_key_that_nothing_ends_is_stored_as_it_was_sent() -> None:

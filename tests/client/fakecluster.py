@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import orjson
 
 from broker.filter.sql92 import parse_selector
-from broker.processors.batchbody import batch_messages
+from broker.processors.batchbody import stage_batch
+from broker.processors.shapes import Stager, origin
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.connection import Connection
 from broker.remoting.dispatch import dispatch_by_code
@@ -182,7 +183,9 @@ class Broker:
         self._append(connection, request, messages)
 
     def _send_batch(self, connection: Connection, request: Frame) -> None:
-        messages = [(body, properties) for _, body, properties in batch_messages(request.body)]
+        of = origin(ext_str(request, "b"), 0, NOW_MS, HOST, 0)
+        sent = stage_batch(Stager("fake"), of, request.body)
+        messages = [(bytes(each.body), each.properties) for each in sent]
         self._append(connection, request, messages)
 
     def _append(

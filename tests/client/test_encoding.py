@@ -14,7 +14,8 @@ from broker.client.encoding import (
 )
 from broker.client.identity import ClientIdentity, UniqueKeys, unique_keys
 from broker.client.message import Message
-from broker.processors.batchbody import batch_messages
+from broker.processors.batchbody import stage_batch
+from broker.processors.shapes import Stager, origin
 from broker.remoting.frame import PREFIX as PREFIX_OF_FRAME
 from broker.remoting.frame import decode_frame, encode_request
 from store.properties import decode_properties
@@ -43,9 +44,10 @@ def test_a_batched_message_has_the_layout_of_the_protocol() -> None:
 
 @given(st.lists(messages, min_size=1, max_size=20))
 def test_a_broker_reads_from_a_batch_what_was_put_in(batch: list[Message]) -> None:
-    decoded = list(batch_messages(batch_body(batch, PREFIX, 1)))
-    assert [(flag, body) for flag, body, _ in decoded] == [(m.flag, m.body) for m in batch]
-    keys = [decode_properties(properties).pop("UNIQ_KEY") for _, _, properties in decoded]
+    of = origin("T", 0, 0, bytes(8), 0)
+    staged = stage_batch(Stager("east"), of, batch_body(batch, PREFIX, 1))
+    assert [(each.flag, each.body) for each in staged] == [(m.flag, m.body) for m in batch]
+    keys = [decode_properties(each.properties).pop("UNIQ_KEY") for each in staged]
     assert keys == unique_keys(PREFIX + "000000000001", len(batch))
 
 
