@@ -47,7 +47,7 @@ LAZY_SECONDS = 1.0
 
 _KEY_ROW_BYTES = 16
 REQUEST_BYTES = 4  # what heads the list of them is less than what a run is taken to need
-_MESSAGE_BYTES = 20 + REQUEST_BYTES  # its row, and that of its key
+_ROW_BYTES = 20
 _RUN_BYTES = 160  # the header of a run with the longest topic, and more
 _COMMAND_BYTES = 96  # more than the numbers of any command; its names are counted
 _LAZY_OFFSET_BYTES = 512  # an offset with the longest names
@@ -152,13 +152,14 @@ class Gatherer:
         self, topic: str, queue_id: int, message: StagedMessage, waiter: Waiter
     ) -> None:
         """Stages one message. Raises as :meth:`add_messages`."""
-        size = message.size + _MESSAGE_BYTES + _KEY_ROW_BYTES * len(message.key_hashes)
-        queue = self._queue(topic, queue_id, size)
+        hashes = message.key_hashes
+        size = message.size + _ROW_BYTES + _KEY_ROW_BYTES * len(hashes)
+        queue = self._queue(topic, queue_id, size + REQUEST_BYTES)
         queue.messages.append(message)
         queue.waiters.append((waiter, 1))
-        hashes = message.key_hashes
+        batch = self._open
+        batch.message_bytes += size
         if hashes and self._remembers:
-            batch = self._open
             batch.requests.append(hashes[0])
             self.known_requests.newer[hashes[0]] = batch.place
 
@@ -170,12 +171,14 @@ class Gatherer:
         Raises :class:`~dledger.errors.NotLeaderError`, :class:`~dledger.errors.BusyError`, and
         :class:`~store.errors.EntryTooLargeError` where no entry could hold them.
         """
-        queue = self._queue(topic, queue_id, staged_bytes(messages) + REQUEST_BYTES)
+        size = staged_bytes(messages)
+        queue = self._queue(topic, queue_id, size + REQUEST_BYTES)
         queue.messages.extend(messages)
         queue.waiters.append((waiter, len(messages)))
+        batch = self._open
+        batch.message_bytes += size
         hashes = messages[0].key_hashes
         if hashes and self._remembers:
-            batch = self._open
             batch.requests.append(hashes[0])
             self.known_requests.newer[hashes[0]] = batch.place
 
@@ -196,9 +199,10 @@ class Gatherer:
         messages' waiters.
         """
         size = sum(map(command_bytes, commands))
-        for to in messages:
-            size += _RUN_BYTES + staged_bytes(to.messages)
+        message_bytes = sum(staged_bytes(to.messages) for to in messages)
+        size += message_bytes + _RUN_BYTES * len(messages)
         batch = self._room_for_messages(size) if messages else self._room(size)
+        batch.message_bytes += message_bytes
         for topic, queue_id, staged, waiter in messages:
             queue = batch.queues.get((topic, queue_id))
             if queue is None:
@@ -354,8 +358,11 @@ class Gatherer:
 
         self._in_flight += 1
         try:
+            topics = [topic for topic, _ in batch.queues]
             self._node.propose(
-                batch_size(batch.runs, commands), build, partial(self._proposed, batch)
+                batch_size(topics, batch.message_bytes, commands),
+                build,
+                partial(self._proposed, batch),
             )
         except ProposeError as error:
             self._in_flight -= 1

@@ -65,10 +65,21 @@ class StagedQueue:
 class StagedBatch:
     """What will be one entry. ``runs`` and its place are known once it is proposed."""
 
-    __slots__ = ("bytes", "commands", "completions", "place", "queues", "requests", "runs")
+    __slots__ = (
+        "bytes",
+        "commands",
+        "completions",
+        "message_bytes",
+        "place",
+        "queues",
+        "requests",
+        "runs",
+    )
 
     def __init__(self) -> None:
         self.bytes = 0
+        self.message_bytes = 0
+        """What the records of its messages and their rows take, exactly."""
         self.queues: dict[tuple[str, int], StagedQueue] = {}
         self.commands: list[Command] = []
         self.completions: list[Completion] = []

@@ -18,7 +18,7 @@ appends them to its derived files as they are, without looking into a record.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import NamedTuple
@@ -69,11 +69,14 @@ class Batch(NamedTuple):
     commands: memoryview
 
 
-def batch_size(runs: Sequence[Run], commands: Bytes) -> int:
-    """The exact size of the body, known before its position is."""
-    size = FOOTER.size + len(commands)
-    for run in runs:
-        size += RUN_HEADER.size + len(run.topic.encode()) + staged_bytes(run.messages)
+def batch_size(topics: Iterable[str], message_bytes: int, commands: Bytes) -> int:
+    """The exact size of the body, known before its position is.
+
+    ``topics`` are those of its runs, and ``message_bytes`` the :func:`staged_bytes` of all of them.
+    """
+    size = FOOTER.size + message_bytes + len(commands)
+    for topic in topics:
+        size += RUN_HEADER.size + len(topic.encode())
     return size
 
 

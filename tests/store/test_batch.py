@@ -17,6 +17,7 @@ from store.batch import (
     batch_size,
     decode_batch,
     encode_batch,
+    staged_bytes,
 )
 from store.entry import HEADER_SIZE, Entry, EntryKind, build_entry
 from store.errors import CorruptBatchError
@@ -68,7 +69,8 @@ def example() -> Entry:
 @given(staged_runs(), st.binary(max_size=20))
 def test_the_size_is_known_before_the_position(runs: list[Run], commands: bytes) -> None:
     body = b"".join(encode_batch(POSITION, STORED_MS, HOST, runs, commands))
-    assert batch_size(runs, commands) == len(body)
+    message_bytes = sum(staged_bytes(run.messages) for run in runs)
+    assert batch_size([run.topic for run in runs], message_bytes, commands) == len(body)
 
 
 @settings(deadline=None)
