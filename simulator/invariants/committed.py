@@ -23,6 +23,8 @@ class CommittedForEver(Invariant):
 
     def __init__(self) -> None:
         self.entries: dict[int, tuple[int, int]] = {}  # index -> (term, chain CRC)
+        self.terms: dict[int, int] = {}
+        """By index, the term in which it was committed: the leader of that term learns it first."""
         self._seen: dict[tuple[str, int], int] = {}
 
     def booted(self, host: Host) -> None:
@@ -49,8 +51,12 @@ class CommittedForEver(Invariant):
 
     def _commit(self, host: Host, entry: Entry) -> None:
         identity = (entry.term, entry.chain_crc)
-        known = self.entries.setdefault(entry.index, identity)
-        if known != identity:
+        known = self.entries.get(entry.index)
+        if known is None:
+            assert host.node is not None  # noqa: S101 - it says what is committed
+            self.entries[entry.index] = identity
+            self.terms[entry.index] = host.node.core.term
+        elif known != identity:
             raise Violation(
                 f"{host.name} commits another entry {entry.index}: "
                 f"term {entry.term}, chain {entry.chain_crc:08x}, "

@@ -1,4 +1,6 @@
-"""Leader completeness (thesis, figure 3.2): a leader has every entry that was committed before."""
+"""Leader completeness (thesis, figure 3.2): a leader has every entry that was committed in an
+earlier term, whenever it hears of the votes that made it leader.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ class LeaderCompleteness(Invariant):
             return
         self._looked[core.term] = None
         for index, (term, _) in self._committed.entries.items():
-            if index < core.log.first_index or term >= core.term:
+            if index < core.log.first_index or self._committed.terms[index] >= core.term:
                 continue
             if core.log.term_at(index) != term:
                 raise Violation(
