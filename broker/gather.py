@@ -359,11 +359,8 @@ class Gatherer:
         self._in_flight += 1
         try:
             topics = [topic for topic, _ in batch.queues]
-            self._node.propose(
-                batch_size(topics, batch.message_bytes, commands),
-                build,
-                partial(self._proposed, batch),
-            )
+            size = batch_size(topics, batch.message_bytes, commands)
+            self._node.propose(size, build, partial(self._proposed, batch))
         except ProposeError as error:
             self._in_flight -= 1
             for run in batch.runs:

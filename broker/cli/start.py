@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _wait_for(process: ManagedProcess, cluster: LocalCluster) -> dict[str, Any]:
     # Imported when the nodes are on their way, which have more to do than this.
-    from broker.cli.readiness import wait_until_answering, wait_until_listening  # noqa: PLC0415
+    from broker.cli.readiness import wait_until_answering, wait_until_listening  # noqa: PLC0415 - slow
 
     if process is cluster.namesrv_process:
         wait_until_listening(cluster)

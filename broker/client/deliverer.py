@@ -103,8 +103,7 @@ class Deliverer:
             except ClientError as error:
                 failure = error
             else:
-                if not delivery.future.done():  # its caller may have given up on it
-                    delivery.future.set_result(result)
+                delivery.succeed(result)
                 return
         self._try_on(delivery, failure)
 

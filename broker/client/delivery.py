@@ -97,7 +97,7 @@ class Delivery:
             else:
                 ext = frame.ext
                 queue_id = int(ext["queueId"])  # type: ignore[arg-type]  # None raises, as it should
-                offset = int(ext["queueOffset"])  # type: ignore[arg-type]
+                offset = int(ext["queueOffset"])  # type: ignore[arg-type]  # likewise
                 message_ids = str(ext["msgId"])
         except (KeyError, TypeError, ValueError) as error:
             raise BadAnswerError(queue.broker, f"an acknowledgement without {error}") from None

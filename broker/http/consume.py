@@ -30,7 +30,7 @@ class ConsumeHandler:
     async def get(self, request: web.Request) -> web.Response:
         """See the module. ``next_offset`` is where to go on."""
         # Most nodes are never asked this, and each would start the later for it.
-        from broker.client.message_json import messages_json  # noqa: PLC0415
+        from broker.client.message_json import messages_json  # noqa: PLC0415 - seldom used
 
         topic, queue_id = self._queue(request)
         offset = _number(request, "offset", 0)

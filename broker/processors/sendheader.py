@@ -140,9 +140,9 @@ def read_header(request: Frame, names: HeaderNames) -> SendHeader:
         # The common case, without a call for each field; the other path says what was wrong.
         _, topic, _, _, queue, sys_flags, born, flags = names.required(ext)
         queue_id = int(queue)  # type: ignore[arg-type]  # None is a TypeError, as it should be
-        sys_flag = int(sys_flags)  # type: ignore[arg-type]
-        born_timestamp = int(born)  # type: ignore[arg-type]
-        flag = int(flags)  # type: ignore[arg-type]
+        sys_flag = int(sys_flags)  # type: ignore[arg-type]  # None raises
+        born_timestamp = int(born)  # type: ignore[arg-type]  # None raises
+        flag = int(flags)  # type: ignore[arg-type]  # None raises
         reconsume_times = int(ext.get(names.reconsume_times) or 0)
         properties = ext.get(names.properties) or ""
     except (KeyError, TypeError, ValueError, OverflowError):

@@ -69,7 +69,7 @@ class RemotingClient:
             future: asyncio.Future[Frame] = self._loop.create_future()
             future.set_exception(ClientClosedError(address, "this client is closed"))
             return future
-        connection = self._connections.get(address) or self._connect(address)
+        connection = self._connection(address)
         return connection.invoke(code, ext, body, timeout=timeout)
 
     def call(
@@ -83,11 +83,8 @@ class RemotingClient:
         done: Done,
     ) -> None:
         """As :meth:`invoke_nowait`, without a future: ``done`` is called with what comes."""
-        if self._closed:
-            self._loop.call_soon(done, None, ClientClosedError(address, "this client is closed"))
-            return
-        connection = self._connections.get(address) or self._connect(address)
-        connection.call(code, ext, body, timeout=timeout, done=done)
+        if self._may_call(address, done):
+            self._connection(address).call(code, ext, body, timeout=timeout, done=done)
 
     def call_template(
         self,
@@ -100,19 +97,16 @@ class RemotingClient:
         done: Done,
     ) -> None:
         """As :meth:`call`, with a header that ``values`` fill in."""
-        if self._closed:
-            self._loop.call_soon(done, None, ClientClosedError(address, "this client is closed"))
-            return
-        connection = self._connections.get(address) or self._connect(address)
-        connection.call_template(template, values, body, timeout=timeout, done=done)
+        if self._may_call(address, done):
+            connection = self._connection(address)
+            connection.call_template(template, values, body, timeout=timeout, done=done)
 
     def push_template(
         self, address: str, template: RequestTemplate, values: TemplateValues, body: Bytes
     ) -> None:
         """As :meth:`push`, with a header that ``values`` fill in."""
         if not self._closed:
-            connection = self._connections.get(address) or self._connect(address)
-            connection.push_template(template, values, body)
+            self._connection(address).push_template(template, values, body)
 
     def push(
         self,
@@ -123,8 +117,7 @@ class RemotingClient:
     ) -> None:
         """Sends a one-way request; nobody learns whether it arrived."""
         if not self._closed:
-            connection = self._connections.get(address) or self._connect(address)
-            connection.push(code, ext, body)
+            self._connection(address).push(code, ext, body)
 
     async def close(self) -> None:
         """Closes every connection; requests that still wait fail."""
@@ -136,6 +129,15 @@ class RemotingClient:
         for connection in list(self._connections.values()):
             connection.abort(ClientClosedError, "this client was closed")
         self._connections.clear()
+
+    def _may_call(self, address: str, done: Done) -> bool:
+        """Whether this client is open; where not, ``done`` is told."""
+        if self._closed:
+            self._loop.call_soon(done, None, ClientClosedError(address, "this client is closed"))
+        return not self._closed
+
+    def _connection(self, address: str) -> Connection:
+        return self._connections.get(address) or self._connect(address)
 
     def _connect(self, address: str) -> Connection:
         connection = Connection(

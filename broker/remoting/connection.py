@@ -215,11 +215,7 @@ class Connection(asyncio.Protocol):
         opaque = self._pending.next_opaque()
         head = template.encode(0, opaque, size, values)
         self._pending.add(opaque, timeout, done)
-        self._out += (head, body)
-        self._out_size += len(head) + size
-        if not self._flush_due and self._transport is not None:
-            self._flush_due = True
-            self._loop.call_soon(self._flush)
+        self._send(head, (body,), size)
 
     def _may_call(self, done: Done) -> bool:
         """Whether one more request may be sent; where not, ``done`` is told why."""

@@ -142,7 +142,7 @@ def test_a_disk_without_room_refuses_messages_and_serves_readers(tmp_path: Path)
     async def scenario(broker: SingleBroker) -> None:
         await broker.create_topic("orders")
         await broker.send("orders", 0, b"kept")
-        broker.broker.context.node.store.has_room = lambda size: False  # type: ignore[method-assign]
+        broker.broker.context.node.store.has_room = lambda size: False  # type: ignore[method-assign]  # a double
         answer = await broker.send("orders", 0, b"x")
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert "the disk has no room" in (answer.remark or "")

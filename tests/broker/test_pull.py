@@ -356,7 +356,7 @@ def test_a_pull_that_expiry_overtakes_is_sent_to_where_the_queue_begins_now(
         context = broker.broker.context
         context.gatherer.add_command(Expire(context.machine.applied_end))
         await settled()
-        context.node.store.read = expired_read  # type: ignore[method-assign]
+        context.node.store.read = expired_read  # type: ignore[method-assign]  # a double
         broker.read_executor.release()
         assert told(await waiting) == (21, 3, 3, 3)
 
@@ -369,7 +369,7 @@ def test_what_this_nodes_disk_does_not_have_yet_is_never_skipped(tmp_path: Path)
         await sent(broker, 3)
 
     async def after(broker: SingleBroker) -> None:
-        broker.broker.context.node.store.read = expired_read  # type: ignore[method-assign]
+        broker.broker.context.node.store.read = expired_read  # type: ignore[method-assign]  # a double
         answer = await broker.pull("orders", 0, 0)
         assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "not there")
         assert answer.ext == {}

@@ -146,7 +146,7 @@ def test_a_slow_check_is_not_made_twice_at_a_time(tmp_path: Path) -> None:
 
     async def scenario(broker: SingleBroker) -> None:
         books = Books()
-        books.check = check  # type: ignore[method-assign]
+        books.check = check  # type: ignore[method-assign]  # a double
         async with payer(books) as producer:
             await producer.transaction(Message(TOPIC, b"a")).begin()
             await asyncio.sleep(60)

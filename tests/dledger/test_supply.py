@@ -146,7 +146,7 @@ def test_pieces_of_a_checkpoint_wait_for_their_turn_like_those_of_the_log() -> N
             bytes_told += len(message.data)
             follower.supply.checkpoint("n1", CheckpointRequest(1, 0, bytes_told))
 
-        follower.supply._node.tell = told  # type: ignore[method-assign, assignment]
+        follower.supply._node.tell = told  # type: ignore[method-assign, assignment]  # a double
         follower.supply.checkpoint("n1", CheckpointRequest(1, -1, 0))
         await asyncio.sleep(SECONDS)
 

@@ -28,7 +28,7 @@ def test_what_is_no_integer_is_named(value: ExtValue) -> None:
 
 def test_a_list_is_no_integer() -> None:
     frame = Frame(310, 1)
-    frame.ext["field"] = [1]  # type: ignore[assignment]
+    frame.ext["field"] = [1]  # type: ignore[assignment]  # as a peer may
     with pytest.raises(FieldError, match="not an integer"):
         ext_int(frame, "field")
 
@@ -70,7 +70,7 @@ def test_text_is_read_from_any_scalar(value: ExtValue, text: str) -> None:
 
 def test_an_object_is_no_text() -> None:
     frame = Frame(310, 1)
-    frame.ext["field"] = {}  # type: ignore[assignment]
+    frame.ext["field"] = {}  # type: ignore[assignment]  # as a peer may
     with pytest.raises(FieldError, match="field field is not a string"):
         ext_str(frame, "field")
 
