@@ -249,6 +249,14 @@ class CommitLog:
             return True
         return not self._refused and self._has_free(needed)
 
+    def opened(self, start: int) -> File | None:
+        """The file of a segment as this log reads and writes it; None where there is none."""
+        segment = self.segments.get(start)
+        try:
+            return None if segment is None else self._open_for_reading(segment)
+        except FileNotFoundError:
+            return None
+
     def spans(self) -> list[SegmentSpan]:
         """The segments that hold entries, oldest first."""
         end = self.end

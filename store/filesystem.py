@@ -19,7 +19,7 @@ BLOCK_SIZE = 4096
 
 
 class File(Protocol):
-    """One open file. Reads may run in any thread; writes and syncs run in one thread at a time."""
+    """One open file. Reads, writes and syncs may run in any thread; writes take turns."""
 
     @property
     def path(self) -> str: ...

@@ -109,7 +109,7 @@ def mend_entry(
     pieces: list[tuple[int, Bytes]] = [(entry.position, entry.data)]
     if following is not None and following.position == start + log.segment_size:
         pieces.append((entry.end, padding(following.position - entry.end)))
-    put_back(fs, directory, log.segment_size, pieces)
+    put_back(fs, directory, log.segment_size, pieces, log.opened(start))
     row = ROW.pack(entry.kind, entry.position, entry.size, entry.index, entry.term)
     index.mend(entry.index, row)
     (found,) = read_entries(log, index, entry.index, entry.index, 1)

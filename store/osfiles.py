@@ -18,6 +18,8 @@ from store.kernelwrites import Submitting
 # Errors by which a kernel or a file system says that it knows no RWF_NOWAIT.
 _NOWAIT_UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+_LOOK_SECONDS = 0.1
+"""How often who waits for his turn to write looks whether the file was closed meanwhile."""
 _FADVISE = getattr(os, "posix_fadvise", None)  # macOS has none, and so keeps what it likes
 
 
@@ -38,6 +40,7 @@ class OsFile:
         "_nowait",
         "_path",
         "_synced",
+        "_turn",
         "_writes",
     )
 
@@ -48,6 +51,9 @@ class OsFile:
         self._nowait = _NOWAIT
         self._direct: DirectWriter | None = None
         self._direct_tried = False
+        self._turn = threading.Lock()
+        """Of who writes. What goes past the page cache and what goes through it may touch the same
+        page, which then must not be filled by one while the other is under way."""
         self._counting = threading.Lock()
         self._changes = 1  # others may have written to it
         self._synced = 0
@@ -98,10 +104,17 @@ class OsFile:
         return bytes(memoryview(buffer)[:count])
 
     def pwrite(self, data: Bytes, position: int) -> None:
+        self._take_turn()
         try:
             self._write(data, position)
         finally:
+            self._turn.release()
             self._changed()
+
+    def _take_turn(self) -> None:
+        while not self._turn.acquire(timeout=_LOOK_SECONDS):
+            if self._fd < 0:  # and whoever would tell of the write under way may be gone
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
 
     def _write(self, data: Bytes, position: int) -> None:
         if self._direct is not None:
@@ -122,11 +135,16 @@ class OsFile:
             self._direct = DirectWriter.open(self._path)
         direct = self._direct
         if direct is not None:
-            before = b""
-            if not direct.continues(position):
-                size = position % BLOCK_SIZE
-                before = self.pread(size, position - size).ljust(size, b"\0")
-            if direct.append(data, position, before):
+            self._take_turn()
+            try:
+                before = b""
+                if not direct.continues(position):
+                    size = position % BLOCK_SIZE
+                    before = self.pread(size, position - size).ljust(size, b"\0")
+                done = direct.append(data, position, before)
+            finally:
+                self._turn.release()
+            if done:
                 if not direct.synced:
                     self._changed()
                 return
@@ -137,13 +155,24 @@ class OsFile:
         self, data: Bytes, position: int, then: Callable[[OSError | None], None]
     ) -> bool:
         direct = self._direct
-        return (
-            self._writes is not None
-            and direct is not None
-            and direct.continues(position)
-            and self._synced == self._changes  # or there is more to sync than this write
-            and direct.begin(self._writes, data, position, then)
-        )
+        if self._writes is None or direct is None or not self._turn.acquire(blocking=False):
+            return False
+
+        def ended(error: OSError | None) -> None:
+            self._turn.release()
+            then(error)
+
+        begun = False
+        try:
+            begun = (
+                direct.continues(position)
+                and self._synced == self._changes  # or there is more to sync than this write
+                and direct.begin(self._writes, data, position, ended)
+            )
+        finally:
+            if not begun:
+                self._turn.release()
+        return begun
 
     def datasync(self) -> None:
         changes = self._changes

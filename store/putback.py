@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 
 from store.commitlog import CommitLog
-from store.filesystem import Bytes, FileSystem
+from store.filesystem import Bytes, File, FileSystem
 from store.layout import segment_name, segment_start
 
 PREFIX = "putback-"
@@ -21,22 +21,30 @@ _NAME = re.compile(rf"{PREFIX}\d{{20}}-\d+")
 
 
 def put_back(
-    fs: FileSystem, directory: str, segment_size: int, pieces: Sequence[tuple[int, Bytes]]
+    fs: FileSystem,
+    directory: str,
+    segment_size: int,
+    pieces: Sequence[tuple[int, Bytes]],
+    opened: File | None = None,
 ) -> None:
-    """Writes pieces of one segment, each at its position in the log; durable on return."""
+    """Writes pieces of one segment, each at its position in the log; durable on return.
+
+    ``opened`` is its file where the log is in use: entries may be appended by it meanwhile.
+    """
     noted = [f"{PREFIX}{position:020d}-{len(data)}" for position, data in pieces]
     left_over = fs.list_directory(f"{directory}/state")
     for name in noted:
         fs.open(f"{directory}/state/{name}", create=True).close()
     fs.sync_directory(f"{directory}/state")
     start = segment_start(pieces[0][0], segment_size)
-    file = fs.open(f"{directory}/commitlog/{segment_name(start)}", create=True)
+    file = opened or fs.open(f"{directory}/commitlog/{segment_name(start)}", create=True)
     try:
         for position, data in pieces:
             file.pwrite(data, position - start)
         file.datasync()
     finally:
-        file.close()
+        if file is not opened:
+            file.close()
     for name in noted:
         # What an earlier process left may be clean in the page cache, and missing on the disk.
         if name not in left_over:

@@ -9,7 +9,9 @@ import os
 import platform
 import random
 import select
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +205,52 @@ def test_nothing_is_begun_while_the_buffer_is_being_written(tmp_path: Path) -> N
     assert not file.begin_append(b"e", BLOCK_SIZE, lambda _error: None)
     writes.under_way[0][2](BLOCK_SIZE)
     assert file.begin_append(b"e", BLOCK_SIZE, lambda _error: None)
+
+
+class WatchedLock:
+    """A lock that tells when somebody begins to wait for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.waited_for = threading.Event()
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        if blocking and self._lock.locked():
+            self.waited_for.set()
+        return self._lock.acquire(blocking, timeout)
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+def test_other_writes_to_the_file_wait_for_the_one_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page cache would be filled from the disk while that changes, and be written back."""
+    disk = HandWrites()
+    file = prepared(tmp_path / "a", disk)
+    turn = WatchedLock()
+    monkeypatch.setattr(file, "_turn", turn)
+    assert file.begin_append(b"def", 3, lambda _error: None)
+    with ThreadPoolExecutor(1) as thread:
+        written = thread.submit(file.pwrite, b"B", 1)
+        turn.waited_for.wait()
+        assert not written.done()
+        disk.under_way[0][2](BLOCK_SIZE)
+        written.result()
+    assert not file.begin_append(b"g", 6, lambda _error: None)  # its block is another now
+    file.append_direct(b"g", 6)
+    assert file.pread(3, 0) == b"aBc"
+
+
+def test_a_write_that_waits_for_another_ends_with_the_file(tmp_path: Path) -> None:
+    file = prepared(tmp_path / "a", HandWrites())
+    assert file.begin_append(b"def", 3, lambda _error: None)
+    with ThreadPoolExecutor(1) as thread:
+        written = thread.submit(file.pwrite, b"B", 1)
+        file.close()
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            written.result()
 
 
 class HandKernel:

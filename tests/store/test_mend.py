@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from itertools import count
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from simulator.disk import Fault, PowerLossError, SimulatedFileSystem
 from store.entry import HEADER_SIZE, Entry, EntryKind, build_entry
 from store.errors import FatalDiskError, StoreError
-from store.replica import ReplicaStore
+from store.osfiles import OsFileSystem
+from store.replica import ReplicaStore, StoreConfig
 from tests.store.steps import DIRECTORY, Writer, contents, data_of, open_store, simulated
 
 COUNT, CHECKPOINT = 30, 20
@@ -174,3 +176,29 @@ def test_an_entry_that_reads_as_whole_after_a_failure_is_durable(error: int | No
         fs.power_loss(keep=0.0)
         assert damaged(open_store(fs)) == seen
     assert calls > 4
+
+
+def test_what_was_mended_stays_so_when_its_block_is_written_again(tmp_path: Path) -> None:
+    """What is appended past the page cache is written with what was before it in its block."""
+    config = StoreConfig("broker-a", "n0", 1 << 16, min_free_bytes=0, direct=True)
+    store = ReplicaStore.open(OsFileSystem(), str(tmp_path), config)
+    store.save_hard_state(1, "n0")
+    writer = Writer(config.segment_size)
+    store.append(writer.make_many(3))
+    store.sync()
+    store.close()
+    store = ReplicaStore.open(OsFileSystem(), str(tmp_path), config)
+    file = OsFileSystem().open(f"{tmp_path}/commitlog/{0:020d}")
+    file.pwrite(b"rot", writer.entries[1].position + HEADER_SIZE)
+    file.datasync()
+    file.close()
+    store.append(writer.make_many(1))
+    store.sync()
+    assert damaged(store) == [1]
+    store.mend_entry(writer.entries[1])
+    assert damaged(store) == []
+    store.append(writer.make_many(1))
+    store.sync()
+    assert damaged(store) == []
+    assert contents(store) == data_of(writer.entries)
+    store.close()
