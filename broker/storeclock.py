@@ -27,7 +27,7 @@ class StoreClock:
         self._stored_ms = stored_ms
         self._last_ms = 0
         self._behind_since: tuple[float, int] | None = None
-        """When the wall clock was found to be behind, and the time then."""
+        """When the wall clock was found to be behind, and the time then: from there it goes on."""
 
     def now_ms(self) -> int:
         """The time of a record stored now."""
@@ -35,10 +35,13 @@ class StoreClock:
         now_ms = max(wall_ms, self._last_ms, self._stored_ms())
         if now_ms == wall_ms:
             self._behind_since = None
-        elif self._behind_since is None:
-            self._behind_since = (self._loop.time(), now_ms)
         else:
-            began, began_ms = self._behind_since
-            now_ms = max(now_ms, began_ms + int((self._loop.time() - began) * 500))
+            seconds = self._loop.time()
+            began, began_ms = self._behind_since or (seconds, now_ms)
+            slow_ms = began_ms + int((seconds - began) * 500)
+            if self._behind_since is None or slow_ms < now_ms:
+                # A leader between two terms of this one may have been further ahead.
+                self._behind_since = (seconds, now_ms)
+            now_ms = max(now_ms, slow_ms)
         self._last_ms = now_ms
         return now_ms
