@@ -127,7 +127,7 @@ class Broker(MachineListener):
             segment_size=config.segment_size,
             remember_requests=config.dedup_window_seconds > 0,
         )
-        reader = MessageReader(node, machine, leads=lambda: node.serving)
+        reader = MessageReader(node.checked_reads, machine, leads=lambda: node.serving)
         settings = Settings(config, machine)
         stats = BrokerStats(boot_ms=world.wall_clock())
         resent = ResentRequests(

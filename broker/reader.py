@@ -1,4 +1,4 @@
-"""Finding messages of a queue and bringing their records, from memory, page cache or disk.
+"""Finding messages of a queue and bringing their records, from memory or the disk.
 
 Which answer a pull gets is RocketMQ's table (``DefaultMessageStore.getMessage``); see
 :class:`Status`. Rows of a ConsumeQueue say where the records lie; rows that follow each other in
@@ -61,15 +61,14 @@ class Found(NamedTuple):
 
 
 class Log(Protocol):
-    """What is needed of :class:`~dledger.node.Node`."""
+    """What is needed of :class:`~dledger.checkedreads.CheckedReads`."""
 
-    def read_cached(self, position: int, size: int) -> bytes | None: ...
+    def at_hand(self, position: int, size: int) -> Bytes | None: ...
 
     def read(
         self,
-        position: int,
-        size: int,
-        done: Callable[[bytes | None, BaseException | None], None],
+        ranges: Sequence[tuple[int, int]],
+        done: Callable[[Sequence[Bytes] | None, BaseException | None], None],
     ) -> None: ...
 
 
@@ -129,66 +128,36 @@ class MessageReader:
         ranges: Sequence[Range],
         done: Callable[[Sequence[Bytes], StoreError | None], None],
     ) -> None:
-        """Brings the bytes of ``ranges``; ``done`` is called now if no disk has to be waited for.
+        """Brings the bytes of ``ranges``; ``done`` is called now if all of them are in memory.
 
         The error is :class:`~store.errors.OutOfRangeError` where the records have just expired, or
-        where this node's own disk is so far behind the group that it does not have them yet.
+        where this node's own disk is so far behind the group that it does not have them yet, and
+        :class:`~store.errors.DamagedError` where the disk has damaged their entry.
         """
         parts: list[Bytes] = []
         missing: list[int] = []
-        recent = self._applied.recent
-        try:
-            for position, size in ranges:
-                part = recent(position, size) or self._log.read_cached(position, size)
-                if part is None:
-                    missing.append(len(parts))
-                    part = b""
-                parts.append(part)
-        except StoreError as error:
-            done((), error)
+        recent, at_hand = self._applied.recent, self._log.at_hand
+        for position, size in ranges:
+            part = recent(position, size) or at_hand(position, size)
+            if part is None:
+                missing.append(len(parts))
+                part = b""
+            parts.append(part)
+        if not missing:
+            done(parts, None)
             return
-        if missing:
-            _Load(self._log, ranges, parts, missing, done).start()
-        else:
+
+        def came(read: Sequence[Bytes] | None, error: BaseException | None) -> None:
+            if isinstance(error, StoreError):
+                done((), error)
+                return
+            if error is not None:
+                raise error
+            for place, part in zip(missing, read or (), strict=True):
+                parts[place] = part
             done(parts, None)
 
-
-class _Load:
-    """Ranges under way from the disk, all at once; the first failure is the outcome."""
-
-    def __init__(
-        self,
-        log: Log,
-        ranges: Sequence[Range],
-        parts: list[Bytes],
-        missing: Sequence[int],
-        done: Callable[[Sequence[Bytes], StoreError | None], None],
-    ) -> None:
-        self._log = log
-        self._ranges = ranges
-        self._parts = parts
-        self._missing = missing
-        self._left = len(missing)
-        self._error: StoreError | None = None
-        self._done = done
-
-    def start(self) -> None:
-        for place in self._missing:
-            position, size = self._ranges[place]
-            self._log.read(position, size, self._arrival(place))
-
-    def _arrival(self, place: int) -> Callable[[bytes | None, BaseException | None], None]:
-        def arrived(data: bytes | None, error: BaseException | None) -> None:
-            if isinstance(error, StoreError):
-                self._error = self._error or error
-            elif error is not None:
-                raise error
-            self._parts[place] = data or b""
-            self._left -= 1
-            if self._left == 0:
-                self._done(() if self._error else self._parts, self._error)
-
-        return arrived
+        self._log.read([ranges[place] for place in missing], came)
 
 
 def _scan(queue: ConsumeQueue, offset: int, limits: Limits, codes: frozenset[int] | None) -> Found:

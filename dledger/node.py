@@ -18,6 +18,7 @@ from random import Random
 from dledger.applying import Applier
 from dledger.calls import PeerCalls
 from dledger.catchup import CatchUp
+from dledger.checkedreads import CheckedReads
 from dledger.config import RaftConfig
 from dledger.divergence import Divergence
 from dledger.effects import NOTHING, Write
@@ -115,6 +116,7 @@ class Node:
             stall_seconds=config.disk_stall_seconds,
         )
         self.reads = LinearizableReads(node=self, loop=loop)
+        self.checked_reads = CheckedReads(node=self, reads=executors.reads)
         self.membership = Membership(node=self, loop=loop)
         self._members_from = -1  # the entry from which the transport knows the members
         self.calls = PeerCalls(self, loop)
@@ -245,19 +247,6 @@ class Node:
     def has_room(self, size: int) -> bool:
         """Whether the disk takes ``size`` bytes behind all that waits to be written."""
         return self.store.has_room(self.core.log.end_position - self.store.end_position + size)
-
-    def read(
-        self,
-        position: int,
-        size: int,
-        done: Callable[[bytes | None, BaseException | None], None],
-    ) -> None:
-        """Commit-log bytes that :meth:`read_cached` did not have at hand."""
-        self._executors.reads.submit(lambda: self.store.read(position, size), done)
-
-    def read_cached(self, position: int, size: int) -> bytes | None:
-        """Commit-log bytes if no disk access is needed for them, else None."""
-        return self.store.read_cached(position, size)
 
     # --- events from the transport (TransportHandler)
 

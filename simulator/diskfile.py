@@ -58,9 +58,6 @@ class SimulatedFile:
         buffer[: len(data)] = data
         return len(data)
 
-    def pread_cached(self, size: int, position: int) -> bytes | None:
-        return self.pread(size, position)
-
     def pwrite(self, data: Bytes, position: int) -> None:
         fs = self._fs
         if self._boot != fs.boot or not self._writable:

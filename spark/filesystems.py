@@ -89,9 +89,6 @@ class RemoteFile:
         buffer[: len(data)] = data
         return len(data)
 
-    def pread_cached(self, size: int, position: int) -> bytes | None:
-        return self.pread(size, position)
-
     def pwrite(self, data: Bytes, position: int) -> None:  # noqa: ARG002 - of the interface
         raise read_only(self._path)
 

@@ -272,26 +272,6 @@ class CommitLog:
         Raises :class:`~store.errors.OutOfRangeError` for bytes that the log does not hold, and
         :class:`~store.errors.DamagedError` where the file cannot give what the log holds.
         """
-        data = self._read(position, size, cached=False)
-        assert data is not None  # noqa: S101 - only a cached read may have nothing to say
-        return data
-
-    def read_cached(self, position: int, size: int) -> bytes | None:
-        """As :meth:`read`, or ``None`` where that would wait for the disk."""
-        return self._read(position, size, cached=True)
-
-    def locate(self, position: int) -> tuple[str, int]:
-        """The file that holds ``position``, and the byte in that file."""
-        start = segment_start(position, self.segment_size)
-        return self.new_segment(start).path, position - start
-
-    def close(self) -> None:
-        """Closes all files. No other call may be under way or follow."""
-        self._closing = True
-        for segment in self.segments.values():
-            segment.close()
-
-    def _read(self, position: int, size: int, *, cached: bool) -> bytes | None:
         start = segment_start(position, self.segment_size)
         segment = self.segments.get(start)
         offset = position - start
@@ -305,15 +285,25 @@ class CommitLog:
                 f"which holds {self.first_position} to {self.end}"
             )
         try:
-            file = self._open_for_reading(segment)
-            data = file.pread_cached(size, offset) if cached else file.pread(size, offset)
+            data = self._open_for_reading(segment).pread(size, offset)
         except OSError as error:
             if self.segments.get(start) is not segment:
                 raise OutOfRangeError(f"position {position} has just expired") from error
             raise DamagedError(segment.path, offset, f"cannot be read: {error}") from error
-        if data is not None and len(data) < size:
+        if len(data) < size:
             raise DamagedError(segment.path, offset + len(data), "the segment file is cut short")
         return data
+
+    def locate(self, position: int) -> tuple[str, int]:
+        """The file that holds ``position``, and the byte in that file."""
+        start = segment_start(position, self.segment_size)
+        return self.new_segment(start).path, position - start
+
+    def close(self) -> None:
+        """Closes all files. No other call may be under way or follow."""
+        self._closing = True
+        for segment in self.segments.values():
+            segment.close()
 
     def _open_for_reading(self, segment: Segment) -> File:
         opened = segment.opened

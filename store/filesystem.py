@@ -34,9 +34,6 @@ class File(Protocol):
         the copying.
         """
 
-    def pread_cached(self, size: int, position: int) -> bytes | None:
-        """As :meth:`pread`, or ``None`` if that would wait for the disk (page-cache miss)."""
-
     def pwrite(self, data: Bytes, position: int) -> None:
         """Writes all of ``data``; a short write is continued, and an error is raised."""
 

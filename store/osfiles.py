@@ -15,9 +15,6 @@ from store.directwriter import DirectWriter
 from store.filesystem import BLOCK_SIZE, Bytes
 from store.kernelwrites import Submitting
 
-# Errors by which a kernel or a file system says that it knows no RWF_NOWAIT.
-_NOWAIT_UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
-_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _LOOK_SECONDS = 0.1
 """How often who waits for his turn to write looks whether the file was closed meanwhile."""
 _FADVISE = getattr(os, "posix_fadvise", None)  # macOS has none, and so keeps what it likes
@@ -37,7 +34,6 @@ class OsFile:
         "_direct",
         "_direct_tried",
         "_fd",
-        "_nowait",
         "_path",
         "_synced",
         "_turn",
@@ -48,7 +44,6 @@ class OsFile:
         self._path = path
         self._writes = writes
         self._fd = fd
-        self._nowait = _NOWAIT
         self._direct: DirectWriter | None = None
         self._direct_tried = False
         self._turn = threading.Lock()
@@ -83,25 +78,6 @@ class OsFile:
         while part := os.preadv(self._fd, [buffer[count:]], position + count):
             count += part
         return count
-
-    def pread_cached(self, size: int, position: int) -> bytes | None:
-        if not self._nowait:
-            return self.pread(size, position)
-        buffer = bytearray(size)
-        try:
-            count = os.preadv(self._fd, [buffer], position, self._nowait)
-        except BlockingIOError:
-            return None
-        except OSError as error:
-            if error.errno not in _NOWAIT_UNSUPPORTED:
-                raise
-            self._nowait = 0
-            return self.pread(size, position)
-        if count == size:
-            return bytes(buffer)
-        if position + count < os.fstat(self._fd).st_size:
-            return None  # the rest exists and is not in memory
-        return bytes(memoryview(buffer)[:count])
 
     def pwrite(self, data: Bytes, position: int) -> None:
         self._take_turn()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeAlias
 
 from store.commitlog import CommitLog
 from store.entry import HEADER_SIZE, Entry, decode_entry
 from store.entryindex import ROW, EntryIndex, Row
 from store.errors import CorruptEntryError, DamagedError
 from store.layout import segment_start
+
+ROWS_AT_ONCE = 128
+"""Who reads entries usually wants few of them."""
 
 _Row: TypeAlias = tuple[Any, ...]
 _POSITION, _SIZE = Row._fields.index("position"), Row._fields.index("size")
@@ -22,13 +26,11 @@ def read_entries(
     One read for each segment they lie in; the entries share its bytes. Raises
     :class:`~store.errors.OutOfRangeError` and :class:`~store.errors.DamagedError`.
     """
-    # No more rows than could fit, were all entries empty.
-    end = min(last_index, first_index + max_bytes // HEADER_SIZE) + 1
     entries: list[Entry] = []
     run: list[_Row] = []
     room = max_bytes
     segment = range(0)
-    for row in ROW.iter_unpack(index.rows(first_index, end)):
+    for row in _rows(index, first_index, last_index, max_bytes):
         room -= row[_SIZE]
         if room < 0 and run:
             break
@@ -41,6 +43,44 @@ def read_entries(
         run.append(row)
     _read_run(log, run, entries)
     return entries
+
+
+class Run(NamedTuple):
+    """Whole entries that lie one behind the other in a segment, checked."""
+
+    position: int
+    data: memoryview
+    first_size: int
+    """Bytes of the first entry."""
+
+
+def read_run(
+    log: CommitLog, index: EntryIndex, first_index: int, last_index: int, max_bytes: int
+) -> Run:
+    """As :func:`read_entries`, as far as one segment goes; as one piece of memory."""
+    rows: list[_Row] = []
+    for row in _rows(index, first_index, last_index, max_bytes):
+        if rows and (
+            row[_POSITION] != rows[-1][_POSITION] + rows[-1][_SIZE]
+            or row[_POSITION] + row[_SIZE] - rows[0][_POSITION] > max_bytes
+        ):
+            break
+        rows.append(row)
+    data = _read_run(log, rows, [])
+    return Run(rows[0][_POSITION], data, rows[0][_SIZE])
+
+
+def _rows(index: EntryIndex, first_index: int, last_index: int, max_bytes: int) -> Iterator[_Row]:
+    """The rows of entries of which ``max_bytes`` are wanted, some at a time.
+
+    Raises :class:`~store.errors.OutOfRangeError` when the next are not there.
+    """
+    # No more than could fit, were all entries empty.
+    end = min(last_index, first_index + max_bytes // HEADER_SIZE) + 1
+    if first_index >= end:
+        index.rows(first_index, end)  # raises, saying what it has
+    for first in range(first_index, end, ROWS_AT_ONCE):
+        yield from ROW.iter_unpack(index.rows(first, min(first + ROWS_AT_ONCE, end)))
 
 
 def index_at(index: EntryIndex, position: int, last_index: int) -> int:
@@ -58,13 +98,22 @@ def index_at(index: EntryIndex, position: int, last_index: int) -> int:
     return low
 
 
+def entry_at(index: EntryIndex, position: int, last_index: int) -> int:
+    """The last entry that begins at ``position`` or before it, of those up to ``last_index``.
+
+    Raises :class:`~store.errors.OutOfRangeError` where none does.
+    """
+    found = index_at(index, position, last_index)
+    return found if index.row(found).position <= position else found - 1
+
+
 def read_chain_crc(log: CommitLog, row: Row) -> int:
     """The chain CRC that the header of an entry states."""
     return int.from_bytes(log.read(row.position + 36, 4), "big")
 
 
-def _read_run(log: CommitLog, rows: list[_Row], entries: list[Entry]) -> None:
-    """Adds the entries of rows that share a segment."""
+def _read_run(log: CommitLog, rows: list[_Row], entries: list[Entry]) -> memoryview:
+    """Adds the entries of rows that share a segment; returns the bytes that they share."""
     start, last = rows[0][_POSITION], rows[-1]
     data = memoryview(log.read(start, last[_POSITION] + last[_SIZE] - start))
     chain_crc = entries[-1].chain_crc if entries else None
@@ -81,3 +130,4 @@ def _read_run(log: CommitLog, rows: list[_Row], entries: list[Entry]) -> None:
             raise DamagedError(path, byte, str(error)) from error
         entries.append(entry)
         chain_crc = entry.chain_crc
+    return data

@@ -8,7 +8,7 @@ from store.filesystem import FileSystem
 from store.marks import Marks
 from store.mend import Checked, check_entries
 from store.opening import Parts
-from store.reading import read_entries
+from store.reading import Run, entry_at, read_entries, read_run
 from store.segments import SegmentSpan
 from store.watermarks import DiskSpace
 
@@ -62,6 +62,14 @@ class ReplicaReads:
         """The position of an entry. Raises :class:`~store.errors.OutOfRangeError`."""
         return self._index.row(index).position
 
+    def entry_at(self, position: int, last_index: int) -> int:
+        """The entry that has the byte at ``position``, or the last one before it, of those up to
+        ``last_index``.
+
+        Raises :class:`~store.errors.OutOfRangeError` where none begins there or before.
+        """
+        return entry_at(self._index, position, last_index)
+
     def read(self, position: int, size: int) -> bytes:
         """Bytes of the log as they are, unchecked; they must lie within one segment.
 
@@ -69,10 +77,6 @@ class ReplicaReads:
         :class:`~store.errors.DamagedError` where the disk cannot give what the log holds.
         """
         return self._log.read(position, size)
-
-    def read_cached(self, position: int, size: int) -> bytes | None:
-        """As :meth:`read`, or ``None`` where that would wait for the disk."""
-        return self._log.read_cached(position, size)
 
     def read_entries(self, first_index: int, last_index: int, max_bytes: int) -> list[Entry]:
         """The entries from ``first_index`` to ``last_index``, as many as ``max_bytes`` hold.
@@ -90,6 +94,13 @@ class ReplicaReads:
                 # zeroed are never taken for damage.
                 if truncations == self._truncations:
                     raise
+
+    def read_run(self, first_index: int, last_index: int, max_bytes: int) -> Run:
+        """As :meth:`read_entries`, as one piece of memory, and only as far as one segment goes.
+
+        For committed entries, which no truncation drops.
+        """
+        return read_run(self._log, self._index, first_index, last_index, max_bytes)
 
     def segments(self) -> list[SegmentSpan]:
         """First and end position of each segment that holds entries, oldest first."""

@@ -22,7 +22,7 @@ from broker.remoting.server import RemotingServer
 from dledger.executor import Executors
 from dledger.messages import Message
 from dledger.transport import TransportHandler
-from store.filesystem import File, FileSystem
+from store.filesystem import FileSystem
 from store.osfiles import OsFileSystem
 from store.record import MessageRecord, iter_records
 from store.replica import ReplicaStore, StoreConfig
@@ -91,22 +91,11 @@ class NoPeers:
         """All peers are there already."""
 
 
-class _ColdFile:
-    def __init__(self, file: File) -> None:
-        self._file = file
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-    def pread_cached(self, size: int, position: int) -> bytes | None:
-        return None
-
-
-class ColdFileSystem(OsFileSystem):
-    """Nothing is ever in the page cache."""
-
-    def open(self, path: str, *, create: bool = False, writable: bool = True) -> Any:
-        return _ColdFile(super().open(path, create=create, writable=writable))
+def flip(path: Path, byte: int) -> None:
+    """A bit of a file rots."""
+    data = bytearray(path.read_bytes())
+    data[byte] ^= 4
+    path.write_bytes(bytes(data))
 
 
 class SingleBroker:

@@ -8,7 +8,7 @@ import pytest
 
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.frame import Frame
-from tests.broker.harness import NOW_MS, ColdFileSystem, SingleBroker, messages, with_broker
+from tests.broker.harness import NOW_MS, SingleBroker, messages, with_broker
 
 
 async def viewed(broker: SingleBroker, position: int) -> Frame:
@@ -39,8 +39,7 @@ async def three_orders(broker: SingleBroker) -> list[int]:
     return positions
 
 
-@pytest.mark.parametrize("cold", [False, True])
-def test_a_message_is_found_by_the_position_in_its_id(tmp_path: Path, cold: bool) -> None:
+def test_a_message_is_found_by_the_position_in_its_id(tmp_path: Path) -> None:
     positions: list[int] = []
 
     async def before(broker: SingleBroker) -> None:
@@ -52,7 +51,7 @@ def test_a_message_is_found_by_the_position_in_its_id(tmp_path: Path, cold: bool
             assert (record.body, record.position) == (body, position)
 
     with_broker(before, tmp_path)
-    with_broker(after, tmp_path, fs=ColdFileSystem() if cold else None)
+    with_broker(after, tmp_path)
 
 
 @pytest.mark.parametrize("shift", [-48, 1, 10**9])

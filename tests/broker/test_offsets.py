@@ -11,7 +11,7 @@ import pytest
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.errors import RequestTimeoutError
 from broker.remoting.frame import Frame
-from tests.broker.harness import ADDRESS, NOW_MS, ColdFileSystem, SingleBroker, with_broker
+from tests.broker.harness import ADDRESS, NOW_MS, SingleBroker, with_broker
 
 PLACE = {"consumerGroup": "readers", "topic": "orders", "queueId": "0"}
 
@@ -192,8 +192,7 @@ def test_an_unknown_topic_or_queue_is_refused(tmp_path: Path) -> None:
     with_broker(scenario, tmp_path)
 
 
-@pytest.mark.parametrize("cold", [False, True])
-def test_a_queue_is_searched_by_time_as_rocketmq_4_9_does(tmp_path: Path, cold: bool) -> None:
+def test_a_queue_is_searched_by_time_as_rocketmq_4_9_does(tmp_path: Path) -> None:
     async def before(broker: SingleBroker) -> None:
         await broker.create_topic("orders")
         for seconds in (0, 10, 10, 20):
@@ -212,7 +211,7 @@ def test_a_queue_is_searched_by_time_as_rocketmq_4_9_does(tmp_path: Path, cold: 
         assert earliest == (0, str(NOW_MS))
 
     with_broker(before, tmp_path)
-    with_broker(after, tmp_path, fs=ColdFileSystem() if cold else None)
+    with_broker(after, tmp_path)
 
 
 def test_an_empty_queue_has_no_time(tmp_path: Path) -> None:

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from broker.commands import Expire
+from broker.reader import rows
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.frame import Frame
 from store.errors import OutOfRangeError
+from store.reading import Run
 from tests.broker.harness import (
     ADDRESS,
-    ColdFileSystem,
     SingleBroker,
+    flip,
     messages,
     pull_ext,
     with_broker,
@@ -324,7 +326,6 @@ def test_messages_that_are_no_longer_in_memory_come_from_the_log(tmp_path: Path)
 
     with_broker(before, tmp_path)
     with_broker(after, tmp_path)
-    with_broker(after, tmp_path, fs=ColdFileSystem())
 
 
 def test_the_loop_goes_on_while_a_pull_waits_for_the_disk(tmp_path: Path) -> None:
@@ -340,7 +341,7 @@ def test_the_loop_goes_on_while_a_pull_waits_for_the_disk(tmp_path: Path) -> Non
         assert len(messages(await waiting)) == 1
 
     with_broker(before, tmp_path)
-    with_broker(after, tmp_path, fs=ColdFileSystem())
+    with_broker(after, tmp_path)
 
 
 def test_a_pull_that_expiry_overtakes_is_sent_to_where_the_queue_begins_now(
@@ -356,12 +357,12 @@ def test_a_pull_that_expiry_overtakes_is_sent_to_where_the_queue_begins_now(
         context = broker.broker.context
         context.gatherer.add_command(Expire(context.machine.applied_end))
         await settled()
-        context.node.store.read = expired_read  # type: ignore[method-assign]  # a double
+        context.node.store.read_run = expired_read  # type: ignore[method-assign]  # a double
         broker.read_executor.release()
         assert told(await waiting) == (21, 3, 3, 3)
 
     with_broker(before, tmp_path)
-    with_broker(after, tmp_path, fs=ColdFileSystem())
+    with_broker(after, tmp_path)
 
 
 def test_what_this_nodes_disk_does_not_have_yet_is_never_skipped(tmp_path: Path) -> None:
@@ -369,17 +370,38 @@ def test_what_this_nodes_disk_does_not_have_yet_is_never_skipped(tmp_path: Path)
         await sent(broker, 3)
 
     async def after(broker: SingleBroker) -> None:
-        broker.broker.context.node.store.read = expired_read  # type: ignore[method-assign]  # a double
+        broker.broker.context.node.store.read_run = expired_read  # type: ignore[method-assign]  # a double
         answer = await broker.pull("orders", 0, 0)
         assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "not there")
         assert answer.ext == {}
 
     with_broker(before, tmp_path)
-    with_broker(after, tmp_path, fs=ColdFileSystem())
+    with_broker(after, tmp_path)
 
 
-def expired_read(position: int, size: int) -> bytes:
+def expired_read(first_index: int, last_index: int, max_bytes: int) -> Run:
     raise OutOfRangeError("not there")
+
+
+@pytest.mark.parametrize("byte", [20, 91, -3], ids=["queue offset", "body", "properties"])
+def test_a_record_that_rotted_is_given_to_nobody(tmp_path: Path, byte: int) -> None:
+    async def before(broker: SingleBroker) -> None:
+        await sent(broker, 3)
+
+    async def after(broker: SingleBroker) -> None:
+        context = broker.broker.context
+        queue = context.machine.queue("orders", 0)
+        assert queue is not None
+        ((position, size, _code),) = rows(queue.read(1, 1))
+        flip(tmp_path / f"commitlog/{0:020d}", position + byte % size)
+        answer = await broker.pull("orders", 0, 0)
+        assert (answer.code, answer.ext, answer.body) == (ResponseCode.SYSTEM_ERROR, {}, b"")
+        assert "CRC" in str(answer.remark)
+        await settled()
+        assert len(context.node.scrubber.damage) == 1
+
+    with_broker(before, tmp_path)
+    with_broker(after, tmp_path)
 
 
 def test_one_way_pulls_are_not_answered(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.connection import Connection
 from broker.remoting.frame import Frame
-from tests.broker.harness import ADDRESS, ColdFileSystem, SingleBroker, messages, with_broker
+from tests.broker.harness import ADDRESS, SingleBroker, messages, with_broker
 
 ONE = {"consumerGroup": "readers", "clientId": "one"}
 TABLE = b'{"brokerName":"broker-a","queueId":0,"topic":"orders"}:7'
@@ -92,7 +92,7 @@ def test_what_cannot_be_passed_on_is_refused_before_the_message_is_read(tmp_path
         await one.client.close()
 
     with_broker(before, tmp_path)
-    with_broker(after, tmp_path, fs=ColdFileSystem())
+    with_broker(after, tmp_path)
 
 
 def test_the_members_tell_where_they_are(tmp_path: Path) -> None:

@@ -10,19 +10,13 @@ from typing import Any
 import pytest
 
 from broker.remoting.codes import ResponseCode
-from tests.broker.harness import SingleBroker, messages, with_broker
+from tests.broker.harness import SingleBroker, flip, messages, with_broker
 
 SETTINGS: dict[str, Any] = {
     "segment_size": 64 << 10,
     "max_message_size": 16 << 10,
     "scrub_pass_seconds": 2,
 }
-
-
-def flip(path: Path, byte: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[byte] ^= 4
-    path.write_bytes(bytes(data))
 
 
 def cut(path: Path, _byte: int) -> None:

@@ -58,48 +58,6 @@ def test_a_short_read_into_a_buffer_is_continued(
     assert buffer == b"hello"
 
 
-def test_a_cached_read_of_fresh_bytes_gives_them(fs: OsFileSystem, tmp_path: Path) -> None:
-    file = fs.open(f"{tmp_path}/a", create=True)
-    file.pwrite(b"hello", 0)
-    assert file.pread_cached(5, 0) == b"hello"
-    assert file.pread_cached(50, 2) == b"llo"
-
-
-def test_a_cached_read_that_would_wait_gives_nothing(
-    fs: OsFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = fs.open(f"{tmp_path}/a", create=True)
-    file.pwrite(b"hello", 0)
-
-    def would_wait(*args: object) -> int:
-        raise BlockingIOError(errno.EAGAIN, "would wait")
-
-    monkeypatch.setattr(os, "preadv", would_wait)
-    assert file.pread_cached(5, 0) is None
-
-
-def test_a_cached_read_of_which_only_a_part_is_in_memory_gives_nothing(
-    fs: OsFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = fs.open(f"{tmp_path}/a", create=True)
-    file.pwrite(b"hello", 0)
-    monkeypatch.setattr(os, "preadv", lambda *args: 2)
-    assert file.pread_cached(5, 0) is None
-
-
-def test_where_cached_reads_are_unknown_a_plain_read_answers(
-    fs: OsFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = fs.open(f"{tmp_path}/a", create=True)
-    file.pwrite(b"hello", 0)
-
-    def unsupported(*args: object) -> int:
-        raise OSError(errno.EOPNOTSUPP, "unsupported")
-
-    monkeypatch.setattr(os, "preadv", unsupported)
-    assert file.pread_cached(5, 0) == b"hello"
-
-
 def test_a_short_write_is_continued(
     fs: OsFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,100 @@
+"""Bytes of applied entries for those who read messages, and nothing that the disk has damaged.
+
+A record has a checksum of its body alone. That of its entry covers all of it, so whole entries are
+read, checked, and kept for a while: who reads on finds what comes next. What rotted is suspected to
+the scrub, which fetches it from a peer; whoever wanted it has to ask again, or ask another member.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from dledger.executor import Executor
+from store.errors import DamagedError, OutOfRangeError
+from store.reading import Run
+
+if TYPE_CHECKING:
+    from dledger.node import Node
+
+RUN_BYTES = 512 << 10
+"""How much is read at once for those who read on; for others, one entry."""
+
+KEPT_BYTES = 16 << 20
+KEPT_RUNS = 64
+
+Done: TypeAlias = Callable[[Sequence[memoryview] | None, BaseException | None], None]
+
+
+class CheckedReads:
+    """Of one node. Calls come from the event loop; reading is done by the executor for reads."""
+
+    def __init__(self, *, node: Node, reads: Executor) -> None:
+        self._node = node
+        self._reads = reads
+        self._lock = threading.Lock()
+        self._runs: list[Run] = []
+        """Those used last come first."""
+        self._bytes = 0
+
+    def at_hand(self, position: int, size: int) -> memoryview | None:
+        """These bytes of one entry, if they need not be read."""
+        if position < self._node.store.first_position:
+            return None
+        with self._lock:
+            for place, run in enumerate(self._runs):
+                start = position - run.position
+                if 0 <= start <= len(run.data) - size:
+                    if place:
+                        self._runs.insert(0, self._runs.pop(place))
+                    return run.data[start : start + size]
+        return None
+
+    def read(self, ranges: Sequence[tuple[int, int]], done: Done) -> None:
+        """Reads bytes, each position and size within one entry.
+
+        ``done`` is told them, or of a :class:`~store.errors.StoreError`: ``OutOfRangeError`` where
+        no one entry has the bytes (they may have expired), ``DamagedError`` where one has rotted.
+        """
+        suspects: list[int] = []
+
+        def came(parts: Sequence[memoryview] | None, error: BaseException | None) -> None:
+            for index in suspects:
+                self._node.scrubber.suspect(index)
+            done(parts, error)
+
+        self._reads.submit(lambda: [self._read(*each, suspects) for each in ranges], came)
+
+    def _read(self, position: int, size: int, suspects: list[int]) -> memoryview:
+        """In the thread for reads. ``suspects`` gets the entries from which on one is damaged."""
+        found = self.at_hand(position, size)
+        if found is not None:
+            return found
+        node, store = self._node, self._node.store
+        last_index = min(node.applied_index, store.last_index)
+        index = store.entry_at(position, last_index)
+        try:
+            run = store.read_run(index, last_index, RUN_BYTES if self._reads_on(position) else 1)
+        except DamagedError:
+            suspects.append(index)
+            run = store.read_run(index, index, 1)
+        start = position - run.position
+        if start + size > run.first_size:
+            raise OutOfRangeError(f"no one entry has {size} bytes at position {position}")
+        self._keep(run)
+        return run.data[start : start + size]
+
+    def _reads_on(self, position: int) -> bool:
+        """Whether what lies not far before was read lately."""
+        with self._lock:
+            return any(
+                0 <= position - run.position - len(run.data) < RUN_BYTES for run in self._runs
+            )
+
+    def _keep(self, run: Run) -> None:
+        with self._lock:
+            self._runs.insert(0, run)
+            self._bytes += len(run.data)
+            while len(self._runs) > KEPT_RUNS or self._bytes > KEPT_BYTES:
+                self._bytes -= len(self._runs.pop().data)

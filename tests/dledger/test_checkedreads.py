@@ -1,0 +1,158 @@
+"""Reads of messages: whole entries are checked, what comes next is read with them, and no more is
+kept than fits."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+import dledger.checkedreads
+from dledger.checkedreads import CheckedReads
+from dledger.node import Node
+from store.entry import HEADER_SIZE
+from store.errors import DamagedError, OutOfRangeError, StoreError
+from store.reading import Run
+from tests.store.steps import DIRECTORY, Writer, open_store, simulated
+
+COUNT = 40
+
+
+class Log:
+    """A node's log of small entries in segments of a few, and what was read of it."""
+
+    def __init__(self) -> None:
+        self.fs = simulated()
+        self.store = open_store(self.fs)
+        self.store.save_hard_state(1, "")
+        self.writer = Writer()
+        self.store.append(self.writer.make_many(COUNT))
+        self.store.sync()
+        self.suspects: list[int] = []
+        self.runs: list[tuple[int, int]] = []
+        read_run = self.store.read_run
+
+        def watched(first_index: int, last_index: int, max_bytes: int) -> Run:
+            run = read_run(first_index, last_index, max_bytes)
+            self.runs.append((first_index, len(run.data) // run.first_size))
+            return run
+
+        self.store.read_run = watched  # type: ignore[method-assign]  # watched
+        self.node = SimpleNamespace(
+            store=self.store,
+            applied_index=COUNT - 1,
+            scrubber=SimpleNamespace(suspect=self.suspects.append),
+        )
+        self.reads = CheckedReads(node=cast(Node, self.node), reads=AtOnce())
+
+    def body(self, index: int) -> bytes:
+        """What is read where the body of that entry lies. Raises what was told instead."""
+        entry = self.writer.entries[index]
+        return self.at(entry.position + HEADER_SIZE, entry.size - HEADER_SIZE)
+
+    def at(self, position: int, size: int) -> bytes:
+        found = self.reads.at_hand(position, size)
+        if found is not None:
+            return bytes(found)
+        told: list[bytes] = []
+
+        def done(parts: Any, error: BaseException | None) -> None:
+            if error is not None:
+                raise error
+            told.extend(map(bytes, parts))
+
+        self.reads.read([(position, size)], done)
+        return told[0]
+
+    def rot(self, index: int, byte: int) -> None:
+        position = self.writer.entries[index].position
+        start = position - position % self.store.segment_size
+        self.fs.flip_bit(f"{DIRECTORY}/commitlog/{start:020d}", position - start + byte)
+
+
+class AtOnce:
+    """Does a job when it comes."""
+
+    def submit(self, work: Any, done: Any) -> None:
+        try:
+            result = work()
+        except StoreError as error:
+            done(None, error)
+        else:
+            done(result, None)
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
+@pytest.fixture(autouse=True)
+def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dledger.checkedreads, "RUN_BYTES", 400)
+
+
+def test_of_those_who_read_here_and_there_one_entry_is_read_and_kept() -> None:
+    log = Log()
+    for index in (30, 3, 17, 3, 30):
+        assert log.body(index) == bytes(log.writer.entries[index].body)
+    assert log.runs == [(30, 1), (3, 1), (17, 1)]
+
+
+def test_what_comes_next_is_read_with_what_is_asked_for_and_not_what_is_not_applied() -> None:
+    log = Log()
+    log.node.applied_index = 30
+    assert [log.body(index) for index in range(31)] == [
+        bytes(entry.body) for entry in log.writer.entries[:31]
+    ]
+    per_segment = [first for first, _ in log.runs]
+    assert log.runs[0] == (0, 1)
+    assert len(per_segment) < 31 / 3
+    assert all(first + count <= 31 for first, count in log.runs)
+    with pytest.raises(OutOfRangeError):
+        log.body(31)
+
+
+def test_only_bytes_of_one_entry_are_given() -> None:
+    log = Log()
+    entry = log.writer.entries[5]
+    assert log.at(entry.position, entry.size) == bytes(entry.data)
+    with pytest.raises(OutOfRangeError):
+        log.at(entry.end - 4, 8)
+    with pytest.raises(OutOfRangeError):
+        log.at(log.writer.end, 1)
+
+
+@pytest.mark.parametrize("byte", [20, 40, HEADER_SIZE, -1])
+def test_what_rotted_is_suspected_and_what_lies_beside_it_is_given(byte: int) -> None:
+    log = Log()
+    size = log.writer.entries[12].size
+    log.rot(12, byte % size)
+    for index in (10, 11, 13, 14):
+        assert log.body(index) == bytes(log.writer.entries[index].body)
+    log.suspects.clear()
+    with pytest.raises(DamagedError):
+        log.body(12)
+    assert log.suspects == [12]
+
+
+def test_what_has_expired_is_not_given_from_memory() -> None:
+    log = Log()
+    log.store.save_checkpoint(log.writer.checkpoint(20))
+    log.store.save_checkpoint(log.writer.checkpoint(21))
+    log.body(2)
+    log.store.expire(log.writer.entries[20].position)
+    with pytest.raises(OutOfRangeError):
+        log.body(2)
+
+
+def test_no_more_is_kept_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dledger.checkedreads, "KEPT_BYTES", 200)
+    log = Log()
+    for index in (30, 3, 17, 30):
+        log.body(index)
+    assert log.runs == [(30, 1), (3, 1), (17, 1), (30, 1)]
+    monkeypatch.setattr(dledger.checkedreads, "KEPT_BYTES", 1 << 20)
+    monkeypatch.setattr(dledger.checkedreads, "KEPT_RUNS", 2)
+    for index in (5, 25, 5, 10, 5, 25):
+        log.body(index)
+    assert [first for first, _ in log.runs[4:]] == [5, 25, 10, 25]
