@@ -22,6 +22,7 @@ from broker.processors.sendheader import (
     DeferredMessageError,
     HeaderNames,
     SendHeader,
+    checked_properties,
     read_header,
     read_like_header,
 )
@@ -131,7 +132,9 @@ class SendProcessor:
             queue_id = self._queue_id(request, names, header)
             body = self._checked_body(request)
             of = _origin(connection, header)
-            messages = stage_batch(self._stager, of, body, header.properties)
+            # Java's clients say here that they wait, which is not stored.
+            of_all = checked_properties(header.properties)
+            messages = stage_batch(self._stager, of, body, of_all)
             if not messages:
                 raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
             answer = _Answer(self, connection, request, queue_id)

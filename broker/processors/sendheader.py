@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import RequestError
-from broker.remoting.fields import INT64_MAX, ext_int, ext_str
+from broker.remoting.fields import INT64_MAX, ext_bool, ext_int, ext_str
 from broker.remoting.frame import ExtValue, Frame
 from broker.remoting.likeness import UNIQUE_KEY_START, LikeFrame
 
@@ -99,7 +99,8 @@ def read_like_header(request: LikeFrame) -> SendHeader | None:
     """As :func:`read_header` of a 310; None where it says what few of its kind do."""
     model = request.likeness.made
     if not isinstance(model, _LikeSent):
-        if SHORT_NAMES.batch in request.ext:
+        # Java's and Go's clients always say that it is none, and what they say is compared.
+        if ext_bool(request, SHORT_NAMES.batch, False):
             return None
         model = request.likeness.made = _common(read_header(request, SHORT_NAMES))
     topic, sys_flag, flag, reconsume_times, before, after = model

@@ -32,6 +32,9 @@ from store.record import (
 SHAPES_MAX = 4096
 """How many shapes are remembered; then it begins anew."""
 
+SHAPE_BYTES_MAX = 1024
+"""Of properties that are longer, each with a shape of its own, memory would be full of shapes."""
+
 CLUSTER = b"CLUSTER"
 REPLY_TO = b"REPLY_TO_CLIENT" + NAME_END
 """A message with this property is a request. RocketMQ's clients find where to send their reply by
@@ -191,7 +194,7 @@ class Stager:
         shape = Shape(stored_before, stored_after, changed, code, words)
         # Where each message has keys of its own, or another name to reply to with, to remember
         # that would be for nothing.
-        if not words and not is_request:
+        if not words and not is_request and len(properties) <= SHAPE_BYTES_MAX:
             if len(self._shapes) >= SHAPES_MAX:
                 self._shapes.clear()
             self._shapes[before, mark, after] = shape

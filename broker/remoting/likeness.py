@@ -12,7 +12,7 @@ they are expected, and nothing else changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from itertools import pairwise
 from operator import itemgetter
 from struct import Struct
@@ -32,8 +32,8 @@ MISSES_MAX = 32
 """After so many headers of its size that are not like it, a model is replaced."""
 
 VAIN_MAX = 16
-"""After so many models that nothing was like, one after the other, there are none any more: what
-the peer sends differs in more than models allow for, such as the words of the keys."""
+"""After so many models that hardly anything was like, one after the other, there are none any more:
+what the peer sends differs in more than models allow for, such as the words of the keys."""
 
 _VARYING = {
     (0, int(RequestCode.SEND_MESSAGE_V2)): ("g", "i", "e"),
@@ -75,7 +75,7 @@ class LikeFrame(Frame):
 class Likeness:
     """One model. ``made`` is for whoever handles the frames, to remember what it made of it."""
 
-    __slots__ = ("_between", "_cut", "_names", "_pick", "frame", "made", "misses", "used")
+    __slots__ = ("_between", "_cut", "_names", "_pick", "frame", "hits", "made", "misses")
 
     def __init__(
         self, header: bytes, frame: Frame, names: tuple[str, ...], spans: list[tuple[int, int]]
@@ -84,8 +84,8 @@ class Likeness:
         self.frame = frame
         self.made: object = None
         self.misses = 0
-        self.used = False
-        """Whether any other header was like it."""
+        self.hits = 0
+        """How many other headers were like it, and how many of its size were not."""
         self._names = names
         in_order = sorted(spans)
         edges = [0, *(edge for span in in_order for edge in span), len(header)]
@@ -107,7 +107,7 @@ class Likeness:
         ):
             self.misses += 1
             return None
-        self.used = True
+        self.hits += 1
         return LikeFrame(self, int(opaque), values, data[body_start:end])
 
     def ext(self, values: tuple[bytes, ...]) -> dict[str, ExtValue]:
@@ -148,12 +148,12 @@ class Likenesses:
             return
         found = model_of(header, frame)
         if found is not None:
-            found.used = False  # it was tried
+            found.hits = 0  # it was tried
             self.by_size[len(header)] = found
 
-    def _drop(self, models: Iterable[Likeness]) -> None:
-        for model in models:
-            self._vain = 0 if model.used else self._vain + 1
+    def _drop(self, models: Collection[Likeness]) -> None:
+        hits = sum(model.hits for model in models)
+        self._vain = 0 if hits >= len(models) else self._vain + len(models)
 
 
 def model_of(header: bytes, frame: Frame) -> Likeness | None:
@@ -173,7 +173,7 @@ def model_of(header: bytes, frame: Frame) -> Likeness | None:
 
 
 def _spans(header: bytes, frame: Frame, names: tuple[str, ...]) -> list[tuple[int, int]] | None:
-    """Where the opaque and the fields stand, if each is found, and all of them in one place."""
+    """Where the opaque and the fields stand, if each is found in one place, and apart."""
     spans: list[tuple[int, int]] = []
     for name in ("opaque", *names):
         value = str(frame.opaque) if name == "opaque" else frame.ext.get(name)
@@ -188,7 +188,9 @@ def _spans(header: bytes, frame: Frame, names: tuple[str, ...]) -> list[tuple[in
         if not value:
             return None
         spans.append((start, start + len(value)))
-    return spans
+    # JSON can write a name or a mark in another way, so that what is found is something else.
+    edges = [edge for span in sorted(spans) for edge in span]
+    return spans if edges == sorted(edges) and edges[-1] <= len(header) else None
 
 
 def _reads(likeness: Likeness, header: bytes) -> bool:

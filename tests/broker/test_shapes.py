@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import broker.processors.shapes
 from broker.processors.batchbody import stage_batch
 from broker.processors.sendheader import PROPERTIES_SIZE_MAX, storable_properties
-from broker.processors.shapes import Stager, origin
+from broker.processors.shapes import SHAPE_BYTES_MAX, Stager, origin
 from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import RequestError
 from store.record import StagedMessage, stage_message
@@ -133,6 +133,14 @@ def test_more_shapes_than_are_remembered_do_no_harm(monkeypatch: pytest.MonkeyPa
     for number in [*range(7), *range(7)]:
         message = 0, b"x", f"TAGS\x01{number}\x02".encode()
         assert stager.stage(ORIGIN, *message) == one_by_one(*message)
+
+
+def test_a_shape_that_is_long_is_not_remembered() -> None:
+    stager = Stager("DefaultCluster")
+    for size, known in ((SHAPE_BYTES_MAX - 50, True), (SHAPE_BYTES_MAX, False)):
+        message = 0, b"x", b"UNIQ_KEY\x01k\x02A\x01%b\x02" % (b"a" * size)
+        assert stager.stage(ORIGIN, *message) == one_by_one(*message)
+        assert (stager.likeness(message[2]) is not None) is known
 
 
 @pytest.mark.parametrize("key", ["", "UNIQ_KEY\x01k\x02", "UNIQ_KEY\x01k"])

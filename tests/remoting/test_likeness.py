@@ -99,12 +99,33 @@ pieces = st.fixed_dictionaries(
 )
 
 
-@given(st.lists(st.tuples(st.integers(0, 2**31 - 1), pieces), max_size=8))
-@example([(1, {"g": "5", "i": "ab", "e": "1"}), (2, {"g": "5", "i": "cd", "e": "1"})])
+def escaped(data: bytes, text: str) -> bytes:
+    """The same frame, in which JSON writes ``text`` by the numbers of its characters."""
+    other = "".join(f"\\u{ord(each):04x}" for each in text)
+    return framed(data[8:].replace(text.encode(), other.encode()))
+
+
+def is_read(data: bytes) -> bool:
+    """Whether the parser reads it: what was escaped may stand outside of strings, too."""
+    try:
+        decode_frame(data)
+    except FrameError:
+        return False
+    return True
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2**31 - 1), pieces), max_size=8),
+    st.sampled_from(["", "_KEY", "e", "i", "g", "0", KEY]),
+)
+@example([(1, {"g": "5", "i": "ab", "e": "1"}), (2, {"g": "5", "i": "cd", "e": "1"})], "")
+@example([(1, {"e": "1"})], "_KEY")
 def test_whatever_came_before_a_frame_is_read_as_alone(
-    requests: list[tuple[int, dict[str, str]]],
+    requests: list[tuple[int, dict[str, str]]], text: str
 ) -> None:
     frames = [sent(opaque, **fields) for opaque, fields in requests]
+    if text:
+        frames += filter(is_read, [escaped(frame, text) for frame in frames])
     for frame, data in zip(read_all(*frames, *frames), frames + frames, strict=True):
         alone = decode_frame(data)
         like = _header_or_error(frame)
@@ -118,6 +139,32 @@ def _header_or_error(frame: Frame) -> object:
         return like or read_header(frame, SHORT_NAMES)
     except RequestError as error:
         return (error.code, error.remark)
+
+
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ("UNIQ_KEY", "UNIQ\\u005fKEY"),
+        ('"h":"0"', '"x\\"e\\":\\"1":"0"'),
+        ('"opaque":5,', '"opaque":5,"x\\"e\\":\\"1":"0",'),
+        ('"opaque":5,', '"\\u006fpaque":5,"x\\"opaque\\":5":"0",'),
+    ],
+)
+def test_a_header_that_json_writes_in_another_way_harms_nobody(written: str, instead: str) -> None:
+    fields = orjson.loads(sent()[8:])
+    for first in (("code", "opaque"), ("opaque",), ("extFields",)):
+        header = orjson.dumps({name: fields[name] for name in first} | fields)
+        assert written.encode() in header
+        frame = framed(header.replace(written.encode(), instead.encode()))
+        for read in read_all(frame, frame):
+            assert fields_of(read) == fields_of(decode_frame(frame))
+
+
+@pytest.mark.parametrize(("batch", "reads"), [("false", True), ("true", False), ("", True)])
+def test_a_message_that_is_said_to_be_no_batch_is_not_parsed(batch: str, reads: bool) -> None:
+    _, frame = read_all(sent(m=batch), sent(6, m=batch))
+    assert isinstance(frame, LikeFrame)
+    assert (read_like_header(frame) is not None) is reads
 
 
 def test_a_header_with_its_fields_twice_or_spaced_is_no_model() -> None:
@@ -138,8 +185,14 @@ def test_a_model_that_nothing_is_like_any_more_is_replaced_and_there_are_never_m
     for size in range(MODELS_MAX + 3):
         data = sent(b="T" * (size + 1))
         models.learn(data[8:], decode_frame(data))
-        models.by_size[len(data) - 8].used = True
+        models.by_size[len(data) - 8].hits = 1
     assert 0 < len(models.by_size) <= MODELS_MAX
+
+
+def test_a_peer_whose_headers_are_of_too_many_sizes_costs_no_models_for_long() -> None:
+    sizes = [sent(b="T" * (size + 1)) for size in range(MODELS_MAX + 5)]
+    assert {type(frame) for frame in read_all(*sizes, *sizes, *sizes)} == {Frame}
+    assert type(read_all(*sizes, sizes[0], sizes[0])[-1]) is Frame
 
 
 def test_a_peer_whose_headers_are_never_alike_costs_no_models_for_long() -> None:
