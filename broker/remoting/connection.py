@@ -269,7 +269,10 @@ class Connection(asyncio.Protocol):
         try:
             for frame in self._reader.feed(data):
                 if frame.flag & FLAG_RESPONSE:
-                    self._pending.resolve(frame)
+                    try:
+                        self._pending.resolve(frame)
+                    except HANDLER_FAULTS as error:
+                        logger.error("%s: %r failed", self.remote_address, frame, exc_info=error)
                 else:
                     try:
                         dispatch(self, frame)
@@ -282,6 +285,9 @@ class Connection(asyncio.Protocol):
         except FrameError as error:
             logger.warning("%s: closed: %s", self.remote_address, error)
             self.abort(what=str(error))
+        except HANDLER_FAULTS as error:  # whatever a peer sends, it harms its connection alone
+            logger.error("%s: closed: it cannot be read", self.remote_address, exc_info=error)
+            self.abort(what=f"{type(error).__name__}: {error}")
         finally:
             if flushes and self._out:
                 self._flush()

@@ -37,6 +37,7 @@ from broker.remoting.codes import (
     LANGUAGE_BY_NUMBER,
     PROTOCOL_VERSION,
     LanguageCode,
+    ResponseCode,
     Serialization,
 )
 from broker.remoting.errors import FrameError
@@ -57,7 +58,11 @@ TemplateValues: TypeAlias = tuple[int | bytes, ...]
 
 _pack_prefix = PREFIX.pack
 
+_JSON_START = (
+    b'{"code":%%d,"flag":%%d,"language":"PYTHON","opaque":%%d,"version":%d' % PROTOCOL_VERSION
+)
 _BINARY_START = Struct(">hbhiii")
+_BINARY_CODE_MAX = 32767
 _I16 = Struct(">h")
 _I32 = Struct(">i")
 _BINARY_MARK = Serialization.ROCKETMQ << 24
@@ -330,11 +335,7 @@ def _encode_json(  # noqa: PLR0917 - hot path
     body_size: int,
 ) -> bytes:
     # The fixed part is formatted by hand: half the cost of handing a dict of it to the encoder.
-    header = b'{"code":%d,"flag":%d,"language":"PYTHON","opaque":%d,"version":409' % (
-        code,
-        flag,
-        opaque,
-    )
+    header = _JSON_START % (code, flag, opaque)
     if ext:
         header += b',"extFields":' + orjson.dumps(ext)
     if remark is not None:
@@ -351,6 +352,8 @@ def _encode_binary(  # noqa: PLR0917 - hot path
     ext: Mapping[str, str] | None,
     body_size: int,
 ) -> bytes:
+    if not -_BINARY_CODE_MAX <= code <= _BINARY_CODE_MAX:  # somebody else's, that is passed on
+        code, remark = ResponseCode.SYSTEM_ERROR, f"code {code}: {remark}"
     remark_bytes = remark.encode() if remark else b""
     pairs: list[bytes] = []
     for key, value in (ext or {}).items():

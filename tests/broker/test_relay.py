@@ -165,3 +165,22 @@ def test_a_message_that_is_not_there_cannot_be_consumed(tmp_path: Path) -> None:
         await one.client.close()
 
     with_broker(scenario, tmp_path)
+
+
+@pytest.mark.parametrize("serialization", [0, 1])
+def test_an_answer_is_passed_on_whatever_its_code(tmp_path: Path, serialization: int) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        def answers(connection: Connection, frame: Frame) -> None:
+            connection.respond(frame, 40000, "odd")
+
+        one = RemotingClient(broker.loop, {RequestCode.GET_CONSUMER_RUNNING_INFO: answers})
+        body = b'{"clientID":"one","consumerDataSet":[{"groupName":"readers"}]}'
+        await one.invoke(ADDRESS, RequestCode.HEART_BEAT, {}, (body,))
+        asker = RemotingClient(broker.loop, serialization=serialization)
+        answer = await asker.invoke(ADDRESS, RequestCode.GET_CONSUMER_RUNNING_INFO, ONE)
+        told = (answer.code, answer.remark)
+        assert told == ((1, "code 40000: odd") if serialization else (40000, "odd"))
+        await one.close()
+        await asker.close()
+
+    with_broker(scenario, tmp_path)

@@ -76,6 +76,24 @@ async def test_answers_in_any_order_find_their_requests(loop: VirtualLoop) -> No
     await client.close()
 
 
+def test_whoever_stumbles_over_an_answer_harms_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    def stumble(answer: Frame | None, failure: CallError | None) -> None:
+        raise ValueError("not this one")
+
+    @in_virtual_time
+    async def scenario(loop: VirtualLoop) -> None:
+        broker, client = await start(loop)
+        client.call(ADDRESS, 310, None, (), timeout=3.0, done=stumble)
+        answer = client.invoke_nowait(ADDRESS, 310, None, (b"body",))
+        await turns()
+        broker.answer_all()
+        assert (await answer).body == b"body"
+        await client.close()
+
+    scenario()
+    assert "ValueError: not this one" in caplog.text
+
+
 @in_virtual_time
 async def test_all_requests_to_an_address_share_a_connection(loop: VirtualLoop) -> None:
     broker, client = await start(loop)

@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+import broker.remoting.stream
 from broker.remoting.codes import FLAG_ONE_WAY, FLAG_RESPONSE, RequestCode, ResponseCode
 from broker.remoting.connection import Connection
 from broker.remoting.dispatch import Handler, dispatch_by_code
@@ -219,6 +220,28 @@ async def test_bytes_that_are_no_frame_close_the_connection(loop: VirtualLoop) -
     peer.transport.write(b"GET / HTTP/1.1\r\n\r\n")
     await turns()
     assert peer.lost
+
+
+def test_a_frame_over_which_its_reader_stumbles_closes_its_connection_alone(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stumble(*_: object) -> None:
+        raise ValueError("unforeseen")
+
+    @in_virtual_time
+    async def scenario(loop: VirtualLoop) -> None:
+        peer, other = await connect(loop, echo), await connect(loop, echo)
+        with monkeypatch.context() as patch:
+            patch.setattr(broker.remoting.stream, "decode_header", stumble)
+            peer.request()
+            await turns()
+        assert peer.lost
+        other.request()
+        await turns()
+        assert len(other.frames) == 1
+
+    scenario()
+    assert "ValueError: unforeseen" in caplog.text
 
 
 @in_virtual_time
