@@ -192,15 +192,16 @@ class EntryIndex:
         while index < end:
             start = index - index % self._rows_per_file
             stop = min(end, start + self._rows_per_file)
-            path = self.path_of(index)
+            path, byte = self.path_of(index), (index - start) * ROW_SIZE
             try:
-                file = self._file(start)
+                rows = self._file(start).pread((stop - index) * ROW_SIZE, byte)
             except FileNotFoundError as error:
                 if first < self.first_index:
                     raise OutOfRangeError(f"entry {first} has just expired") from error
                 raise DamagedError(path, 0, "file of the entry index is missing") from error
-            rows = file.pread((stop - index) * ROW_SIZE, (index - start) * ROW_SIZE)
-            _check_rows(rows, index, stop, path, (index - start) * ROW_SIZE)
+            except OSError as error:
+                raise DamagedError(path, byte, f"cannot be read: {error}") from error
+            _check_rows(rows, index, stop, path, byte)
             parts.append(rows)
             index = stop
         return b"".join(parts)

@@ -324,6 +324,16 @@ def test_a_sector_that_cannot_be_read_is_damage_named_by_file_and_byte() -> None
     assert (caught.value.path, caught.value.position) == (path, byte)
 
 
+def test_a_row_of_the_entry_index_that_cannot_be_read_is_damage_too() -> None:
+    fs, writer = checkpointed_log()
+    store = open_store(fs)
+    fs.inject(Fault(1, errno.EIO, operations={"pread"}, path=f"{DIRECTORY}/index/{0:020d}"))
+    with pytest.raises(DamagedError, match="index/0.*cannot be read"):
+        store.read_entries(1, 1, 1000)
+    (entry,) = store.read_entries(1, 1, 1000)
+    assert entry == writer.entries[1]
+
+
 def test_after_a_failed_sync_the_store_refuses_everything_that_writes() -> None:
     fs, writer = simulated(), Writer()
     store = open_store(fs)
