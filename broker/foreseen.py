@@ -80,12 +80,15 @@ class ForeseenState:
         if self._offsets:
             _drop_of(self._offsets, batch)
 
-    def clear(self) -> None:
-        """Nothing is staged any more."""
+    def clear(self, but: Iterable[StagedBatch]) -> None:
+        """Nothing is staged any more, but what these batches bring."""
         self._topics.clear()
         self._groups.clear()
         self._offsets.clear()
         self._lazy.clear()
+        for batch in but:
+            for command in batch.commands:
+                self.staged(batch, command)
 
     # --- offsets that no batch brings yet
 

@@ -27,7 +27,7 @@ from broker.storeclock import StoreClock
 from broker.topics import GroupConfig, TopicConfig
 from dledger.errors import BusyError, NoRoomError, NotLeaderError, ProposeError
 from dledger.statemachine import Leadership
-from store.batch import Run, batch_size, encode_batch, staged_bytes
+from store.batch import KEY_ROW, QUEUE_ROW, Run, batch_size, encode_batch, staged_bytes
 from store.deferred import SCHEDULE_TOPIC, with_deliver_times
 from store.entry import HEADER_SIZE
 from store.errors import EntryTooLargeError
@@ -45,9 +45,8 @@ STAGED_BYTES_MAX = 64 << 20
 LAZY_SECONDS = 1.0
 """How long an offset that came with a pull may wait for an entry to travel in."""
 
-_KEY_ROW_BYTES = 16
+_ROW_BYTES, _KEY_ROW_BYTES = QUEUE_ROW.size, KEY_ROW.size
 REQUEST_BYTES = 4  # what heads the list of them is less than what a run is taken to need
-_ROW_BYTES = 20
 _RUN_BYTES = 160  # the header of a run with the longest topic, and more
 _COMMAND_BYTES = 96  # more than the numbers of any command; its names are counted
 _LAZY_OFFSET_BYTES = 512  # an offset with the longest names
@@ -108,7 +107,7 @@ class Gatherer:
         self._closed: deque[StagedBatch] = deque()
         self._staged_bytes = 0
         self._room_for_messages = self._room
-        self._in_flight = 0
+        self._in_flight: list[StagedBatch] = []
         self._due = False
         self._next_offsets: dict[tuple[str, int], int] = {}
         self._foreseen = ForeseenState(applied)
@@ -268,7 +267,7 @@ class Gatherer:
         self._closed.clear()
         self._open = StagedBatch()
         self._staged_bytes = 0
-        self._foreseen.clear()
+        self._foreseen.clear(but=self._in_flight)
         if self._lazy_timer is not None:
             self._lazy_timer.cancel()
             self._lazy_timer = None
@@ -314,7 +313,7 @@ class Gatherer:
 
     def _turn_ended(self) -> None:
         self._due = False
-        while self._serving and self._in_flight < PIPELINE_ENTRIES:
+        while self._serving and len(self._in_flight) < PIPELINE_ENTRIES:
             if self._closed:
                 batch = self._closed.popleft()
             elif self._open:
@@ -356,13 +355,13 @@ class Gatherer:
             batch.place.position = position
             return encode_batch(position, timestamp_ms, self._store_host, batch.runs, commands)
 
-        self._in_flight += 1
+        self._in_flight.append(batch)
         try:
             topics = [topic for topic, _ in batch.queues]
             size = batch_size(topics, batch.message_bytes, commands)
             self._node.propose(size, build, partial(self._proposed, batch))
         except ProposeError as error:
-            self._in_flight -= 1
+            self._in_flight.remove(batch)
             for run in batch.runs:
                 next_offsets[run.topic, run.queue_id] = run.first_offset
             batch.fail(error)
@@ -383,7 +382,7 @@ class Gatherer:
         return self._clock.now_ms()
 
     def _proposed(self, batch: StagedBatch, error: ProposeError | None) -> None:
-        self._in_flight -= 1
+        self._in_flight.remove(batch)
         self._foreseen.applied(batch)
         if error is not None:
             batch.fail(error)

@@ -312,6 +312,21 @@ def test_with_a_refused_proposal_goes_what_was_staged_behind_it(room: Room) -> N
     assert room.node.batches == []
 
 
+def test_what_is_on_its_way_is_foreseen_although_a_later_entry_is_refused(room: Room) -> None:
+    config = TopicConfig("made", 4, 4)
+    room.applied.state.topics["gone"] = TopicConfig("gone", 4, 4)
+    room.gatherer.add_command(PutTopic.of(config, 1))
+    room.gatherer.add_command(DeleteTopic("gone", 1))
+    room.turn()
+    room.node.refusal = NoRoomError(5)
+    assert room.gatherer.topic("made") == config
+    refused = room.add(b"x")
+    room.gatherer.add_command(DeleteTopic("made", 2))
+    room.turn()
+    assert isinstance(refused.error, NoRoomError)
+    assert (room.gatherer.topic("made"), room.gatherer.topic("gone")) == (config, None)
+
+
 def test_with_the_leadership_everything_staged_is_refused(room: Room) -> None:
     asked: list[ProposeError | None] = []
     staged = room.add(b"a")

@@ -328,7 +328,7 @@ def test_a_row_of_the_entry_index_that_cannot_be_read_is_damage_too() -> None:
     fs, writer = checkpointed_log()
     store = open_store(fs)
     fs.inject(Fault(1, errno.EIO, operations={"pread"}, path=f"{DIRECTORY}/index/{0:020d}"))
-    with pytest.raises(DamagedError, match="index/0.*cannot be read"):
+    with pytest.raises(DamagedError, match=r"index/0.*cannot be read"):
         store.read_entries(1, 1, 1000)
     (entry,) = store.read_entries(1, 1, 1000)
     assert entry == writer.entries[1]
