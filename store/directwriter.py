@@ -43,7 +43,7 @@ _DSYNC: int = getattr(os, "RWF_DSYNC", 0)
 
 
 class DirectWriter:
-    """Appends to one file. It belongs to one thread, and closes its descriptor when it goes."""
+    """Appends to one file, for one thread at a time; closes its descriptor when it goes."""
 
     __slots__ = (
         "_address",

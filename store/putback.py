@@ -29,7 +29,7 @@ def put_back(
 ) -> None:
     """Writes pieces of one segment, each at its position in the log; durable on return.
 
-    ``opened`` is its file where the log is in use: entries may be appended by it meanwhile.
+    ``opened`` is its file as a log in use has it: what is appended meanwhile takes turns with this.
     """
     noted = [f"{PREFIX}{position:020d}-{len(data)}" for position, data in pieces]
     left_over = fs.list_directory(f"{directory}/state")
@@ -37,14 +37,14 @@ def put_back(
         fs.open(f"{directory}/state/{name}", create=True).close()
     fs.sync_directory(f"{directory}/state")
     start = segment_start(pieces[0][0], segment_size)
-    file = opened or fs.open(f"{directory}/commitlog/{segment_name(start)}", create=True)
+    # The sync is its own descriptor's: that of the log would tell of a failed write-back but once.
+    own = fs.open(f"{directory}/commitlog/{segment_name(start)}", create=True)
     try:
         for position, data in pieces:
-            file.pwrite(data, position - start)
-        file.datasync()
+            (opened or own).pwrite(data, position - start)
+        own.datasync()
     finally:
-        if file is not opened:
-            file.close()
+        own.close()
     for name in noted:
         # What an earlier process left may be clean in the page cache, and missing on the disk.
         if name not in left_over:

@@ -14,12 +14,12 @@
 Threads. One *storage thread* calls ``save_hard_state``, ``append``, ``truncate`` and ``sync``, one
 after the other; while it has nothing to do any thread may ``begin_append`` in its place. One
 *background thread* calls ``prepare_next``, ``drop_cached``, ``save_mark``,
-``save_held``, ``save_checkpoint`` and ``expire`` at the same time. Any thread reads. This is safe
-because the two writers own different bytes: the storage thread the log from its end on, the
-background thread zeros ahead of every entry (:mod:`store.segments`) and files for what is
-committed, which is never truncated (:mod:`store.entryindex`). Only a truncation meets the mark
-(:mod:`store.marks`). A reader that a truncation overtakes sees that the log was cut meanwhile, and
-reads again.
+``save_held``, ``save_checkpoint``, ``expire`` and ``mend_entry`` at the same time. Any thread
+reads. This is safe because the two writers own different bytes: the storage thread the log from its
+end on, the background thread zeros ahead of every entry (:mod:`store.segments`), committed entries
+that rotted, and files for what is committed, which is never truncated (:mod:`store.entryindex`).
+Only a truncation meets the mark (:mod:`store.marks`). A reader that a truncation overtakes sees
+that the log was cut meanwhile, and reads again.
 
 Failures. A full disk is a :class:`~store.errors.DiskFullError` and leaves the store as it was. Any
 other failed write or sync is a :class:`~store.errors.FatalDiskError`: what the disk holds is then

@@ -124,10 +124,6 @@ class Routes:
     def cached(self, topic: str) -> TopicRoute | None:
         return self._routes.get(topic)
 
-    def put(self, route: TopicRoute) -> None:
-        """Takes in a route that no NameServer gave (a topic that sending to it will create)."""
-        self._routes[route.topic] = route
-
     async def get(self, topic: str) -> TopicRoute:
         """The known route, or the one that :meth:`refresh` finds."""
         return self._routes.get(topic) or await self.refresh(topic)
