@@ -112,7 +112,8 @@ class Pipeline:
     async def _changed(self) -> None:
         if self._change is None:
             self._change = self._loop.create_future()
-        await self._change
+        # All wait for one future; who is cancelled must not cancel it for the others.
+        await asyncio.shield(self._change)
 
     def _start(self, lane: _Lane) -> None:
         """Sends what waits, or lets the lane fall idle."""

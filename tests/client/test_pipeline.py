@@ -167,6 +167,30 @@ async def test_putting_waits_while_too_much_waits(loop: VirtualLoop) -> None:
 
 
 @in_virtual_time
+async def test_who_gives_up_waiting_takes_nothing_from_others(loop: VirtualLoop) -> None:
+    stream = await Stream(loop, 1).start()
+    stream.broker.mute = True
+    big = Message(TOPIC, bytes(BACKLOG_BYTES_MAX // 8))
+    for _ in range(8):
+        await stream.pipeline.put([big])
+    waiting = [
+        asyncio.ensure_future(stream.pipeline.put(numbered(0, 1))),
+        asyncio.ensure_future(stream.pipeline.drain()),
+        asyncio.ensure_future(stream.pipeline.put(numbered(1, 2))),
+        asyncio.ensure_future(stream.pipeline.drain()),
+    ]
+    await turns()
+    for given_up in waiting[:2]:
+        given_up.cancel()
+    stream.broker.mute = False
+    await asyncio.wait(waiting, timeout=60)
+    assert [each.cancelled() for each in waiting] == [True, True, False, False]
+    await asyncio.gather(*waiting[2:])
+    assert stream.stored == [big.body] * 8 + [b"000001"]
+    await stream.close()
+
+
+@in_virtual_time
 async def test_delayed_messages_go_one_by_one(loop: VirtualLoop) -> None:
     stream = await Stream(loop, 2).start()
     await stream.pipeline.put([Message(TOPIC, b"x", delay_level=1)] * 5)
