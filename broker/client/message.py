@@ -38,7 +38,8 @@ class Message:
     """A message to send. Immutable by convention: its properties are encoded once.
 
     ``keys``: words by which it can be looked up; ``delay_level``: 1 (1 s) to 18 (2 h), 0 for none.
-    Raises :class:`IllegalMessageError` for properties that cannot be encoded.
+    Raises :class:`IllegalMessageError` for properties that cannot be encoded, and for a flag that
+    is no i32.
     """
 
     __slots__ = ("body", "delay_level", "flag", "property_bytes", "topic")
@@ -54,6 +55,8 @@ class Message:
         properties: Mapping[str, str] | None = None,
         flag: int = 0,
     ) -> None:
+        if not -(2**31) <= flag < 2**31:
+            raise IllegalMessageError(f"the flag {flag} is not in the range of an i32")
         self.topic = topic
         self.body = body
         self.flag = flag

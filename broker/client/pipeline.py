@@ -15,10 +15,9 @@ from functools import partial
 
 from broker.client.choice import queue_index
 from broker.client.encoding import batched_size
-from broker.client.errors import ClientError, IllegalMessageError
+from broker.client.errors import ClientError
 from broker.client.message import Message, MessageQueue, SendResult
 from broker.client.producer import Producer
-from broker.remoting.errors import CallError
 
 BATCH_MESSAGES = 512
 BATCH_BYTES = 1024 * 1024
@@ -42,7 +41,8 @@ class Pipeline:
     """Sends to the queues given, until drained or until the first message fails for good.
 
     ``stored`` is called with each acknowledged request and its messages, in order for each queue;
-    an ``OSError`` that it raises ends the stream as a message that fails does.
+    an error that it raises (nobody reads any more, the disk is full) ends the stream as a message
+    that fails does.
     """
 
     def __init__(
@@ -74,10 +74,11 @@ class Pipeline:
         Raises what made an earlier message fail.
         """
         await self._wait_for_room()
+        size = sum(map(batched_size, messages))
         backlog = self._lanes[0].backlog
         backlog.extend(messages)
-        self._waiting_bytes += sum(map(batched_size, messages))
-        while self._idle and backlog:
+        self._waiting_bytes += size
+        while self._idle and backlog and self._failure is None:
             self._start(self._idle.popleft())
 
     async def put_ordered(self, message: Message, key: str) -> None:
@@ -86,9 +87,10 @@ class Pipeline:
         Which queue that is says :func:`~broker.client.choice.queue_index`.
         """
         await self._wait_for_room()
+        size = batched_size(message)
         lane = self._lanes[queue_index(key, len(self._lanes))]
         lane.backlog.append(message)
-        self._waiting_bytes += batched_size(message)
+        self._waiting_bytes += size
         if lane in self._idle:
             self._idle.remove(lane)
             # At the end of the turn, so that what comes in the same turn goes together.
@@ -121,13 +123,13 @@ class Pipeline:
             self._idle.append(lane)
             self._tell()
             return
-        batch = self._take(lane.backlog)
         try:
+            batch = self._take(lane.backlog)
             if len(batch) == 1:  # as it must be for a delayed message
                 answer = self._producer.send_nowait(batch[0], lane.queue)
             else:
                 answer = self._producer.send_batch_nowait(batch, lane.queue)
-        except IllegalMessageError as error:
+        except BaseException as error:  # noqa: BLE001 - raised by put and drain
             self._fail(lane, error)
             return
         answer.add_done_callback(partial(self._answered, lane, batch))
@@ -149,22 +151,26 @@ class Pipeline:
     ) -> None:
         try:
             result = answer.result()
-        except (CallError, ClientError) as error:
-            self._fail(lane, error)
-            return
-        self._waiting_bytes -= sum(map(batched_size, batch))
-        try:
+            self._waiting_bytes -= sum(map(batched_size, batch))
             self._stored(result, batch)
-        except OSError as error:  # whoever is told has gone away: a closed pipe, a full disk
+        except BaseException as error:  # noqa: BLE001 - raised by put and drain
             self._fail(lane, error)
             return
         self._start(lane)
         self._tell()
 
-    def _fail(self, lane: _Lane, error: Exception) -> None:
+    def _fail(self, lane: _Lane, error: BaseException) -> None:
+        """Ends the stream and lets the lane fall idle, whatever the error: who drains waits for it.
+
+        Raises again what is no ``Exception``.
+        """
+        failure = error if isinstance(error, Exception) else None
         if self._failure is None:
-            self._failure = error
+            # Raised by drain, a cancellation in here would pass for one of whoever drains.
+            self._failure = failure or ClientError(f"the stream ended with {error!r}")
         self._start(lane)
+        if failure is None:  # an exit, say, which is for the loop
+            raise error
 
     def _tell(self) -> None:
         if self._change is not None:

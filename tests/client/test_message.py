@@ -37,6 +37,13 @@ def test_properties_have_a_limit() -> None:
         Message("T", b"", properties={"p": "x" * (32_767 - 64 - 2)})
 
 
+def test_a_flag_is_an_i32() -> None:
+    assert [Message("T", b"", flag=flag).flag for flag in (-(2**31), 2**31 - 1)]
+    for flag in (-(2**31) - 1, 2**31):
+        with pytest.raises(IllegalMessageError, match=f"the flag {flag} "):
+            Message("T", b"", flag=flag)
+
+
 def test_a_result_names_every_message_of_a_batch() -> None:
     queue = MessageQueue("T", "b", 0)
     result = SendResult(SendStatus.OK, queue, 7, 3, "X,Y,Z", "0A00000900000000000A00000000000F")

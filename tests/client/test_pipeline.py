@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Sequence
 from random import Random
 
@@ -243,6 +244,78 @@ async def test_an_illegal_message_is_raised_too(loop: VirtualLoop) -> None:
     await stream.pipeline.put([Message(TOPIC, bytes(5 * 1024 * 1024))])
     with pytest.raises(IllegalMessageError):
         await stream.pipeline.drain()
+    await stream.close()
+
+
+@in_virtual_time
+async def test_what_waits_behind_an_illegal_message_does_not_go_on(loop: VirtualLoop) -> None:
+    stream = await Stream(loop, 2).start()
+    await stream.pipeline.put([Message(TOPIC, bytes(5 * 1024 * 1024)), *numbered(0, 2)])
+    with pytest.raises(IllegalMessageError):
+        await stream.pipeline.drain()
+    assert stream.broker.count(RequestCode.SEND_BATCH_MESSAGE) == 0
+    await stream.close()
+
+
+@in_virtual_time
+async def test_what_has_no_size_is_not_taken(loop: VirtualLoop) -> None:
+    stream = await Stream(loop, 1).start()
+    sizeless = Message(TOPIC, None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        await stream.pipeline.put([*numbered(0, 1), sizeless])
+    with pytest.raises(TypeError):
+        await stream.pipeline.put_ordered(sizeless, "key")
+    await stream.pipeline.put(numbered(1, 2))
+    await stream.pipeline.drain()
+    assert stream.stored == [b"000001"]
+    await stream.close()
+
+
+@in_virtual_time
+async def test_an_error_that_nobody_foresaw_is_raised_too(loop: VirtualLoop) -> None:
+    stream = await Stream(loop, 2).start()
+    odd = Message(TOPIC, b"x")
+    odd.flag = 2**31  # which its constructor would not have taken
+    ordered = Pipeline(
+        stream.producer,
+        await stream.producer.queues(TOPIC),
+        lambda result, messages: None,
+        ordered_by_key=True,
+    )
+    await stream.pipeline.put([odd, odd])
+    for _ in range(2):
+        await ordered.put_ordered(odd, "key")
+    for pipeline in (stream.pipeline, ordered):
+        with pytest.raises(struct.error):
+            await asyncio.wait_for(pipeline.drain(), 60)
+        with pytest.raises(struct.error):
+            await pipeline.put(numbered(0, 1))
+    await stream.close()
+
+
+@in_virtual_time
+async def test_whatever_is_wrong_with_who_is_told_ends_the_stream(loop: VirtualLoop) -> None:
+    stream = await Stream(loop, 2).start(batch_messages=1)
+    wrong: BaseException = ValueError("I/O operation on closed file.")
+    told: list[object] = []
+    loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+
+    def stumble(result: SendResult, messages: Sequence[Message]) -> None:
+        raise wrong
+
+    queues = await stream.producer.queues(TOPIC)
+    pipeline = Pipeline(stream.producer, queues, stumble)
+    await pipeline.put(numbered(0, 5))
+    with pytest.raises(ValueError, match="closed file"):
+        await asyncio.wait_for(pipeline.drain(), 60)
+    assert told == []
+
+    wrong = asyncio.CancelledError()
+    pipeline = Pipeline(stream.producer, queues, stumble)
+    await pipeline.put(numbered(0, 5))
+    with pytest.raises(ClientError, match="ended with CancelledError"):
+        await asyncio.wait_for(pipeline.drain(), 60)
+    assert told == [wrong]
     await stream.close()
 
 
