@@ -96,6 +96,7 @@ def deflated(body: Bytes) -> bytes | None:
 def batch_body(messages: Sequence[Message], key_prefix: str, first_key: int) -> bytes:
     """The body of a 320. Raises :class:`IllegalMessageError` where a batch may not hold it.
 
+    The request names one topic, and nothing in the body does, so all must be of the first one's.
     The unique keys are ``key_prefix`` and the numbers from ``first_key`` on.
     """
     pack_head = _HEAD.pack
@@ -104,12 +105,17 @@ def batch_body(messages: Sequence[Message], key_prefix: str, first_key: int) -> 
     tail = b""
     properties_size = 0
     number = first_key
+    topic = messages[0].topic
     for message in messages:
         body = message.body
         if message.property_bytes is not common:
             common = message.property_bytes
             properties_size = KEY_PROPERTY_SIZE + len(common)
             tail = _I16.pack(properties_size) + f"{PROPERTY_UNIQUE_KEY}\x01{key_prefix}".encode()
+        if message.topic != topic:
+            raise IllegalMessageError(
+                f"a batch has messages of one topic, not of {topic} and {message.topic}"
+            )
         if message.delay_level > 0:
             raise IllegalMessageError("a message of a batch cannot have a delay level")
         size = _FIXED_SIZE + len(body) + properties_size

@@ -40,6 +40,7 @@ class _Lane:
 class Pipeline:
     """Sends to the queues given, until drained or until the first message fails for good.
 
+    All messages are of the topic that has the queues; one that is not fails.
     ``stored`` is called with each acknowledged request and its messages, in order for each queue;
     an error that it raises (nobody reads any more, the disk is full) ends the stream as a message
     that fails does.

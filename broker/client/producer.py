@@ -240,6 +240,7 @@ class Producer:
         if not messages:
             raise IllegalMessageError("a batch has at least one message")
         topic = messages[0].topic
+        _check_queue(topic, queue)
         templates = self._templates.get(topic) or self._new_templates(topic)
         first = self._keys.take(len(messages))
         body = batch_body(messages, self._keys.prefix, first)
@@ -267,6 +268,7 @@ class Producer:
     ) -> Delivery:
         """A single message that is to be delivered, with a unique ``key`` that was taken for it."""
         topic, body = message.topic, message.body
+        _check_queue(topic, queue)
         if len(body) > BODY_SIZE_MAX:
             raise IllegalMessageError(
                 f"a body of {len(body)} bytes exceeds the limit of {BODY_SIZE_MAX}"
@@ -299,3 +301,11 @@ class Producer:
         templates = SendTemplates(self._config.group, topic, self._config.default_queues)
         self._templates[topic] = templates
         return templates
+
+
+def _check_queue(topic: str, queue: MessageQueue | None) -> None:
+    """A request names its topic, and of the queue the number alone: it would be stored in the queue
+    of that number of its own topic, if there is one. Raises :class:`IllegalMessageError`.
+    """
+    if queue is not None and queue.topic != topic:
+        raise IllegalMessageError(f"a message of {topic} cannot go to a queue of {queue.topic}")

@@ -320,6 +320,21 @@ async def test_whatever_is_wrong_with_who_is_told_ends_the_stream(loop: VirtualL
 
 
 @in_virtual_time
+async def test_a_message_of_another_topic_ends_the_stream(loop: VirtualLoop) -> None:
+    stream = await Stream(loop, 2).start()
+    stream.cluster.topics["U"] = 2
+    queues = await stream.producer.queues(TOPIC)
+    other = Message("U", b"x")
+    for messages in ([other], [other, other], [*numbered(0, 2), other]):
+        pipeline = Pipeline(stream.producer, queues, stream._stored)
+        await pipeline.put(messages)
+        with pytest.raises(IllegalMessageError, match=r"not of T and U|to a queue of T"):
+            await pipeline.drain()
+    assert (stream.stored, stream.broker.group.queues) == ([], {})
+    await stream.close()
+
+
+@in_virtual_time
 async def test_the_deadline_ends_a_stream_without_a_leader(loop: VirtualLoop) -> None:
     stream = await Stream(loop, 2).start(deadline_seconds=3.0)
     await stream.broker.kill()

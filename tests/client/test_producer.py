@@ -390,6 +390,22 @@ async def test_what_no_broker_takes_is_not_sent(loop: VirtualLoop) -> None:
         await producer.send_batch([])
     with pytest.raises(IllegalMessageError, match="delay"):
         await producer.send_batch([Message(TOPIC, b"x", delay_level=1)])
+    with pytest.raises(IllegalMessageError, match="one topic, not of T and U"):
+        await producer.send_batch([Message(TOPIC, b"x"), Message("U", b"x")])
+    assert broker.requests == []
+    await stop(cluster, producer)
+
+
+@in_virtual_time
+async def test_a_message_goes_to_a_queue_of_its_own_topic_only(loop: VirtualLoop) -> None:
+    cluster, (broker,), producer = await start(loop)
+    cluster.topics["U"] = 4
+    message = Message("U", b"x")
+    for send in (producer.send, producer.send_one_way, producer.request):
+        with pytest.raises(IllegalMessageError, match="of U cannot go to a queue of T"):
+            await send(message, queue=queue(1))
+    with pytest.raises(IllegalMessageError, match="of U cannot go to a queue of T"):
+        await producer.send_batch([message, message], queue(1))
     assert broker.requests == []
     await stop(cluster, producer)
 
