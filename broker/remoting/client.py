@@ -7,7 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from broker.remoting.connection import Bytes, Connection
 from broker.remoting.dispatch import Handler, dispatch_by_code
-from broker.remoting.errors import ClientClosedError, ConnectFailedError
+from broker.remoting.errors import (
+    CallError,
+    ClientClosedError,
+    ConnectFailedError,
+    ConnectionLostError,
+)
 from broker.remoting.frame import Frame, RequestTemplate, TemplateValues
 from broker.remoting.limits import RemotingLimits
 from broker.remoting.pending import Done
@@ -160,8 +165,12 @@ class RemotingClient:
                 await self._loop.create_connection(lambda: connection, host, port)
         except (OSError, ValueError) as error:
             self._forget(connection)
+            failure: type[CallError] = ConnectFailedError
             what = str(error) or f"no connection within {self._limits.connect_seconds:g} s"
-            connection.abort(ConnectFailedError, what)
+            if connection.was_made:
+                # In the turn in which the time was up: what waited for it has left by now.
+                failure, what = ConnectionLostError, "the connection was made too late"
+            connection.abort(failure, what)
         finally:
             self._connecting.pop(connection, None)
 

@@ -109,6 +109,11 @@ class Connection(asyncio.Protocol):
         return self._closed
 
     @property
+    def was_made(self) -> bool:
+        """Whether there was a transport: what was sent may have left."""
+        return self._transport is not None
+
+    @property
     def buffered(self) -> int:
         """Bytes on their way out that the operating system has not taken yet."""
         if self._transport is None:

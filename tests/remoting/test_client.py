@@ -138,6 +138,17 @@ async def test_a_connection_that_does_not_come_about_fails_the_request(loop: Vir
 
 
 @in_virtual_time
+async def test_what_left_on_a_connection_that_came_too_late_may_be_done(loop: VirtualLoop) -> None:
+    loop.untold.add(10911)
+    broker, client = await start(loop, RemotingLimits(connect_seconds=2))
+    error = await failure(client.invoke_nowait(ADDRESS, 310, timeout=10))
+    assert [request.code for _, request in broker.requests] == [310]
+    assert isinstance(error, ConnectionLostError)
+    assert str(error) == "10.0.0.1:10911: the connection was made too late"
+    await client.close()
+
+
+@in_virtual_time
 async def test_the_time_to_connect_counts_for_the_request(loop: VirtualLoop) -> None:
     loop.unreachable.add(10911)
     client = RemotingClient(loop)

@@ -112,6 +112,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.listening: dict[int, Factory] = {}
         self.unreachable: set[int] = set()
         """Ports to which a connection attempt hangs."""
+        self.untold: set[int] = set()
+        """Ports to which a connection is made, but whoever asked for it is not told."""
         self._port = 40_000
 
     def time(self) -> float:
@@ -136,7 +138,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             await self.create_future()
         if port not in self.listening:
             raise ConnectionRefusedError(f"nobody listens on {port}")
-        return self.join(factory(), self.listening[port](), port)
+        transport, protocol = self.join(factory(), self.listening[port](), port)
+        if port in self.untold:
+            try:
+                await self.create_future()
+            finally:
+                transport.close()  # as asyncio does where who asked has given up
+        return transport, protocol
 
     def join(
         self, client: asyncio.BaseProtocol, server: asyncio.BaseProtocol, port: int = 10911
