@@ -141,6 +141,10 @@ class Delivering:
             if self._stopped:
                 return
             self._loading = False
+            if self._failed:
+                # A step before this one, which says that what is in that one is delivered, too.
+                self._try_again("are not stored")
+                return
             if error is not None:
                 self._try_again(f"cannot be read: {error}")
                 return
