@@ -15,6 +15,7 @@ from broker.broker import World as BrokerWorld
 from broker.commands import Expire
 from broker.config import Endpoint, Member, NodeConfig
 from broker.machine import BrokerStateMachine
+from broker.recent import RecentEntries
 from broker.registration import Registrar
 from broker.remoting.server import RemotingServer
 from dledger.node import Node
@@ -31,6 +32,9 @@ from store.replica import ReplicaStore
 from store.retention import RetentionPolicy
 
 GROUP = "broker-a"
+RECENT_BYTES = 16 << 10
+"""Of the newest entries in memory: what lies before them, which is most of a log here, is read."""
+
 EXPIRED_SHARE = 0.7
 """Of the log, when a run gives old segments up."""
 
@@ -55,6 +59,7 @@ class WatchedMachine(BrokerStateMachine):
 
     def __init__(self, queues: ConsumeQueues, keys: KeyIndex, segment_size: int) -> None:
         super().__init__(queues, keys, segment_size)
+        self._recent = RecentEntries(RECENT_BYTES)
         self._digest = StateDigest()
 
     def restore(self, state: bytes | None) -> None:
