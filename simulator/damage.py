@@ -181,7 +181,8 @@ def _place(host: Host, share: float) -> tuple[str, int] | None:
     mark = durable_mark(host)
     if mark is None or mark.position <= mark.first_position:
         return None
-    position = mark.first_position + int(share * (mark.position - mark.first_position))
+    marked = mark.position - mark.first_position
+    position = mark.first_position + min(int(share * marked), marked - 1)
     start = segment_start(position, host.segment_size)
     path = f"{LOG_DIRECTORY}/{segment_name(start)}"
     size = len(host.fs.durable_bytes(path) or b"")
