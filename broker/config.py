@@ -20,8 +20,8 @@ because a misspelt setting that is silently ignored is found the day it was need
     heartbeat_ms = 100
     file_reserved_hours = 72        # messages are kept for so long; 0: for ever
     log_size_max = 0                # bytes of log above which the oldest segments go; 0: any size
-    disk_clean_percent = 75         # of the disk: the oldest segments go that all members have
-    disk_force_percent = 85         # they go in any case
+    disk_clean_percent = 75         # of the disk: a warning
+    disk_force_percent = 85         # the oldest segments go, however new their messages are
     disk_full_percent = 90          # messages are refused, and another member shall lead
     disk_enough_bytes = 4294967296  # with so much free a disk is not full, whatever the share
     disk_stall_ms = 10000           # a leader whose disk ends no write for so long gives way

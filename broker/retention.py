@@ -4,9 +4,9 @@ The decision is a command in the log, so the minimum offset of a queue is the sa
 the same again after a restart.
 
 What is too old, or too much, goes although a member may lack it: that one is refilled
-(``dledger/catchup.py``), and what it fetches just now is kept. At the disk's first watermark
-segments go that all members hold, at the second in any case (:mod:`store.watermarks`). Before
-that, messages that still wait for their time are kept, with all that lies behind them.
+(``dledger/catchup.py``), and what it fetches just now is kept, as are messages that still wait for
+their time, with all that lies behind them. Above the disk's second watermark the oldest segments go
+in any case (:mod:`store.watermarks`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,15 @@ class Retention:
             return
         if position <= self._context.machine.expired_position:
             return
-        log.info("giving up the log below position %d", position)
+        space = self._context.node.store.disk_space()
+        if self._policy.watermarks.level(space) >= DiskLevel.FORCE:
+            log.warning(
+                "the disk is %.1f %% full: giving up the log below position %d, however new it is",
+                space.used_percent,
+                position,
+            )
+        else:
+            log.info("giving up the log below position %d", position)
         try:
             self._context.gatherer.add_command(Expire(position))
         except ProposeError as error:
@@ -75,21 +83,14 @@ class Retention:
         stats = [SegmentStats(span.start, span.end, times.get(span.start)) for span in spans]
         reserved_ms = context.settings.reserved_ms(self._policy.age_ms_max)
         policy = replace(self._policy, age_ms_max=reserved_ms)
-        marks, space = policy.watermarks, context.node.store.disk_space()
-        position = max(
-            min(
-                expiry_position(stats, policy, now_ms=context.wall_clock()),
-                self._refilling_position(stats),
-            ),
-            min(
-                relief_position(stats, marks, DiskLevel.CLEAN, space),
-                self._held_position(),
-                self._refilling_position(stats),
-            ),
+        position = min(
+            expiry_position(stats, policy, now_ms=context.wall_clock()),
+            self._refilling_position(stats),
         )
         if position > context.machine.expired_position:
             position = min(position, self._waiting_position(stats))
-        position = max(position, relief_position(stats, marks, DiskLevel.FORCE, space))
+        space = context.node.store.disk_space()
+        position = max(position, relief_position(stats, policy.watermarks, space))
         return position if spans and position > spans[0].start else 0
 
     def _refilling_position(self, stats: list[SegmentStats]) -> int:
@@ -111,10 +112,3 @@ class Retention:
             return stats[-1].end if stats else 0
         first = min(waiting)
         return max((segment.start for segment in stats if segment.start <= first), default=0)
-
-    def _held_position(self) -> int:
-        """Up to which position every member holds the log, as far as this leader knows."""
-        try:
-            return self._context.node.store.position_of(self._context.node.held_by_all)
-        except OutOfRangeError:
-            return 0

@@ -218,15 +218,6 @@ class Node:
         """The last entry that is applied here."""
         return self.applier.applied_index
 
-    @property
-    def held_by_all(self) -> int:
-        """The last index that every member holds durably, as far as the leader knows; else -1."""
-        replicator = self.core.replicator
-        if replicator is None:
-            return -1
-        matches = [progress.match_index for progress in replicator.peers.values()]
-        return min([self.core.durable_index, *matches])
-
     def propose(
         self,
         body_size: int,

@@ -1,7 +1,7 @@
 """Retention: up to which position the log may be forgotten. Arithmetic; the broker acts on it.
 
 As in RocketMQ a segment goes as a whole, oldest first, when it is older than the reserved time
-(``fileReservedTime``, 72 hours there) or when the disk is too full (:mod:`store.watermarks`); a
+(``fileReservedTime``, 72 hours there) or when the disk is nearly full (:mod:`store.watermarks`); a
 bound on the log's total size is added. The segment being written always stays, and the store itself
 keeps what recovery needs.
 """
@@ -57,12 +57,12 @@ def expiry_position(
 
 
 def relief_position(
-    segments: Sequence[SegmentStats], watermarks: Watermarks, level: DiskLevel, space: DiskSpace
+    segments: Sequence[SegmentStats], watermarks: Watermarks, space: DiskSpace
 ) -> int:
-    """The position below which the log must go for the disk to come below ``level``."""
+    """The position below which the log must go for the disk to come below its second watermark."""
 
     def due(_segment: SegmentStats, _log_bytes: int, removed: int) -> bool:
-        return watermarks.level(DiskSpace(space.free + removed, space.total)) >= level
+        return watermarks.level(DiskSpace(space.free + removed, space.total)) >= DiskLevel.FORCE
 
     return _keep_from(segments, due)
 

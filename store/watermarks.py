@@ -1,10 +1,11 @@
 """How full a disk is, by RocketMQ's three watermarks.
 
 RocketMQ (``diskMaxUsedSpaceRatio`` 75, ``DiskSpaceCleanForciblyRatio`` 85 and
-``DiskSpaceWarningLevelRatio`` 90, in per cent) removes old segments from the first mark on, removes
-them whatever else speaks against it from the second on, and refuses messages from the third on. Its
-shares are of the whole disk; on a large one nine tenths leave room for days, so a disk that has
-``enough_bytes`` free is never taken for full.
+``DiskSpaceWarningLevelRatio`` 90, in per cent) removes expired segments at any hour from the first
+mark on, which is done at any time here, so that this mark is a warning; from the second on the
+oldest go although they are not expired; from the third on messages are refused. Its shares are of
+the whole disk; on a large one nine tenths leave room for days, so a disk that has ``enough_bytes``
+free is never taken for full.
 """
 
 from __future__ import annotations

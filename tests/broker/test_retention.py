@@ -12,7 +12,9 @@ from broker.commands import Expire
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.retention import CHECK_SECONDS
 from dledger.errors import ProposeError
+from store.osfiles import OsFileSystem
 from store.retention import RetentionPolicy
+from store.watermarks import Watermarks
 from tests.broker.harness import NOW_MS, SingleBroker, messages, with_broker
 
 SEGMENT = 64 << 10
@@ -100,6 +102,37 @@ def test_a_log_within_its_bounds_is_left_alone(tmp_path: Path) -> None:
         assert broker.broker.context.node.applied_index == index
 
     with_broker(scenario, tmp_path, retention=BY_SIZE, **SETTINGS)
+
+
+class FillingDisk(OsFileSystem):
+    """A disk that others fill as well."""
+
+    used_percent = 0
+
+    def total_bytes(self, path: str) -> int:
+        return 100 << 30
+
+    def free_bytes(self, path: str) -> int:
+        return (100 - self.used_percent) << 30
+
+
+@pytest.mark.parametrize(("used_percent", "goes"), [(84, False), (86, True)])
+def test_messages_go_before_their_time_only_where_the_disk_is_nearly_full(
+    tmp_path: Path, used_percent: int, goes: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = FillingDisk()
+
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await fill(broker, 20)
+        disk.used_percent = used_percent
+        await asyncio.sleep(2 * CHECK_SECONDS)
+        assert ((await bounds(broker))[0] > 0) is goes
+
+    marks = Watermarks(enough_bytes=1 << 40)
+    policy = RetentionPolicy(age_ms_max=HOUR_MS, log_bytes_max=None, watermarks=marks)
+    with_broker(scenario, tmp_path, fs=disk, retention=policy, **SETTINGS)
+    assert ("the disk is 86.0 % full: giving up the log" in caplog.text) is goes
 
 
 def test_a_message_that_still_waits_keeps_the_log_behind_it(tmp_path: Path) -> None:

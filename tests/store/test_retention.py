@@ -13,7 +13,7 @@ from store.retention import (
     expiry_position,
     relief_position,
 )
-from store.watermarks import DiskLevel, DiskSpace, Watermarks
+from store.watermarks import DiskSpace, Watermarks
 
 KEEP_ALL = RetentionPolicy(age_ms_max=None, log_bytes_max=None)
 SEGMENTS = [
@@ -62,22 +62,14 @@ def test_the_oldest_segments_go_until_the_log_is_small_enough(
 
 
 @pytest.mark.parametrize(
-    ("level", "free_bytes", "position"),
-    [
-        (DiskLevel.CLEAN, 251, 100),
-        (DiskLevel.CLEAN, 250, 200),
-        (DiskLevel.CLEAN, 150, 300),
-        (DiskLevel.FORCE, 151, 100),
-        (DiskLevel.FORCE, 150, 200),
-        (DiskLevel.FORCE, 0, 300),
-    ],
+    ("free_bytes", "position"), [(200, 100), (151, 100), (150, 200), (51, 200), (50, 300), (0, 300)]
 )
-def test_the_oldest_segments_go_until_the_disk_is_below_its_watermark(
-    level: DiskLevel, free_bytes: int, position: int
+def test_the_oldest_segments_go_until_the_disk_is_below_its_second_watermark(
+    free_bytes: int, position: int
 ) -> None:
     marks = Watermarks(75, 85, 90, enough_bytes=1000)
     space = DiskSpace(free_bytes, 1000)
-    assert relief_position(SEGMENTS, marks, level, space) == position
+    assert relief_position(SEGMENTS, marks, space) == position
 
 
 @given(
