@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 
@@ -11,8 +12,12 @@ from store.entryindex import ROW, EntryIndex, Row
 from store.errors import CorruptEntryError, DamagedError
 from store.layout import segment_start
 
-ROWS_AT_ONCE = 128
-"""Who reads entries usually wants few of them."""
+ROWS_AT_FIRST = 64
+ROWS_GROWTH = 8
+"""Who reads entries usually wants few: so many rows are read, then so many times as many."""
+
+GUESSES_MAX = 4
+"""Then what is left is halved: entries may be of very different sizes."""
 
 _Row: TypeAlias = tuple[Any, ...]
 _POSITION, _SIZE = Row._fields.index("position"), Row._fields.index("size")
@@ -79,8 +84,10 @@ def _rows(index: EntryIndex, first_index: int, last_index: int, max_bytes: int) 
     end = min(last_index, first_index + max_bytes // HEADER_SIZE) + 1
     if first_index >= end:
         index.rows(first_index, end)  # raises, saying what it has
-    for first in range(first_index, end, ROWS_AT_ONCE):
-        yield from ROW.iter_unpack(index.rows(first, min(first + ROWS_AT_ONCE, end)))
+    first, count = first_index, ROWS_AT_FIRST
+    while first < end:
+        yield from ROW.iter_unpack(index.rows(first, min(first + count, end)))
+        first, count = first + count, count * ROWS_GROWTH
 
 
 def index_at(index: EntryIndex, position: int, last_index: int) -> int:
@@ -98,13 +105,28 @@ def index_at(index: EntryIndex, position: int, last_index: int) -> int:
     return low
 
 
-def entry_at(index: EntryIndex, position: int, last_index: int) -> int:
+def entry_at(log: CommitLog, index: EntryIndex, position: int, last_index: int) -> int:
     """The last entry that begins at ``position`` or before it, of those up to ``last_index``.
 
-    Raises :class:`~store.errors.OutOfRangeError` where none does.
+    Looks where it would be were all entries of one size, so that few rows are read. Raises
+    :class:`~store.errors.OutOfRangeError` where there is none.
     """
-    found = index_at(index, position, last_index)
-    return found if index.row(found).position <= position else found - 1
+    low, high = index.first_index, last_index
+    begin, end = log.first_position, log.end
+    looks = 0
+    while True:
+        looks += 1
+        share = (position - begin) / (end - begin) if end > begin and looks <= GUESSES_MAX else 0.5
+        middle = low + int(min(max(share, 0.0), 1.0) * (high - low))
+        first = max(min(middle, high + 1 - ROWS_AT_FIRST // 2) - ROWS_AT_FIRST // 2, low)
+        rows = list(ROW.iter_unpack(index.rows(first, min(first + ROWS_AT_FIRST, high + 1))))
+        starts = [row[_POSITION] for row in rows]
+        if position < starts[0] and first > low:
+            high, end = first - 1, starts[0]
+        elif position >= starts[-1] + rows[-1][_SIZE] and first + len(rows) <= high:
+            low, begin = first + len(rows), starts[-1] + rows[-1][_SIZE]
+        else:
+            return first + bisect_right(starts, position) - 1
 
 
 def read_chain_crc(log: CommitLog, row: Row) -> int:

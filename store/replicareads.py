@@ -68,7 +68,7 @@ class ReplicaReads:
 
         Raises :class:`~store.errors.OutOfRangeError` where none begins there or before.
         """
-        return entry_at(self._index, position, last_index)
+        return entry_at(self._log, self._index, position, last_index)
 
     def read(self, position: int, size: int) -> bytes:
         """Bytes of the log as they are, unchecked; they must lie within one segment.
