@@ -45,8 +45,8 @@ class NothingForgotten(Invariant):
         last_index, before = core.log.last_index, self._incarnations.get(host.name)
         self._incarnations[host.name] = core.incarnation
         if last_index < 0 or before not in (None, core.incarnation):
-            # Another disk: what it is given from now on counts.
-            self._held[host.name] = last_index
+            # Another disk: what it is given from now on counts. What it has may still be cut.
+            self._held[host.name] = min(core.commit_index, last_index)
         if last_index < self._held.get(host.name, -1):
             raise Violation(
                 f"{host.name} boots with a log to {last_index}; it had known entry "
