@@ -25,15 +25,13 @@ from typing import BinaryIO, NoReturn
 from broker.cli.failure import EXIT_FAILED
 from broker.cli.main import main
 from broker.cli.processes import DLEDGER, Child, execute
+from broker.cli.signals import ENDING, heeded
 from broker.cli.title import set_title
 
 NODE = "node"
 TASKS = "/proc/self/task"
 FIRST_FREE_FD = 3
 """Behind stdin, stdout and stderr."""
-
-ENDING = (signal.SIGINT, signal.SIGTERM)
-"""Upon these the command ends what it has started."""
 
 
 class ForkedChild:
@@ -102,10 +100,12 @@ def _run(arguments: Sequence[str], log: BinaryIO, mask: Iterable[int]) -> NoRetu
         code = main(arguments[len(DLEDGER) :])
     finally:
         # Nothing of the command may go on in the fork, whatever has happened.
-        if sys.exc_info()[0] is not None:
-            sys.excepthook(*sys.exc_info())
-        sys.stderr.flush()
-        os._exit(code)
+        try:
+            if sys.exc_info()[0] is not None:
+                sys.excepthook(*sys.exc_info())
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
 
 
 def _import_server(command: str) -> None:
@@ -118,7 +118,8 @@ def _import_server(command: str) -> None:
 def _become(arguments: Sequence[str], log: BinaryIO) -> None:
     """A process as it is after exec: session, signals and files are its own."""
     os.setsid()
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for sig in heeded():
+        signal.signal(sig, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for fd, number in ((nothing, 0), (log.fileno(), 1), (log.fileno(), 2)):

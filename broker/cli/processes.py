@@ -18,11 +18,16 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from broker.cli.failure import CommandError
+from broker.cli.signals import held_back
+from broker.cli.wholefile import write_whole
 
 DLEDGER = (sys.executable, "-m", "broker")
 """How the command line of one of our own processes begins."""
 
 PID_FILE = "pid"
+KILLED_SECONDS = 15.0
+"""A process that was killed is gone by then, unless its disk is stuck."""
+
 STATE_FIELD = 0
 START_TIME_FIELD = 19
 """Of ``/proc/<pid>/stat``, counted from behind the command's closing parenthesis (proc(5))."""
@@ -86,14 +91,33 @@ class ManagedProcess:
                 self._child.wait(timeout_s)
 
     def start(self, starter: Starter = execute) -> None:
-        """Starts the process, in a session of its own."""
+        """Starts the process, in a session of its own.
+
+        Afterwards it is known, whatever signal comes, or there is none. Raises
+        :class:`CommandError` where one runs or its files cannot be written.
+        """
         if self.pid is not None:
             raise CommandError(f"{self.name} runs already (pid {self.pid})")
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as log:
-            self._child = starter(self._arguments, log)
-        pid = self._child.pid
-        (self.directory / PID_FILE).write_text(f"{pid} {_start_time(pid) or 0}\n")
+        try:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            with held_back(), self.log.open("ab") as log:
+                self._child = starter(self._arguments, log)
+                self._remember(self._child)
+        except OSError as error:
+            raise CommandError(
+                f"{self.name} is not started: {_reason(error)}; "
+                "its files must be writable, and its disk have room"
+            ) from error
+
+    def _remember(self, child: Child) -> None:
+        """For other programs. A process that none of them could find must not go on."""
+        started = _start_time(child.pid) or 0
+        try:
+            write_whole(self.directory / PID_FILE, f"{child.pid} {started}\n")
+        except OSError:
+            os.kill(child.pid, signal.SIGKILL)
+            self.reap(KILLED_SECONDS)
+            raise
 
     def last_words(self) -> str:
         """The last line that the process wrote, for saying why it ended."""
@@ -116,7 +140,7 @@ class ManagedProcess:
 
 
 def end_processes(
-    processes: Sequence[ManagedProcess], *, kill: bool, timeout_s: float = 15.0
+    processes: Sequence[ManagedProcess], *, kill: bool, timeout_s: float = KILLED_SECONDS
 ) -> dict[str, int]:
     """Ends those that run, and waits until they are gone. Returns their pids by name.
 
@@ -182,6 +206,10 @@ def _wait(fds: Sequence[int], timeout_s: float) -> list[int]:
             poll.unregister(fd)
             waiting.remove(fd)
     return waiting
+
+
+def _reason(error: OSError) -> str:
+    return ": ".join(str(part) for part in (error.filename, error.strerror) if part is not None)
 
 
 def _start_time(pid: int) -> int | None:

@@ -36,6 +36,7 @@ import os, signal, sys
 from broker.cli.forking import fork
 from broker.cli.processes import DLEDGER
 signal.signal(signal.SIGTERM, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.default_int_handler)
 plain_fork = os.fork
 def fork_and_signal():
     pid = plain_fork()
@@ -48,6 +49,19 @@ try:
     with open(sys.argv[2], "ab") as log:
         child = fork([*DLEDGER, "node", "--config", "nowhere"], log)
     print(child.wait(60.0), signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+finally:
+    print("ended by the", "command" if os.getpid() == command else "fork", flush=True)
+"""
+
+CANNOT_WRITE_ANYTHING = """
+import os
+from broker.cli.forking import fork
+from broker.cli.processes import DLEDGER
+command = os.getpid()
+try:
+    with open("/dev/full", "ab", buffering=0) as log:
+        child = fork([*DLEDGER, "node", "--config", "nowhere"], log)
+    print(child.wait(60.0))
 finally:
     print("ended by the", "command" if os.getpid() == command else "fork", flush=True)
 """
@@ -100,7 +114,14 @@ def test_a_process_with_several_threads_executes_and_does_not_fork(tmp_path: Pat
     assert (tmp_path / "log").read_text().startswith("dledger node: nowhere: ")
 
 
-@pytest.mark.parametrize(("sig", "code"), [(signal.SIGINT, 1), (signal.SIGTERM, -signal.SIGTERM)])
+@pytest.mark.parametrize(
+    ("sig", "code"),
+    [
+        (signal.SIGINT, 1),
+        (signal.SIGTERM, -signal.SIGTERM),
+        (signal.SIGHUP, -signal.SIGHUP),
+    ],
+)
 def test_a_signal_at_once_after_the_fork_does_not_unwind_the_command_in_it(
     sig: signal.Signals, code: int, tmp_path: Path
 ) -> None:
@@ -114,6 +135,18 @@ def test_a_signal_at_once_after_the_fork_does_not_unwind_the_command_in_it(
     )
 
     assert done.stdout == f"{code} set()\nended by the command\n"
+
+
+def test_a_fork_that_cannot_say_why_it_ends_does_not_unwind_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CANNOT_WRITE_ANYTHING],
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout == "1\nended by the command\n"
 
 
 @pytest.mark.parametrize("title", ["short", "dledger node --config " + "a/long/path/" * 12])

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
+from broker.cli import processes
 from broker.cli.failure import CommandError
-from broker.cli.processes import PID_FILE, ManagedProcess, end_processes
+from broker.cli.processes import PID_FILE, Child, ManagedProcess, end_processes, execute
 
 WAITS = "import signal; signal.pause()"
 IGNORES_SIGTERM = (
@@ -43,6 +48,46 @@ def test_a_started_process_is_found_by_another_program(
 def test_a_second_start_is_refused_while_the_first_runs(waiting: ManagedProcess) -> None:
     with pytest.raises(CommandError, match="it runs already"):
         waiting.start()
+
+
+def test_a_process_is_known_although_a_signal_comes_while_it_is_started(tmp_path: Path) -> None:
+    started: list[Child] = []
+
+    def interrupted(arguments: Sequence[str], log: BinaryIO) -> Child:
+        started.append(execute(arguments, log))
+        signal.raise_signal(signal.SIGINT)
+        return started[0]
+
+    process = managed(tmp_path, WAITS)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            process.start(interrupted)
+        assert process.pid == started[0].pid
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        end_processes([process], kill=True)
+
+
+def test_a_process_whose_pid_cannot_be_written_down_is_ended_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_nothing(path: Path, _text: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(processes, "write_whole", write_nothing)
+    process = managed(tmp_path, WAITS)
+
+    with pytest.raises(CommandError, match=r"it is not started: .*/pid: No space left on device;"):
+        process.start()
+
+    assert process.exit_code == -signal.SIGKILL
+
+
+def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(CommandError, match=r"it is not started: .*/file/log: Not a directory;"):
+        managed(tmp_path / "file", WAITS).start()
 
 
 def test_a_process_of_the_same_number_but_another_start_is_not_taken_for_it(

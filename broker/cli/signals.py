@@ -1,0 +1,58 @@
+"""The signals that ask a command to end."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Upon these a command ends what it has started. SIGHUP: its terminal was closed."""
+
+Handler = Callable[[int, FrameType | None], object] | int | None
+
+
+def heeded() -> set[signal.Signals]:
+    """Those of them that are not ignored, as SIGHUP is under nohup."""
+    return {sig for sig in ENDING if signal.getsignal(sig) not in (signal.SIG_IGN, None)}
+
+
+def interrupt_on_ending() -> None:
+    """From now on each of them raises ``KeyboardInterrupt``, as Ctrl-C does.
+
+    But for Ctrl-C only the first does: who ends a program may send it several, and they must not
+    interrupt what it does to end.
+    """
+    for sig in heeded() - {signal.SIGINT}:
+        signal.signal(sig, _interrupt)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    for sig in heeded() - {signal.SIGINT}:
+        signal.signal(sig, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """They take effect when the block is left, as they would have within it.
+
+    They are not blocked, because a process that is started in the block would stay so. In another
+    thread than the main one nothing is held back: a signal that is handled interrupts none of them.
+    """
+    came: list[int] = []
+    handlers: dict[signal.Signals, Handler] = {}
+    if threading.current_thread() is threading.main_thread():
+        for sig in heeded():
+            handlers[sig] = signal.signal(sig, lambda number, _frame: came.append(number))
+    try:
+        yield
+    finally:
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, handlers)
+        for sig, handler in handlers.items():
+            signal.signal(sig, handler)
+        for number in came:
+            signal.raise_signal(number)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
