@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 
 import uvloop
+
+from broker.cli.options import print_json
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -16,6 +19,21 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 def log_to_stderr() -> None:
     """Everything from INFO up, one line each, with the time."""
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
+
+
+def announce(server: Mapping[str, object], line: str, *, as_json: bool) -> None:
+    """Prints where the server listens. It serves all the same where that cannot be written."""
+    try:
+        if as_json:
+            print_json(server)
+        else:
+            print(line, flush=True)
+    except OSError as error:
+        logging.getLogger(__name__).warning("%s; stdout cannot be written: %s", line, error)
+        # What Python still holds of it must not fail again when it is flushed at the end.
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, sys.stdout.fileno())
+        os.close(nothing)
 
 
 def run_until_stopped(serve: Callable[[asyncio.Future[None]], Coroutine[None, None, int]]) -> int:

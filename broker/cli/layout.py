@@ -10,10 +10,10 @@ from random import Random
 from typing import NamedTuple
 
 from broker.cli.failure import CommandError, UsageError
+from broker.cli.options import PORT_MAX
 from broker.config import Endpoint, Member, NodeConfig
 
 HOST = "127.0.0.1"
-PORT_MAX = 65_535
 PORT_STEP = 10
 """Between the remoting ports of two nodes, as in RocketMQ's own DLedger examples."""
 

@@ -7,8 +7,8 @@ import asyncio
 import os
 
 from broker.cli.failure import CommandError
-from broker.cli.foreground import log_to_stderr, run_until_stopped
-from broker.cli.options import add_json, print_json
+from broker.cli.foreground import announce, log_to_stderr, run_until_stopped
+from broker.cli.options import add_json, port_number
 from broker.nameserver.server import serve
 
 EXAMPLES = """\
@@ -19,7 +19,9 @@ EXAMPLES = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1")
-    parser.add_argument("--port", type=int, default=9876, help="default: 9876")
+    parser.add_argument(
+        "--port", type=port_number, default=9876, help="default: 9876; 0: any that is free"
+    )
     add_json(parser)
 
 
@@ -37,10 +39,7 @@ async def _serve(args: argparse.Namespace, stopped: asyncio.Future[None]) -> int
             "stop what uses it, or choose another with --port"
         ) from error
     address = f"{args.host}:{nameserver.port}"
-    if args.json:
-        print_json({"namesrv": address})
-    else:
-        print(f"the NameServer listens on {address}", flush=True)
+    announce({"namesrv": address}, f"the NameServer listens on {address}", as_json=args.json)
     await stopped
     await nameserver.stop()
     return 0

@@ -10,8 +10,8 @@ import sys
 
 from broker.allocator import keep_freed_memory
 from broker.cli.failure import CommandError, UsageError
-from broker.cli.foreground import log_to_stderr, run_until_stopped
-from broker.cli.options import add_json, print_json
+from broker.cli.foreground import announce, log_to_stderr, run_until_stopped
+from broker.cli.options import add_json
 from broker.config import ConfigError, NodeConfig, read_config
 from dledger.errors import RefilledError
 from store.errors import StoreError
@@ -101,11 +101,12 @@ async def _serve_once(
             f"{config.name} cannot listen on its addresses ({wanted}): "
             f"{os.strerror(error.errno or 0)}; stop what uses them, or change its node.toml"
         ) from error
-    if as_json:
-        addresses = {key: str(endpoint) for key, endpoint in config.own._asdict().items()}
-        print_json({"node": config.name, "pid": os.getpid(), **addresses})
-    else:
-        print(f"{config.name} listens on {config.own.address}", flush=True)
+    addresses = {key: str(endpoint) for key, endpoint in config.own._asdict().items()}
+    announce(
+        {"node": config.name, "pid": os.getpid(), **addresses},
+        f"{config.name} listens on {config.own.address}",
+        as_json=as_json,
+    )
     await asyncio.wait((stopped, process.failed), return_when=asyncio.FIRST_COMPLETED)
     await process.stop()
     return process.failed.result() if process.failed.done() else None

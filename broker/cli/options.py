@@ -13,6 +13,7 @@ from broker.remoting.fields import INT64_MAX
 
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 DEFAULT_CLUSTER = "DefaultCluster"
+PORT_MAX = 65_535
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +48,13 @@ def positive(text: str) -> int:
     """The type of an option that counts something."""
     if not text.isascii() or not text.isdigit() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
+    return int(text)
+
+
+def port_number(text: str) -> int:
+    """The type of an option that is a port, 0 for any that is free."""
+    if not text.isascii() or not text.isdigit() or int(text) > PORT_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to {PORT_MAX}")
     return int(text)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from broker.cli.cluster import LocalCluster, create_cluster
 from broker.cli.forking import fork
-from broker.cli.layout import GROUPS_MAX, NODES_MAX, PORT_MAX, Ports
-from broker.cli.options import add_data, add_json, print_json
+from broker.cli.layout import GROUPS_MAX, NODES_MAX, Ports
+from broker.cli.options import add_data, add_json, port_number, print_json
 from broker.cli.readiness import wait_until_serving
 from broker.cli.status import print_groups
 from broker.cli.view import LEADER, GroupView
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         parser.add_argument(
             option,
-            type=_port,
+            type=port_number,
             metavar="PORT",
             help=f"{kind} (default: {port}; 0: any that is free)",
         )
@@ -126,12 +126,6 @@ def _report_ended(cluster: LocalCluster, reported: frozenset[str]) -> frozenset[
             file=sys.stderr,
         )
     return frozenset(process.name for process in ended)
-
-
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > PORT_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to {PORT_MAX}")
-    return int(text)
 
 
 def _count(maximum: int) -> Callable[[str], int]:

@@ -39,6 +39,14 @@ def test_every_command_explains_itself_with_an_example(
     assert f"examples:\n  dledger {command}" in shown or "| dledger" in shown
 
 
+@pytest.mark.parametrize(("command", "option"), [("up", "--namesrv-port"), ("namesrv", "--port")])
+def test_a_port_above_the_last_is_bad_usage(
+    command: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(command, option, "75000") == 2
+    assert "'75000' is not a port from 0 to 65535" in capsys.readouterr().err
+
+
 def test_bad_usage_of_a_command_is_told_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("up", "--nodes", "0") == 2
     captured = capsys.readouterr()
