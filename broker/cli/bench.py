@@ -27,6 +27,7 @@ from broker.cli.admin import run_admin
 from broker.cli.benchcluster import measure_failover, server_pids, temporary_cluster
 from broker.cli.failure import CommandError, UsageError
 from broker.cli.options import DEFAULT_CLUSTER, add_json, positive, print_json, print_table
+from broker.cli.signals import interrupt_on_ending
 from broker.cli.topic import create_topic, delete_topic
 from broker.cli.view import view_groups
 from broker.config import FLUSH_MODES
@@ -109,6 +110,7 @@ class Measured:
 def run(args: argparse.Namespace) -> int:
     if args.namesrv and args.what == FAILOVER:
         raise UsageError("failover kills brokers, so it makes its own: leave --namesrv out")
+    interrupt_on_ending()
     try:
         if args.namesrv:
             measured, baseline = _measure_running(args), None

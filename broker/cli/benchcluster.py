@@ -7,13 +7,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 
 from broker.bench.client import LoadClient
 from broker.bench.failover import PAUSE_SECONDS, FailoverResult, waits_ms
 from broker.bench.jobs import ProbeJob
 from broker.cli.cluster import LocalCluster, create_cluster
-from broker.cli.failure import CommandError
+from broker.cli.failure import CommandError, UsageError
 from broker.cli.layout import Ports
 from broker.cli.processes import DLEDGER, end_processes
 from broker.cli.readiness import wait_until_serving
@@ -24,8 +24,18 @@ ALL_ROUNDS = 3
 
 @contextmanager
 def temporary_cluster(parent: Path | None, nodes: int, flush: str) -> Iterator[LocalCluster]:
-    """One group of ``nodes`` brokers that serves; afterwards nothing of it is left."""
-    with TemporaryDirectory(prefix="dledger-bench-", dir=parent) as directory:
+    """One group of ``nodes`` brokers that serves; afterwards nothing of it is left.
+
+    Raises :class:`UsageError` where ``parent`` cannot be used.
+    """
+    try:
+        temporary = TemporaryDirectory(prefix="dledger-bench-", dir=parent)
+    except OSError as error:
+        raise UsageError(
+            f"no directory can be made in {parent or gettempdir()}: {error.strerror}; "
+            "choose another with --dir"
+        ) from error
+    with temporary as directory:
         cluster = create_cluster(
             Path(directory), nodes=nodes, flush=flush, ports=Ports(namesrv=0, remoting=0, http=0)
         )
@@ -74,14 +84,21 @@ def measure_failover(cluster: LocalCluster, client: LoadClient, job: ProbeJob) -
 
     def repair_all() -> None:
         while started:
-            if started.pop().wait() != 0:
+            if started[-1].wait() != 0:
                 raise CommandError("brokers that were killed did not start again; see above")
+            started.pop()
         wait_until_serving(cluster)
         first_after_pause()
 
-    client.start_probe(job)
-    first_after_pause()
-    leader_killed = waits_ms(kill_leader, repair_leader, client.first_after, LEADER_ROUNDS)
-    all_killed = waits_ms(kill_all, repair_all, client.first_after, ALL_ROUNDS)
-    client.stop_probe()
+    try:
+        client.start_probe(job)
+        first_after_pause()
+        leader_killed = waits_ms(kill_leader, repair_leader, client.first_after, LEADER_ROUNDS)
+        all_killed = waits_ms(kill_all, repair_all, client.first_after, ALL_ROUNDS)
+        client.stop_probe()
+    finally:
+        for command in started:
+            # It would start brokers when the others have been ended.
+            command.terminate()
+            command.wait()
     return FailoverResult(leader_killed, all_killed)
