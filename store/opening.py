@@ -251,7 +251,8 @@ def _open_slots(fs: FileSystem, path: str) -> SlotFile:
     try:
         return SlotFile.open(fs, path)
     except FileNotFoundError as error:
-        raise DamagedError(path, 0, "the file is missing, though this is not a new node") from error
+        what = "the file is missing, though this is not a new node: replace it, see docs/safety.md"
+        raise DamagedError(path, 0, f"{what} (dledger member replace GROUP NODE)") from error
 
 
 def _newest(checkpoints: Checkpoints, mark: Mark, mark_path: str) -> Checkpoint | None:

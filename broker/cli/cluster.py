@@ -72,10 +72,14 @@ class LocalCluster:
         """That of a node, or the NameServer's."""
         return self.namesrv_process if name == NAMESRV else self.node(name).process
 
+    @property
+    def running(self) -> list[str]:
+        """The names of the processes that run."""
+        return [process.name for process in self.processes if process.pid is not None]
+
     def require_stopped(self) -> None:
         """Raises :class:`CommandError` where any process of the cluster runs."""
-        running = [process.name for process in self.processes if process.pid is not None]
-        if running:
+        if running := self.running:
             raise CommandError(
                 f"the cluster in {self.directory} runs already ({', '.join(running)}); "
                 "`dledger status` shows it, `dledger down` stops it"

@@ -29,10 +29,13 @@ def interrupt_on_ending() -> None:
         signal.signal(sig, _interrupt)
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
+def _interrupt(_number: int, frame: FrameType | None) -> None:
     for sig in heeded() - {signal.SIGINT}:
         signal.signal(sig, signal.SIG_IGN)
-    raise KeyboardInterrupt
+    ctrl_c = signal.getsignal(signal.SIGINT)
+    if not callable(ctrl_c):  # ignored, as it is in a background job of a script
+        raise KeyboardInterrupt
+    ctrl_c(signal.SIGINT, frame)  # an event loop has its own, which lets its tasks end first
 
 
 @contextmanager

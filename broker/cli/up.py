@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import signal
 import sys
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import suppress
 
 from broker.cli.cluster import LocalCluster, create_cluster
 from broker.cli.forking import fork
 from broker.cli.layout import GROUPS_MAX, NODES_MAX, Ports
 from broker.cli.options import add_data, add_json, port_number, print_json
 from broker.cli.readiness import wait_until_serving
+from broker.cli.signals import heeded, interrupt_on_ending
 from broker.cli.status import print_groups
 from broker.cli.view import LEADER, GroupView
 from broker.config import FLUSH_MODES
@@ -23,7 +25,8 @@ EXAMPLES = """\
   dledger up --data /tmp/trial --namesrv-port 0 --port 0 --http-port 0      on any free ports
 """
 
-SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGCHLD}
+LOOK_AGAIN_SECONDS = 1.0
+"""The end of a process that another command has started does not wake us."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,27 +58,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    interrupt_on_ending()
     cluster = create_cluster(
         args.data, nodes=args.nodes, groups=args.groups, flush=args.flush, ports=_ports(args)
     )
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     stays = False
     try:
         cluster.start(fork)
         groups = wait_until_serving(cluster)
         # From here on they are waited for. Not earlier: what is started would inherit the mask.
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        awaited = {*heeded(), signal.SIGCHLD}
+        signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
         _print_ready(cluster, groups, args)
         stays = args.detach
         reported = _report_ended(cluster, frozenset())
         if not args.detach:
-            while signal.sigwait(SIGNALS) == signal.SIGCHLD:
-                reported |= _report_ended(cluster, reported)
-            print("stopping ...", file=sys.stderr)
+            stays = _ended_by_others(cluster, awaited, reported)
     finally:
         if not stays:
             cluster.stop()
     return 0
+
+
+def _ended_by_others(
+    cluster: LocalCluster, awaited: set[signal.Signals], reported: frozenset[str]
+) -> bool:
+    """Waits until told to stop, or until nothing runs any more; returns whether it was that.
+
+    Then nothing is left to be stopped: what runs a moment later was started by another `up`.
+    """
+    while cluster.running:
+        came = signal.sigtimedwait(awaited, LOOK_AGAIN_SECONDS)
+        if came is None or came.si_signo == signal.SIGCHLD:
+            reported |= _report_ended(cluster, reported)
+            continue
+        with suppress(OSError):  # the terminal may be closed
+            print("stopping ...", file=sys.stderr)
+        return False
+    print("all processes have ended, and so does `dledger up`", file=sys.stderr)
+    return True
 
 
 def _print_ready(cluster: LocalCluster, groups: list[GroupView], args: argparse.Namespace) -> None:
@@ -102,7 +123,6 @@ def _ports(args: argparse.Namespace) -> Ports | None:
 def _print_welcome(cluster: LocalCluster, groups: list[GroupView], *, detached: bool) -> None:
     print_groups(groups)
     http = next(node.http for group in groups for node in group.nodes if node.role == LEADER)
-    data = "" if cluster.directory == Path("data") else f" --data {cluster.directory}"
     print(f"""
 NameServer  {cluster.namesrv}        export NAMESRV_ADDR={cluster.namesrv}
 HTTP        http://{http}      curl http://{http}/status
@@ -110,7 +130,13 @@ Console     http://{http}/     the group live, in a browser
 Data        {cluster.directory}
 Try         printf 'one\\ntwo\\n' | dledger produce hello
             dledger consume hello --group me --from earliest --count 2
-Stop        {f"dledger down{data}" if detached else "Ctrl-C"}""")
+Stop        {f"dledger down{_data_option(cluster)}" if detached else "Ctrl-C"}""")
+
+
+def _data_option(cluster: LocalCluster) -> str:
+    """As a shell takes it; nothing where the directory is the default."""
+    directory = str(cluster.directory)
+    return "" if directory == "data" else f" --data {shlex.quote(directory)}"
 
 
 def _report_ended(cluster: LocalCluster, reported: frozenset[str]) -> frozenset[str]:
@@ -121,8 +147,11 @@ def _report_ended(cluster: LocalCluster, reported: frozenset[str]) -> frozenset[
         if process.exit_code is not None and process.name not in reported
     ]
     for process in ended:
+        # Who ended by itself has said what is to be done first.
+        when = "once that is mended, " if (process.exit_code or 0) > 0 else ""
         print(
-            f"{process.describe_end()}\n`dledger start {process.name}` brings it back",
+            f"{process.describe_end()}\n"
+            f"{when}`dledger start {process.name}{_data_option(cluster)}` brings it back",
             file=sys.stderr,
         )
     return frozenset(process.name for process in ended)

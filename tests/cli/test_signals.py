@@ -41,6 +41,23 @@ for sig in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
         print(sig.name)
 """
 
+IS_INTERRUPTED_IN_AN_EVENT_LOOP = """
+import asyncio, signal
+from broker.cli.signals import interrupt_on_ending
+async def serve():
+    signal.raise_signal(signal.SIGTERM)
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        print("cancelled")
+        raise
+interrupt_on_ending()
+try:
+    asyncio.run(serve())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
 
 def run(script: str, *arguments: int) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -68,3 +85,7 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
 
 def test_the_first_signal_interrupts_and_after_it_only_ctrl_c_does() -> None:
     assert run(IS_INTERRUPTED).stdout == "SIGHUP\nSIGINT\n"
+
+
+def test_an_event_loop_that_is_interrupted_lets_its_tasks_end() -> None:
+    assert run(IS_INTERRUPTED_IN_AN_EVENT_LOOP).stdout == "cancelled\ninterrupted\n"

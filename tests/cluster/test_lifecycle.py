@@ -175,7 +175,7 @@ def test_up_refuses_to_start_what_runs_already(cluster: RunningCluster) -> None:
     assert "`dledger down` stops it" in done.stderr
 
 
-@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_up_stops_its_processes_when_it_is_told_to_stop(
     sig: signal.Signals, tmp_path: Path
 ) -> None:
@@ -192,6 +192,39 @@ def test_up_stops_its_processes_when_it_is_told_to_stop(
     assert errors == "stopping ...\n"
     with pytest.raises(ProcessLookupError):
         os.kill(node["pid"], 0)
+
+
+def test_up_ends_when_another_command_has_stopped_all(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    command = dledger("up", "--data", data, "--nodes", 1, *ANY_PORTS, "--json")
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with while_needed(started) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        killed = [run(verb, "namesrv", "--data", data).returncode for verb in ("kill", "start")]
+        down = run("down", "--data", data)
+        _, errors = process.communicate(timeout=90)
+
+    assert (killed, down.returncode, process.returncode) == ([0, 0], 0, 0)
+    assert errors.endswith("all processes have ended, and so does `dledger up`\n")
+
+
+def test_up_says_how_to_stop_and_what_brings_a_node_back_that_ended(tmp_path: Path) -> None:
+    data = tmp_path / "with space"
+    made = run("up", "--data", data, *ANY_PORTS, "--detach")
+    assert made.stdout.endswith(f"Stop        dledger down --data '{data}'\n"), made.stderr
+    assert run("down", "--data", data).returncode == 0
+    (data / "broker-a/n1/state/vote").unlink()
+
+    again = run("up", "--data", data, "--detach")
+    assert run("down", "--data", data).returncode == 0
+
+    ended, hint = again.stderr.splitlines()
+    assert ended.startswith("broker-a/n1 ended with exit code 1: ")
+    assert "replace it, see docs/safety.md" in ended
+    assert hint == (
+        f"once that is mended, `dledger start broker-a/n1 --data '{data}'` brings it back"
+    )
 
 
 def test_a_port_in_use_is_named_with_who_wanted_it(tmp_path: Path) -> None:
