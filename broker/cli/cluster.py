@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from broker.cli.failure import CommandError, UsageError
-from broker.cli.layout import Ports, plan_cluster
+from broker.cli.layout import Ports, change_ports, plan_cluster
 from broker.cli.processes import DLEDGER, ManagedProcess, Starter, end_processes, execute
+from broker.cli.wholefile import write_whole
 from broker.config import ConfigError, Endpoint, NodeConfig, read_config
 
 
@@ -35,7 +36,7 @@ NAMESRV = "namesrv"
 
 
 class LocalCluster:
-    """See the module. Made by :func:`create_cluster` or :func:`open_cluster`."""
+    """See the module. Made by :func:`design_cluster` or :func:`open_cluster`."""
 
     def __init__(self, directory: Path, configs: Sequence[NodeConfig]) -> None:
         self.directory = directory
@@ -85,10 +86,19 @@ class LocalCluster:
                 "`dledger status` shows it, `dledger down` stops it"
             )
 
-    def start(self, starter: Starter = execute) -> None:
-        """Starts every process. Nothing is started where one runs or a port is taken."""
+    def require_startable(self) -> None:
+        """Raises :class:`CommandError` where a process runs or a port is taken."""
         self.require_stopped()
         self._check_ports()
+
+    def write(self) -> None:
+        """Writes every ``node.toml``. Raises :class:`UsageError` where that cannot be done."""
+        for node in self.nodes.values():
+            write_config(node.config)
+
+    def start(self, starter: Starter = execute) -> None:
+        """Starts every process. Nothing is started where one runs or a port is taken."""
+        self.require_startable()
         for process in self.processes:
             process.start(starter)
 
@@ -132,9 +142,25 @@ def create_cluster(
     flush: str | None = None,
     ports: Ports | None = None,
 ) -> LocalCluster:
-    """The cluster in ``directory``, made if it is not there yet; settings that are given change.
+    """As :func:`design_cluster`, with its files written. It must not run."""
+    cluster = design_cluster(directory, nodes=nodes, groups=groups, flush=flush, ports=ports)
+    cluster.require_stopped()
+    cluster.write()
+    return cluster
 
-    The number of nodes and groups cannot change: each group votes with the members it has.
+
+def design_cluster(
+    directory: Path,
+    *,
+    nodes: int | None = None,
+    groups: int | None = None,
+    flush: str | None = None,
+    ports: Ports | None = None,
+) -> LocalCluster:
+    """The cluster in ``directory``, or a new one; settings that are given change.
+
+    Nothing is written yet. The number of nodes and groups cannot change: each group votes with the
+    members it has. Raises :class:`UsageError`.
     """
     found = _read_configs(directory)
     try:
@@ -146,13 +172,7 @@ def create_cluster(
             configs = [replace(config, flush=flush) for config in configs]
     except ConfigError as error:
         raise UsageError(str(error)) from error
-    cluster = LocalCluster(directory, configs)
-    cluster.require_stopped()
-    for config in configs:
-        home = Path(config.data)
-        home.mkdir(parents=True, exist_ok=True)
-        (home / "node.toml").write_text(config.to_toml(), encoding="utf-8")
-    return cluster
+    return LocalCluster(directory, configs)
 
 
 def _adapt(
@@ -169,18 +189,7 @@ def _adapt(
             f"{directory} holds {known_groups} group(s) of {known_nodes} node(s), which `up` "
             "cannot change; leave --nodes and --groups out, or give another --data"
         )
-    if ports is None:
-        return found
-    if len({frozenset(config.members) for config in found}) > known_groups:
-        raise UsageError(
-            f"{directory} holds nodes that were added online, whose ports `up` cannot change; "
-            "leave the ports out"
-        )
-    fresh = plan_cluster(directory, known_nodes, known_groups, ports)
-    return [
-        replace(old, members=new.members, namesrv=new.namesrv)
-        for old, new in zip(found, fresh, strict=True)
-    ]
+    return found if ports is None else change_ports(directory, found, known_groups, ports)
 
 
 def _read_configs(directory: Path) -> list[NodeConfig]:
@@ -188,6 +197,19 @@ def _read_configs(directory: Path) -> list[NodeConfig]:
         return [read_config(str(path)) for path in sorted(directory.glob("*/*/node.toml"))]
     except ConfigError as error:
         raise UsageError(str(error)) from error
+
+
+def write_config(config: NodeConfig) -> None:
+    """Writes the node's ``node.toml``. Raises :class:`UsageError` where that cannot be done."""
+    home = Path(config.data)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        write_whole(home / "node.toml", config.to_toml())
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename} cannot be written: {error.strerror}; --data must name a "
+            "directory where files can be made"
+        ) from error
 
 
 def local_node(config: NodeConfig) -> LocalNode:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 import string
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -30,17 +32,30 @@ NODES_MAX = 9
 
 
 class Ports(NamedTuple):
-    """The first port of each kind; 0 for any that is free."""
+    """The first port of each kind; 0 for any that is free, None for what a cluster has.
 
-    namesrv: int = 9876
-    remoting: int = 10911
-    http: int = 8080
+    Where there is none yet, None is the default.
+    """
+
+    namesrv: int | None = None
+    remoting: int | None = None
+    http: int | None = None
 
 
-def plan_cluster(directory: Path, nodes: int, groups: int, ports: Ports) -> list[NodeConfig]:
-    """The configurations of a cluster in ``directory``: ``groups`` times ``nodes`` brokers."""
+DEFAULT_PORTS = Ports(9876, 10911, 8080)
+
+
+def plan_cluster(
+    directory: Path, nodes: int, groups: int, ports: Ports, taken: Collection[int] = ()
+) -> list[NodeConfig]:
+    """The configurations of a cluster in ``directory``: ``groups`` times ``nodes`` brokers.
+
+    None of ``taken`` is handed out as a free port.
+    """
     with ExitStack() as reserved:
-        allocator = _Allocator(reserved, ports, Random())
+        first = zip(ports, DEFAULT_PORTS, strict=True)
+        ports = Ports(*(default if port is None else port for port, default in first))
+        allocator = _Allocator(reserved, ports, Random(), taken)
         namesrv = str(allocator.namesrv())
         configs = []
         for group in (f"broker-{letter}" for letter in string.ascii_lowercase[:groups]):
@@ -58,6 +73,44 @@ def plan_cluster(directory: Path, nodes: int, groups: int, ports: Ports) -> list
     return configs
 
 
+def change_ports(
+    directory: Path, found: Sequence[NodeConfig], groups: int, ports: Ports
+) -> list[NodeConfig]:
+    """The cluster that is in ``directory``, with the ports of the kinds that are given.
+
+    Raises :class:`UsageError` where it is not as :func:`plan_cluster` made it.
+    """
+    own = {endpoint.port for config in found for endpoint in config.own}
+    own |= {Endpoint.parse(address).port for config in found for address in config.namesrv}
+    given = Ports(*(port or 0 for port in ports))
+    fresh = plan_cluster(directory, len(found[0].members), groups, given, own)
+    as_planned = {config.name: set(config.members) for config in fresh}
+    if {config.name: set(config.members) for config in found} != as_planned:
+        raise UsageError(
+            f"{directory} holds nodes that were added online, whose ports `up` cannot change; "
+            "leave the ports out"
+        )
+    return [
+        replace(
+            old,
+            members={
+                node: _change_member(member, new.members[node], ports)
+                for node, member in old.members.items()
+            },
+            namesrv=old.namesrv if ports.namesrv is None else new.namesrv,
+        )
+        for old, new in zip(found, fresh, strict=True)
+    ]
+
+
+def _change_member(old: Member, new: Member, ports: Ports) -> Member:
+    return Member(
+        peer=old.peer if ports.remoting is None else new.peer,
+        address=old.address if ports.remoting is None else new.address,
+        http=old.http if ports.http is None else new.http,
+    )
+
+
 def plan_member(address: Endpoint | None) -> Member:
     """The addresses of one more node: where clients find it, and two free ports beside that."""
     with ExitStack() as reserved:
@@ -71,7 +124,10 @@ class _Allocator:
     A free port stays bound until ``reserved`` is closed, so that no two get the same one.
     """
 
-    def __init__(self, reserved: ExitStack, first: Ports, rng: Random) -> None:
+    def __init__(
+        self, reserved: ExitStack, first: Ports, rng: Random, taken: Collection[int] = ()
+    ) -> None:
+        self._taken = taken
         self._reserved = reserved
         self._first = first
         self._rng = rng
@@ -93,11 +149,13 @@ class _Allocator:
             raise UsageError(f"the ports of node {count + 1} would lie above {PORT_MAX}")
         return member
 
-    def _endpoint(self, port: int) -> Endpoint:
+    def _endpoint(self, port: int | None) -> Endpoint:
         return Endpoint(HOST, port or self._free_port())
 
     def _free_port(self) -> int:
         for port in self._rng.sample(FREE_PORTS, 100):
+            if port in self._taken:
+                continue
             holder = self._reserved.enter_context(socket.socket())
             try:
                 holder.bind((HOST, port))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.cli.cluster import LocalCluster, LocalNode, local_node, open_cluster
+from broker.cli.cluster import LocalCluster, LocalNode, local_node, open_cluster, write_config
 from broker.cli.failure import UsageError
 from broker.cli.layout import plan_member
 from broker.cli.processes import end_processes
@@ -47,9 +47,8 @@ def start_new_node(cluster: LocalCluster, group: str, node: str, address: str | 
         )
     except ConfigError as error:
         raise UsageError(f"{name}: {error}") from error
-    home = Path(config.data)
-    home.mkdir(parents=True)
-    (home / "node.toml").write_text(config.to_toml(), encoding="utf-8")
+    Path(config.data).mkdir(parents=True)
+    write_config(config)
     started = local_node(config)
     started.process.start()
     return started

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from broker.cli.cluster import LocalCluster, create_cluster
+from broker.cli.cluster import LocalCluster, design_cluster
 from broker.cli.forking import fork
-from broker.cli.layout import GROUPS_MAX, NODES_MAX, Ports
+from broker.cli.layout import DEFAULT_PORTS, GROUPS_MAX, NODES_MAX, Ports
 from broker.cli.options import add_data, add_json, port_number, print_json
 from broker.cli.readiness import wait_until_serving
 from broker.cli.signals import heeded, interrupt_on_ending
@@ -30,7 +30,6 @@ LOOK_AGAIN_SECONDS = 1.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    default = Ports()
     parser.add_argument("--nodes", type=_count(NODES_MAX), metavar="N", help="default: 3")
     parser.add_argument("--groups", type=_count(GROUPS_MAX), metavar="N", help="default: 1")
     add_data(parser)
@@ -41,15 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "or in memory on a majority (async)",
     )
     for option, kind, port in (
-        ("--namesrv-port", "the NameServer's port", default.namesrv),
-        ("--port", "the first broker's port", default.remoting),
-        ("--http-port", "the first broker's HTTP port", default.http),
+        ("--namesrv-port", "the NameServer's port", DEFAULT_PORTS.namesrv),
+        ("--port", "the first broker's port", DEFAULT_PORTS.remoting),
+        ("--http-port", "the first broker's HTTP port", DEFAULT_PORTS.http),
     ):
         parser.add_argument(
             option,
             type=port_number,
             metavar="PORT",
-            help=f"{kind} (default: {port}; 0: any that is free)",
+            help=f"{kind} (default: {port}, or as it was; 0: any that is free)",
         )
     parser.add_argument(
         "--detach", action="store_true", help="return when the cluster serves, and let it run"
@@ -59,9 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     interrupt_on_ending()
-    cluster = create_cluster(
+    cluster = design_cluster(
         args.data, nodes=args.nodes, groups=args.groups, flush=args.flush, ports=_ports(args)
     )
+    cluster.require_startable()  # before its files change
+    cluster.write()
     stays = False
     try:
         cluster.start(fork)
@@ -114,10 +115,8 @@ def _print_ready(cluster: LocalCluster, groups: list[GroupView], args: argparse.
 
 
 def _ports(args: argparse.Namespace) -> Ports | None:
-    given = (args.namesrv_port, args.port, args.http_port)
-    if all(port is None for port in given):
-        return None
-    return Ports(*(old if new is None else new for new, old in zip(given, Ports(), strict=True)))
+    given = Ports(args.namesrv_port, args.port, args.http_port)
+    return None if given == Ports() else given
 
 
 def _print_welcome(cluster: LocalCluster, groups: list[GroupView], *, detached: bool) -> None:

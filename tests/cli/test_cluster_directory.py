@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.cluster import create_cluster, open_cluster
+from broker.cli.cluster import create_cluster, design_cluster, open_cluster
 from broker.cli.failure import UsageError
 from broker.cli.layout import FREE_PORTS, Ports, plan_cluster
 from broker.config import read_config
@@ -75,6 +75,60 @@ def test_new_ports_and_flush_mode_leave_other_settings_as_they_are(tmp_path: Pat
     assert config.heartbeat_ms == 50
     assert config.flush == "async"
     assert config.own.address.port == 9110
+
+
+def test_ports_that_are_not_given_stay_as_they_are(tmp_path: Path) -> None:
+    create_cluster(tmp_path, ports=Ports(9000, 9100, 9200))
+
+    http = create_cluster(tmp_path, ports=Ports(http=9300))
+    assert http.namesrv.port == 9000
+    assert [[end.port for end in node.config.own] for node in http.nodes.values()] == [
+        [9104, 9100, 9300],
+        [9114, 9110, 9301],
+        [9124, 9120, 9302],
+    ]
+    namesrv = create_cluster(tmp_path, ports=Ports(namesrv=9001))
+    assert namesrv.namesrv.port == 9001
+    assert namesrv.node("n2").config.own == http.node("n2").config.own
+    remoting = create_cluster(tmp_path, ports=Ports(remoting=0))
+    assert remoting.namesrv.port == 9001
+    own = remoting.node("n2").config.own
+    assert own.http.port == 9302
+    assert own.peer.port in FREE_PORTS
+    assert own.address.port in FREE_PORTS
+
+
+def test_a_free_port_is_none_of_those_that_are_taken() -> None:
+    taken = set(FREE_PORTS[::2])
+
+    configs = plan_cluster(Path("/data"), 3, 1, Ports(0, 0, 0), taken)
+
+    assert not taken & {end.port for config in configs for end in config.own}
+
+
+def test_the_ports_of_a_cluster_with_another_member_cannot_change(tmp_path: Path) -> None:
+    create_cluster(tmp_path)
+    path = tmp_path / "broker-a/n2/node.toml"
+    path.write_text(path.read_text().replace("n2", "n3"))
+
+    with pytest.raises(UsageError, match="were added online, whose ports `up` cannot change"):
+        create_cluster(tmp_path, ports=Ports(http=9300))
+
+
+def test_a_design_is_written_nowhere(tmp_path: Path) -> None:
+    cluster = design_cluster(tmp_path / "data", nodes=1)
+
+    assert list(tmp_path.iterdir()) == []
+    cluster.write()
+    assert open_cluster(tmp_path / "data").node("n0").config.data == cluster.node("n0").config.data
+
+
+@pytest.mark.parametrize("data", ["file", "file/below"])
+def test_a_directory_that_cannot_be_written_is_told(data: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(UsageError, match=r"/file/.* cannot be written: Not a directory; --data"):
+        create_cluster(tmp_path / data)
 
 
 def test_the_number_of_nodes_cannot_change(tmp_path: Path) -> None:

@@ -227,16 +227,26 @@ def test_up_says_how_to_stop_and_what_brings_a_node_back_that_ended(tmp_path: Pa
     )
 
 
-def test_a_port_in_use_is_named_with_who_wanted_it(tmp_path: Path) -> None:
+def test_a_port_in_use_is_named_with_who_wanted_it_and_changes_nothing(tmp_path: Path) -> None:
+    def files() -> dict[Path, str]:
+        return {path: path.read_text() for path in tmp_path.rglob("node.toml")}
+
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done = run("up", "--data", tmp_path, "--namesrv-port", port, "--port", 0, "--detach")
+        command = ("up", "--data", tmp_path, "--namesrv-port", port, "--port", 0, "--detach")
+        new = run(*command)
+        assert files() == {}
+        create_cluster(tmp_path, ports=Ports(0, 0, 0))
+        made = files()
+        known = run(*command)
 
-    assert done.returncode == 1
-    assert f"127.0.0.1:{port}, meant for the NameServer, cannot be had" in done.stderr
-    assert "choose another with --namesrv-port" in done.stderr
+    assert files() == made
+    for done in (new, known):
+        assert done.returncode == 1
+        assert f"127.0.0.1:{port}, meant for the NameServer, cannot be had" in done.stderr
+        assert "choose another with --namesrv-port" in done.stderr
 
 
 def test_a_node_says_which_of_its_addresses_is_taken(tmp_path: Path) -> None:
