@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from broker.cli.cluster import NAMESRV, LocalCluster, open_cluster
-from broker.cli.failure import CommandError
 from broker.cli.forking import fork
 from broker.cli.options import add_data, add_json, print_json
 from broker.cli.processes import ManagedProcess
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "nodes",
         nargs="+",
         metavar="NODE",
-        help="group/node, such as broker-a/n0, or namesrv; several start together",
+        help="group/node, such as broker-a/n0, or namesrv; of several those start that do not run",
     )
     add_data(parser)
     add_json(parser)
@@ -31,9 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     cluster = open_cluster(args.data)
     processes = list(dict.fromkeys(cluster.process(name) for name in args.nodes))
-    for process in processes:
-        if process.pid is not None:
-            raise CommandError(f"{process.name} runs already (pid {process.pid})")
+    missing = [process for process in processes if process.pid is None]
+    if len(processes) > 1:
+        for process in processes:
+            if process not in missing:
+                print(f"{process.name} runs already", file=sys.stderr)
+        processes = missing
     for process in processes:
         process.start(fork)
     for process in processes:

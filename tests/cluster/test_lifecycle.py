@@ -113,13 +113,20 @@ def test_nodes_that_are_started_together_are_processes_of_their_own(
         assert not [path for path in opened if path.startswith(tuple(others))]
 
 
-def test_nothing_is_started_where_one_of_several_nodes_runs(cluster: RunningCluster) -> None:
+def test_of_several_nodes_those_are_started_that_do_not_run(cluster: RunningCluster) -> None:
+    pids = {node.node: node.pid for node in cluster.view().nodes}
     cluster.kill("n0")
+    data = ("--data", str(cluster.directory))
 
-    done = cluster.dledger("start", "n0", "n1", "--data", str(cluster.directory), code=1)
+    done = cluster.dledger("start", "n0", "n1", *data)
+    again = cluster.dledger("start", "n0", "n1", *data)
 
-    assert "broker-a/n1 runs already" in done.stderr
-    assert not cluster.runs("n0")
+    assert done.stderr == "broker-a/n1 runs already\n"
+    assert done.stdout.startswith("broker-a/n0 runs at ")
+    assert done.stdout.count("\n") == 1
+    assert again.stderr == "broker-a/n0 runs already\nbroker-a/n1 runs already\n"
+    now = {node.node: node.pid for node in cluster.view().nodes}
+    assert {node for node, pid in now.items() if pid != pids[node]} == {"broker-a/n0"}
 
 
 def test_three_nodes_killed_at_once_come_back_with_all_that_was_acknowledged(
