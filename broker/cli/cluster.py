@@ -12,13 +12,20 @@ The files say everything: a cluster is found again from its directory alone.
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from broker.cli.failure import CommandError, UsageError
 from broker.cli.layout import Ports, change_ports, plan_cluster
-from broker.cli.processes import DLEDGER, ManagedProcess, Starter, end_processes, execute
+from broker.cli.processes import (
+    DLEDGER,
+    PID_FILE,
+    ManagedProcess,
+    Starter,
+    end_processes,
+    execute,
+)
 from broker.cli.wholefile import write_whole
 from broker.config import ConfigError, Endpoint, NodeConfig, read_config
 
@@ -62,12 +69,7 @@ class LocalCluster:
 
     def node(self, name: str) -> LocalNode:
         """By its name ``group/node``, or ``node`` alone where there is one group."""
-        full = name if "/" in name or len(self.groups) > 1 else f"{self.groups[0]}/{name}"
-        try:
-            return self.nodes[full]
-        except KeyError:
-            known = ", ".join([*self.nodes, NAMESRV])
-            raise UsageError(f"{self.directory} has no node {name}; it has {known}") from None
+        return self.nodes[_full_name(name, self.nodes, self.directory)]
 
     def process(self, name: str) -> ManagedProcess:
         """That of a node, or the NameServer's."""
@@ -104,8 +106,7 @@ class LocalCluster:
 
     def stop(self) -> dict[str, int]:
         """Stops what runs, the NameServer last. Returns the pids by name."""
-        brokers = end_processes([node.process for node in self.nodes.values()], kill=False)
-        return {**brokers, **end_processes([self.namesrv_process], kill=False)}
+        return stop_processes(self.processes)
 
     def _check_ports(self) -> None:
         wanted = {self.namesrv: ("the NameServer", "--namesrv-port")}
@@ -126,11 +127,54 @@ class LocalCluster:
                     ) from error
 
 
+def find_processes(directory: Path) -> dict[str, ManagedProcess]:
+    """What may run of the cluster in ``directory``, by name, to be ended and not to be started.
+
+    No settings are read for it: a mistake in one of them must not keep a cluster from being
+    stopped. Raises :class:`UsageError` where there is no cluster.
+    """
+    files = (path for name in ("node.toml", PID_FILE) for path in directory.glob(f"*/*/{name}"))
+    homes = {f"{path.parts[-3]}/{path.parts[-2]}": path.parent for path in files}
+    if not homes:
+        raise _no_cluster(directory)
+    homes = {NAMESRV: directory / NAMESRV, **dict(sorted(homes.items()))}
+    return {name: ManagedProcess(name, home, (), home / "log") for name, home in homes.items()}
+
+
+def find_process(directory: Path, name: str) -> ManagedProcess:
+    """As :func:`find_processes`, that of a node, named as for :meth:`LocalCluster.process`."""
+    processes = find_processes(directory)
+    nodes = [known for known in processes if known != NAMESRV]
+    return processes[name if name == NAMESRV else _full_name(name, nodes, directory)]
+
+
+def stop_processes(processes: Iterable[ManagedProcess]) -> dict[str, int]:
+    """Stops those that run, the NameServer last. Returns the pids by name."""
+    nodes: list[ManagedProcess] = []
+    namesrv: list[ManagedProcess] = []
+    for process in processes:
+        (namesrv if process.name == NAMESRV else nodes).append(process)
+    return {**end_processes(nodes, kill=False), **end_processes(namesrv, kill=False)}
+
+
+def _no_cluster(directory: Path) -> UsageError:
+    return UsageError(f"{directory} holds no cluster; `dledger up` makes one there")
+
+
+def _full_name(name: str, nodes: Collection[str], directory: Path) -> str:
+    groups = {node.partition("/")[0] for node in nodes}
+    full = name if "/" in name or len(groups) > 1 else f"{groups.pop()}/{name}"
+    if full not in nodes:
+        known = ", ".join([*nodes, NAMESRV])
+        raise UsageError(f"{directory} has no node {name}; it has {known}")
+    return full
+
+
 def open_cluster(directory: Path) -> LocalCluster:
     """The cluster whose files are in ``directory``."""
     configs = _read_configs(directory)
     if not configs:
-        raise UsageError(f"{directory} holds no cluster; `dledger up` makes one there")
+        raise _no_cluster(directory)
     return LocalCluster(directory, configs)
 
 

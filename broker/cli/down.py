@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from broker.cli.cluster import open_cluster
+from broker.cli.cluster import find_processes, stop_processes
 from broker.cli.options import add_data, add_json, print_json
 
 EXAMPLES = """\
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    stopped = open_cluster(args.data).stop()
+    stopped = stop_processes(find_processes(args.data).values())
     if args.json:
         print_json({"stopped": stopped})
     elif stopped:

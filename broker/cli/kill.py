@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from broker.cli.cluster import open_cluster
+from broker.cli.cluster import find_process
 from broker.cli.failure import CommandError
 from broker.cli.options import add_data, add_json, print_json
 from broker.cli.processes import end_processes
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    process = open_cluster(args.data).process(args.node)
+    process = find_process(args.data, args.node)
     ended = end_processes([process], kill=True)
     if not ended:
         raise CommandError(f"{process.name} does not run; `dledger start {process.name}` starts it")

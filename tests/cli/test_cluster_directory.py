@@ -6,9 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.cluster import create_cluster, design_cluster, open_cluster
+from broker.cli.cluster import (
+    create_cluster,
+    design_cluster,
+    find_process,
+    find_processes,
+    open_cluster,
+)
 from broker.cli.failure import UsageError
 from broker.cli.layout import FREE_PORTS, Ports, plan_cluster
+from broker.cli.processes import PID_FILE
 from broker.config import read_config
 
 
@@ -139,14 +146,16 @@ def test_the_number_of_nodes_cannot_change(tmp_path: Path) -> None:
 
 
 def test_an_empty_directory_says_how_to_make_a_cluster(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no cluster; `dledger up` makes one"):
-        open_cluster(tmp_path)
+    for find in (open_cluster, find_processes):
+        with pytest.raises(UsageError, match="holds no cluster; `dledger up` makes one"):
+            find(tmp_path)
 
 
 def test_a_node_goes_by_its_short_name_where_there_is_one_group(tmp_path: Path) -> None:
     cluster = create_cluster(tmp_path)
 
     assert cluster.node("n2") is cluster.node("broker-a/n2")
+    assert find_process(tmp_path, "n2").name == "broker-a/n2"
 
 
 def test_an_unknown_node_is_answered_with_those_that_are_there(tmp_path: Path) -> None:
@@ -154,3 +163,19 @@ def test_an_unknown_node_is_answered_with_those_that_are_there(tmp_path: Path) -
 
     with pytest.raises(UsageError, match="no node broker-a/n7; it has broker-a/n0, namesrv"):
         cluster.process("broker-a/n7")
+    with pytest.raises(UsageError, match="no node n7; it has broker-a/n0, namesrv"):
+        find_process(tmp_path, "n7")
+
+
+def test_processes_are_found_whatever_the_settings_say(tmp_path: Path) -> None:
+    made = create_cluster(tmp_path, groups=2)
+    (tmp_path / "broker-a/n1/node.toml").write_text("no TOML")
+    n2 = tmp_path / "broker-a/n2/node.toml"
+    n2.rename(n2.with_name(PID_FILE))
+
+    found = find_processes(tmp_path)
+
+    assert {name: process.directory for name, process in found.items()} == {
+        process.name: process.directory for process in made.processes
+    }
+    assert find_process(tmp_path, "namesrv").directory == made.namesrv_process.directory

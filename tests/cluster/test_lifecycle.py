@@ -182,6 +182,20 @@ def test_up_refuses_to_start_what_runs_already(cluster: RunningCluster) -> None:
     assert "`dledger down` stops it" in done.stderr
 
 
+def test_a_mistake_in_one_nodes_settings_keeps_no_process_from_being_ended(
+    cluster: RunningCluster,
+) -> None:
+    (cluster.data("n1") / "node.toml").write_text("no TOML")
+    data = ("--data", str(cluster.directory))
+
+    killed = cluster.dledger("kill", "n0", *data)
+    down = cluster.ask("down", *data)
+
+    assert killed.stdout.startswith("killed broker-a/n0 ")
+    assert list(down["stopped"]) == ["broker-a/n1", "broker-a/n2", "namesrv"]
+    assert not any(map(cluster.runs, cluster.nodes))
+
+
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_up_stops_its_processes_when_it_is_told_to_stop(
     sig: signal.Signals, tmp_path: Path
