@@ -3,18 +3,23 @@
 Which answer a pull gets is RocketMQ's table (``DefaultMessageStore.getMessage``); see
 :class:`Status`. Rows of a ConsumeQueue say where the records lie; rows that follow each other in
 the log are read as one range, so that a pull costs a few reads and not one for each message.
+
+A row may have rotted on the disk, and would bring bytes that are no record, or another queue's.
+Each range must therefore begin and end with the records that its first and its last row are of;
+those between follow each other, so none of their rows is wrong either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from store.batch import QUEUE_ROW
 from store.consumequeue import ConsumeQueue
-from store.errors import StoreError
+from store.errors import DamagedError, MisplacedError, StoreError
 from store.filesystem import Bytes
+from store.record import RECORD_FIXED_SIZE, is_record_of
 
 SCAN_ROWS_MIN = 800
 """How many rows a filtered pull looks at, at least: RocketMQ's 16,000 bytes."""
@@ -35,11 +40,27 @@ class Status(Enum):
     OFFSET_RESET = "OFFSET_RESET"
 
 
+class Rows(NamedTuple):
+    """Rows of a queue whose records lie one behind the other: the first and the last of them."""
+
+    queue: ConsumeQueue
+    queue_id: int
+    first_offset: int
+    first_size: int
+    last_offset: int
+    last_size: int
+
+
 class Range(NamedTuple):
     """Records that lie one behind the other in the commit log."""
 
     position: int
     size: int
+    rows: Rows | None = None
+    """Which say that these are records, and which; checked once the records are there."""
+
+
+Done: TypeAlias = Callable[[Sequence[Bytes], StoreError | None], None]
 
 
 class Limits(NamedTuple):
@@ -71,9 +92,17 @@ class Log(Protocol):
         done: Callable[[Sequence[Bytes] | None, BaseException | None], None],
     ) -> None: ...
 
+    def suspect_derived(self, position: int) -> None: ...
+
 
 class Applied(Protocol):
     """What is needed of :class:`~broker.machine.BrokerStateMachine`."""
+
+    @property
+    def applied_end(self) -> int: ...
+
+    @property
+    def expired_position(self) -> int: ...
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None: ...
 
@@ -111,7 +140,7 @@ class MessageReader:
         queue = self._applied.queue(topic, queue_id)
         first, end = self.offsets(topic, queue_id)
         if first <= offset < end and queue is not None:
-            return _scan(queue, offset, limits, codes)
+            return _scan(queue, queue_id, offset, limits, codes)
         if offset > end and not self._leads():
             # A follower may lag: the asked offset can be right, and is not to be corrected.
             return Found(Status.OFFSET_OVERFLOW_ONE, offset, first, end)
@@ -126,59 +155,141 @@ class MessageReader:
     def load(
         self,
         ranges: Sequence[Range],
-        done: Callable[[Sequence[Bytes], StoreError | None], None],
+        done: Done,
     ) -> None:
         """Brings the bytes of ``ranges``; ``done`` is called now if all of them are in memory.
 
         The error is :class:`~store.errors.OutOfRangeError` where the records have just expired, or
         where this node's own disk is so far behind the group that it does not have them yet, and
-        :class:`~store.errors.DamagedError` where the disk has damaged their entry.
+        :class:`~store.errors.DamagedError` where the disk has damaged their entry, or a row that
+        leads to them; the row is mended soon.
         """
+        for each in ranges:
+            if each.rows is not None and not self._may_be(each, each.rows):
+                done((), self._damage(each.rows, each.rows.last_offset))
+                return
         parts: list[Bytes] = []
         missing: list[int] = []
         recent, at_hand = self._applied.recent, self._log.at_hand
-        for position, size in ranges:
+        for position, size, _ in ranges:
             part = recent(position, size) or at_hand(position, size)
             if part is None:
                 missing.append(len(parts))
                 part = b""
             parts.append(part)
         if not missing:
-            done(parts, None)
+            self._check(ranges, parts, done)
             return
 
         def came(read: Sequence[Bytes] | None, error: BaseException | None) -> None:
             if isinstance(error, StoreError):
-                done((), error)
+                done((), self._misplaced(ranges, error))
                 return
             if error is not None:
                 raise error
             for place, part in zip(missing, read or (), strict=True):
                 parts[place] = part
-            done(parts, None)
+            self._check(ranges, parts, done)
 
-        self._log.read([ranges[place] for place in missing], came)
+        self._log.read([ranges[place][:2] for place in missing], came)
+
+    # --- rows that are wrong
+
+    def _may_be(self, each: Range, rows: Rows) -> bool:
+        applied = self._applied
+        return (
+            applied.expired_position <= each.position
+            and RECORD_FIXED_SIZE <= rows.last_size <= each.size
+            and each.position + each.size <= applied.applied_end
+        )
+
+    def _check(self, ranges: Sequence[Range], parts: Sequence[Bytes], done: Done) -> None:
+        for each, part in zip(ranges, parts, strict=True):
+            wrong = None if each.rows is None else _wrong_row(each, each.rows, part)
+            if each.rows is not None and wrong is not None:
+                done((), self._damage(each.rows, wrong))
+                return
+        done(parts, None)
+
+    def _misplaced(self, ranges: Sequence[Range], error: StoreError) -> StoreError:
+        if isinstance(error, MisplacedError):
+            for each in ranges:
+                if each.position == error.position and each.rows is not None:
+                    return self._damage(each.rows, each.rows.last_offset)
+        return error
+
+    def _damage(self, rows: Rows, offset: int) -> DamagedError:
+        """The row of this offset is wrong; what the log has from the row before on is compared."""
+        queue = rows.queue
+        try:
+            before = queue.read(offset - 1, 1)
+        except DamagedError:
+            before = b""
+        position = QUEUE_ROW.unpack(before)[0] if before else self._applied.expired_position
+        self._log.suspect_derived(position)
+        return DamagedError(
+            *queue.locate(offset),
+            f"the row of offset {offset} leads to no such record; it is mended from the log",
+        )
 
 
-def _scan(queue: ConsumeQueue, offset: int, limits: Limits, codes: frozenset[int] | None) -> Found:
+def row_range(queue: ConsumeQueue, queue_id: int, offset: int, position: int, size: int) -> Range:
+    """The record of one row."""
+    return Range(position, size, Rows(queue, queue_id, offset, size, offset, size))
+
+
+def _wrong_row(each: Range, rows: Rows, part: Bytes) -> int | None:
+    """The offset of a row that is not that of the record, if one is."""
+    position, size, _ = each
+    _queue, queue_id, first, first_size, last, last_size = rows
+    if not is_record_of(
+        part, 0, size=first_size, queue_id=queue_id, queue_offset=first, position=position
+    ):
+        return first
+    start = size - last_size
+    if not is_record_of(
+        part,
+        start,
+        size=last_size,
+        queue_id=queue_id,
+        queue_offset=last,
+        position=position + start,
+    ):
+        return last
+    return None
+
+
+def _scan(
+    queue: ConsumeQueue,
+    queue_id: int,
+    offset: int,
+    limits: Limits,
+    codes: frozenset[int] | None,
+) -> Found:
     count = limits.messages if codes is None else max(SCAN_ROWS_MIN, limits.messages)
     ranges: list[Range] = []
-    messages = examined = total = start = end = 0
+    messages = examined = total = 0
+    start = first = first_size = end = last = last_size = 0
+
+    def joined() -> Range:
+        said = Rows(queue, queue_id, offset + first, first_size, offset + last, last_size)
+        return Range(start, end - start, said)
+
     for position, size, code in rows(queue.read(offset, count)):
         if codes is None or code in codes:
             if messages and (total + size > limits.bytes or messages == limits.messages):
                 break
             messages += 1
             total += size
-            if position != end:
-                if end:
-                    ranges.append(Range(start, end - start))
-                start = position
-            end = position + size
+            if position != end or messages == 1:
+                if messages > 1:
+                    ranges.append(joined())
+                start, first, first_size = position, examined, size
+            end, last, last_size = position + size, examined, size
         examined += 1
     status = Status.NO_MATCHED_MESSAGE
     if messages:
-        ranges.append(Range(start, end - start))
+        ranges.append(joined())
         status = Status.FOUND
     return Found(status, offset + examined, queue.first_offset, queue.end_offset, ranges, messages)
 

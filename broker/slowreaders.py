@@ -47,7 +47,7 @@ class SlowReaders:
         """
         if not ranges or not self._settings.follower_reads:
             return LEADER_ID
-        position, size = ranges[-1]
+        position, size, _ = ranges[-1]
         if not self.is_far(position + size, end):
             return LEADER_ID
         if not self._node.serving:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from dledger.executor import Executor
-from store.errors import DamagedError, OutOfRangeError
+from store.errors import DamagedError, MisplacedError, StoreError
 from store.reading import Run
 
 if TYPE_CHECKING:
@@ -54,8 +54,9 @@ class CheckedReads:
     def read(self, ranges: Sequence[tuple[int, int]], done: Done) -> None:
         """Reads bytes, each position and size within one entry.
 
-        ``done`` is told them, or of a :class:`~store.errors.StoreError`: ``OutOfRangeError`` where
-        no one entry has the bytes (they may have expired), ``DamagedError`` where one has rotted.
+        ``done`` is told them, or of a :class:`~store.errors.StoreError`: ``MisplacedError`` where
+        no one entry has the bytes, another ``OutOfRangeError`` where the log does not hold them
+        (they may have expired), ``DamagedError`` where an entry has rotted.
         """
         suspects: list[int] = []
 
@@ -66,13 +67,27 @@ class CheckedReads:
 
         self._reads.submit(lambda: [self._read(*each, suspects) for each in ranges], came)
 
+    def suspect_derived(self, position: int) -> None:
+        """What is derived from the log there, or a little behind, is wrong: it is compared now."""
+
+        def found(index: int | None, error: BaseException | None) -> None:
+            if index is not None:
+                self._node.scrubber.suspect_derived(index)
+            elif error is not None and not isinstance(error, StoreError):
+                raise error
+
+        self._reads.submit(lambda: self._node.store.entry_at(position, self._last_index()), found)
+
+    def _last_index(self) -> int:
+        return min(self._node.applied_index, self._node.store.last_index)
+
     def _read(self, position: int, size: int, suspects: list[int]) -> memoryview:
         """In the thread for reads. ``suspects`` gets the entries from which on one is damaged."""
         found = self.at_hand(position, size)
         if found is not None:
             return found
-        node, store = self._node, self._node.store
-        last_index = min(node.applied_index, store.last_index)
+        store = self._node.store
+        last_index = self._last_index()
         index = store.entry_at(position, last_index)
         try:
             run = store.read_run(index, last_index, RUN_BYTES if self._reads_on(position) else 1)
@@ -81,7 +96,7 @@ class CheckedReads:
             run = store.read_run(index, index, 1)
         start = position - run.position
         if start + size > run.first_size:
-            raise OutOfRangeError(f"no one entry has {size} bytes at position {position}")
+            raise MisplacedError(position, size)
         self._keep(run)
         return run.data[start : start + size]
 

@@ -90,6 +90,7 @@ class Scrubber:
         self._bytes_per_second = bytes_per_second
         self._pass_seconds = pass_seconds
         self._next_index = -1  # -1: a new pass begins
+        self._comparing = False
         self._mending = False
         self._tries = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -116,6 +117,22 @@ class Scrubber:
         if not self._failed(error) and checked is not None:
             self._found(checked)
 
+    def suspect_derived(self, index: int) -> None:
+        """What is derived from this entry or from those that come next is wrong: it is compared
+        with a piece of the log now, and with the rest of it in the next pass."""
+        last = self._last_index()
+        if index > last or self._comparing:
+            return
+        self._comparing = True
+        self._background.submit(lambda: self._look(index, last, begins=True), self._compared)
+
+    def _compared(
+        self, found: tuple[Checked, list[str]] | None, error: BaseException | None
+    ) -> None:
+        self._comparing = False
+        if not self._failed(error) and found is not None:
+            self._tell(*found)
+
     # --- the passes
 
     def _last_index(self) -> int:
@@ -125,20 +142,20 @@ class Scrubber:
     def _step(self) -> None:
         if self._timer is None or self._node.failure is not None:
             return
-        store, last = self._node.store, self._last_index()
+        last = self._last_index()
         begins = self._next_index < 0
-        first = store.first_index if begins else max(self._next_index, store.first_index)
+        first = max(self._next_index, self._node.store.first_index)
         if first > last:
             self._background.submit(self.derived.end_pass, self._pass_ended)
             return
+        self._background.submit(lambda: self._look(first, last, begins=begins), self._checked)
 
-        def work() -> tuple[Checked, list[str]]:
-            if begins:
-                self.derived.begin_pass()
-            checked = store.check_entries(first, last, PIECE_BYTES)
-            return checked, self.derived.check(checked.entries)
-
-        self._background.submit(work, self._checked)
+    def _look(self, first: int, last: int, *, begins: bool) -> tuple[Checked, list[str]]:
+        """Looks at a piece; on the background executor."""
+        if begins:
+            self.derived.begin_pass()
+        checked = self._node.store.check_entries(first, last, PIECE_BYTES)
+        return checked, self.derived.check(checked.entries)
 
     def _again(self, seconds: float) -> None:
         if self._timer is not None:
@@ -151,9 +168,8 @@ class Scrubber:
             self._next_index = -1
             self._again(self._pass_seconds)
             return
-        checked, told = found
-        self._tell_mended(told)
-        self._found(checked)
+        self._tell(*found)
+        checked, _ = found
         self._next_index = checked.next_index
         self._again(max(checked.size, 1) / self._bytes_per_second)
 
@@ -177,6 +193,10 @@ class Scrubber:
         else:
             self._node.fail(error)
         return True
+
+    def _tell(self, checked: Checked, told: Sequence[str]) -> None:
+        self._tell_mended(told)
+        self._found(checked)
 
     def _tell_mended(self, told: Sequence[str]) -> None:
         for text in told:

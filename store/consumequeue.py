@@ -132,19 +132,22 @@ class ConsumeQueue:
         return self._read_file(offset, min(end, self._tail_offset) - offset)
 
     def _read_file(self, offset: int, count: int) -> bytes:
-        in_file = offset % self._rows_per_file
-        count = min(count, self._rows_per_file - in_file)
-        path = self._path(offset)
+        path, byte = self.locate(offset)
+        count = min(count, self._rows_per_file - offset % self._rows_per_file)
         try:
-            rows = self._files.get(path).pread(count * ROW_SIZE, in_file * ROW_SIZE)
+            rows = self._files.get(path).pread(count * ROW_SIZE, byte)
         except FileNotFoundError:
             raise DamagedError(path, 0, f"the file of offset {offset} is missing") from None
         except OSError as error:
             # Not as it is: whoever asks on the event loop would have it taken for a socket's.
-            raise DamagedError(path, in_file * ROW_SIZE, f"cannot be read: {error}") from error
+            raise DamagedError(path, byte, f"cannot be read: {error}") from error
         if len(rows) != count * ROW_SIZE:
-            raise DamagedError(path, in_file * ROW_SIZE + len(rows), "the file ends too early")
+            raise DamagedError(path, byte + len(rows), "the file ends too early")
         return rows
+
+    def locate(self, offset: int) -> tuple[str, int]:
+        """The file that has the row of ``offset`` once it is on the disk, and its byte there."""
+        return self._path(offset), offset % self._rows_per_file * ROW_SIZE
 
     def _path(self, offset: int) -> str:
         first = offset - offset % self._rows_per_file

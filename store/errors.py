@@ -33,6 +33,14 @@ class OutOfRangeError(StoreError):
     """An index or position that the log does not hold: expired, or not written yet."""
 
 
+class MisplacedError(OutOfRangeError):
+    """Bytes that no one entry has, at a position that the log does hold."""
+
+    def __init__(self, position: int, size: int) -> None:
+        self.position = position
+        super().__init__(f"no one entry has {size} bytes at position {position}")
+
+
 class CorruptRecordError(StoreError):
     """Bytes that should be a message record are not one."""
 

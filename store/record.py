@@ -56,6 +56,7 @@ NEVER_TRIED = TRIED.pack(0, 0)
 _PREFIX = struct.Struct(">iiiiiqqiq")
 _TAIL = struct.Struct(">iqi")
 _TIMESTAMP = struct.Struct(">q")
+_PLACE = struct.Struct(">ii4xi4xqq")
 _BORN_V6 = 0x10
 _STORE_V6 = 0x20
 V6_HOSTS = _BORN_V6 | _STORE_V6
@@ -241,6 +242,17 @@ def _decode(view: memoryview) -> MessageRecord:
         topic,
         bytes(view[properties_start:]),
     )
+
+
+def is_record_of(
+    buffer: Bytes, start: int, *, size: int, queue_id: int, queue_offset: int, position: int
+) -> bool:
+    """Whether the record that begins at ``start`` says of itself what a row of a queue says of it.
+
+    There must be :data:`RECORD_FIXED_SIZE` bytes.
+    """
+    stated = size, RECORD_MAGIC, queue_id, queue_offset, position
+    return _PLACE.unpack_from(buffer, start) == stated
 
 
 def record_bounds(buffer: Bytes) -> list[tuple[int, int]]:

@@ -9,7 +9,7 @@ from functools import partial
 
 from broker.commands import Schedule
 from broker.deferred.steps import STEP_BYTES, Delivering, Surroundings
-from broker.reader import Range, rows
+from broker.reader import Range, row_range, rows
 from broker.state import BrokerState
 from store.consumequeue import ConsumeQueue
 from store.deferred import SCHEDULE_TOPIC
@@ -31,7 +31,8 @@ class LevelDelivery(Delivering):
             super().arrived()
 
     def _find(self) -> None:
-        queue = self._machine.queue(SCHEDULE_TOPIC, self.level - 1)
+        queue_id = self.level - 1
+        queue = self._machine.queue(SCHEDULE_TOPIC, queue_id)
         if queue is None:
             return
         offset = max(self._offset, waiting_from(self._machine.state, queue, self.level))
@@ -45,7 +46,7 @@ class LevelDelivery(Delivering):
             size += record_size
             if due and size > STEP_BYTES:
                 break
-            due.append(Range(position, record_size))
+            due.append(row_range(queue, queue_id, offset + len(due), position, record_size))
         if due:
             end = offset + len(due)
             self._deliver(due, Schedule(self.level, end), partial(self._go_on_from, end))

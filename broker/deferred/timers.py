@@ -18,7 +18,7 @@ from broker.commands import Timer
 from broker.deferred.inflight import InFlight
 from broker.deferred.steps import STEP_BYTES, Delivering, Queues, Surroundings
 from broker.deferred.wheel import SLOT_MS, SLOTS, first_of_slot, queue_of, slot_of
-from broker.reader import Range, rows
+from broker.reader import row_range, rows
 from broker.state import TimerMark
 from store.deferred import TIMER_TOPIC
 
@@ -129,9 +129,14 @@ class TimerDelivery(Delivering):
             else:
                 continue
             break
-        if due:
+        queue_id = queue_of(self._slot)
+        queue = self._machine.queue(TIMER_TOPIC, queue_id)
+        if due and queue is not None:
             deliver_ms, offset, _, _ = due[-1]
-            ranges = [Range(timed.position, timed.size) for timed in due]
+            ranges = [
+                row_range(queue, queue_id, timed.offset, timed.position, timed.size)
+                for timed in due
+            ]
             mark = deliver_ms, offset
             self._deliver(ranges, Timer(*mark, len(due)), partial(self._go_on_behind, mark))
         elif self._seconds:

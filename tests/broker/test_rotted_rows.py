@@ -1,0 +1,138 @@
+"""Rows of ConsumeQueues that rotted bring nobody anything wrong, and are mended at once."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.remoting.codes import ResponseCode
+from store.consumequeue import ROW_SIZE
+from store.deferred import SCHEDULE_TOPIC, TIMER_TOPIC
+from tests.broker.harness import NOW_MS, SingleBroker, flip, messages, with_broker
+
+
+async def filled(broker: SingleBroker) -> None:
+    """Nine messages in queue 0 of the topic orders, three an entry, and as many in queue 1; with
+    a checkpoint, so that the rows are on the disk."""
+    await broker.create_topic("orders")
+    for queue_id in (0, 1, 0, 1, 0, 1):
+        await asyncio.gather(*[broker.send("orders", queue_id, b"x") for _ in range(3)])
+    await asyncio.sleep(40)
+
+
+async def refused_and_mended(
+    broker: SingleBroker, path: Path, row: int, offset: int = 0, rows: int = 1
+) -> None:
+    """A pull brings nothing; soon after, and not only at the next pass, everything is there."""
+    answer = await broker.pull("orders", 0, offset)
+    assert (answer.code, answer.ext, answer.body) == (ResponseCode.SYSTEM_ERROR, {}, b"")
+    assert str(answer.remark).startswith(
+        tuple(
+            f"{path}, byte {wrong * ROW_SIZE}: the row of offset {wrong} leads to no such record"
+            for wrong in range(row, row + rows)
+        )
+    )
+    await asyncio.sleep(0.1)
+    found = messages(await broker.pull("orders", 0, 0))
+    assert [(record.queue_id, record.queue_offset) for record in found] == [
+        (0, offset) for offset in range(9)
+    ]
+    scrubber = broker.broker.context.node.scrubber
+    assert scrubber.passes == 0
+    (told,) = scrubber.mended
+    assert told.startswith(f"{path}, byte {row * ROW_SIZE}: ")
+
+
+@pytest.mark.parametrize("row", [0, 1, 4, 5, 8])
+@pytest.mark.parametrize(
+    "byte", [0, 4, 6, 7, 10, 11], ids=lambda byte: "size" if byte > 7 else "position"
+)
+def test_a_row_that_rotted_brings_nothing_and_is_mended(
+    tmp_path: Path, row: int, byte: int
+) -> None:
+    path = tmp_path / f"consumequeue/orders/0/{0:020d}"
+
+    async def after(broker: SingleBroker) -> None:
+        await refused_and_mended(broker, path, row)
+
+    with_broker(filled, tmp_path)
+    flip(path, row * ROW_SIZE + byte)
+    with_broker(after, tmp_path)
+
+
+@pytest.mark.parametrize("row", [0, 1, 8])
+def test_a_row_of_a_size_that_nothing_has_ends_the_answer_before_it(
+    tmp_path: Path, row: int
+) -> None:
+    path = tmp_path / f"consumequeue/orders/0/{0:020d}"
+
+    async def after(broker: SingleBroker) -> None:
+        if row:
+            before = await broker.pull("orders", 0, 0)
+            assert [record.queue_offset for record in messages(before)] == list(range(row))
+            assert before.ext["nextBeginOffset"] == str(row)
+        await refused_and_mended(broker, path, row, offset=row)
+
+    with_broker(filled, tmp_path)
+    flip(path, row * ROW_SIZE + 8)
+    with_broker(after, tmp_path)
+
+
+@pytest.mark.parametrize("row", [0, 4, 8])
+def test_a_row_of_another_record_brings_nothing_and_is_mended(tmp_path: Path, row: int) -> None:
+    path = tmp_path / f"consumequeue/orders/0/{0:020d}"
+
+    async def after(broker: SingleBroker) -> None:
+        await refused_and_mended(broker, path, row)
+
+    with_broker(filled, tmp_path)
+    theirs = (tmp_path / f"consumequeue/orders/1/{0:020d}").read_bytes()
+    own, start, end = path.read_bytes(), row * ROW_SIZE, (row + 1) * ROW_SIZE
+    path.write_bytes(own[:start] + theirs[start:end] + own[end:])
+    with_broker(after, tmp_path)
+
+
+def test_rows_of_zeros_hide_no_message(tmp_path: Path) -> None:
+    path = tmp_path / f"consumequeue/orders/0/{0:020d}"
+
+    async def after(broker: SingleBroker) -> None:
+        await refused_and_mended(broker, path, 4, rows=2)
+
+    with_broker(filled, tmp_path)
+    own = path.read_bytes()
+    path.write_bytes(own[: 4 * ROW_SIZE] + bytes(2 * ROW_SIZE) + own[6 * ROW_SIZE :])
+    with_broker(after, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("topic", "when"),
+    [
+        (SCHEDULE_TOPIC, "DELAY\x015\x02"),
+        (TIMER_TOPIC, f"TIMER_DELIVER_MS\x01{NOW_MS + 60_000}\x02"),
+    ],
+    ids=["level", "timer"],
+)
+def test_a_message_that_waits_is_not_delivered_in_the_place_of_another(
+    tmp_path: Path, topic: str, when: str
+) -> None:
+    async def before(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        for body in (b"first", b"other"):
+            await broker.send("orders", 0, body, when)
+        await asyncio.sleep(40)
+
+    async def after(broker: SingleBroker) -> None:
+        await asyncio.sleep(100)
+        found = messages(await broker.pull("orders", 0, 0))
+        assert [record.body for record in found] == [b"first", b"other"]
+
+    settings: dict[str, Any] = {"clock_runs": True, "scrub_pass_seconds": 1_000_000}
+    with_broker(before, tmp_path, **settings)
+    (path,) = (tmp_path / "consumequeue" / topic).glob("*/*")
+    rows = path.read_bytes()
+    assert len(rows) == 2 * ROW_SIZE
+    path.write_bytes(rows[ROW_SIZE:] + rows[ROW_SIZE:])
+    with_broker(after, tmp_path, **settings)
