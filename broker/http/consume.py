@@ -34,9 +34,9 @@ class ConsumeHandler:
 
         topic, queue_id = self._queue(request)
         offset = _number(request, "offset", 0)
-        count = _number(request, "count", COUNT_USUAL, COUNT_MAX)
+        count = _number(request, "count", COUNT_USUAL, COUNT_MAX, minimum=1)
         wait_ms = _number(request, "wait_ms", 0, WAIT_MS_MAX)
-        limits = Limits(max(count, 1), BYTES_MAX)
+        limits = Limits(count, BYTES_MAX)
         try:
             found = await self._found(topic, queue_id, offset, limits, wait_ms)
             parts = await self._loaded(found.ranges)
@@ -105,11 +105,13 @@ class ConsumeHandler:
         return await loaded
 
 
-def _number(request: web.Request, name: str, usual: int, maximum: int = 2**63 - 1) -> int:
+def _number(
+    request: web.Request, name: str, usual: int, maximum: int = 2**63 - 1, minimum: int = 0
+) -> int:
     value = _integer(name, request.query.get(name, str(usual)))
-    if not 0 <= value <= maximum:
+    if not minimum <= value <= maximum:
         raise HttpRefusedError(
-            HTTPStatus.BAD_REQUEST, f"{name} is not between 0 and {maximum}: {value}"
+            HTTPStatus.BAD_REQUEST, f"{name} is not between {minimum} and {maximum}: {value}"
         )
     return value
 

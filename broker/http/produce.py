@@ -146,6 +146,8 @@ def _properties(document: Mapping[str, Any]) -> bytes:
     given = document.get("properties", {})
     if type(given) is not dict:
         raise _bad("properties is not a JSON object")
+    if "" in given:
+        raise _bad("a property has no name")
     properties = {name: _text(f"the property {name}", value) for name, value in given.items()}
     if "tags" in document:
         properties["TAGS"] = _text("tags", document["tags"])
@@ -153,17 +155,29 @@ def _properties(document: Mapping[str, Any]) -> bytes:
     if type(keys) is not list:
         raise _bad("keys is not a list")
     if keys:
-        properties["KEYS"] = " ".join(_text("a key", key) for key in keys)
+        properties["KEYS"] = " ".join(map(_key, keys))
     try:
         return encode_properties(properties)
     except ValueError as error:
         raise _bad(str(error)) from error
 
 
+def _key(value: object) -> str:
+    key = _text("a key", value)
+    if key.split() != [key]:
+        raise _bad(f"a key is one word without white space: {key!r}")
+    return key
+
+
 def _queue_id(document: Mapping[str, Any]) -> int:
-    queue_id = document.get("queue_id", -1)
+    """That asked for; below 0 where the message may go to any."""
+    if "queue_id" not in document:
+        return -1
+    queue_id = document["queue_id"]
     if type(queue_id) is not int:
         raise _bad(f"queue_id is not an integer: {queue_id!r}")
+    if queue_id < 0:
+        raise _bad(f"queue_id is below 0: {queue_id}; leave it out for any queue")
     return queue_id
 
 

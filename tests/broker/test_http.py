@@ -128,6 +128,10 @@ def test_bytes_that_are_no_text_travel_as_base64(tmp_path: Path) -> None:
         ({"body": "a", "properties": {"a": "\x02"}}, "contains a separator"),
         ({"body": "a", "queue_id": "0"}, "queue_id is not an integer: '0'"),
         ({"body": "a", "queue_id": 9}, "has no queue 9"),
+        ({"body": "a", "queue_id": -1}, "queue_id is below 0: -1; leave it out for any queue"),
+        ({"body": "a", "keys": ["a b"]}, "a key is one word without white space: 'a b'"),
+        ({"body": "a", "keys": ["a", ""]}, "a key is one word without white space: ''"),
+        ({"body": "a", "properties": {"": "x"}}, "a property has no name"),
     ],
 )
 def test_a_bad_message_is_refused_with_what_is_wrong(
@@ -164,7 +168,8 @@ def test_a_body_has_the_limit_of_every_message(tmp_path: Path, size: int) -> Non
         ("/topics/orders/queues/4/messages", 404, "has no queue 4"),
         ("/topics/orders/queues/x/messages", 400, "the queue is not an integer: 'x'"),
         ("/topics/orders/queues/0/messages?offset=-1", 400, "offset is not between 0"),
-        ("/topics/orders/queues/0/messages?count=1025", 400, "count is not between 0 and 1024"),
+        ("/topics/orders/queues/0/messages?count=1025", 400, "count is not between 1 and 1024"),
+        ("/topics/orders/queues/0/messages?count=0", 400, "count is not between 1 and 1024"),
         ("/topics/hidden/queues/0/messages", 403, "the topic hidden is not readable"),
         ("/nowhere", 404, "Not Found"),
     ],
