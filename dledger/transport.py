@@ -23,6 +23,7 @@ from dledger.codec import MESSAGE_BYTES_MAX, MessageEncoder, decode_message, sea
 from dledger.errors import DLedgerError, PeerError
 from dledger.frames import MessageReader, frame_header
 from dledger.messages import Message
+from dledger.requestlog import RequestLog
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +144,9 @@ class WebSocketTransport:
         self._handler = handler
         app = web.Application()
         app.router.add_get(PATH, self._accept)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=0.1, logger=RequestLog(log)
+        )
         await self._runner.setup()
         await web.TCPSite(self._runner, self._host, self._port).start()
         self._session = aiohttp.ClientSession(

@@ -9,7 +9,7 @@
     GET  /topics                                the topics, their settings and sizes
     GET  /groups                                the consumer groups, and how far behind they are
     POST /topics/T/messages                     {"body": "text"}; also body_base64, tags, keys,
-                                                properties, queue_id
+                                                properties, queue_id (any if left out)
     GET  /topics/T/queues/Q/messages?offset=0&count=32&wait_ms=0
     POST /snapshot                              {"directory": "/new/directory"} on this machine
 
@@ -18,6 +18,7 @@ Errors are {"error": "..."} with a fitting status; 503 names the leader where it
 
 from __future__ import annotations
 
+import logging
 from http import HTTPStatus
 
 from aiohttp import web
@@ -30,6 +31,9 @@ from broker.http.errors import json_response, refuse_as_json
 from broker.http.produce import ProduceHandler
 from broker.http.snapshot import SnapshotHandler
 from broker.runtime import role_name
+from dledger.requestlog import RequestLog
+
+log = logging.getLogger(__name__)
 
 _JSON_OVERHEAD = 2
 """A body of base64 and escapes may be that much longer than the message."""
@@ -69,7 +73,12 @@ class HttpServer:
     async def start(self) -> None:
         """Listens. ``OSError`` if the port is taken."""
         host, port = self._context.config.own.http
-        self._runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
+        self._runner = web.AppRunner(
+            self.app(),
+            access_log=None,
+            shutdown_timeout=SHUTDOWN_SECONDS,
+            logger=RequestLog(log),
+        )
         await self._runner.setup()
         await web.TCPSite(self._runner, host, port).start()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import socket
 from collections.abc import AsyncIterator
@@ -182,6 +183,25 @@ async def test_a_stranger_is_refused_and_told_so(greeting: object) -> None:
             assert answer.data == aiohttp.WSCloseCode.POLICY_VIOLATION
     finally:
         await a.stop()
+
+
+async def test_a_request_that_is_no_http_is_one_line_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ports = dict(zip(("a", "b"), free_ports(2), strict=True))
+    a = transport("a", ports)
+    await a.start(Recorder())
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", ports["a"])
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")  # and no Host
+        assert b"400 Bad Request" in await reader.readline()
+        writer.close()
+    finally:
+        await a.stop()
+    (told,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert (told.levelname, told.exc_info) == ("WARNING", None)
+    assert "127.0.0.1: Missing 'Host' header" in told.getMessage()
+    assert "\n" not in told.getMessage()
 
 
 async def test_a_peer_that_dials_again_before_its_old_link_is_known_dead_is_lost_and_found(

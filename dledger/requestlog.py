@@ -1,0 +1,26 @@
+"""What is logged of requests that an HTTP server of ours cannot read."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from aiohttp.http_exceptions import HttpProcessingError
+
+_TOLD_MAX = 200
+"""Characters of what is wrong, which may repeat what was sent."""
+
+
+class RequestLog(logging.LoggerAdapter[logging.Logger]):
+    """The log for a server of aiohttp, which takes a request that is no HTTP for its own fault.
+
+    Anybody may send one: that is one line, and no traceback.
+    """
+
+    def exception(self, msg: object, *args: object, exc_info: Any = True, **changed: Any) -> None:
+        """See :class:`logging.Logger`."""
+        if isinstance(exc_info, HttpProcessingError):
+            what = " ".join(exc_info.message.split())[:_TOLD_MAX]
+            self.warning(f"{msg}: %s", *args, what)
+        else:
+            super().exception(msg, *args, exc_info=exc_info, **changed)
