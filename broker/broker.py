@@ -288,7 +288,8 @@ class Broker(MachineListener):
             self.on_announcement_changed()
 
     def _disk_level_changed(self, level: DiskLevel) -> None:
-        self.context.gatherer.refuse_messages(full=level is DiskLevel.FULL)
+        no_room = self.context.node.fitness.no_room
+        self.context.gatherer.refuse_messages(no_room if level is DiskLevel.FULL else None)
         if level > DiskLevel.ROOM:
             self._retention.check_soon()
 

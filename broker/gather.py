@@ -25,7 +25,7 @@ from broker.staging import Addressed, Completion, StagedBatch, StagedQueue, Wait
 from broker.state import BrokerState
 from broker.storeclock import StoreClock
 from broker.topics import GroupConfig, TopicConfig
-from dledger.errors import BusyError, NoRoomError, NotLeaderError, ProposeError
+from dledger.errors import BusyError, NotLeaderError, ProposeError
 from dledger.statemachine import Leadership
 from store.batch import KEY_ROW, QUEUE_ROW, Run, batch_size, encode_batch, staged_bytes
 from store.deferred import SCHEDULE_TOPIC, with_deliver_times
@@ -232,10 +232,10 @@ class Gatherer:
         if self._lazy_timer is None:
             self._lazy_timer = self._loop.call_later(LAZY_SECONDS, self._lazy_due)
 
-    def refuse_messages(self, *, full: bool) -> None:
+    def refuse_messages(self, why: Callable[[int], ProposeError] | None) -> None:
         """While the disk is full, messages are refused and commands are not: one of them may be
-        what makes room."""
-        self._room_for_messages = self._no_room if full else self._room
+        what makes room. ``why`` makes the error for a size."""
+        self._room_for_messages = self._room if why is None else partial(self._no_room, why)
 
     # --- leadership
 
@@ -303,9 +303,9 @@ class Gatherer:
             self._schedule()
         return batch
 
-    def _no_room(self, size: int) -> StagedBatch:
+    def _no_room(self, why: Callable[[int], ProposeError], size: int) -> StagedBatch:
         self.check_serving()
-        raise NoRoomError(size)
+        raise why(size)
 
     def _schedule(self) -> None:
         self._due = True

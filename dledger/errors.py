@@ -69,8 +69,8 @@ class ReadUnconfirmedError(ProposeError):
 class NoRoomError(ProposeError):
     """The disk has no room for the entry; nothing was written."""
 
-    def __init__(self, size: int) -> None:
-        super().__init__(f"the disk has no room for an entry of {size} bytes")
+    def __init__(self, size: int, why: str = "") -> None:
+        super().__init__(f"the disk has no room for an entry of {size} bytes{why and f': {why}'}")
 
 
 class OutcomeUnknownError(ProposeError):

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from dledger.errors import ChangeRefusedError
+from dledger.errors import ChangeRefusedError, NoRoomError
 from dledger.executor import Executor
 from dledger.service import Report
 from dledger.standing import Role
@@ -100,6 +100,20 @@ class Fitness:
             whole=not (self.damaged or self._node.divergence.found),
         )
 
+    def no_room(self, size: int) -> NoRoomError:
+        """Why an entry of ``size`` bytes is refused, as the disk was when it was last looked at."""
+        if self.space is None:
+            return NoRoomError(size)
+        free, total, kept = (
+            f"{each / (1 << 20):.1f}" for each in (*self.space, self._node.store.min_free_bytes)
+        )
+        return NoRoomError(
+            size,
+            f"{free} of {total} MiB are free, and {kept} MiB must stay free, "
+            f"or {100 - self._watermarks.full_percent} % of the disk if that is more, "
+            f"up to {self._watermarks.enough_bytes >> 20} MiB",
+        )
+
     def peer_report(self, peer: str) -> Report | None:
         """What a peer said lately."""
         told = self._reports.get(peer)
@@ -159,11 +173,12 @@ class Fitness:
         before, self.level = self.level, level
         log.log(
             logging.WARNING if level > before else logging.INFO,
-            "%s: the disk is %s: %d of %d bytes are free",
+            "%s: the disk is %s: %d of %d bytes are free, the last %d stay free",
             self._node.core.node,
             "full, messages are refused" if level is DiskLevel.FULL else level.name.lower(),
             space.free,
             space.total,
+            self._node.store.min_free_bytes,
         )
         self.on_level(level)
         self._changed()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from dledger.errors import (
     InvariantError,
-    NoRoomError,
     NotServingError,
     OutcomeUnknownError,
     ProposeError,
@@ -52,7 +51,7 @@ class Proposals:
         size = HEADER_SIZE + body_size
         position = core.next_position(size)
         if not node.has_room(size):
-            raise NoRoomError(size)
+            raise node.fitness.no_room(size)
         entry = build_entry(
             EntryKind.DATA,
             core.log.last_index + 1,

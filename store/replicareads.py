@@ -54,6 +54,11 @@ class ReplicaReads:
         """Where the last entry ends that is known to be durable."""
         return self._log.synced_end
 
+    @property
+    def min_free_bytes(self) -> int:
+        """What the log leaves free on the disk."""
+        return self._log.min_free_bytes
+
     def has_room(self, size: int) -> bool:
         """Whether ``size`` more bytes than were appended so far would find room on the disk."""
         return self._log.has_room(size)

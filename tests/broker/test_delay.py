@@ -10,6 +10,7 @@ import pytest
 
 from broker.deferred.steps import STEP_MESSAGES
 from broker.remoting.codes import RequestCode, ResponseCode
+from dledger.errors import NoRoomError
 from store.deferred import DELAYS_MS, SCHEDULE_TOPIC
 from store.record import MessageRecord
 from tests.broker.harness import NOW_MS, SingleBroker, batched, messages, send_ext, with_broker
@@ -240,10 +241,10 @@ def test_what_is_due_while_nothing_can_be_stored_is_delivered_later(tmp_path: Pa
         for number in range(count):
             await broker.send("orders", 0, b"%d" % number, "DELAY\x011\x02")
         gatherer = broker.broker.context.gatherer
-        gatherer.refuse_messages(full=True)
+        gatherer.refuse_messages(NoRoomError)
         await asyncio.sleep(10)
         assert await received(broker, "orders") == []
-        gatherer.refuse_messages(full=False)
+        gatherer.refuse_messages(None)
         await wait(broker, "orders", count)
         found = await received(broker, "orders")
         assert [record.body for record in found] == [b"%d" % number for number in range(count)]

@@ -43,7 +43,10 @@ def test_messages_are_refused_with_a_code_while_the_disk_is_full_and_reads_go_on
         await asyncio.sleep(2)
         refused = await broker.send("orders", 0, b"while")
         assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
-        assert "no room" in (refused.remark or "")
+        assert str(refused.remark).endswith(
+            "bytes: 90.0 of 1000.0 MiB are free, and 0.0 MiB must stay free, "
+            "or 10 % of the disk if that is more, up to 4096 MiB"
+        )
         assert [m.body for m in messages(await broker.pull("orders", 0, 0))] == [b"before"]
         offset = {"consumerGroup": "readers", "topic": "orders", "queueId": "0"}
         stored = await broker.ask(
@@ -86,3 +89,17 @@ def test_old_segments_go_while_the_disk_is_above_its_watermark(tmp_path: Path) -
         assert 0 < int(str(least)) <= int(str(most)) == 40
 
     with_broker(scenario, tmp_path, fs=disk, retention=policy, **SETTINGS)
+
+
+def test_a_disk_that_is_too_small_from_the_start_is_told_so(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        store = broker.broker.context.node.store
+        store._log.min_free_bytes = 1000 << 20
+        await asyncio.sleep(2)
+        refused = await broker.send("orders", 0, b"first")
+        assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert "900.0 of 1000.0 MiB are free, and 1000.0 MiB must stay free, " in str(
+            refused.remark
+        )
+
+    with_broker(scenario, tmp_path, fs=FillingDisk(), **SETTINGS)

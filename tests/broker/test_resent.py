@@ -13,7 +13,7 @@ from broker import requests
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.frame import Frame
 from broker.requests import KnownRequests, RecentRequests, pack_keys
-from dledger.errors import InvariantError
+from dledger.errors import InvariantError, NoRoomError
 from dledger.standing import Role
 from dledger.statemachine import Leadership
 from store.batch import staged_bytes
@@ -197,9 +197,9 @@ def test_a_first_try_that_was_refused_does_not_hide_the_second(tmp_path: Path) -
     async def scenario(broker: SingleBroker) -> None:
         await broker.create_topic("orders")
         gatherer = broker.broker.context.gatherer
-        gatherer.refuse_messages(full=True)
+        gatherer.refuse_messages(NoRoomError)
         assert (await broker.send("orders", 0, b"a", KEY)).code != ResponseCode.SUCCESS
-        gatherer.refuse_messages(full=False)
+        gatherer.refuse_messages(None)
         assert (await broker.send("orders", 0, b"a", KEY)).code == ResponseCode.SUCCESS
         assert await bodies(broker) == [b"a"]
 
