@@ -48,9 +48,11 @@ def test_a_read_error_at_an_expiry_stops_the_node(unreadable: str) -> None:
             context.gatherer.add_command(Expire(context.machine.applied_end // 2))
         else:
             broker.broker._retention.check_soon()
+            for _ in range(2):  # what the older checkpoint needs stays
+                await asyncio.sleep(0.05)
+                context.node.keeper.checkpoint()
         await asyncio.sleep(0.05)
-        failure = DamagedError if unreadable == "/consumequeue/" else OSError
-        assert [type(each) for each in broker.failures] == [failure]
+        assert [type(each) for each in broker.failures] == [DamagedError]
         await broker.client.close()
         await broker.server.stop()
 
