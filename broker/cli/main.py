@@ -16,12 +16,16 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol, cast
 
-from broker.cli.failure import EXIT_USAGE, CommandError
+from broker.cli.failure import EXIT_FAILED, EXIT_USAGE, CommandError
+from broker.cli.streams import drop_output, open_missing_streams, unwritable
+
+EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 COMMANDS = {
     "up": "start a local cluster: a NameServer and groups of brokers",
@@ -65,9 +69,32 @@ class Command(Protocol):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code (0, 1, or 2 for bad usage)."""
+    open_missing_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
-    name = _parse_command(arguments[:1])
-    command = cast(Command, importlib.import_module(f"broker.cli.{name}"))
+    code = 0
+    try:
+        try:
+            code = _run(arguments)
+        finally:  # also behind what --help prints, which leaves from in there
+            sys.stdout.flush()
+    except BrokenPipeError:  # the reader (head, say) has enough
+        drop_output()
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except OSError as error:
+        told = unwritable(error)
+        if told is None:
+            raise
+        drop_output()
+        print(f"{' '.join(['dledger', *arguments[:1]])}: {told}", file=sys.stderr)
+        return EXIT_FAILED
+    return code
+
+
+def _run(arguments: Sequence[str]) -> int:
+    with _quiet_interrupt():
+        name = _parse_command(arguments[:1])
+        command = cast(Command, importlib.import_module(f"broker.cli.{name}"))
     parser = argparse.ArgumentParser(
         prog=f"dledger {name}",
         description=COMMANDS[name][0].upper() + COMMANDS[name][1:] + ".",
@@ -77,18 +104,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     command.add_arguments(parser)
     args = parser.parse_args(arguments[1:])
     try:
-        code = command.run(args)
-        sys.stdout.flush()
+        return command.run(args)
     except CommandError as error:
         print(f"dledger {name}: {error}", file=sys.stderr)
         return error.exit_code
-    except BrokenPipeError:
-        # The reader (head, say) has enough. What Python flushes at its end must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        return 130
-    return code
+
+
+@contextmanager
+def _quiet_interrupt() -> Iterator[None]:
+    """Ctrl-C ends the process by the signal, as nothing is begun yet, and not by a traceback out of
+    the modules that are being imported. Who ignores it, goes on to do so."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class _Version(argparse.Action):
+    """``--version``, which is looked up only where it is asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="print the version and leave")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version  # noqa: PLC0415 - no other command needs it
+
+        print(f"dledger {version('dledger')}")
+        parser.exit()
 
 
 def _parse_command(arguments: Sequence[str]) -> str:
@@ -102,6 +148,7 @@ def _parse_command(arguments: Sequence[str]) -> str:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action=_Version)
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help=argparse.SUPPRESS)
     if not arguments:
         parser.print_help(sys.stderr)

@@ -1,0 +1,45 @@
+"""The three standard streams: all there from the start, and ended without a traceback."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+STDIN, STDOUT, STDERR = 0, 1, 2
+
+_UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""How a write ends for which there is no room, or whose disk fails."""
+
+
+def open_missing_streams() -> None:
+    """Puts ``/dev/null`` in the place of standard streams that were closed by whoever started this.
+
+    Otherwise the next file or socket would get a descriptor that everybody takes for output, and
+    the event loop would refuse to close it.
+    """
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= STDERR:  # always the lowest that is free
+        os.set_inheritable(fd, True)
+    os.close(fd)
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(STDIN, "r")
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(STDOUT, "w")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(STDERR, "w")
+
+
+def drop_output() -> None:
+    """Nobody can read what is still to be printed: what Python flushes at its end must not fail
+    again."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, STDOUT)
+    os.close(null)
+
+
+def unwritable(error: OSError) -> str | None:
+    """What to tell of an error that says that there is no room to write; else None."""
+    if error.errno not in _UNWRITABLE:
+        return None
+    where = "what it prints" if error.filename is None else error.filename
+    return f"cannot write {where}: {error.strerror}"
