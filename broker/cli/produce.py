@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 from collections.abc import Sequence
 
@@ -15,6 +14,7 @@ from broker.cli.lines import LineReader
 from broker.cli.options import add_json, add_namesrv, positive
 from broker.cli.progress import Progress
 from broker.cli.session import run_session
+from broker.cli.streams import drop_output, unwritable
 from broker.client.config import ProducerConfig
 from broker.client.errors import ClientError
 from broker.client.message import BODY_SIZE_MAX, Message, SendResult
@@ -92,9 +92,14 @@ async def _produce(args: argparse.Namespace) -> int:
         try:
             await _feed(args, reader, pipeline)
         except BrokenPipeError as error:
-            # What Python flushes at its end must not fail again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            drop_output()
             raise _incomplete(progress, reader, "nobody reads what is printed") from error
+        except OSError as error:
+            drop_output()
+            raise _incomplete(progress, reader, unwritable(error) or str(error)) from error
+        except asyncio.CancelledError:
+            print(f"dledger produce: {_acknowledged(progress, reader)}", file=sys.stderr)
+            raise
         except (CallError, ClientError, CommandError) as error:
             raise _incomplete(progress, reader, str(error)) from error
         finally:
@@ -108,7 +113,11 @@ async def _produce(args: argparse.Namespace) -> int:
 
 
 def _incomplete(progress: Progress, reader: LineReader, why: str) -> CommandError:
-    return CommandError(f"{progress.count} of {reader.count} lines are acknowledged, then: {why}")
+    return CommandError(f"{_acknowledged(progress, reader)}, then: {why}")
+
+
+def _acknowledged(progress: Progress, reader: LineReader) -> str:
+    return f"{progress.count} of {reader.count} lines are acknowledged"
 
 
 async def _feed(args: argparse.Namespace, reader: LineReader, pipeline: Pipeline) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -19,7 +21,7 @@ from tests.cluster.running import COMMAND_SECONDS, RunningCluster, while_needed
 def topic(request: pytest.FixtureRequest) -> str:
     """A name that no other test uses."""
     name: str = request.node.name
-    return name.removeprefix("test_")
+    return re.sub(r"[^\w-]", "-", name.removeprefix("test_"))
 
 
 class Command(TypedDict):
@@ -96,6 +98,51 @@ def test_a_message_is_printed_with_exactly_these_keys(
         "body",
     }
     assert (received["topic"], received["tags"], received["body"]) == (topic, "T", "one")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stream_that_is_stopped_tells_how_far_it_got(
+    shared_cluster: RunningCluster, topic: str, number: signal.Signals
+) -> None:
+    with subprocess.Popen(
+        **command(shared_cluster, "produce", topic, "--json"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as produce:
+        assert produce.stdin is not None
+        assert produce.stdout is not None
+        try:
+            produce.stdin.write(b"one\n")
+            produce.stdin.flush()
+            assert b"msg_id" in produce.stdout.readline()
+            produce.send_signal(number)
+            produce.wait(COMMAND_SECONDS)  # before its input ends
+            _, told = produce.communicate()
+        finally:
+            produce.kill()
+    assert produce.returncode == 128 + number
+    assert told == b"dledger produce: 1 of 1 lines are acknowledged\n"
+
+
+@pytest.mark.parametrize("arguments", [("produce", "--json"), ("consume", "--group", "g")])
+def test_messages_for_whose_lines_there_is_no_room_are_a_failure_told_in_one_line(
+    shared_cluster: RunningCluster, topic: str, arguments: tuple[str, ...]
+) -> None:
+    run(shared_cluster, "produce", topic, stdin=b"one\n")
+    name, *options = arguments
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            **command(shared_cluster, name, topic, *options),
+            input=b"two\n",
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.count(b"\n") == 1
+    assert b"cannot write what it prints: No space left on device" in done.stderr
 
 
 def test_a_group_goes_on_where_it_ended(shared_cluster: RunningCluster, topic: str) -> None:
