@@ -11,7 +11,14 @@ from itertools import islice
 import orjson
 
 from broker.cli.failure import CommandError
-from broker.cli.options import add_json, add_namesrv, positive
+from broker.cli.names import group_name, topic_name
+from broker.cli.options import (
+    add_json,
+    add_namesrv,
+    positive,
+    seconds,
+    timestamp_ms,
+)
 from broker.cli.progress import Progress
 from broker.cli.session import run_session
 from broker.client.consumer import Consumer
@@ -35,9 +42,13 @@ EXAMPLES = """\
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("topic", metavar="TOPIC", type=topic_name)
     parser.add_argument(
-        "--group", metavar="G", required=True, help="who shares the queues and their offsets"
+        "--group",
+        metavar="G",
+        type=group_name,
+        required=True,
+        help="who shares the queues and their offsets",
     )
     wanted = parser.add_mutually_exclusive_group()
     wanted.add_argument(
@@ -60,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--count", metavar="N", type=positive, help="end after so many messages")
     parser.add_argument(
-        "--timeout", metavar="S", type=float, help="end after so many seconds without a message"
+        "--timeout", metavar="S", type=seconds, help="end after so many seconds without a message"
     )
     parser.add_argument(
         "--broadcast",
@@ -144,9 +155,10 @@ def _start_from(text: str) -> StartFrom:
         return "earliest"
     if text == "latest":
         return "latest"
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not earliest, latest or milliseconds")
-    return int(text)
+    try:
+        return timestamp_ms(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}, nor earliest or latest") from None
 
 
 def _sql(text: str) -> Sql:

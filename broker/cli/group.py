@@ -10,7 +10,7 @@ from typing import Any
 
 from broker.cli.admin import Admin, NoTopicError, RefusedError, document_of, run_on_leaders
 from broker.cli.failure import CommandError
-from broker.cli.options import add_json, add_namesrv, print_json, print_table
+from broker.cli.options import add_json, add_namesrv, print_json, print_table, timestamp_ms
 from broker.cli.topic import QueueView, view_queues
 from broker.client.resets import reset_offsets as reset_offsets_of
 from broker.remoting.codes import RequestCode, ResponseCode
@@ -64,11 +64,10 @@ def run(args: argparse.Namespace) -> int:
 def _target(text: str) -> str | int:
     if text in (EARLIEST, LATEST):
         return text
-    if text.isascii() and text.isdigit():
-        return int(text)
-    raise argparse.ArgumentTypeError(
-        f"{text!r} is neither earliest nor latest nor a time in milliseconds since 1970"
-    )
+    try:
+        return timestamp_ms(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}, nor earliest or latest") from None
 
 
 def _list(args: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,9 +26,13 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def add_namesrv(parser: argparse.ArgumentParser) -> None:
     """``--namesrv``: a list separated by semicolons, as RocketMQ's tools take it."""
+    # Here alone: commands that talk to no server need not wait for what this imports.
+    from broker.cli.names import name_servers  # noqa: PLC0415
+
     parser.add_argument(
         "--namesrv",
         metavar="ADDR",
+        type=name_servers,
         default=os.environ.get("NAMESRV_ADDR") or DEFAULT_NAMESRV,
         help=f"NameServer address (default: $NAMESRV_ADDR, else {DEFAULT_NAMESRV})",
     )
@@ -63,6 +68,17 @@ def timestamp_ms(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > INT64_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time in milliseconds since 1970")
     return int(text)
+
+
+def seconds(text: str) -> float:
+    """The type of an option that is a time to wait."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return value
 
 
 def print_json(document: object) -> None:

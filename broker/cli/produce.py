@@ -11,7 +11,8 @@ import orjson
 
 from broker.cli.failure import CommandError
 from broker.cli.lines import LineReader
-from broker.cli.options import add_json, add_namesrv, positive
+from broker.cli.names import topic_name
+from broker.cli.options import add_json, add_namesrv, positive, seconds
 from broker.cli.progress import Progress
 from broker.cli.session import run_session
 from broker.cli.streams import drop_output, unwritable
@@ -21,6 +22,7 @@ from broker.client.message import BODY_SIZE_MAX, Message, SendResult
 from broker.client.pipeline import BATCH_MESSAGES, Pipeline
 from broker.client.producer import Producer
 from broker.remoting.errors import CallError
+from store.properties import encode_properties
 
 EXAMPLES = """\
   printf 'one\\ntwo\\n' | dledger produce orders
@@ -32,9 +34,13 @@ TIMEOUT_SECONDS = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("--tag", metavar="T", default="", help="the tag of every message")
-    parser.add_argument("--key", metavar="K", default="", help="its key, or several with spaces")
+    parser.add_argument("topic", metavar="TOPIC", type=topic_name)
+    parser.add_argument(
+        "--tag", metavar="T", type=_property, default="", help="the tag of every message"
+    )
+    parser.add_argument(
+        "--key", metavar="K", type=_property, default="", help="its key, or several with spaces"
+    )
     parser.add_argument(
         "--delay-level",
         metavar="N",
@@ -58,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout",
         metavar="S",
-        type=float,
+        type=seconds,
         default=TIMEOUT_SECONDS,
         help=f"give up a message after so many seconds (default: {TIMEOUT_SECONDS:g})",
     )
@@ -110,6 +116,16 @@ async def _produce(args: argparse.Namespace) -> int:
         file=sys.stderr,
     )
     return 0
+
+
+def _property(text: str) -> str:
+    try:
+        encode_properties({"": text})
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} cannot be stored: it has the character 0x01 or 0x02, or is not UTF-8"
+        ) from None
+    return text
 
 
 def _incomplete(progress: Progress, reader: LineReader, why: str) -> CommandError:

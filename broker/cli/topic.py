@@ -7,7 +7,8 @@ import asyncio
 from dataclasses import asdict, dataclass
 
 from broker.cli.admin import Admin, RefusedError, document_of, run_admin, run_on_leaders
-from broker.cli.failure import CommandError, UsageError
+from broker.cli.failure import CommandError
+from broker.cli.names import server_address, topic_name
 from broker.cli.options import (
     DEFAULT_CLUSTER,
     add_json,
@@ -21,8 +22,7 @@ from broker.topics import (
     AUTO_CREATE_TOPIC,
     PERM_READ,
     PERM_WRITE,
-    NameRefusedError,
-    check_topic_name,
+    QUEUES_MAX,
 )
 
 EXAMPLES = """\
@@ -50,10 +50,22 @@ class QueueView:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     create = actions.add_parser("create", help="create a topic, or change its number of queues")
-    create.add_argument("name", metavar="NAME")
-    create.add_argument("--queues", type=positive, default=8, metavar="N", help="default: 8")
+    create.add_argument("name", metavar="NAME", type=topic_name)
+    create.add_argument(
+        "--queues",
+        type=_queues,
+        default=8,
+        metavar="N",
+        help=f"of each broker group, 1 to {QUEUES_MAX} (default: 8)",
+    )
     where = create.add_mutually_exclusive_group()
-    where.add_argument("-b", dest="broker", metavar="BROKER_ADDR", help="on one broker group")
+    where.add_argument(
+        "-b",
+        dest="broker",
+        metavar="BROKER_ADDR",
+        type=server_address,
+        help="on the broker group of this broker",
+    )
     where.add_argument(
         "-c",
         dest="cluster",
@@ -71,16 +83,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_json(action)
 
 
+def _queues(text: str) -> int:
+    count = positive(text)
+    if count > QUEUES_MAX:
+        raise argparse.ArgumentTypeError(f"{text} queues are too many: it may be 1 to {QUEUES_MAX}")
+    return count
+
+
 def run(args: argparse.Namespace) -> int:
     actions = {"create": _create, "list": _list, "describe": _describe, "delete": _delete}
     return actions[args.action](args)
 
 
 def _create(args: argparse.Namespace) -> int:
-    try:
-        check_topic_name(args.name)
-    except NameRefusedError as error:
-        raise UsageError(str(error)) from error
     # A broker that is named is asked once, and may be a follower, which says so.
     run_work = run_admin if args.broker else run_on_leaders
     brokers = run_work(

@@ -1,4 +1,4 @@
-"""`produce`, `consume` and `bench` without a cluster: their arguments, and how they fail."""
+"""Commands of clients without a cluster: their arguments, and how they fail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,23 @@ def run(*arguments: str) -> int:
     ("arguments", "complaint"),
     [
         (("consume", "t"), "--group"),
-        (("consume", "t", "--group", "g", "--from", "yesterday"), "'yesterday' is not earliest"),
+        (("consume", "t", "--group", "g", "--from", "yesterday"), "'yesterday' is not a time"),
+        (("consume", "t", "--group", "g", "--from", "9" * 23), "is not a time in milliseconds"),
+        (("consume", "t", "--group", "g", "--timeout", "nan"), "'nan' is not a number of seconds"),
+        (("consume", "t", "--group", "g", "--timeout", "-1"), "'-1' is not a number of seconds"),
+        (("consume", "bad topic!", "--group", "g"), "'bad topic!' may only have"),
+        (("consume", "t", "--group", "bad group!"), "'bad group!' may only have"),
+        (("consume", "t", "--group", ""), "the group has no name"),
+        (("consume", "t", "--group", "g" * 300), "has 300 characters, at most 255"),
+        (("consume", "t", "--group", "g", "--namesrv", ""), "'' is not an address host:port"),
+        (("group", "reset-offset", "g", "--topic", "t", "--to", "9" * 23), "is not a time"),
+        (("produce", "bad topic!"), "'bad topic!' may only have"),
+        (("produce", "t", "--tag", "x\x01y"), "cannot be stored"),
+        (("produce", "t", "--timeout", "inf"), "'inf' is not a number of seconds"),
+        (("produce", "t", "--namesrv", "foo:bar"), "'foo:bar' is not an address host:port"),
+        (("status", "--namesrv", "127.0.0.1"), "'127.0.0.1' is not an address host:port"),
+        (("topic", "create", "t", "-b", "nonsense"), "'nonsense' is not an address host:port"),
+        (("topic", "create", "t", "--queues", "100000"), "it may be 1 to 16384"),
         (("consume", "t", "--group", "g", "--count", "0"), "'0' is not a number from 1 up"),
         (("consume", "t", "--group", "g", "--tags", "||"), "names no tag"),
         (("produce",), "TOPIC"),
