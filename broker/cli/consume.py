@@ -71,7 +71,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--count", metavar="N", type=positive, help="end after so many messages")
     parser.add_argument(
-        "--timeout", metavar="S", type=seconds, help="end after so many seconds without a message"
+        "--timeout",
+        metavar="S",
+        type=seconds,
+        help="end after so many seconds without a message, with 1 where the topic was not reached",
     )
     parser.add_argument(
         "--broadcast",
@@ -95,12 +98,14 @@ async def _consume(args: argparse.Namespace) -> int:
         start_from=args.start_from,
         broadcast=args.broadcast,
     ) as consumer:
+        obstacle = None
         try:
             while args.count is None or progress.count < args.count:
                 try:
                     async with asyncio.timeout(args.timeout):
                         batch = await consumer.next_batch()
                 except TimeoutError:
+                    obstacle = consumer.obstacle
                     break
                 count = len(batch)
                 if args.count is not None:
@@ -115,6 +120,8 @@ async def _consume(args: argparse.Namespace) -> int:
             raise CommandError(
                 "the offsets could not be committed: the group will get these messages again"
             )
+    if obstacle is not None:
+        raise obstacle
     return 0
 
 

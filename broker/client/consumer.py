@@ -11,13 +11,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from broker.client.config import ConsumerConfig
-from broker.client.errors import (
-    ClientError,
-    ClosedError,
-    DeadlineError,
-    Failure,
-    RefusedError,
-)
+from broker.client.errors import ClientError, ClosedError, DeadlineError, Failure, RefusedError
 from broker.client.fetcher import Fetcher, StartFrom
 from broker.client.identity import ClientIdentity, local_identity
 from broker.client.membership import Membership, Share
@@ -174,6 +168,16 @@ class Consumer:
     def queues(self) -> list[MessageQueue]:
         """The queues that are this member's at the moment, sorted."""
         return sorted(self._fetchers)
+
+    @property
+    def obstacle(self) -> Failure | None:
+        """What has kept this member, ever since it started, from its share of the queues or from a
+        queue of it; None where all were reached, so that no messages means that there are none.
+        """
+        if self._membership.obstacle is not None:
+            return self._membership.obstacle
+        obstacles = (fetcher.obstacle for fetcher in self._fetchers.values())
+        return next((obstacle for obstacle in obstacles if obstacle is not None), None)
 
     async def next_batch(self) -> PulledBatch:
         """The next messages, of whichever queue has some; waits until there are any.

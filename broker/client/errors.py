@@ -148,6 +148,9 @@ class ClosedError(ClientError):
     """The producer or consumer has been closed."""
 
 
+NOT_YET = "the brokers have not answered yet"
+"""What is told of a client that waits for its first answer."""
+
 Failure = CallError | ClientError
 """How one try to reach a server may end."""
 

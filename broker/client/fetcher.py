@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Literal, Protocol, TypeAlias
 
-from broker.client.errors import BadAnswerError, ClientError, Failure, NoLeaderError
+from broker.client.errors import NOT_YET, BadAnswerError, ClientError, Failure, NoLeaderError
 from broker.client.message import MessageQueue
 from broker.client.offsets import Offsets
 from broker.client.pulled import PulledBatch, TagFilter
@@ -71,6 +71,8 @@ class Fetcher:
         self.queue = queue
         self.ahead = 0
         """Batches that were put into the sink and not yet taken out."""
+        self.obstacle: Failure | None = None
+        """What keeps the queue from being begun, from when it was first tried; None once it is."""
         self._loop = loop
         self._routes = routes
         self._requests = requests
@@ -112,14 +114,18 @@ class Fetcher:
     async def _run(self, wait_seconds: float) -> None:
         await asyncio.sleep(wait_seconds)
         started = False
+        self.obstacle = ClientError(NOT_YET)
         while True:
             try:
                 if not started:
                     self._start_offset = self._next_offset = await self._first_offset()
                     started = True
+                    self.obstacle = None
                 await self._wait_for_room()
                 await self._pull()
             except (CallError, ClientError) as error:
+                if not started:
+                    self.obstacle = error
                 self._sink.failed(self._address, self.queue, error)
                 await self._routes.recover(self.queue.topic, self.queue.broker, until_led=True)
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from broker.client.assignment import allocate
 from broker.client.config import ConsumerConfig
-from broker.client.errors import ClientError, NoLeaderError
+from broker.client.errors import NOT_YET, ClientError, Failure, NoLeaderError
 from broker.client.message import MessageQueue
 from broker.client.requests import ConsumerRequests
 from broker.client.routes import Routes
@@ -76,6 +76,8 @@ class Membership:
         self._greeted: dict[str, float] = {}
         """Leaders that know this client, and since when (the latest heartbeat)."""
         self._assigned = False
+        self.obstacle: Failure | None = ClientError(NOT_YET)
+        """What keeps this client from its first share of the queues; None once it has had one."""
         self._failing_since: float | None = None
         self._complaint = ""
         self._settled_at = 0.0
@@ -141,7 +143,7 @@ class Membership:
                 try:
                     await self._routes.refresh(topic)
                 except ClientError as error:
-                    self._complain(str(error))
+                    self._complain(error)
 
     async def _greet(self) -> None:
         """A heartbeat to each leader whose last one is too old, or that never had one."""
@@ -183,13 +185,14 @@ class Membership:
             try:
                 share = await self._share(topic)
             except (CallError, ClientError) as error:
-                self._complain(str(error))
+                self._complain(error)
                 culprit = error.broker if isinstance(error, NoLeaderError) else topic
                 await self._routes.recover(topic, culprit)
                 self.rebalance_soon()
                 continue
             await self._assign(share)
             self._assigned = True
+            self.obstacle = None
             self._failing_since = None
             self._complaint = ""
 
@@ -208,8 +211,11 @@ class Membership:
         queues = allocate(route.read_queues, ids, self._client_id)
         return Share(topic, queues, has_others=len(ids) > 1)
 
-    def _complain(self, what: str) -> None:
+    def _complain(self, error: Failure) -> None:
         """When it lasts, and once, however often it is tried again."""
+        if not self._assigned:
+            self.obstacle = error
+        what = str(error)
         now = self._loop.time()
         if self._failing_since is None:
             self._failing_since = now

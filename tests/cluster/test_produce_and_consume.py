@@ -145,6 +145,14 @@ def test_messages_for_whose_lines_there_is_no_room_are_a_failure_told_in_one_lin
     assert b"cannot write what it prints: No space left on device" in done.stderr
 
 
+def test_consuming_what_is_not_there_fails_and_consuming_nothing_does_not(
+    shared_cluster: RunningCluster, topic: str
+) -> None:
+    run(shared_cluster, "consume", topic, "--group", "g", "--timeout", "1", code=1)
+    run(shared_cluster, "topic", "create", topic)
+    assert consume(shared_cluster, topic, "--timeout", "1", "--count", "3") == []
+
+
 def test_a_group_goes_on_where_it_ended(shared_cluster: RunningCluster, topic: str) -> None:
     run(shared_cluster, "topic", "create", topic, "--queues", "1")
     run(shared_cluster, "produce", topic, stdin=b"1\n2\n3\n")
