@@ -13,7 +13,7 @@ import aiohttp
 from broker.cli.admin import run_admin
 from broker.cli.failure import CommandError
 from broker.cli.options import add_json, add_namesrv, print_json, print_table
-from broker.cli.view import NodeView, view_groups
+from broker.cli.view import DOWN, NodeView, view_groups
 
 EXAMPLES = """\
   dledger snapshot --out /backup/today
@@ -79,8 +79,9 @@ async def _take_all(nodes: list[NodeView], out: Path) -> list[dict[str, Any]]:
 
 async def _take(session: aiohttp.ClientSession, node: NodeView, out: Path) -> dict[str, Any]:
     """What the node answered, or ``error``."""
-    if node.http is None:
-        return {"replica": node.node, "error": "the node does not answer; start it and try again"}
+    if node.http is None or node.role == DOWN:  # a process that hangs would take the connection
+        error = f"no answer from {node.address or 'the node'}; start it and try again"
+        return {"replica": node.node, "error": error}
     body = {"directory": str(out / node.node)}
     try:
         async with session.post(f"http://{node.http}/snapshot", json=body) as answer:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,17 @@ def test_a_snapshot_is_refused_where_there_is_one_already(
     done = loaded.dledger("snapshot", "--out", str(tmp_path / "other"), code=1)
     assert "broker-a/n2: no answer from" in done.stderr
     assert (tmp_path / "other/broker-a/n0/manifest.json").exists()
+
+
+def test_a_node_that_hangs_is_told_soon(loaded: RunningCluster, tmp_path: Path) -> None:
+    pid = next(node.pid for node in loaded.view().nodes if node.node.endswith("/n2"))
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        done = loaded.dledger("snapshot", "--out", str(tmp_path / "snap"), code=1)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert "broker-a/n2: no answer from" in done.stderr
 
 
 def leave_for_good(cluster: RunningCluster, group: str) -> None:
