@@ -129,6 +129,13 @@ class Admin:
                 return await self.ask(address, code, ext)
             except UnreachableError as error:
                 unreachable.append(str(error))
+            except RefusedError as error:
+                if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    raise
+                raise CommandError(
+                    f"{address} is no NameServer, it does not know request {int(code)}; "
+                    "say where one is with --namesrv"
+                ) from error
         raise UnreachableError(
             f"no NameServer answers ({'; '.join(unreachable)}); start a cluster with `dledger up`, "
             "or say where one is with --namesrv"
@@ -173,6 +180,14 @@ class Admin:
             known = ", ".join(sorted({name.cluster for name in names})) or "none"
             raise CommandError(f"no broker of cluster {cluster} is registered; known are: {known}")
         return _with_leaders({name.name: name.master for name in chosen})
+
+    async def leader_of(self, address: str) -> str:
+        """The address of the broker that leads the group of the one at ``address``, which is
+        itself where the NameServer does not know it. Raises :class:`NoLeaderError`."""
+        for name in await self.broker_names():
+            if address in name.addresses.values():
+                return _with_leaders({name.name: name.master})[name.name]
+        return address
 
     async def route(self, topic: str) -> TopicRoute:
         """Where a topic is.

@@ -17,7 +17,7 @@ from broker.cli.options import (
     print_json,
     print_table,
 )
-from broker.remoting.codes import RequestCode
+from broker.remoting.codes import RequestCode, ResponseCode
 from broker.topics import (
     AUTO_CREATE_TOPIC,
     PERM_READ,
@@ -58,6 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"of each broker group, 1 to {QUEUES_MAX} (default: 8)",
     )
+    create.add_argument(
+        "--fewer",
+        action="store_true",
+        help="take queues away from a topic that has more; consumers no longer see what is in them",
+    )
     where = create.add_mutually_exclusive_group()
     where.add_argument(
         "-b",
@@ -96,29 +101,69 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _create(args: argparse.Namespace) -> int:
-    # A broker that is named is asked once, and may be a follower, which says so.
-    run_work = run_admin if args.broker else run_on_leaders
-    brokers = run_work(
-        args.namesrv,
-        lambda admin: create_topic(
+
+    async def create(admin: Admin) -> tuple[list[str], list[int]]:
+        before = await _queues_before(admin, args)
+        brokers = await create_topic(
             admin, args.name, queues=args.queues, broker=args.broker, cluster=args.cluster
-        ),
-    )
+        )
+        return brokers, before
+
+    brokers, before = run_on_leaders(args.namesrv, create)
     if args.json:
         print_json({"topic": args.name, "queues": args.queues, "brokers": brokers})
+        return 0
+    where = ", ".join(brokers)
+    if not any(before):
+        print(f"created {args.name} with {args.queues} queues on {where}")
+    elif set(before) == {args.queues}:
+        print(f"{args.name} has {args.queues} queues already on {where}")
     else:
-        print(f"created {args.name} with {args.queues} queues on {', '.join(brokers)}")
+        print(f"changed {args.name} to {args.queues} queues on {where}")
     return 0
+
+
+async def _queues_before(admin: Admin, args: argparse.Namespace) -> list[int]:
+    """How many queues the topic has on each broker, 0 where there is no such topic.
+
+    Raises :class:`CommandError` where fewer are asked for, and not with ``--fewer``.
+    """
+    before = []
+    for address in await _leaders(admin, args.broker, args.cluster):
+        count = await _queues_at(admin, address, args.name)
+        if count > args.queues and not args.fewer:
+            raise CommandError(
+                f"{args.name} has {count} queues on {address}: with {args.queues}, consumers no "
+                "longer see the messages in the others; --fewer does it all the same"
+            )
+        before.append(count)
+    return before
+
+
+async def _queues_at(admin: Admin, address: str, topic: str) -> int:
+    try:
+        answer = await admin.ask(address, RequestCode.GET_TOPIC_CONFIG, {"topic": topic})
+    except RefusedError as error:
+        if error.code == ResponseCode.TOPIC_NOT_EXIST:
+            return 0
+        raise
+    config = document_of(answer)
+    return max(int(config["readQueueNums"]), int(config["writeQueueNums"]))
+
+
+async def _leaders(admin: Admin, broker: str | None, cluster: str | None) -> list[str]:
+    """Who takes what is done to the group of a broker, or to every group of a cluster."""
+    return [await admin.leader_of(broker)] if broker else [*(await admin.masters(cluster)).values()]
 
 
 async def create_topic(
     admin: Admin, name: str, *, queues: int, broker: str | None, cluster: str | None
 ) -> list[str]:
-    """Creates the topic on the broker at an address, or on every group of a cluster.
+    """Creates the topic in the group of the broker at an address, or in every group of a cluster.
 
-    Returns the addresses, as soon as the NameServer gives the topic's route to clients.
+    Returns the leaders' addresses, as soon as the NameServer gives the topic's route to clients.
     """
-    addresses = [broker] if broker else list((await admin.masters(cluster)).values())
+    addresses = await _leaders(admin, broker, cluster)
     for address in addresses:
         await admin.ask(
             address,

@@ -179,6 +179,8 @@ class LookUp:
         topic = self.topic
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             raise TopicNotFoundError(topic)
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise BadAnswerError(address, "is no NameServer, it does not know what a route is")
         if answer.code != ResponseCode.SUCCESS:
             raise refusal(address, answer.code, answer.remark)
         before = self._answers.get(topic)

@@ -289,7 +289,7 @@ class Connection(asyncio.Protocol):
                     return
         except FrameError as error:
             logger.warning("%s: closed: %s", self.remote_address, error)
-            self.abort(what=str(error))
+            self.abort(what=f"it does not speak RocketMQ's protocol ({error})")
         except HANDLER_FAULTS as error:  # whatever a peer sends, it harms its connection alone
             logger.error("%s: closed: it cannot be read", self.remote_address, exc_info=error)
             self.abort(what=f"{type(error).__name__}: {error}")

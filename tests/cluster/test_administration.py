@@ -77,13 +77,46 @@ def test_a_bad_topic_name_is_bad_usage(shared_cluster: RunningCluster) -> None:
     assert "a b" in done.stderr
 
 
-def test_a_follower_refuses_to_create_a_topic(shared_cluster: RunningCluster, topic: str) -> None:
-    follower = next(node for node in shared_cluster.view().nodes if node.role == "follower")
+def test_a_topic_can_be_created_at_a_followers_address(
+    shared_cluster: RunningCluster, topic: str
+) -> None:
+    view = shared_cluster.view()
+    follower = next(node for node in view.nodes if node.role == "follower")
     assert follower.address is not None
+    assert view.leader_node is not None
 
-    done = shared_cluster.dledger("topic", "create", topic, "-b", follower.address, code=1)
+    created = shared_cluster.ask("topic", "create", topic, "-b", follower.address)
 
-    assert f"{follower.address} refused" in done.stderr
+    assert created["brokers"] == [view.leader_node.address]
+
+
+def test_a_topic_that_is_there_keeps_its_queues_or_gets_more(
+    shared_cluster: RunningCluster, topic: str
+) -> None:
+    def create(*arguments: str, code: int = 0) -> tuple[str, str]:
+        done = shared_cluster.dledger("topic", "create", topic, *arguments, code=code)
+        return done.stdout, done.stderr
+
+    assert create("--queues", "4")[0].startswith(f"created {topic} with 4 queues on")
+    assert create("--queues", "4")[0].startswith(f"{topic} has 4 queues already on")
+    assert create("--queues", "6")[0].startswith(f"changed {topic} to 6 queues on")
+    told = create("--queues", "5", code=1)[1]
+    assert f"{topic} has 6 queues" in told
+    assert "--fewer" in told
+    assert len(shared_cluster.ask("topic", "describe", topic)["queues"]) == 6
+    assert create("--queues", "5", "--fewer")[0].startswith(f"changed {topic} to 5 queues on")
+
+
+def test_a_broker_is_not_taken_for_a_nameserver(shared_cluster: RunningCluster) -> None:
+    leader = shared_cluster.view().leader_node
+    assert leader is not None
+    assert leader.address is not None
+    for command in (["topic", "list"], ["produce", "orders"]):
+        done = shared_cluster.dledger(*command, "--namesrv", leader.address, code=1)
+        assert "is no NameServer" in done.stderr
+    assert leader.http is not None
+    done = shared_cluster.dledger("status", "--namesrv", leader.http, code=1)
+    assert "does not speak RocketMQ's protocol" in done.stderr
 
 
 def test_an_unknown_cluster_is_answered_with_those_known(shared_cluster: RunningCluster) -> None:
