@@ -98,7 +98,7 @@ def test_the_cpp_client_delays_and_asks_for_messages_again(
     cluster.dledger("topic", "create", "letters", "--queues", "4")
     # The retry topic is there when the client asks for its route: else it asks again after 30 s.
     while "%RETRY%readers" not in cluster.ask("topic", "list")["topics"]:
-        cluster.dledger("consume", "letters", "--group", "readers", "--timeout", "0.5")
+        cluster.dledger("consume", "letters", "--group", "readers", "--timeout", "2")
 
     produce = cpp_command("produce-delayed", cluster.namesrv, "letters", 1, count)
     consume = cpp_command("consume-failing", cluster.namesrv, "letters", "readers", count)
