@@ -25,6 +25,8 @@ from broker.topics import (
     QUEUES_MAX,
 )
 
+QUEUES_USUAL = 8
+
 EXAMPLES = """\
   dledger topic create orders --queues 8
   dledger topic create orders -b 127.0.0.1:10911
@@ -54,9 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     create.add_argument(
         "--queues",
         type=_queues,
-        default=8,
         metavar="N",
-        help=f"of each broker group, 1 to {QUEUES_MAX} (default: 8)",
+        help=f"of each broker group, 1 to {QUEUES_MAX} (default: {QUEUES_USUAL}, or as many as a "
+        "topic that exists has)",
     )
     create.add_argument(
         "--fewer",
@@ -102,24 +104,25 @@ def run(args: argparse.Namespace) -> int:
 
 def _create(args: argparse.Namespace) -> int:
 
-    async def create(admin: Admin) -> tuple[list[str], list[int]]:
+    async def create(admin: Admin) -> tuple[list[str], list[int], int]:
         before = await _queues_before(admin, args)
+        queues: int = args.queues or max(before, default=0) or QUEUES_USUAL
         brokers = await create_topic(
-            admin, args.name, queues=args.queues, broker=args.broker, cluster=args.cluster
+            admin, args.name, queues=queues, broker=args.broker, cluster=args.cluster
         )
-        return brokers, before
+        return brokers, before, queues
 
-    brokers, before = run_on_leaders(args.namesrv, create)
+    brokers, before, queues = run_on_leaders(args.namesrv, create)
     if args.json:
-        print_json({"topic": args.name, "queues": args.queues, "brokers": brokers})
+        print_json({"topic": args.name, "queues": queues, "brokers": brokers})
         return 0
     where = ", ".join(brokers)
     if not any(before):
-        print(f"created {args.name} with {args.queues} queues on {where}")
-    elif set(before) == {args.queues}:
-        print(f"{args.name} has {args.queues} queues already on {where}")
+        print(f"created {args.name} with {queues} queues on {where}")
+    elif set(before) == {queues}:
+        print(f"{args.name} has {queues} queues already on {where}")
     else:
-        print(f"changed {args.name} to {args.queues} queues on {where}")
+        print(f"changed {args.name} to {queues} queues on {where}")
     return 0
 
 
@@ -131,7 +134,7 @@ async def _queues_before(admin: Admin, args: argparse.Namespace) -> list[int]:
     before = []
     for address in await _leaders(admin, args.broker, args.cluster):
         count = await _queues_at(admin, address, args.name)
-        if count > args.queues and not args.fewer:
+        if args.queues is not None and count > args.queues and not args.fewer:
             raise CommandError(
                 f"{args.name} has {count} queues on {address}: with {args.queues}, consumers no "
                 "longer see the messages in the others; --fewer does it all the same"

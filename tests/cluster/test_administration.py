@@ -105,6 +105,7 @@ def test_a_topic_that_is_there_keeps_its_queues_or_gets_more(
     assert "--fewer" in told
     assert len(shared_cluster.ask("topic", "describe", topic)["queues"]) == 6
     assert create("--queues", "5", "--fewer")[0].startswith(f"changed {topic} to 5 queues on")
+    assert create()[0].startswith(f"{topic} has 5 queues already on")
 
 
 def test_a_broker_is_not_taken_for_a_nameserver(shared_cluster: RunningCluster) -> None:
