@@ -273,7 +273,6 @@ def test_a_reset_group_consumes_again_from_where_it_was_set(
 
 
 def test_a_group_can_be_moved_to_a_time(shared_cluster: RunningCluster, stocked: str) -> None:
-    consume(shared_cluster, stocked, "travellers")
     [*_, last] = shared_cluster.ask("message", "query", "--topic", stocked, "--key", "K")
     time_ms = str(last["store_timestamp"])
 
@@ -282,16 +281,6 @@ def test_a_group_can_be_moved_to_a_time(shared_cluster: RunningCluster, stocked:
     )
 
     assert reset["queues"][0]["offset"] == last["queue_offset"]
-
-
-def test_a_group_that_nobody_knows_is_not_moved(
-    shared_cluster: RunningCluster, stocked: str
-) -> None:
-    done = shared_cluster.dledger(
-        "group", "reset-offset", "ghosts", "--topic", stocked, "--to", "earliest", code=1
-    )
-
-    assert "no broker knows the group ghosts" in done.stderr
 
 
 def test_a_deleted_group_is_not_listed_any_more(
