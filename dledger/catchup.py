@@ -144,7 +144,8 @@ class CatchUp:
         last_index = node.core.log.last_index
 
         def done(_none: None, failed: BaseException | None) -> None:
-            node.ended(error if failed is None else failed)
+            # Without room it is as incomplete as before: opened anew, the node tries it again.
+            node.ended(error if failed is None or _is_full(failed) else failed)
 
         self._background.submit(lambda: refill.complete(last_index), done)
 
@@ -163,8 +164,7 @@ class CatchUp:
         """Whether something went wrong; all but a full disk and bad entries stop the node."""
         if error is None:
             return False
-        full = isinstance(error, OSError) and error.errno in OUT_OF_SPACE
-        if full or isinstance(error, DiskFullError):
+        if _is_full(error):
             log.warning("the refill waits for room on the disk: %s", error)
             self._loop.call_later(RETRY_SECONDS, self._pause)
         elif isinstance(error, OSError):
@@ -250,3 +250,9 @@ class CatchUp:
     def _appended(self, error: BaseException | None) -> None:
         if not self._failed(error):
             self._next()
+
+
+def _is_full(error: BaseException) -> bool:
+    """Whether a disk has no room for what was to be written."""
+    full = isinstance(error, OSError) and error.errno in OUT_OF_SPACE
+    return full or isinstance(error, DiskFullError)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from dledger.catchup import CatchUp
 from simulator.cluster import Cluster
+from simulator.disk import Fault
 from simulator.host import Host
 from simulator.watched import Ending
 from tests.simulator.test_host import leader_of, others, run, serving, settle
@@ -82,6 +85,20 @@ def test_a_follower_that_dies_while_it_is_refilled_is_refilled_in_the_end(calls:
     assert outcome.marks["refilled by a peer"] >= 1
     if calls >= GATHERED_FROM:
         assert outcome.marks["started in the middle of a refill"] >= 1
+
+
+def test_a_disk_that_fills_up_at_the_end_of_a_refill_stops_nobody() -> None:
+    async def script(cluster: Cluster) -> None:
+        away = await left_behind(cluster)
+        boot = away.boot
+        full = Fault(1, errno.ENOSPC, operations={"pwrite"}, path="/refill/complete")
+        away.fs.inject(full)
+        cluster.heal_network()
+        await cluster.until(lambda: full.hit, "the disk is full")
+        await settle(cluster)
+        assert away.boot > boot + 1
+
+    assert run(script, 1).marks["refilled by a peer"] >= 1
 
 
 def test_the_leader_may_change_while_a_follower_is_refilled() -> None:
