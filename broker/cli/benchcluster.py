@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory, gettempdir
 from broker.bench.client import LoadClient
 from broker.bench.failover import PAUSE_SECONDS, FailoverResult, waits_ms
 from broker.bench.jobs import ProbeJob
-from broker.cli.cluster import LocalCluster, create_cluster
+from broker.cli.cluster import LocalCluster, design_cluster
 from broker.cli.failure import CommandError, UsageError
 from broker.cli.layout import Ports
 from broker.cli.processes import DLEDGER, end_processes
@@ -36,9 +36,9 @@ def temporary_cluster(parent: Path | None, nodes: int, flush: str) -> Iterator[L
             "choose another with --dir"
         ) from error
     with temporary as directory:
-        cluster = create_cluster(
+        cluster = design_cluster(
             Path(directory), nodes=nodes, flush=flush, ports=Ports(namesrv=0, remoting=0, http=0)
-        )
+        ).write()
         try:
             cluster.start()
             wait_until_serving(cluster)

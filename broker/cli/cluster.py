@@ -93,10 +93,16 @@ class LocalCluster:
         self.require_stopped()
         self._check_ports()
 
-    def write(self) -> None:
-        """Writes every ``node.toml``. Raises :class:`UsageError` where that cannot be done."""
+    def write(self) -> LocalCluster:
+        """Writes every ``node.toml``; returns the cluster.
+
+        Raises :class:`CommandError` where a process runs, and :class:`UsageError` where a file
+        cannot be written.
+        """
+        self.require_stopped()
         for node in self.nodes.values():
             write_config(node.config)
+        return self
 
     def start(self, starter: Starter = execute) -> None:
         """Starts every process. Nothing is started where one runs or a port is taken."""
@@ -176,21 +182,6 @@ def open_cluster(directory: Path) -> LocalCluster:
     if not configs:
         raise _no_cluster(directory)
     return LocalCluster(directory, configs)
-
-
-def create_cluster(
-    directory: Path,
-    *,
-    nodes: int | None = None,
-    groups: int | None = None,
-    flush: str | None = None,
-    ports: Ports | None = None,
-) -> LocalCluster:
-    """As :func:`design_cluster`, with its files written. It must not run."""
-    cluster = design_cluster(directory, nodes=nodes, groups=groups, flush=flush, ports=ports)
-    cluster.require_stopped()
-    cluster.write()
-    return cluster
 
 
 def design_cluster(

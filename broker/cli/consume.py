@@ -15,15 +15,15 @@ from broker.cli.names import group_name, topic_name
 from broker.cli.options import (
     add_json,
     add_namesrv,
+    checked,
+    place_in_time,
     positive,
     seconds,
-    timestamp_ms,
 )
 from broker.cli.progress import Progress
 from broker.cli.session import run_session
 from broker.client.consumer import Consumer
 from broker.client.errors import UndecodableBodyError
-from broker.client.fetcher import StartFrom
 from broker.client.message import Bytes
 from broker.client.message_json import message_json
 from broker.client.pulled import PulledBatch
@@ -52,7 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     wanted = parser.add_mutually_exclusive_group()
     wanted.add_argument(
-        "--tags", metavar='"A||B"', type=_tags, default="*", help="only messages with these tags"
+        "--tags",
+        metavar='"A||B"',
+        type=checked(tag_codes, ExpressionError),
+        default="*",
+        help="only messages with these tags",
     )
     wanted.add_argument(
         "--sql",
@@ -64,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="start_from",
         metavar="WHERE",
-        type=_start_from,
+        type=place_in_time,
         default="earliest",
         help="where to begin queues of which the group has no offset: earliest (default), latest, "
         "or a time in milliseconds since 1970",
@@ -157,27 +161,8 @@ def _lines_one_by_one(batch: PulledBatch, count: int, *, as_json: bool) -> list[
     return lines
 
 
-def _start_from(text: str) -> StartFrom:
-    if text == "earliest":
-        return "earliest"
-    if text == "latest":
-        return "latest"
-    try:
-        return timestamp_ms(text)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{error}, nor earliest or latest") from None
-
-
 def _sql(text: str) -> Sql:
     try:
         return Sql(text)
     except ExpressionError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _tags(text: str) -> str:
-    try:
-        tag_codes(text)
-    except ExpressionError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping
@@ -12,6 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping
 import uvloop
 
 from broker.cli.options import print_json
+from broker.cli.streams import drop_output
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -30,10 +30,7 @@ def announce(server: Mapping[str, object], line: str, *, as_json: bool) -> None:
             print(line, flush=True)
     except OSError as error:
         logging.getLogger(__name__).warning("%s; stdout cannot be written: %s", line, error)
-        # What Python still holds of it must not fail again when it is flushed at the end.
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, sys.stdout.fileno())
-        os.close(nothing)
+        drop_output()
 
 
 def run_until_stopped(serve: Callable[[asyncio.Future[None]], Coroutine[None, None, int]]) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from broker.cli.admin import Admin, NoTopicError, RefusedError, document_of, run_on_leaders
 from broker.cli.failure import CommandError
-from broker.cli.options import add_json, add_namesrv, print_json, print_table, timestamp_ms
+from broker.cli.options import add_json, add_namesrv, place_in_time, print_json, print_table
 from broker.cli.topic import QueueView, view_queues
 from broker.client.resets import reset_offsets as reset_offsets_of
 from broker.remoting.codes import RequestCode, ResponseCode
@@ -47,7 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "reset-offset", help="move a group in a topic, whether it is consuming or not"
     )
     reset.add_argument("--topic", metavar="T", required=True)
-    reset.add_argument("--to", type=_target, metavar="earliest|latest|TIMESTAMP_MS", required=True)
+    reset.add_argument(
+        "--to", type=place_in_time, metavar="earliest|latest|TIMESTAMP_MS", required=True
+    )
     delete = actions.add_parser("delete", help="delete a group and its offsets")
     for action in (describe, reset, delete):
         action.add_argument("name", metavar="NAME")
@@ -59,15 +61,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     actions = {"list": _list, "describe": _describe, "reset-offset": _reset, "delete": _delete}
     return actions[args.action](args)
-
-
-def _target(text: str) -> str | int:
-    if text in (EARLIEST, LATEST):
-        return text
-    try:
-        return timestamp_ms(text)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{error}, nor earliest or latest") from None
 
 
 def _list(args: argparse.Namespace) -> int:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import argparse
 
+from broker.cli.options import checked
 from broker.client.routes import parse_name_servers
 from broker.remoting.client import split_address
 from broker.topics import NameRefusedError, check_group_name, check_topic_name
 
+server_address = checked(split_address, ValueError)
+"""The type of an option that says where a server is."""
 
-def server_address(text: str) -> str:
-    """The type of an option that says where a server is."""
-    try:
-        split_address(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
+topic_name = checked(check_topic_name, NameRefusedError)
+group_name = checked(check_group_name, NameRefusedError)
 
 
 def name_servers(text: str) -> str:
@@ -24,21 +22,3 @@ def name_servers(text: str) -> str:
     if not addresses:
         raise argparse.ArgumentTypeError(f"{text!r} is not an address host:port")
     return ";".join(addresses)
-
-
-def topic_name(text: str) -> str:
-    """The type of an argument that names a topic."""
-    try:
-        check_topic_name(text)
-    except NameRefusedError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
-
-
-def group_name(text: str) -> str:
-    """The type of an argument that names a consumer group."""
-    try:
-        check_group_name(text)
-    except NameRefusedError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text

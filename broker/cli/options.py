@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import orjson
 
@@ -27,7 +28,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def add_namesrv(parser: argparse.ArgumentParser) -> None:
     """``--namesrv``: a list separated by semicolons, as RocketMQ's tools take it."""
     # Here alone: commands that talk to no server need not wait for what this imports.
-    from broker.cli.names import name_servers  # noqa: PLC0415
+    from broker.cli.names import name_servers  # noqa: PLC0415 - see above
 
     parser.add_argument(
         "--namesrv",
@@ -63,11 +64,36 @@ def port_number(text: str) -> int:
     return int(text)
 
 
+def checked(check: Callable[[str], object], *failures: type[Exception]) -> Callable[[str], str]:
+    """The type of an argument that stays as it is; what ``check`` raises says why it cannot be."""
+
+    def argument(text: str) -> str:
+        try:
+            check(text)
+        except failures as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return text
+
+    return argument
+
+
 def timestamp_ms(text: str) -> int:
     """The type of an option that is a time in milliseconds since 1970."""
     if not text.isascii() or not text.isdigit() or int(text) > INT64_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time in milliseconds since 1970")
     return int(text)
+
+
+def place_in_time(text: str) -> Literal["earliest", "latest"] | int:
+    """The type of an option that says from where on a queue is wanted."""
+    if text == "earliest":
+        return "earliest"
+    if text == "latest":
+        return "latest"
+    try:
+        return timestamp_ms(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}, nor earliest or latest") from None
 
 
 def seconds(text: str) -> float:

@@ -15,7 +15,6 @@ from functools import partial
 
 from broker.client.choice import queue_index
 from broker.client.encoding import batched_size
-from broker.client.errors import ClientError
 from broker.client.message import Message, MessageQueue, SendResult
 from broker.client.producer import Producer
 
@@ -66,7 +65,7 @@ class Pipeline:
         self._idle = deque(self._lanes)
         """Those without a request under way, in the order in which they fell idle."""
         self._waiting_bytes = 0
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._change: asyncio.Future[None] | None = None
 
     async def put(self, messages: Sequence[Message]) -> None:
@@ -130,7 +129,7 @@ class Pipeline:
                 answer = self._producer.send_nowait(batch[0], lane.queue)
             else:
                 answer = self._producer.send_batch_nowait(batch, lane.queue)
-        except BaseException as error:  # noqa: BLE001 - raised by put and drain
+        except Exception as error:  # noqa: BLE001 - of a message: whatever it is made of
             self._fail(lane, error)
             return
         answer.add_done_callback(partial(self._answered, lane, batch))
@@ -150,28 +149,24 @@ class Pipeline:
     def _answered(
         self, lane: _Lane, batch: Sequence[Message], answer: asyncio.Future[SendResult]
     ) -> None:
+        failure = answer.exception()
+        if failure is not None:
+            self._fail(lane, failure)
+            return
+        self._waiting_bytes -= sum(map(batched_size, batch))
         try:
-            result = answer.result()
-            self._waiting_bytes -= sum(map(batched_size, batch))
-            self._stored(result, batch)
-        except BaseException as error:  # noqa: BLE001 - raised by put and drain
+            self._stored(answer.result(), batch)
+        except Exception as error:  # noqa: BLE001 - of whoever is told, who put these messages
             self._fail(lane, error)
             return
         self._start(lane)
         self._tell()
 
     def _fail(self, lane: _Lane, error: BaseException) -> None:
-        """Ends the stream and lets the lane fall idle, whatever the error: who drains waits for it.
-
-        Raises again what is no ``Exception``.
-        """
-        failure = error if isinstance(error, Exception) else None
+        """Ends the stream and lets the lane fall idle: who drains waits for it, and is told."""
         if self._failure is None:
-            # Raised by drain, a cancellation in here would pass for one of whoever drains.
-            self._failure = failure or ClientError(f"the stream ended with {error!r}")
+            self._failure = error
         self._start(lane)
-        if failure is None:  # an exit, say, which is for the loop
-            raise error
 
     def _tell(self) -> None:
         if self._change is not None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from broker.cli.cluster import (
-    create_cluster,
     design_cluster,
     find_process,
     find_processes,
@@ -53,7 +52,7 @@ def test_ports_beyond_the_last_are_refused() -> None:
 
 
 def test_a_cluster_is_found_again_from_its_directory_alone(tmp_path: Path) -> None:
-    made = create_cluster(tmp_path, ports=Ports(0, 0, 0))
+    made = design_cluster(tmp_path, ports=Ports(0, 0, 0)).write()
 
     found = open_cluster(tmp_path)
 
@@ -64,19 +63,19 @@ def test_a_cluster_is_found_again_from_its_directory_alone(tmp_path: Path) -> No
 
 
 def test_without_ports_a_second_up_keeps_those_of_the_first(tmp_path: Path) -> None:
-    first = create_cluster(tmp_path, ports=Ports(0, 0, 0))
+    first = design_cluster(tmp_path, ports=Ports(0, 0, 0)).write()
 
-    second = create_cluster(tmp_path)
+    second = design_cluster(tmp_path).write()
 
     assert second.namesrv == first.namesrv
 
 
 def test_new_ports_and_flush_mode_leave_other_settings_as_they_are(tmp_path: Path) -> None:
-    create_cluster(tmp_path)
+    design_cluster(tmp_path).write()
     path = tmp_path / "broker-a/n1/node.toml"
     path.write_text(path.read_text().replace("heartbeat_ms = 100", "heartbeat_ms = 50"))
 
-    create_cluster(tmp_path, flush="async", ports=Ports(9000, 9100, 9200))
+    design_cluster(tmp_path, flush="async", ports=Ports(9000, 9100, 9200)).write()
 
     config = read_config(str(path))
     assert config.heartbeat_ms == 50
@@ -85,19 +84,19 @@ def test_new_ports_and_flush_mode_leave_other_settings_as_they_are(tmp_path: Pat
 
 
 def test_ports_that_are_not_given_stay_as_they_are(tmp_path: Path) -> None:
-    create_cluster(tmp_path, ports=Ports(9000, 9100, 9200))
+    design_cluster(tmp_path, ports=Ports(9000, 9100, 9200)).write()
 
-    http = create_cluster(tmp_path, ports=Ports(http=9300))
+    http = design_cluster(tmp_path, ports=Ports(http=9300)).write()
     assert http.namesrv.port == 9000
     assert [[end.port for end in node.config.own] for node in http.nodes.values()] == [
         [9104, 9100, 9300],
         [9114, 9110, 9301],
         [9124, 9120, 9302],
     ]
-    namesrv = create_cluster(tmp_path, ports=Ports(namesrv=9001))
+    namesrv = design_cluster(tmp_path, ports=Ports(namesrv=9001)).write()
     assert namesrv.namesrv.port == 9001
     assert namesrv.node("n2").config.own == http.node("n2").config.own
-    remoting = create_cluster(tmp_path, ports=Ports(remoting=0))
+    remoting = design_cluster(tmp_path, ports=Ports(remoting=0)).write()
     assert remoting.namesrv.port == 9001
     own = remoting.node("n2").config.own
     assert own.http.port == 9302
@@ -114,12 +113,12 @@ def test_a_free_port_is_none_of_those_that_are_taken() -> None:
 
 
 def test_the_ports_of_a_cluster_with_another_member_cannot_change(tmp_path: Path) -> None:
-    create_cluster(tmp_path)
+    design_cluster(tmp_path).write()
     path = tmp_path / "broker-a/n2/node.toml"
     path.write_text(path.read_text().replace("n2", "n3"))
 
     with pytest.raises(UsageError, match="were added online, whose ports `up` cannot change"):
-        create_cluster(tmp_path, ports=Ports(http=9300))
+        design_cluster(tmp_path, ports=Ports(http=9300)).write()
 
 
 def test_a_design_is_written_nowhere(tmp_path: Path) -> None:
@@ -135,14 +134,14 @@ def test_a_directory_that_cannot_be_written_is_told(data: str, tmp_path: Path) -
     (tmp_path / "file").touch()
 
     with pytest.raises(UsageError, match=r"/file/.* cannot be written: Not a directory; --data"):
-        create_cluster(tmp_path / data)
+        design_cluster(tmp_path / data).write()
 
 
 def test_the_number_of_nodes_cannot_change(tmp_path: Path) -> None:
-    create_cluster(tmp_path, nodes=3)
+    design_cluster(tmp_path, nodes=3).write()
 
     with pytest.raises(UsageError, match=r"holds 1 group\(s\) of 3 node\(s\)"):
-        create_cluster(tmp_path, nodes=5)
+        design_cluster(tmp_path, nodes=5).write()
 
 
 def test_an_empty_directory_says_how_to_make_a_cluster(tmp_path: Path) -> None:
@@ -152,14 +151,14 @@ def test_an_empty_directory_says_how_to_make_a_cluster(tmp_path: Path) -> None:
 
 
 def test_a_node_goes_by_its_short_name_where_there_is_one_group(tmp_path: Path) -> None:
-    cluster = create_cluster(tmp_path)
+    cluster = design_cluster(tmp_path).write()
 
     assert cluster.node("n2") is cluster.node("broker-a/n2")
     assert find_process(tmp_path, "n2").name == "broker-a/n2"
 
 
 def test_an_unknown_node_is_answered_with_those_that_are_there(tmp_path: Path) -> None:
-    cluster = create_cluster(tmp_path, nodes=1)
+    cluster = design_cluster(tmp_path, nodes=1).write()
 
     with pytest.raises(UsageError, match="no node broker-a/n7; it has broker-a/n0, namesrv"):
         cluster.process("broker-a/n7")
@@ -168,7 +167,7 @@ def test_an_unknown_node_is_answered_with_those_that_are_there(tmp_path: Path) -
 
 
 def test_processes_are_found_whatever_the_settings_say(tmp_path: Path) -> None:
-    made = create_cluster(tmp_path, groups=2)
+    made = design_cluster(tmp_path, groups=2).write()
     (tmp_path / "broker-a/n1/node.toml").write_text("no TOML")
     n2 = tmp_path / "broker-a/n2/node.toml"
     n2.rename(n2.with_name(PID_FILE))

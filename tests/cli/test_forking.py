@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,19 @@ def forked_for_good() -> ForkedChild:
     return ForkedChild(pid)
 
 
+def run_program(
+    program: str, *arguments: str | Path, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """What another interpreter prints, that finds the same modules and has no other environment."""
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        env={"PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
 def test_the_exit_code_of_a_fork_is_told_as_often_as_it_is_asked_for() -> None:
     child = forked(3)
 
@@ -126,38 +140,20 @@ def test_a_signal_at_once_after_the_fork_does_not_unwind_the_command_in_it(
     sig: signal.Signals, code: int, tmp_path: Path
 ) -> None:
     """`dledger up` would stop the cluster from the fork, and go on itself."""
-    done = subprocess.run(
-        [sys.executable, "-c", IS_TOLD_TO_END_WHILE_IT_FORKS, str(int(sig)), tmp_path / "log"],
-        env={"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_program(IS_TOLD_TO_END_WHILE_IT_FORKS, str(int(sig)), tmp_path / "log")
 
     assert done.stdout == f"{code} set()\nended by the command\n"
 
 
 def test_a_fork_that_cannot_say_why_it_ends_does_not_unwind_the_command() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CANNOT_WRITE_ANYTHING],
-        env={"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_program(CANNOT_WRITE_ANYTHING)
 
     assert done.stdout == "1\nended by the command\n"
 
 
 @pytest.mark.parametrize("title", ["short", "dledger node --config " + "a/long/path/" * 12])
 def test_a_title_is_shown_and_the_environment_stays(title: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SHOWS_ITSELF, title],
-        env={"PYTHONPATH": os.pathsep.join(sys.path), "MARK": "x" * 200, "LAST": "here"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_program(SHOWS_ITSELF, title, environment={"MARK": "x" * 200, "LAST": "here"})
 
     shown, *environment = done.stdout.splitlines()
     assert shown == title
@@ -167,12 +163,6 @@ def test_a_title_is_shown_and_the_environment_stays(title: str) -> None:
 
 def test_importing_a_broker_starts_no_thread_and_loads_no_numpy() -> None:
     """Threads would forbid to fork, and NumPy takes half as long as all the rest."""
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTS_A_BROKER],
-        env={"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_program(IMPORTS_A_BROKER)
 
     assert done.stdout == "False 1\n"

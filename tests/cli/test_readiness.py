@@ -8,7 +8,7 @@ import pytest
 
 from broker.cli import readiness
 from broker.cli.admin import Admin, BrokerName
-from broker.cli.cluster import create_cluster
+from broker.cli.cluster import design_cluster
 from broker.cli.layout import Ports
 from broker.cli.readiness import wait_until_serving
 from broker.cli.view import GroupView, NodeView
@@ -34,6 +34,6 @@ def test_it_is_not_ready_before_the_nameserver_names_the_leader_to_clients(
     monkeypatch.setattr(readiness, "_obstacles", lambda _cluster: [])
     monkeypatch.setattr(Admin, "broker_names", broker_names)
 
-    [group] = wait_until_serving(create_cluster(tmp_path, nodes=1, ports=Ports(0, 0, 0)))
+    [group] = wait_until_serving(design_cluster(tmp_path, nodes=1, ports=Ports(0, 0, 0)).write())
 
     assert (group.leader, known) == ("broker-a/n0", [])

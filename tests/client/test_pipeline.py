@@ -260,7 +260,7 @@ async def test_what_waits_behind_an_illegal_message_does_not_go_on(loop: Virtual
 @in_virtual_time
 async def test_what_has_no_size_is_not_taken(loop: VirtualLoop) -> None:
     stream = await Stream(loop, 1).start()
-    sizeless = Message(TOPIC, None)  # type: ignore[arg-type]
+    sizeless = Message(TOPIC, None)  # type: ignore[arg-type]  # a caller's mistake
     with pytest.raises(TypeError):
         await stream.pipeline.put([*numbered(0, 1), sizeless])
     with pytest.raises(TypeError):
@@ -296,26 +296,15 @@ async def test_an_error_that_nobody_foresaw_is_raised_too(loop: VirtualLoop) -> 
 @in_virtual_time
 async def test_whatever_is_wrong_with_who_is_told_ends_the_stream(loop: VirtualLoop) -> None:
     stream = await Stream(loop, 2).start(batch_messages=1)
-    wrong: BaseException = ValueError("I/O operation on closed file.")
-    told: list[object] = []
-    loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
 
     def stumble(result: SendResult, messages: Sequence[Message]) -> None:
-        raise wrong
+        raise ValueError("I/O operation on closed file.")
 
     queues = await stream.producer.queues(TOPIC)
     pipeline = Pipeline(stream.producer, queues, stumble)
     await pipeline.put(numbered(0, 5))
     with pytest.raises(ValueError, match="closed file"):
         await asyncio.wait_for(pipeline.drain(), 60)
-    assert told == []
-
-    wrong = asyncio.CancelledError()
-    pipeline = Pipeline(stream.producer, queues, stumble)
-    await pipeline.put(numbered(0, 5))
-    with pytest.raises(ClientError, match="ended with CancelledError"):
-        await asyncio.wait_for(pipeline.drain(), 60)
-    assert told == [wrong]
     await stream.close()
 
 

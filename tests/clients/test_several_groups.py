@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from broker.cli.admin import run_admin
-from broker.cli.cluster import LocalCluster, create_cluster, open_cluster
+from broker.cli.cluster import LocalCluster, design_cluster, open_cluster
 from broker.cli.layout import Ports, plan_member
 from broker.cli.processes import end_processes
 from broker.cli.readiness import wait_until_serving
@@ -65,7 +65,7 @@ class TwoGroups:
 
 @pytest.fixture
 def groups(tmp_path: Path) -> Iterator[TwoGroups]:
-    create_cluster(tmp_path, nodes=1, groups=2, ports=Ports(0, 0, 0))
+    design_cluster(tmp_path, nodes=1, groups=2, ports=Ports(0, 0, 0)).write()
     second = plan_member(None).peer
     for path in tmp_path.glob("*/*/node.toml"):
         text = re.sub(

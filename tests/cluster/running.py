@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 
 from broker.cli.admin import run_admin
-from broker.cli.cluster import LocalCluster, create_cluster, open_cluster
+from broker.cli.cluster import LocalCluster, design_cluster, open_cluster
 from broker.cli.layout import Ports, plan_member
 from broker.cli.processes import end_processes
 from broker.cli.readiness import wait_until_answering, wait_until_serving
@@ -125,7 +125,7 @@ class RunningCluster:
 
 def start_cluster(directory: Path, *, nodes: int = 3, **settings: int | str) -> RunningCluster:
     """Starts a new cluster and waits until it serves; ``settings`` are of every ``node.toml``."""
-    create_cluster(directory, nodes=nodes, ports=Ports(0, 0, 0))
+    design_cluster(directory, nodes=nodes, ports=Ports(0, 0, 0)).write()
     for path in directory.glob("*/*/node.toml"):
         # Segments are filled with zeros ahead: small ones leave the disk to the tests.
         text = path.read_text()

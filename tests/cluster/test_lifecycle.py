@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.cluster import create_cluster
+from broker.cli.cluster import design_cluster
 from broker.cli.layout import Ports
 from broker.config import read_config
 from tests.cluster.running import RunningCluster, while_needed
@@ -259,7 +259,7 @@ def test_a_port_in_use_is_named_with_who_wanted_it_and_changes_nothing(tmp_path:
         command = ("up", "--data", tmp_path, "--namesrv-port", port, "--port", 0, "--detach")
         new = run(*command)
         assert files() == {}
-        create_cluster(tmp_path, ports=Ports(0, 0, 0))
+        design_cluster(tmp_path, ports=Ports(0, 0, 0)).write()
         made = files()
         known = run(*command)
 
@@ -271,7 +271,7 @@ def test_a_port_in_use_is_named_with_who_wanted_it_and_changes_nothing(tmp_path:
 
 
 def test_a_node_says_which_of_its_addresses_is_taken(tmp_path: Path) -> None:
-    node = create_cluster(tmp_path, nodes=1, ports=Ports(0, 0, 0)).node("n0").config
+    node = design_cluster(tmp_path, nodes=1, ports=Ports(0, 0, 0)).write().node("n0").config
     with socket.socket() as taken:
         taken.bind(node.own.address)
         taken.listen()
@@ -298,7 +298,7 @@ def test_the_data_of_another_node_is_refused_with_one_line(tmp_path: Path) -> No
 
 
 def test_a_misspelt_setting_is_refused_with_one_line(tmp_path: Path) -> None:
-    create_cluster(tmp_path, nodes=1)
+    design_cluster(tmp_path, nodes=1).write()
     path = tmp_path / "broker-a/n0/node.toml"
     path.write_text(path.read_text().replace("flush", "flsh"))
 
