@@ -20,10 +20,13 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from broker.cli.failure import EXIT_FAILED, EXIT_USAGE, CommandError
 from broker.cli.streams import drop_output, open_missing_streams, unwritable
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 
@@ -55,6 +58,14 @@ examples:
   dledger consume orders --group printers --from earliest --count 2
   dledger COMMAND --help                       what a command takes, with an example
 """
+
+
+class _Parser(argparse.ArgumentParser):
+    """Whose ``--help`` fails like all other output: argparse says nothing of a write that fails (in
+    later releases of Python 3.11), and with ``PYTHONUNBUFFERED`` that is every one."""
+
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        (sys.stdout if file is None else file).write(self.format_help())
 
 
 class Command(Protocol):
@@ -95,7 +106,7 @@ def _run(arguments: Sequence[str]) -> int:
     with _quiet_interrupt():
         name = _parse_command(arguments[:1])
         command = cast(Command, importlib.import_module(f"broker.cli.{name}"))
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=f"dledger {name}",
         description=COMMANDS[name][0].upper() + COMMANDS[name][1:] + ".",
         epilog=f"examples:\n{command.EXAMPLES}",
@@ -141,7 +152,7 @@ def _parse_command(arguments: Sequence[str]) -> str:
     """The command's name. Prints help or a complaint and leaves where there is none."""
     width = max(map(len, COMMANDS))
     listing = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items())
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="dledger",
         usage="dledger COMMAND ...",
         description=f"A replicated message broker that speaks RocketMQ.\n\ncommands:\n{listing}",

@@ -45,9 +45,14 @@ def test_an_event_loop_gets_no_descriptor_of_a_closed_stream(closed: str) -> Non
     assert done.stderr == ("" if closed == "2>&-" else "err\n")
 
 
-@pytest.mark.parametrize("line", ["dledger --help", "dledger status --help"])
-def test_output_for_which_there_is_no_room_is_one_line_and_a_failure(line: str) -> None:
-    done = shell(f"{line} > /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])  # each write fails by itself, or the last flush
+@pytest.mark.parametrize(
+    "line", ["dledger --help", "dledger status --help", "dledger topic list --help"]
+)
+def test_output_for_which_there_is_no_room_is_one_line_and_a_failure(
+    line: str, unbuffered: str
+) -> None:
+    done = shell(f"export PYTHONUNBUFFERED={unbuffered}; {line} > /dev/full")
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "cannot write what it prints: No space left on device" in done.stderr
