@@ -91,8 +91,6 @@ def consume(namesrv: str, topic: str, group: str, count: int, *, how: str = "") 
 
     consumer = PushConsumer(group, orderly=how == "orderly")
     consumer.set_namesrv_addr(namesrv)
-    # Of several it would ask for all again when the first fails, without showing us the others.
-    ffi_check(dll.SetPushConsumerMessageBatchMaxSize(consumer._handle, 1))
     ffi_check(dll.Subscribe(consumer._handle, topic.encode(), b"*"))
     consumer._register_callback(received)
     consumer.start()
