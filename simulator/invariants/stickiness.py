@@ -1,8 +1,9 @@
 """Who hears a leader gives nobody else its vote (thesis 4.2.3).
 
 Otherwise one node with a bad link keeps deposing a leader that all others hear. An election that
-the leader ordered is another matter. How long a leader was not heard is asked of the voter's own
-clock, as the voter does: it may be faster than others.
+the leader ordered is another matter, and so is a vote that was given before, waits for the disk,
+and is asked for once more meanwhile (a frame that came twice). How long a leader was not heard is
+asked of the voter's own clock, as the voter does: it may be faster than others.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class StickToTheLeader(Invariant):
     def __init__(self) -> None:
         self._heard: dict[tuple[str, int], tuple[int, float]] = {}  # term of the leader, own time
         self._refuse: dict[tuple[str, int, str, int, bool], str] = {}
+        self._given: set[tuple[str, int, str, int, bool]] = set()
 
     def receives(self, host: Host, sender: str, message: Message) -> None:
         """See :class:`Invariant`. The node has not seen the message yet."""
@@ -45,10 +47,13 @@ class StickToTheLeader(Invariant):
                     and core.leader is not None
                     and leader_term == core.term
                     and host.own_time - at < core.config.election_seconds
+                    and asked not in self._given
                 ):
                     self._refuse[asked] = core.leader
                 else:
                     self._refuse.pop(asked, None)
+                    if not pre_vote:  # which is answered at once, and asked for in each round anew
+                        self._given.add(asked)
 
     def sends(self, host: Host, peer: str, message: Message) -> None:
         """See :class:`Invariant`."""

@@ -1,4 +1,4 @@
-"""How long a voter heard no leader is a matter of its own clock."""
+"""Who hears a leader, by its own clock, and which votes were given before."""
 
 from __future__ import annotations
 
@@ -51,3 +51,37 @@ def test_who_hears_a_leader_by_its_own_clock_may_not_vote(rate: float, share: fl
 @pytest.mark.parametrize(("rate", "share"), [(1.0, 1.01), (1.03, 0.98), (0.97, 1.05)])
 def test_who_hears_none_any_more_by_its_own_clock_may(rate: float, share: float) -> None:
     vote_after(rate, share)
+
+
+def asked_again(*, pre_vote: bool) -> None:
+    """A voter is asked, hears a leader of that term, is asked the same again, and says yes."""
+
+    async def script(cluster: Cluster) -> None:
+        leader = await serving(cluster)
+        voter, candidate = others(cluster, leader)
+        await cluster.pass_time(1.0)
+        assert leader.node is not None
+        core, check = leader.node.core, StickToTheLeader()
+        request = VoteRequest(core.term, core.log.last_index, core.term, pre_vote, False, 0)
+        check.receives(voter, candidate.name, request)
+        check.receives(voter, leader.name, Heartbeat(core.term, core.commit_index, 1))
+        check.receives(voter, candidate.name, request)
+        try:
+            check.sends(voter, candidate.name, VoteResponse(core.term, True, pre_vote, 0, 0))
+        except Violation as violation:
+            found.append(violation)
+        await settle(cluster)
+
+    found: list[Violation] = []
+    run(script)
+    if found:
+        raise found[0]
+
+
+def test_a_vote_that_waits_for_the_disk_was_given_before_the_leader_was_heard() -> None:
+    asked_again(pre_vote=False)
+
+
+def test_a_question_before_the_election_is_another_each_time() -> None:
+    with pytest.raises(Violation, match="though it hears"):
+        asked_again(pre_vote=True)
