@@ -27,7 +27,6 @@ class StickToTheLeader(Invariant):
     def __init__(self) -> None:
         self._heard: dict[tuple[str, int], tuple[int, float]] = {}  # term of the leader, own time
         self._refuse: dict[tuple[str, int, str, int, bool], str] = {}
-        self._given: set[tuple[str, int, str, int, bool]] = set()
 
     def receives(self, host: Host, sender: str, message: Message) -> None:
         """See :class:`Invariant`. The node has not seen the message yet."""
@@ -47,13 +46,11 @@ class StickToTheLeader(Invariant):
                     and core.leader is not None
                     and leader_term == core.term
                     and host.own_time - at < core.config.election_seconds
-                    and asked not in self._given
+                    and (pre_vote or (core.standing.term, core.standing.vote) != (term, sender))
                 ):
                     self._refuse[asked] = core.leader
                 else:
                     self._refuse.pop(asked, None)
-                    if not pre_vote:  # which is answered at once, and asked for in each round anew
-                        self._given.add(asked)
 
     def sends(self, host: Host, peer: str, message: Message) -> None:
         """See :class:`Invariant`."""

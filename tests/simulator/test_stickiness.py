@@ -6,6 +6,7 @@ import pytest
 
 from dledger.messages import Heartbeat, VoteRequest, VoteResponse
 from simulator.cluster import Cluster
+from simulator.host import Host
 from simulator.invariants.stickiness import StickToTheLeader
 from simulator.violation import Violation
 from tests.simulator.test_host import others, run, serving, settle
@@ -53,18 +54,22 @@ def test_who_hears_none_any_more_by_its_own_clock_may(rate: float, share: float)
     vote_after(rate, share)
 
 
-def asked_again(*, pre_vote: bool) -> None:
-    """A voter is asked, hears a leader of that term, is asked the same again, and says yes."""
+def asked_again(*, by_whom_it_voted_for: bool, pre_vote: bool) -> None:
+    """A voter that hears the leader that it voted for is asked for its vote in that term by it, or
+    by another, and gives it. Raises what the check says of it."""
 
     async def script(cluster: Cluster) -> None:
         leader = await serving(cluster)
-        voter, candidate = others(cluster, leader)
+        voter, another = others(cluster, leader)
+        if vote_of(voter) != leader.name:
+            voter, another = another, voter
+        assert vote_of(voter) == leader.name
         await cluster.pass_time(1.0)
         assert leader.node is not None
         core, check = leader.node.core, StickToTheLeader()
-        request = VoteRequest(core.term, core.log.last_index, core.term, pre_vote, False, 0)
-        check.receives(voter, candidate.name, request)
         check.receives(voter, leader.name, Heartbeat(core.term, core.commit_index, 1))
+        candidate = leader if by_whom_it_voted_for else another
+        request = VoteRequest(core.term, core.log.last_index, core.term, pre_vote, False, 0)
         check.receives(voter, candidate.name, request)
         try:
             check.sends(voter, candidate.name, VoteResponse(core.term, True, pre_vote, 0, 0))
@@ -78,10 +83,18 @@ def asked_again(*, pre_vote: bool) -> None:
         raise found[0]
 
 
-def test_a_vote_that_waits_for_the_disk_was_given_before_the_leader_was_heard() -> None:
-    asked_again(pre_vote=False)
+def vote_of(voter: Host) -> str:
+    assert voter.node is not None
+    return voter.node.core.standing.vote
 
 
-def test_a_question_before_the_election_is_another_each_time() -> None:
+def test_a_vote_that_was_given_before_the_leader_was_heard_may_be_told_later() -> None:
+    asked_again(by_whom_it_voted_for=True, pre_vote=False)
+
+
+@pytest.mark.parametrize(("by_whom_it_voted_for", "pre_vote"), [(True, True), (False, False)])
+def test_no_other_may_be_given_while_the_leader_is_heard(
+    by_whom_it_voted_for: bool, pre_vote: bool
+) -> None:
     with pytest.raises(Violation, match="though it hears"):
-        asked_again(pre_vote=True)
+        asked_again(by_whom_it_voted_for=by_whom_it_voted_for, pre_vote=pre_vote)
