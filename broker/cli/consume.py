@@ -22,6 +22,7 @@ from broker.cli.options import (
 )
 from broker.cli.progress import Progress
 from broker.cli.session import run_session
+from broker.cli.streams import drop_output
 from broker.client.consumer import Consumer
 from broker.client.errors import UndecodableBodyError
 from broker.client.message import Bytes
@@ -90,7 +91,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    return run_session("consume", lambda: _consume(args))
+    try:
+        return run_session("consume", lambda: _consume(args))
+    except BrokenPipeError:  # the reader (head, say) has enough
+        drop_output()
+        return 0
 
 
 async def _consume(args: argparse.Namespace) -> int:

@@ -20,13 +20,10 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from broker.cli.failure import EXIT_FAILED, EXIT_USAGE, CommandError
-from broker.cli.streams import drop_output, open_missing_streams, unwritable
-
-if TYPE_CHECKING:
-    from _typeshed import SupportsWrite
+from broker.cli.streams import buffer_output, drop_output, open_missing_streams, unwritable
 
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 
@@ -60,14 +57,6 @@ examples:
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    """Whose ``--help`` fails like all other output: argparse says nothing of a write that fails (in
-    later releases of Python 3.11), and with ``PYTHONUNBUFFERED`` that is every one."""
-
-    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
-        (sys.stdout if file is None else file).write(self.format_help())
-
-
 class Command(Protocol):
     """The module of a command."""
 
@@ -81,6 +70,7 @@ class Command(Protocol):
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code (0, 1, or 2 for bad usage)."""
     open_missing_streams()
+    buffer_output()
     arguments = list(sys.argv[1:] if argv is None else argv)
     code = 0
     try:
@@ -88,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = _run(arguments)
         finally:  # also behind what --help prints, which leaves from in there
             sys.stdout.flush()
-    except BrokenPipeError:  # the reader (head, say) has enough
+    except BrokenPipeError:  # the reader (head, say) has enough of what is printed by now
         drop_output()
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -106,7 +96,7 @@ def _run(arguments: Sequence[str]) -> int:
     with _quiet_interrupt():
         name = _parse_command(arguments[:1])
         command = cast(Command, importlib.import_module(f"broker.cli.{name}"))
-    parser = _Parser(
+    parser = argparse.ArgumentParser(
         prog=f"dledger {name}",
         description=COMMANDS[name][0].upper() + COMMANDS[name][1:] + ".",
         epilog=f"examples:\n{command.EXAMPLES}",
@@ -116,6 +106,9 @@ def _run(arguments: Sequence[str]) -> int:
     args = parser.parse_args(arguments[1:])
     try:
         return command.run(args)
+    except BrokenPipeError:  # nobody learns how it would have ended, so it did not end well
+        drop_output()
+        return EXIT_FAILED
     except CommandError as error:
         print(f"dledger {name}: {error}", file=sys.stderr)
         return error.exit_code
@@ -152,7 +145,7 @@ def _parse_command(arguments: Sequence[str]) -> str:
     """The command's name. Prints help or a complaint and leaves where there is none."""
     width = max(map(len, COMMANDS))
     listing = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items())
-    parser = _Parser(
+    parser = argparse.ArgumentParser(
         prog="dledger",
         usage="dledger COMMAND ...",
         description=f"A replicated message broker that speaks RocketMQ.\n\ncommands:\n{listing}",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 
-_UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""How a write ends for which there is no room, or whose disk fails."""
+_UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EAGAIN})
+"""How a write ends for which there is no room, or whose disk fails. EAGAIN: the stream does not
+block, and its reader is slow."""
 
 
 def open_missing_streams() -> None:
@@ -27,6 +29,20 @@ def open_missing_streams() -> None:
         sys.stdout = os.fdopen(STDOUT, "w")
     if sys.stderr is None:
         sys.stderr = os.fdopen(STDERR, "w")
+
+
+def buffer_output() -> None:
+    """Gives stdout a buffer where ``PYTHONUNBUFFERED`` took it away.
+
+    Without one a write is one system call, which may take a part of the bytes and fails with
+    nobody to notice: messages would be acknowledged that were never printed. What must be seen
+    at once is flushed.
+    """
+    plain = sys.stdout
+    if isinstance(plain.buffer, io.RawIOBase):
+        sys.stdout = open(  # noqa: SIM115 - it stays open to the end
+            STDOUT, "w", encoding=plain.encoding, errors=plain.errors, closefd=False
+        )
 
 
 def drop_output() -> None:

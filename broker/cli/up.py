@@ -16,6 +16,7 @@ from broker.cli.options import add_data, add_json, port_number, print_json
 from broker.cli.readiness import wait_until_serving
 from broker.cli.signals import heeded, interrupt_on_ending
 from broker.cli.status import print_groups
+from broker.cli.streams import drop_output
 from broker.cli.view import LEADER, GroupView
 from broker.config import FLUSH_MODES
 
@@ -70,7 +71,10 @@ def run(args: argparse.Namespace) -> int:
         # From here on they are waited for. Not earlier: what is started would inherit the mask.
         awaited = {*heeded(), signal.SIGCHLD}
         signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
-        _print_ready(cluster, groups, args)
+        try:
+            _print_ready(cluster, groups, args)
+        except BrokenPipeError:  # whoever does not want to know has wanted a cluster all the same
+            drop_output()
         stays = args.detach
         reported = _report_ended(cluster, frozenset())
         if not args.detach:

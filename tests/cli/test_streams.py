@@ -71,6 +71,24 @@ def test_help_that_nobody_reads_is_not_complained_of() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+def test_a_result_that_nobody_reads_to_its_end_is_no_success() -> None:
+    program = (
+        "import importlib, sys, types\n"
+        "from broker.cli.main import main\n"
+        "def run(args): print('found' * 100_000); return 0\n"
+        "command = types.SimpleNamespace(EXAMPLES='', add_arguments=lambda parser: 0, run=run)\n"
+        "importlib.import_module = lambda name: command\n"
+        "sys.exit(main(['verify']))"
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=writer, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
 def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_word() -> None:
     program = (
         "import importlib, os, signal\n"

@@ -55,6 +55,23 @@ def test_a_killed_leader_is_shown_as_down_while_another_leads(cluster: RunningCl
     assert dead.address == str(read_config(str(cluster.data(leader) / "node.toml")).own.address)
 
 
+def test_a_cluster_is_started_also_where_nobody_reads_that_it_is(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    started = subprocess.run(
+        dledger("up", "--detach", "--nodes", "1", "--data", tmp_path, *ANY_PORTS),
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        timeout=90,
+        check=False,
+    )
+    os.close(writer)
+    stopped = run("down", "--data", tmp_path)
+
+    assert (started.returncode, started.stderr) == (0, b"")
+    assert stopped.stdout.startswith("stopped broker-a/n0, namesrv; ")
+
+
 def test_the_console_shows_who_leads_and_who_is_down(cluster: RunningCluster) -> None:
     follower = next(node for node in ("n0", "n1", "n2") if node != cluster.leader())
     served_by = next(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -145,12 +147,51 @@ def test_messages_for_whose_lines_there_is_no_room_are_a_failure_told_in_one_lin
     assert b"cannot write what it prints: No space left on device" in done.stderr
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])  # a write may then take a part of the bytes
+def test_no_message_is_acknowledged_that_was_not_printed(
+    shared_cluster: RunningCluster, topic: str, unbuffered: str
+) -> None:
+    lines = [b"%03d" % n * 300 for n in range(200)]
+    run(shared_cluster, "topic", "create", topic, "--queues", "1")
+    run(shared_cluster, "produce", topic, stdin=b"\n".join(lines))
+    wanted = command(shared_cluster, "consume", topic, "--group", "g", "--count", "200")
+    with tempfile.TemporaryFile() as file:
+        done = subprocess.run(
+            ["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", *wanted["args"]],
+            env={**wanted["env"], "PYTHONUNBUFFERED": unbuffered},
+            stdout=file,
+            stderr=subprocess.PIPE,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == b"dledger consume: cannot write what it prints: File too large\n"
+    assert consume(shared_cluster, topic, "--count", "200") == lines
+
+
+def test_a_reader_that_has_enough_ends_consume_well(
+    shared_cluster: RunningCluster, topic: str
+) -> None:
+    run(shared_cluster, "produce", topic, stdin=b"one\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        **command(shared_cluster, "consume", topic, "--group", "g"),
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        timeout=COMMAND_SECONDS,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_consuming_what_is_not_there_fails_and_consuming_nothing_does_not(
     shared_cluster: RunningCluster, topic: str
 ) -> None:
-    run(shared_cluster, "consume", topic, "--group", "g", "--timeout", "1", code=1)
+    run(shared_cluster, "consume", topic, "--group", "g", "--timeout", "5", code=1)
     run(shared_cluster, "topic", "create", topic)
-    assert consume(shared_cluster, topic, "--timeout", "1", "--count", "3") == []
+    assert consume(shared_cluster, topic, "--timeout", "5", "--count", "3") == []
 
 
 def test_a_group_goes_on_where_it_ended(shared_cluster: RunningCluster, topic: str) -> None:
@@ -159,7 +200,7 @@ def test_a_group_goes_on_where_it_ended(shared_cluster: RunningCluster, topic: s
 
     assert consume(shared_cluster, topic, "--count", "2") == [b"1", b"2"]
     assert consume(shared_cluster, topic, "--count", "1") == [b"3"]
-    assert consume(shared_cluster, topic, "--timeout", "1") == []
+    assert consume(shared_cluster, topic, "--timeout", "5") == []
 
 
 def test_only_the_tags_asked_for_are_printed(shared_cluster: RunningCluster, topic: str) -> None:
