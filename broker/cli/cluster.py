@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -78,7 +79,7 @@ class LocalCluster:
     @property
     def running(self) -> list[str]:
         """The names of the processes that run."""
-        return [process.name for process in self.processes if process.pid is not None]
+        return [process.name for process in self._all_processes() if process.pid is not None]
 
     def require_stopped(self) -> None:
         """Raises :class:`CommandError` where any process of the cluster runs."""
@@ -112,7 +113,14 @@ class LocalCluster:
 
     def stop(self) -> dict[str, int]:
         """Stops what runs, the NameServer last. Returns the pids by name."""
-        return stop_processes(self.processes)
+        return stop_processes(self._all_processes())
+
+    def _all_processes(self) -> list[ManagedProcess]:
+        """With those of nodes that were added since the cluster was opened."""
+        known = {process.name: process for process in self.processes}
+        with suppress(UsageError):  # not written yet, or removed
+            known = find_processes(self.directory) | known
+        return [*known.values()]
 
     def _check_ports(self) -> None:
         wanted = {self.namesrv: ("the NameServer", "--namesrv-port")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from broker.cli.cluster import (
 )
 from broker.cli.failure import UsageError
 from broker.cli.layout import FREE_PORTS, Ports, plan_cluster
-from broker.cli.processes import PID_FILE
+from broker.cli.processes import PID_FILE, ManagedProcess, end_processes
 from broker.config import read_config
 
 
@@ -164,6 +165,21 @@ def test_an_unknown_node_is_answered_with_those_that_are_there(tmp_path: Path) -
         cluster.process("broker-a/n7")
     with pytest.raises(UsageError, match="no node n7; it has broker-a/n0, namesrv"):
         find_process(tmp_path, "n7")
+
+
+def test_a_node_that_was_added_since_runs_and_is_stopped_too(tmp_path: Path) -> None:
+    cluster = design_cluster(tmp_path, nodes=1).write()
+    home = tmp_path / "broker-a/n1"
+    program = [sys.executable, "-c", "import signal; signal.pause()"]
+    added = ManagedProcess("broker-a/n1", home, program, home / "log/node.log")
+    added.start()
+    pid = added.pid
+    try:
+        assert cluster.running == ["broker-a/n1"]
+        assert cluster.stop() == {"broker-a/n1": pid}
+        assert cluster.running == []
+    finally:
+        end_processes([added], kill=True)
 
 
 def test_processes_are_found_whatever_the_settings_say(tmp_path: Path) -> None:
