@@ -6,13 +6,15 @@ Every failure becomes a :class:`CommandError`: whom it asked, what came back, wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import socket
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeVar
 
 from broker.cli.failure import CommandError
-from broker.remoting.client import RemotingClient
+from broker.remoting.client import RemotingClient, split_address
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.errors import CallError, ConnectFailedError
 from broker.remoting.frame import Frame
@@ -184,8 +186,9 @@ class Admin:
     async def leader_of(self, address: str) -> str:
         """The address of the broker that leads the group of the one at ``address``, which is
         itself where the NameServer does not know it. Raises :class:`NoLeaderError`."""
+        aliases = await _aliases(address)
         for name in await self.broker_names():
-            if address in name.addresses.values():
+            if not aliases.isdisjoint(name.addresses.values()):
                 return _with_leaders({name.name: name.master})[name.name]
         return address
 
@@ -219,7 +222,14 @@ def run_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]]) -> T:
         finally:
             await client.close()
 
-    return asyncio.run(session())
+    return run_to_its_end(session())
+
+
+def run_to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """As :func:`asyncio.run`, which a signal may keep from ever beginning the work; Python would
+    complain of that."""
+    with closing(work):
+        return asyncio.run(work)
 
 
 def run_on_leaders(namesrv: str, work: Callable[[Admin], Awaitable[T]]) -> T:
@@ -244,6 +254,16 @@ async def when_led(work: Callable[[], Awaitable[T]]) -> T:
             if error.code != ResponseCode.SERVICE_NOT_AVAILABLE or loop.time() >= ends_at:
                 raise
         await asyncio.sleep(ASK_AGAIN_SECONDS)
+
+
+async def _aliases(address: str) -> set[str]:
+    """The address, and those that its host name stands for."""
+    host, port = split_address(address)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError:
+        return {address}
+    return {address, *(f"{where[0]}:{port}" for *_, where in found)}
 
 
 def _with_leaders(masters: Mapping[str, str | None]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.cli.admin import Admin, NoTopicError, RefusedError, document_of, run_on_leaders
 from broker.cli.failure import CommandError
+from broker.cli.names import group_name, topic_name
 from broker.cli.options import add_json, add_namesrv, place_in_time, print_json, print_table
 from broker.cli.topic import QueueView, view_queues
 from broker.client.resets import reset_offsets as reset_offsets_of
@@ -46,13 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reset = actions.add_parser(
         "reset-offset", help="move a group in a topic, whether it is consuming or not"
     )
-    reset.add_argument("--topic", metavar="T", required=True)
+    reset.add_argument("--topic", metavar="T", type=topic_name, required=True)
     reset.add_argument(
         "--to", type=place_in_time, metavar="earliest|latest|TIMESTAMP_MS", required=True
     )
     delete = actions.add_parser("delete", help="delete a group and its offsets")
     for action in (describe, reset, delete):
-        action.add_argument("name", metavar="NAME")
+        action.add_argument("name", metavar="NAME", type=group_name)
     for action in (listing, describe, reset, delete):
         add_namesrv(action)
         add_json(action)

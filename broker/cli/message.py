@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from broker.cli.admin import Admin, NoLeaderError, RefusedError, run_on_leaders
 from broker.cli.failure import CommandError, UsageError
+from broker.cli.names import topic_name
 from broker.cli.options import add_json, add_namesrv, positive, print_json, timestamp_ms
 from broker.client.errors import UndecodableBodyError
 from broker.client.message import MessageQueue
@@ -36,9 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     get = actions.add_parser("get", help="one message by the id that its acknowledgement gave")
     get.add_argument("id", metavar="ID", help="32 hexadecimal digits")
-    get.add_argument("--topic", metavar="T", help="ID is a producer's unique key, in this topic")
+    get.add_argument(
+        "--topic", metavar="T", type=topic_name, help="ID is a producer's unique key, in this topic"
+    )
     query = actions.add_parser("query", help="the messages of a topic that have a key")
-    query.add_argument("--topic", metavar="T", required=True)
+    query.add_argument("--topic", metavar="T", type=topic_name, required=True)
     query.add_argument("--key", metavar="K", required=True)
     query.add_argument(
         "--count", type=positive, default=QUERY_MESSAGES, metavar="N", help="at most (default: 64)"

@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from broker.cli.admin import run_admin
+from broker.cli.admin import run_admin, run_to_its_end
 from broker.cli.failure import CommandError
 from broker.cli.options import add_json, add_namesrv, print_json, print_table
 from broker.cli.view import DOWN, NodeView, view_groups
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(f"no broker is registered at {args.namesrv}{why}")
     if gone:
         print(f"dledger snapshot: {left_out}; the snapshot goes without", file=sys.stderr)
-    results = asyncio.run(_take_all(nodes, args.out.absolute()))
+    results = run_to_its_end(_take_all(nodes, args.out.absolute()))
     failed = [result for result in results if "error" in result]
     if args.json:
         print_json({"complete": not failed, "replicas": results, "gone_groups": gone})

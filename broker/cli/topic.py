@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
 
 from broker.cli.admin import Admin, RefusedError, document_of, run_admin, run_on_leaders
 from broker.cli.failure import CommandError
@@ -26,6 +28,10 @@ from broker.topics import (
 )
 
 QUEUES_USUAL = 8
+
+TopicConfig: TypeAlias = Mapping[str, Any]
+"""A topic as its broker tells of it, by RocketMQ's names; empty where there is none."""
+READ_QUEUES, WRITE_QUEUES = "readQueueNums", "writeQueueNums"
 
 EXAMPLES = """\
   dledger topic create orders --queues 8
@@ -82,9 +88,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     listing = actions.add_parser("list", help="the topics that the NameServer knows")
     describe = actions.add_parser("describe", help="a topic's queues, and what they hold")
-    describe.add_argument("name", metavar="NAME")
+    describe.add_argument("name", metavar="NAME", type=topic_name)
     delete = actions.add_parser("delete", help="delete a topic and its messages")
-    delete.add_argument("name", metavar="NAME")
+    delete.add_argument("name", metavar="NAME", type=topic_name)
     for action in (create, listing, describe, delete):
         add_namesrv(action)
         add_json(action)
@@ -104,54 +110,64 @@ def run(args: argparse.Namespace) -> int:
 
 def _create(args: argparse.Namespace) -> int:
 
-    async def create(admin: Admin) -> tuple[list[str], list[int], int]:
-        before = await _queues_before(admin, args)
-        queues: int = args.queues or max(before, default=0) or QUEUES_USUAL
-        brokers = await create_topic(
-            admin, args.name, queues=queues, broker=args.broker, cluster=args.cluster
-        )
-        return brokers, before, queues
+    async def create(admin: Admin) -> tuple[dict[str, TopicConfig], int, bool]:
+        configs = await _configs(admin, args)
+        queues: int = args.queues or max(map(_queue_count, configs.values())) or QUEUES_USUAL
+        wanting = [
+            address
+            for address, config in configs.items()
+            if not config
+            or (args.queues and {config[READ_QUEUES], config[WRITE_QUEUES]} != {queues})
+        ]
+        for address in wanting:
+            await _set_queues(admin, address, args.name, configs[address], queues)
+        await _until_created(admin, args.name, configs)
+        return configs, queues, bool(wanting)
 
-    brokers, before, queues = run_on_leaders(args.namesrv, create)
+    configs, queues, changed = run_on_leaders(args.namesrv, create)
     if args.json:
-        print_json({"topic": args.name, "queues": queues, "brokers": brokers})
+        print_json({"topic": args.name, "queues": queues, "brokers": [*configs]})
         return 0
-    where = ", ".join(brokers)
-    if not any(before):
+    where = ", ".join(configs)
+    if not any(configs.values()):
         print(f"created {args.name} with {queues} queues on {where}")
-    elif set(before) == {queues}:
-        print(f"{args.name} has {queues} queues already on {where}")
-    else:
+    elif changed:
         print(f"changed {args.name} to {queues} queues on {where}")
+    else:
+        print(f"{args.name} has {queues} queues already on {where}")
     return 0
 
 
-async def _queues_before(admin: Admin, args: argparse.Namespace) -> list[int]:
-    """How many queues the topic has on each broker, 0 where there is no such topic.
+async def _configs(admin: Admin, args: argparse.Namespace) -> dict[str, TopicConfig]:
+    """What the topic is like on each broker that takes writes, by address.
 
-    Raises :class:`CommandError` where fewer are asked for, and not with ``--fewer``.
+    Raises :class:`CommandError` where fewer queues are asked for, and not with ``--fewer``.
     """
-    before = []
+    configs = {}
     for address in await _leaders(admin, args.broker, args.cluster):
-        count = await _queues_at(admin, address, args.name)
+        configs[address] = config = await _config_at(admin, address, args.name)
+        count = _queue_count(config)
         if args.queues is not None and count > args.queues and not args.fewer:
             raise CommandError(
                 f"{args.name} has {count} queues on {address}: with {args.queues}, consumers no "
                 "longer see the messages in the others; --fewer does it all the same"
             )
-        before.append(count)
-    return before
+    return configs
 
 
-async def _queues_at(admin: Admin, address: str, topic: str) -> int:
+async def _config_at(admin: Admin, address: str, topic: str) -> TopicConfig:
     try:
         answer = await admin.ask(address, RequestCode.GET_TOPIC_CONFIG, {"topic": topic})
     except RefusedError as error:
         if error.code == ResponseCode.TOPIC_NOT_EXIST:
-            return 0
+            return {}
         raise
-    config = document_of(answer)
-    return max(int(config["readQueueNums"]), int(config["writeQueueNums"]))
+    return document_of(answer)
+
+
+def _queue_count(config: TopicConfig) -> int:
+    """Those that can be read, or written: fewer are written while a topic is made smaller."""
+    return max(int(config.get(name, 0)) for name in (READ_QUEUES, WRITE_QUEUES))
 
 
 async def _leaders(admin: Admin, broker: str | None, cluster: str | None) -> list[str]:
@@ -168,29 +184,40 @@ async def create_topic(
     """
     addresses = await _leaders(admin, broker, cluster)
     for address in addresses:
-        await admin.ask(
-            address,
-            RequestCode.UPDATE_AND_CREATE_TOPIC,
-            {
-                "topic": name,
-                "defaultTopic": AUTO_CREATE_TOPIC,
-                "readQueueNums": queues,
-                "writeQueueNums": queues,
-                "perm": PERM_READ | PERM_WRITE,
-                "topicFilterType": "SINGLE_TAG",
-                "topicSysFlag": 0,
-                "order": False,
-            },
-        )
+        await _set_queues(admin, address, name, {}, queues)
+    await _until_created(admin, name, addresses)
+    return addresses
+
+
+async def _set_queues(
+    admin: Admin, address: str, topic: str, config: TopicConfig, queues: int
+) -> None:
+    """Gives the topic so many queues; all else stays as its ``config`` says, if there is one."""
+    await admin.ask(
+        address,
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        {
+            "topic": topic,
+            "defaultTopic": AUTO_CREATE_TOPIC,
+            READ_QUEUES: queues,
+            WRITE_QUEUES: queues,
+            "perm": config.get("perm", PERM_READ | PERM_WRITE),
+            "topicFilterType": config.get("topicFilterType", "SINGLE_TAG"),
+            "topicSysFlag": config.get("topicSysFlag", 0),
+            "order": config.get("order", False),
+        },
+    )
+
+
+async def _until_created(admin: Admin, name: str, addresses: Collection[str]) -> None:
     try:
         async with asyncio.timeout(ROUTE_SECONDS):
             await _until_routed(admin, name, set(addresses))
     except TimeoutError:
         raise CommandError(
-            f"{name} is created, but the NameServer does not know it yet; is {addresses[0]} "
-            "registered there? (`dledger status`)"
+            f"{name} is created, but the NameServer does not know it yet; is "
+            f"{', '.join(addresses)} registered there? (`dledger status`)"
         ) from None
-    return addresses
 
 
 async def _until_routed(admin: Admin, topic: str, addresses: set[str]) -> None:

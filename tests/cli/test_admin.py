@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 
 import pytest
 
@@ -14,6 +16,7 @@ from broker.cli.admin import (
     BrokerName,
     NoLeaderError,
     RefusedError,
+    run_admin,
     when_led,
 )
 from broker.cli.failure import CommandError
@@ -48,6 +51,23 @@ async def test_a_command_waits_for_a_slow_broker_and_a_view_does_not(loop: Virtu
     await asyncio.sleep(ANSWER_SECONDS)
     await client.close()
     await server.stop()
+
+
+def test_a_command_that_is_stopped_before_it_begins_is_not_complained_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted() -> asyncio.AbstractEventLoop:
+        raise KeyboardInterrupt
+
+    async def nothing(_admin: Admin) -> None: ...
+
+    monkeypatch.setattr(asyncio.events, "new_event_loop", interrupted)
+    with warnings.catch_warnings(record=True) as complaints:
+        warnings.simplefilter("always")
+        with pytest.raises(KeyboardInterrupt):
+            run_admin(ADDRESS, nothing)
+        gc.collect()
+    assert not complaints
 
 
 ELECTING = (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from broker.cli.admin import document_of, run_admin
+from broker.remoting.codes import RequestCode
 from tests.cluster.running import RunningCluster, while_needed
 
 
@@ -88,6 +90,52 @@ def test_a_topic_can_be_created_at_a_followers_address(
     created = shared_cluster.ask("topic", "create", topic, "-b", follower.address)
 
     assert created["brokers"] == [view.leader_node.address]
+
+
+def test_a_follower_may_go_by_the_name_of_its_host(
+    shared_cluster: RunningCluster, topic: str
+) -> None:
+    view = shared_cluster.view()
+    follower = next(node for node in view.nodes if node.role == "follower")
+    assert follower.address is not None
+    assert view.leader_node is not None
+    port = follower.address.rpartition(":")[2]
+
+    created = shared_cluster.ask("topic", "create", topic, "-b", f"localhost:{port}")
+
+    assert created["brokers"] == [view.leader_node.address]
+
+
+def test_a_topic_that_is_there_keeps_all_but_the_number_of_its_queues(
+    shared_cluster: RunningCluster, topic: str
+) -> None:
+    config = {
+        "readQueueNums": 8,
+        "writeQueueNums": 4,
+        "perm": 4,
+        "order": True,
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": 0,
+    }
+    leader = shared_cluster.view().leader_node
+    assert leader is not None
+    address = str(leader.address)
+
+    def ask(code: RequestCode, **fields: object) -> dict[str, object]:
+        answer = run_admin(
+            shared_cluster.namesrv,
+            lambda admin: admin.ask(address, code, {"topic": topic, **fields}),
+        )
+        return {name: value for name, value in document_of(answer).items() if name in config}
+
+    ask(RequestCode.UPDATE_AND_CREATE_TOPIC, defaultTopic="TBW102", **config)
+    told = shared_cluster.dledger("topic", "create", topic).stdout
+    assert told.startswith(f"{topic} has 8 queues already on")
+    assert ask(RequestCode.GET_TOPIC_CONFIG) == config
+
+    told = shared_cluster.dledger("topic", "create", topic, "--queues", "8").stdout
+    assert told.startswith(f"changed {topic} to 8 queues on")
+    assert ask(RequestCode.GET_TOPIC_CONFIG) == {**config, "writeQueueNums": 8}
 
 
 def test_a_topic_that_is_there_keeps_its_queues_or_gets_more(
