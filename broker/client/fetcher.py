@@ -71,7 +71,7 @@ class Fetcher:
         self.queue = queue
         self.ahead = 0
         """Batches that were put into the sink and not yet taken out."""
-        self.obstacle: Failure | None = None
+        self.obstacle: Failure | None = ClientError(NOT_YET)
         """What keeps the queue from being begun, from when it was first tried; None once it is."""
         self._loop = loop
         self._routes = routes
@@ -114,7 +114,6 @@ class Fetcher:
     async def _run(self, wait_seconds: float) -> None:
         await asyncio.sleep(wait_seconds)
         started = False
-        self.obstacle = ClientError(NOT_YET)
         while True:
             try:
                 if not started:

@@ -48,6 +48,23 @@ async def test_nor_where_other_members_have_all_queues(loop: VirtualLoop) -> Non
 
 
 @in_virtual_time
+async def test_a_queue_that_another_member_has_just_given_up_was_not_reached_yet(
+    loop: VirtualLoop,
+) -> None:
+    cluster = await start(loop)
+    cluster.topics["T"] = 2
+    async with Consumer(NAME_SERVER, "G", {"T": "*"}):
+        await asyncio.sleep(10)
+        async with Consumer(NAME_SERVER, "G", {"T": "*"}) as second:
+            await asyncio.sleep(0.5)
+            assert len(second.queues) == 1
+            assert str(second.obstacle) == NOT_YET
+            await asyncio.sleep(2)
+            assert second.obstacle is None
+    await cluster.close()
+
+
+@in_virtual_time
 async def test_a_topic_that_nobody_has_is(loop: VirtualLoop) -> None:
     cluster = await start(loop)
     async with Consumer(NAME_SERVER, "G", {"other": "*"}) as consumer:
