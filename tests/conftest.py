@@ -19,5 +19,8 @@ where the machine has much else to do."""
 
 def pytest_configure() -> None:
     """Whoever ends the tests with SIGTERM (``kill``, ``timeout``, a CI job that is cancelled) gets
-    what Ctrl-C gives: the fixtures' ends run, so that no process of a cluster stays behind."""
+    what Ctrl-C gives: the fixtures' ends run, so that no process of a cluster stays behind. And
+    what is tested gets the signals that ``nohup``, or a shell's ``&``, would have it ignore."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
