@@ -17,6 +17,7 @@ from dledger.messages import Message
 from dledger.service import FetchAnswer, FetchRequest, FetchStatus
 from dledger.supply import PIECE_BYTES
 from dledger.transport import Transport
+from store.commitlog import OUT_OF_SPACE
 from store.entry import HEADER_SIZE, Entry, check_chain, decode_entry, padding
 from store.errors import CorruptEntryError, DamagedLogError, MissingSegmentError, StoreError
 from store.filesystem import Bytes, FileSystem
@@ -87,6 +88,7 @@ class Mending:
         self._peers: dict[str, None] = {}
         self._asked = 0
         self._told_at = 0.0
+        self._full = False
         self._timer: asyncio.TimerHandle | None = None
         self._damage: DamagedLogError
         self._mended: asyncio.Future[None]
@@ -95,8 +97,9 @@ class Mending:
         """Returns when the entry, and all damage right behind it, is whole again, however long
         that takes.
 
-        Raises :class:`~store.errors.StoreError` where no peer's entry may stand there, and
-        ``OSError`` where the disk fails or the transport's port is taken.
+        Room on the disk is waited for as well. Raises :class:`~store.errors.StoreError` where no
+        peer's entry may stand there, and ``OSError`` where the disk fails or the transport's port
+        is taken.
         """
         if damage.index > damage.commit_index:
             raise damage
@@ -158,10 +161,19 @@ class Mending:
         except StoreError as error:
             log.error("entry %d of %s does not fit: %s", self._damage.index, sender, error)
         except OSError as error:
-            self._mended.set_exception(error)
-            return
+            if error.errno not in OUT_OF_SPACE:
+                self._mended.set_exception(error)
+                return
+            if not self._full:
+                log.error(
+                    "no room to put entry %d back (%s): free some; it is asked for until there is",
+                    self._damage.index,
+                    error,
+                )
+            self._full = True
         if self._damage.index > first:
             log.warning("%d to %d are whole again, from %s", first, self._damage.index - 1, sender)
+            self._full = False
             if self._is_whole():
                 self._mended.set_result(None)
             elif self._timer is not None:

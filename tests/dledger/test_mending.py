@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from random import Random
 
@@ -80,9 +80,11 @@ def mend(
     logs: dict[str, list[Entry]],
     seconds: float = 60.0,
     config: StoreConfig = CONFIG,
+    after_5_s: Callable[[], None] = lambda: None,
 ) -> Givers:
     """Opens, and mends, until the replica can be opened."""
     loop = VirtualLoop()
+    loop.call_later(5.0, after_5_s)
     givers = Givers(loop, logs)
 
     async def run() -> None:
@@ -124,6 +126,22 @@ def test_while_no_peer_has_the_entry_the_replica_is_not_opened_and_nothing_is_cu
     with pytest.raises(TimeoutError):
         mend(fs, {"n1": []})
     assert {path: fs.visible_bytes(path) for path in before} == before
+
+
+def test_a_full_disk_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    fs = SimulatedFileSystem(Random(1))
+    writer = damaged_replica(fs)
+    fs.remove(f"{DIRECTORY}/commitlog/{segment_name(0)}")
+    fs.capacity = fs.used_bytes() + 10
+
+    def make_room() -> None:
+        fs.capacity = None
+
+    givers = mend(fs, {"n1": writer.entries}, after_5_s=make_room)
+    assert len(givers.asked) > 5
+    assert len([line for line in caplog.messages if line.startswith("no room to put entry")]) == 1
+    fs.power_loss()
+    assert contents(open_store(fs)) == data_of(writer.entries)
 
 
 def test_damage_above_what_is_known_to_be_committed_is_left_to_the_operator() -> None:
