@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import ExitStack
+from importlib import import_module
 from random import SystemRandom
 from typing import Any
 
@@ -76,6 +77,10 @@ class BrokerProcess:
         self.broker.on_announcement_changed = self._registrar.register_now
         self._registrar.start()
         await self._http.start()
+        # Nobody is to wait for NumPy on the event loop, where it looks at rows (`rottedrows.py`).
+        self._executors.background.submit(
+            lambda: import_module("numpy"), lambda _numpy, _error: None
+        )
 
     async def stop(self) -> None:
         """Says goodbye to the NameServers, answers who waits, and saves what is in memory."""

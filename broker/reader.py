@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
+from broker.rottedrows import WrongRowError, first_wrong
 from store.batch import QUEUE_ROW
 from store.consumequeue import ConsumeQueue
 from store.errors import DamagedError, MisplacedError, StoreError
@@ -166,7 +167,7 @@ class MessageReader:
         """
         for each in ranges:
             if each.rows is not None and not self._may_be(each, each.rows):
-                done((), self._damage(each.rows, each.rows.last_offset))
+                done((), self.suspected(WrongRowError(each.rows.queue, each.rows.last_offset)))
                 return
         parts: list[Bytes] = []
         missing: list[int] = []
@@ -195,6 +196,24 @@ class MessageReader:
 
     # --- rows that are wrong
 
+    def check_rows(self, queue: ConsumeQueue, offset: int, data: Bytes) -> None:
+        """Raises :class:`~broker.rottedrows.WrongRowError` where one of the rows from ``offset`` on
+        cannot be one: for those of whose records nothing is read."""
+        applied = self._applied
+        wrong = first_wrong(data, applied.expired_position, applied.applied_end)
+        if wrong is not None:
+            raise WrongRowError(queue, offset + wrong)
+
+    def suspected(self, wrong: WrongRowError) -> WrongRowError:
+        """Has what the log says from the row before the wrong one on compared with the queue."""
+        try:
+            before = wrong.queue.read(wrong.offset - 1, 1)
+        except DamagedError:
+            before = b""
+        position = QUEUE_ROW.unpack(before)[0] if before else self._applied.expired_position
+        self._log.suspect_derived(position)
+        return wrong
+
     def _may_be(self, each: Range, rows: Rows) -> bool:
         applied = self._applied
         return (
@@ -207,7 +226,7 @@ class MessageReader:
         for each, part in zip(ranges, parts, strict=True):
             wrong = None if each.rows is None else _wrong_row(each, each.rows, part)
             if each.rows is not None and wrong is not None:
-                done((), self._damage(each.rows, wrong))
+                done((), self.suspected(WrongRowError(each.rows.queue, wrong)))
                 return
         done(parts, None)
 
@@ -215,22 +234,8 @@ class MessageReader:
         if isinstance(error, MisplacedError):
             for each in ranges:
                 if each.position == error.position and each.rows is not None:
-                    return self._damage(each.rows, each.rows.last_offset)
+                    return self.suspected(WrongRowError(each.rows.queue, each.rows.last_offset))
         return error
-
-    def _damage(self, rows: Rows, offset: int) -> DamagedError:
-        """The row of this offset is wrong; what the log has from the row before on is compared."""
-        queue = rows.queue
-        try:
-            before = queue.read(offset - 1, 1)
-        except DamagedError:
-            before = b""
-        position = QUEUE_ROW.unpack(before)[0] if before else self._applied.expired_position
-        self._log.suspect_derived(position)
-        return DamagedError(
-            *queue.locate(offset),
-            f"the row of offset {offset} leads to no such record; it is mended from the log",
-        )
 
 
 def row_range(queue: ConsumeQueue, queue_id: int, offset: int, position: int, size: int) -> Range:

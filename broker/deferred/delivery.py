@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from broker.commands import Timer
@@ -15,8 +16,11 @@ from broker.gather import Gatherer
 from broker.machine import BrokerStateMachine
 from broker.reader import MessageReader, rows
 from broker.resent import Sender
+from broker.rottedrows import WrongRowError
 from dledger.statemachine import Leadership
 from store.deferred import LEVEL_MAX, SCHEDULE_TOPIC, TIMER_TOPIC
+
+log = logging.getLogger(__name__)
 
 
 class Delivery:
@@ -94,7 +98,12 @@ class Delivery:
     def kept_from(self) -> int | None:
         """The position of the first record that still waits, if one does."""
         machine = self._within.machine
-        timed = kept_for_timers(machine)
+        try:
+            timed = kept_for_timers(machine)
+        except WrongRowError as wrong:
+            # Nothing is given up before it is mended.
+            log.warning("keeping the log: %s", self._within.reader.suspected(wrong))
+            return 0
         positions = [] if timed is None else [timed]
         for level in range(1, LEVEL_MAX + 1):
             queue = machine.queue(SCHEDULE_TOPIC, level - 1)

@@ -1,6 +1,7 @@
 """Delivering the messages of one delay level, on the leader (``ScheduleMessageService``).
 
 A queue of ``SCHEDULE_TOPIC_XXXX`` is in order of delivery, for all its messages wait equally long.
+So none waits for longer than that from now on, and a row that says so has rotted.
 """
 
 from __future__ import annotations
@@ -8,11 +9,12 @@ from __future__ import annotations
 from functools import partial
 
 from broker.commands import Schedule
-from broker.deferred.steps import STEP_BYTES, Delivering, Surroundings
-from broker.reader import Range, row_range, rows
+from broker.deferred.steps import STEP_BYTES, Delivering, Due, Surroundings
+from broker.reader import rows
+from broker.rottedrows import WrongRowError
 from broker.state import BrokerState
 from store.consumequeue import ConsumeQueue
-from store.deferred import SCHEDULE_TOPIC
+from store.deferred import DELAYS_MS, SCHEDULE_TOPIC
 
 
 class LevelDelivery(Delivering):
@@ -37,16 +39,18 @@ class LevelDelivery(Delivering):
             return
         offset = max(self._offset, waiting_from(self._machine.state, queue, self.level))
         now_ms = self._gatherer.now_ms()
-        due, size = list[Range](), 0
+        due, size = list[Due](), 0
         for position, record_size, deliver_ms in rows(queue.read(offset, self._step_messages)):
             if deliver_ms > now_ms:
                 if not due:
+                    if deliver_ms > now_ms + DELAYS_MS[queue_id]:
+                        raise WrongRowError(queue, offset)
                     self._look_at(deliver_ms)
                 break
             size += record_size
             if due and size > STEP_BYTES:
                 break
-            due.append(row_range(queue, queue_id, offset + len(due), position, record_size))
+            due.append(Due(queue, queue_id, offset + len(due), position, record_size, deliver_ms))
         if due:
             end = offset + len(due)
             self._deliver(due, Schedule(self.level, end), partial(self._go_on_from, end))

@@ -7,6 +7,9 @@ leader ended.
 Steps are staged one after the other, and several may wait to be committed: what is due next need
 not wait for them. That is safe because a step is never committed without those before it. Where one
 fails, those behind it fail too, and all begins anew with what is applied.
+
+A row whose time rotted would have its message delivered too early. So the record, once it is there,
+has to be due when its row says; where it is not, the row is mended and looked at again.
 """
 
 from __future__ import annotations
@@ -19,15 +22,17 @@ from typing import NamedTuple, Protocol
 from broker.commands import Command
 from broker.deferred.republish import republished
 from broker.gather import Gatherer
-from broker.reader import MessageReader, Range
+from broker.reader import MessageReader, Range, row_range
 from broker.refusals import REFUSALS
+from broker.rottedrows import WrongRowError
 from broker.staging import Addressed
 from broker.state import BrokerState
 from dledger.errors import ProposeError
 from store.consumequeue import ConsumeQueue
+from store.deferred import row_code
 from store.errors import EntryTooLargeError, StoreError
 from store.filesystem import Bytes
-from store.record import decode_record
+from store.record import MessageRecord, decode_record
 
 STEP_MESSAGES = 128
 STEP_BYTES = 1 << 20
@@ -65,6 +70,22 @@ class Surroundings(NamedTuple):
     """Stops the node: it cannot read what it has to deliver, and another may lead."""
 
 
+class Due(NamedTuple):
+    """A message that is due: where it waits, and what its row says."""
+
+    queue: ConsumeQueue
+    queue_id: int
+    offset: int
+    position: int
+    size: int
+    deliver_ms: int
+
+    @property
+    def range(self) -> Range:
+        """Its record."""
+        return row_range(self.queue, self.queue_id, self.offset, self.position, self.size)
+
+
 class Delivering:
     """Delivers from some of the queues in which messages wait, for as long as this node leads.
 
@@ -94,6 +115,8 @@ class Delivering:
         self._cancel()
         try:
             self._find()
+        except WrongRowError as wrong:
+            self._try_again(f"cannot be found: {self._reader.suspected(wrong)}")
         except (StoreError, OSError) as error:
             self._fail(error)
 
@@ -118,11 +141,15 @@ class Delivering:
         """What is applied says what is to be found next."""
         raise NotImplementedError
 
-    def _deliver(self, due: Sequence[Range], command: Command, staged: Callable[[], None]) -> None:
-        """Delivers these records in one entry with ``command``; calls ``staged`` when they are on
+    def _deliver(self, due: Sequence[Due], command: Command, staged: Callable[[], None]) -> None:
+        """Delivers these messages in one entry with ``command``; calls ``staged`` when they are on
         their way, then looks again."""
         self._loading = True
-        self._reader.load(due, self._loaded(command, staged))
+        self._reader.load([each.range for each in due], self._loaded(due, command, staged))
+
+    def _overdue(self, due: Due, own_ms: int) -> bool:  # noqa: ARG002 - a subclass's
+        """Whether a message that was due at ``own_ms``, before its row says, has to go now."""
+        return False
 
     def _look_soon(self) -> None:
         self._cancel()
@@ -135,7 +162,7 @@ class Delivering:
     # --- one step
 
     def _loaded(
-        self, command: Command, staged: Callable[[], None]
+        self, due: Sequence[Due], command: Command, staged: Callable[[], None]
     ) -> Callable[[Sequence[Bytes], StoreError | None], None]:
         def loaded(records: Sequence[Bytes], error: StoreError | None) -> None:
             if self._stopped:
@@ -149,8 +176,10 @@ class Delivering:
                 self._try_again(f"cannot be read: {error}")
                 return
             try:
-                messages = self._republished(records)
+                messages = self._republished(due, records)
                 self._gatherer.add_together(messages, (command,), self._delivered)
+            except WrongRowError as wrong:
+                self._try_again(f"cannot be delivered: {self._reader.suspected(wrong)}")
             except EntryTooLargeError as too_large:
                 self._step_messages = max(len(records) // 2, 1)
                 self._try_again(f"do not fit together: {too_large}")
@@ -163,10 +192,11 @@ class Delivering:
 
         return loaded
 
-    def _republished(self, records: Sequence[Bytes]) -> list[Addressed]:
+    def _republished(self, due: Sequence[Due], records: Sequence[Bytes]) -> list[Addressed]:
         messages = []
-        for data in records:
+        for each, data in zip(due, records, strict=True):
             record = decode_record(data)
+            self._check_time(each, record)
             message = republished(record, self._gatherer.topic)
             if message is None:
                 log.warning(
@@ -176,6 +206,19 @@ class Delivering:
             else:
                 messages.append(message)
         return messages
+
+    def _check_time(self, due: Due, record: MessageRecord) -> None:
+        """Raises :class:`~broker.rottedrows.WrongRowError` where a message is not due as its row
+        says; one that only the row has held up goes now, and the row is mended meanwhile."""
+        said_ms = due.deliver_ms
+        own_ms = row_code(
+            record.topic, record.queue_id, record.properties, record.store_timestamp, said_ms
+        )
+        if own_ms != said_ms:
+            wrong = WrongRowError(due.queue, due.offset)
+            if own_ms > said_ms or not self._overdue(due, own_ms):
+                raise wrong
+            log.warning("a message that is due is late: %s", self._reader.suspected(wrong))
 
     def _delivered(self, error: ProposeError | None) -> None:
         self._committing -= 1

@@ -5,6 +5,10 @@ that is the same. The mark of the last one delivered is in the state; what is du
 delivered, what is due behind it is not. That holds because no message is staged for a time that is
 past, and nothing is delivered past the time of a message in flight
 (:mod:`broker.deferred.inflight`).
+
+So a row whose time rotted must not be passed over: the mark would go past its message, and a row
+that is mended behind the mark counts as delivered. Whatever says a time for which nothing can wait
+in its queue is mended before anything of its slot is delivered.
 """
 
 from __future__ import annotations
@@ -16,11 +20,22 @@ from typing import NamedTuple
 
 from broker.commands import Timer
 from broker.deferred.inflight import InFlight
-from broker.deferred.steps import STEP_BYTES, Delivering, Queues, Surroundings
-from broker.deferred.wheel import SLOT_MS, SLOTS, first_of_slot, queue_of, slot_of
-from broker.reader import row_range, rows
+from broker.deferred.steps import STEP_BYTES, Delivering, Due, Queues, Surroundings
+from broker.deferred.wheel import (
+    DELAY_MS_MAX,
+    SLOT_MS,
+    SLOTS,
+    first_of_slot,
+    first_wrong_time,
+    queue_of,
+    slot_of,
+)
+from broker.reader import rows
+from broker.rottedrows import WrongRowError
 from broker.state import TimerMark
+from store.consumequeue import ConsumeQueue
 from store.deferred import TIMER_TOPIC
+from store.filesystem import Bytes
 
 SCAN_ROWS = 2048
 """How many rows of a slot are looked at in one turn of the event loop."""
@@ -53,6 +68,8 @@ class TimerDelivery(Delivering):
     def _begin_anew(self) -> None:
         self._mark = _key(self._machine.state.timer)
         """What is due up to there is delivered, or on its way."""
+        self._began = self._mark
+        """What is due behind it was delivered by nobody before rows were looked at."""
         self._slot = slot_of(self._mark[0])
         self._next_offset: int | None = None
         """In the slot's queue, what is looked at next; unknown where it was not looked at yet."""
@@ -94,9 +111,11 @@ class TimerDelivery(Delivering):
         if queue is None:
             return True
         if self._next_offset is None:
-            self._next_offset = first_of_slot(queue, self._slot)
+            self._next_offset = first_of_slot(queue, queue_of(self._slot), self._slot)
         first = max(self._next_offset, queue.first_offset)
         data = queue.read(first, SCAN_ROWS)
+        if data:
+            self._check(queue, first, data)
         mark = self._mark
         offset = first
         for offset, (position, size, deliver_ms) in enumerate(rows(data), first):
@@ -104,6 +123,16 @@ class TimerDelivery(Delivering):
                 self._add(_Timed(deliver_ms, offset, position, size))
         self._next_offset = offset + 1 if data else first
         return self._next_offset >= queue.end_offset
+
+    def _check(self, queue: ConsumeQueue, first: int, data: Bytes) -> None:
+        self._reader.check_rows(queue, first, data)
+        now_ms = max(self._gatherer.now_ms(), self._mark[0])
+        wrong = first_wrong_time(data, queue_of(self._slot), now_ms + DELAY_MS_MAX)
+        if wrong is not None:
+            raise WrongRowError(queue, first + wrong)
+
+    def _overdue(self, due: Due, own_ms: int) -> bool:
+        return (own_ms, due.offset) > self._began
 
     def _add(self, timed: _Timed) -> None:
         second = timed.deliver_ms // BUCKET_MS
@@ -132,13 +161,12 @@ class TimerDelivery(Delivering):
         queue_id = queue_of(self._slot)
         queue = self._machine.queue(TIMER_TOPIC, queue_id)
         if due and queue is not None:
-            deliver_ms, offset, _, _ = due[-1]
-            ranges = [
-                row_range(queue, queue_id, timed.offset, timed.position, timed.size)
+            messages = [
+                Due(queue, queue_id, timed.offset, timed.position, timed.size, timed.deliver_ms)
                 for timed in due
             ]
-            mark = deliver_ms, offset
-            self._deliver(ranges, Timer(*mark, len(due)), partial(self._go_on_behind, mark))
+            mark = _key(due[-1])
+            self._deliver(messages, Timer(*mark, len(due)), partial(self._go_on_behind, mark))
         elif self._seconds:
             first_ms = self._buckets[self._seconds[0]][0].deliver_ms
             if not self._in_flight or first_ms > self._gatherer.now_ms():
@@ -172,6 +200,6 @@ def kept_for_timers(machine: Queues) -> int | None:
     for number in range(SLOTS):
         queue = machine.queue(TIMER_TOPIC, number)
         if queue is not None:
-            first = first_of_slot(queue, slot_of(mark.deliver_ms))
+            first = first_of_slot(queue, number, slot_of(mark.deliver_ms))
             positions += [position for position, _, _ in rows(queue.read(first, 1))]
     return min(positions, default=None)

@@ -11,7 +11,9 @@ of its own; queues are what every replica has anyway, checked and recovered.
 from __future__ import annotations
 
 from broker.reader import rows
+from broker.rottedrows import WrongRowError, columns
 from store.consumequeue import ConsumeQueue
+from store.filesystem import Bytes
 
 SLOT_MS = 600_000
 SLOTS = 440
@@ -29,15 +31,26 @@ def queue_of(slot: int) -> int:
     return slot % SLOTS
 
 
-def first_of_slot(queue: ConsumeQueue, slot: int) -> int:
-    """The offset of the first message in the queue that is due in ``slot`` or later; the end
-    where there is none."""
+def first_of_slot(queue: ConsumeQueue, number: int, slot: int) -> int:
+    """The offset of the first message in queue ``number`` that is due in ``slot`` or later; the end
+    where there is none. Raises :class:`~broker.rottedrows.WrongRowError` as it comes upon a row of
+    a time for which nothing waits there."""
     low, high = queue.first_offset, queue.end_offset
     while low < high:
         middle = (low + high) // 2
         ((_position, _size, deliver_ms),) = rows(queue.read(middle, 1))
+        if deliver_ms <= 0 or queue_of(slot_of(deliver_ms)) != number:
+            raise WrongRowError(queue, middle)
         if slot_of(deliver_ms) >= slot:
             high = middle
         else:
             low = middle + 1
     return low
+
+
+def first_wrong_time(data: Bytes, number: int, last_ms: int) -> int | None:
+    """Which of these rows of queue ``number`` says a time for which nothing waits there: one in a
+    slot of another queue, or behind ``last_ms``."""
+    times = columns(data)["code"].astype("i8")
+    wrong = (times <= 0) | (times > last_ms) | (times // SLOT_MS % SLOTS != number)
+    return int(wrong.argmax()) if wrong.any() else None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.deferred.wheel import SLOT_MS, SLOTS
 from broker.remoting.codes import ResponseCode
 from store.consumequeue import ROW_SIZE
-from store.deferred import SCHEDULE_TOPIC, TIMER_TOPIC
+from store.deferred import DELAYS_MS, SCHEDULE_TOPIC, TIMER_TOPIC
 from tests.broker.harness import NOW_MS, SingleBroker, flip, messages, with_broker
 
 
@@ -136,3 +138,132 @@ def test_a_message_that_waits_is_not_delivered_in_the_place_of_another(
     assert len(rows) == 2 * ROW_SIZE
     path.write_bytes(rows[ROW_SIZE:] + rows[ROW_SIZE:])
     with_broker(after, tmp_path, **settings)
+
+
+WAITS: dict[str, Any] = {"clock_runs": True, "scrub_pass_seconds": 1_000_000}
+
+
+def with_time(row: bytes, deliver_ms: int) -> bytes:
+    return row[:12] + deliver_ms.to_bytes(8, "big", signed=True)
+
+
+def time_of(row: bytes) -> int:
+    return int.from_bytes(row[12:], "big")
+
+
+def one_rots(
+    data: Path,
+    topic: str,
+    when: str,
+    rotted: tuple[int, Callable[[bytes], bytes]],
+    after: Callable[[SingleBroker], Coroutine[Any, Any, None]],
+) -> None:
+    """Three messages wait; the row of one rots while the broker is down."""
+
+    async def before(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        for body in (b"0", b"1", b"2"):
+            await broker.send("orders", 0, body, when)
+        await asyncio.sleep(40)
+
+    with_broker(before, data, **WAITS)
+    (path,) = (data / "consumequeue" / topic).glob("*/*")
+    own = path.read_bytes()
+    rows = [own[at : at + ROW_SIZE] for at in range(0, len(own), ROW_SIZE)]
+    assert len(rows) == 3
+    row, rot = rotted
+    rows[row] = rot(rows[row])
+    path.write_bytes(b"".join(rows))
+    with_broker(after, data, **WAITS)
+
+
+async def until(broker: SingleBroker, wall_ms: int) -> None:
+    await asyncio.sleep((wall_ms - broker.wall_ms()) / 1000)
+
+
+async def bodies(broker: SingleBroker) -> list[bytes]:
+    found: list[bytes] = []
+    while records := messages(await broker.pull("orders", 0, len(found))):
+        found += [record.body for record in records]
+    return found
+
+
+ROTS: dict[str, Callable[[bytes], bytes]] = {
+    "zeros": lambda _: bytes(ROW_SIZE),
+    "no time": lambda row: with_time(row, 0),
+    "negative": lambda row: with_time(row, time_of(row) - (1 << 63)),
+    "far ahead": lambda row: with_time(row, time_of(row) + (1 << 42)),
+    "another slot": lambda row: with_time(row, time_of(row) - (1 << 22)),
+    "the next round": lambda row: with_time(row, time_of(row) + SLOTS * SLOT_MS),
+    "early": lambda row: with_time(row, time_of(row) - 30_000),
+}
+"""What a row of a message that waits may rot to, other than to that of another message."""
+
+
+@pytest.mark.parametrize("rot", ROTS.values(), ids=ROTS)
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_a_message_waits_for_its_own_time_whatever_its_row_says(
+    tmp_path: Path, row: int, rot: Callable[[bytes], bytes]
+) -> None:
+    async def after(broker: SingleBroker) -> None:
+        await until(broker, NOW_MS + 98_000)
+        assert await bodies(broker) == []
+        await until(broker, NOW_MS + 101_000)
+        assert await bodies(broker) == [b"0", b"1", b"2"]
+        assert broker.broker.context.machine.state.timer.waiting == 0
+
+    when = f"TIMER_DELIVER_MS\x01{NOW_MS + 100_000}\x02"
+    one_rots(tmp_path, TIMER_TOPIC, when, (row, rot), after)
+
+
+@pytest.mark.parametrize("rot", ROTS.values(), ids=ROTS)
+def test_a_message_waits_for_as_long_as_its_level_says_whatever_its_row_says(
+    tmp_path: Path, rot: Callable[[bytes], bytes]
+) -> None:
+    async def after(broker: SingleBroker) -> None:
+        await until(broker, NOW_MS + DELAYS_MS[5])
+        assert await bodies(broker) == []
+        await until(broker, NOW_MS + DELAYS_MS[5] + 4000)
+        assert await bodies(broker) == [b"0", b"1", b"2"]
+
+    one_rots(tmp_path, SCHEDULE_TOPIC, "DELAY\x016\x02", (0, rot), after)
+
+
+def later(row: bytes) -> bytes:
+    """Within the same ten minutes."""
+    return with_time(row, time_of(row) + 100_000)
+
+
+def test_a_message_whose_row_says_a_later_time_of_its_slot_is_late_and_not_lost(
+    tmp_path: Path,
+) -> None:
+    async def after(broker: SingleBroker) -> None:
+        await until(broker, NOW_MS + 199_000)
+        assert await bodies(broker) == [b"0", b"2"]
+        await until(broker, NOW_MS + 201_000)
+        assert await bodies(broker) == [b"0", b"2", b"1"]
+        assert broker.broker.context.machine.state.timer.waiting == 0
+
+    when = f"TIMER_DELIVER_MS\x01{NOW_MS + 100_000}\x02"
+    one_rots(tmp_path, TIMER_TOPIC, when, (1, later), after)
+
+
+def test_what_was_delivered_is_not_again_where_its_row_rots_to_a_later_time(tmp_path: Path) -> None:
+    async def after(broker: SingleBroker) -> None:
+        await until(broker, NOW_MS + 150_000)
+        assert await bodies(broker) == [b"0", b"1", b"2"]
+        assert broker.broker.context.machine.state.timer.waiting == 0
+
+    when = f"TIMER_DELIVER_MS\x01{NOW_MS + 20_000}\x02"
+    one_rots(tmp_path, TIMER_TOPIC, when, (1, later), after)
+
+
+def test_the_log_is_kept_while_a_row_of_the_wheel_is_wrong(tmp_path: Path) -> None:
+    async def after(broker: SingleBroker) -> None:
+        delivery = broker.broker.context.delivery
+        assert delivery.kept_from() == 0
+        await asyncio.sleep(0.1)
+        assert (delivery.kept_from() or 0) > 0
+
+    when = f"TIMER_DELIVER_MS\x01{NOW_MS + 3 * SLOT_MS}\x02"
+    one_rots(tmp_path, TIMER_TOPIC, when, (1, lambda _: bytes(ROW_SIZE)), after)

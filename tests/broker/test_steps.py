@@ -11,10 +11,11 @@ from typing import Any, cast
 import pytest
 
 from broker.commands import Command, Schedule
-from broker.deferred.steps import RETRY_SECONDS_MAX, STEPS_MAX, Delivering, Surroundings
+from broker.deferred.steps import RETRY_SECONDS_MAX, STEPS_MAX, Delivering, Due, Surroundings
 from broker.reader import Range
 from broker.staging import Addressed, Completion
 from dledger.errors import BusyError
+from store.consumequeue import ConsumeQueue
 from store.errors import DamagedError, StoreError
 from store.filesystem import Bytes
 from tests.remoting.virtualnet import VirtualLoop, in_virtual_time, turns
@@ -33,9 +34,8 @@ class Numbers(Delivering):
 
     def _find(self) -> None:
         number = self._next
-        self._deliver(
-            [Range(number, 1)], Schedule(1, number + 1), partial(self._go_on_from, number + 1)
-        )
+        due = Due(cast("ConsumeQueue", None), 0, number, number, 1, 0)
+        self._deliver([due], Schedule(1, number + 1), partial(self._go_on_from, number + 1))
 
     def _begin_anew(self) -> None:
         self._next = self.applied
@@ -43,7 +43,7 @@ class Numbers(Delivering):
     def _go_on_from(self, number: int) -> None:
         self._next = number
 
-    def _republished(self, records: Sequence[Bytes]) -> list[Addressed]:
+    def _republished(self, due: Sequence[Due], records: Sequence[Bytes]) -> list[Addressed]:
         return []
 
 
