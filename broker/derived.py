@@ -3,6 +3,9 @@
 Called by the scrub (``dledger/scrub.py``) on the background executor, which is also the one that
 writes these files; so nobody else writes while a difference is looked at. What counts is what the
 newest checkpoint covers: rows behind it may still be in memory.
+
+What cannot be read is as good as wrong, for all of it is in the log. What cannot be written stops
+the node, as anywhere.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from crc32c import crc32c
 
 from store.batch import decode_batch
 from store.checkpoint import decode_checkpoint
+from store.commitlog import OUT_OF_SPACE
 from store.consumequeue import ROW_SIZE, ROWS_PER_FILE
 from store.entry import Entry, EntryKind
 from store.errors import CorruptBatchError, DamagedError
@@ -20,6 +24,7 @@ from store.filesystem import FileSystem
 from store.keyindex import HEADER, KEY_ROW_SIZE, IndexFile, KeyIndex
 from store.layout import segment_name
 from store.machinestate import MachineState, QueueLength, decode_machine_state
+from store.rebuild import request_rebuild
 from store.replica import ReplicaStore
 
 CHECKPOINT_BYTES_MAX = 1 << 30
@@ -123,6 +128,8 @@ class DerivedCheck:
                 return f"{path}: the file is missing"
             try:
                 data = file.pread(len(part), byte)
+            except OSError as error:
+                return f"{path}, byte {byte}: cannot be read: {error}"
             finally:
                 file.close()
             if data != part:
@@ -140,6 +147,12 @@ class DerivedCheck:
             try:
                 file.pwrite(part, byte)
                 file.datasync()
+            except OSError as error:
+                if error.errno not in OUT_OF_SPACE:
+                    # A page of the cache is read before some of it is written, so what cannot be
+                    # read may not take rows either. The next start makes files, in other places.
+                    request_rebuild(self._fs, self._directory)
+                raise
             finally:
                 file.close()
         self._fs.sync_directory(directory)
@@ -169,14 +182,19 @@ class DerivedCheck:
             handle = self._fs.open(file.path, writable=False)
         except FileNotFoundError as error:
             raise DamagedError(file.path, 0, "the file is missing") from error
+        except OSError as error:
+            raise DamagedError(file.path, 0, f"cannot be read: {error}") from error
+        crc, at = 0, HEADER.size
         try:
-            crc, at, end = 0, HEADER.size, HEADER.size + file.count * KEY_ROW_SIZE
+            end = HEADER.size + file.count * KEY_ROW_SIZE
             while at < end:
                 data = handle.pread(min(CRC_BYTES, end - at), at)
                 if not data:
                     break
                 crc = crc32c(data, crc)
                 at += len(data)
+        except OSError as error:
+            raise DamagedError(file.path, at, f"cannot be read: {error}") from error
         finally:
             handle.close()
         if crc != file.crc:

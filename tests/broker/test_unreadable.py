@@ -1,4 +1,7 @@
-"""A derived file that cannot be read when it is needed stops the node: nothing is half applied."""
+"""A derived file that cannot be read when it is needed stops the node: nothing is half applied.
+
+Where it is only compared with the log it is made again, and the node goes on.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,11 @@ import pytest
 
 from broker.commands import Expire
 from simulator.disk import Fault, SimulatedFileSystem
-from store.errors import DamagedError
+from store.errors import DamagedError, FatalDiskError
+from store.refill import REBUILD_NAME
 from store.retention import RetentionPolicy
 from tests.broker.harness import SingleBroker
-from tests.remoting.virtualnet import VirtualLoop
+from tests.remoting.virtualnet import VirtualLoop, in_virtual_time
 
 SEGMENT = 4 << 10
 
@@ -62,3 +66,50 @@ def test_a_read_error_at_an_expiry_stops_the_node(unreadable: str) -> None:
     finally:
         loop.close()
     assert complaints == []
+
+
+async def scrubbed(broker: SingleBroker, fs: SimulatedFileSystem, unreadable: str) -> None:
+    """A disk whose derived files the scrub finds unreadable, once they are covered."""
+    await broker.start()
+    await broker.create_topic("orders")
+    for number in range(9):
+        await broker.send("orders", 0, b"x", f"KEYS\x01k{number}\x02")
+    broker.broker.context.node.keeper.checkpoint()
+    await asyncio.sleep(0.1)
+    fs.inject(Fault(1, errno.EIO, operations=("pread",), path=unreadable, lasting=True))
+
+
+@pytest.mark.parametrize("unreadable", ["/data/consumequeue/orders/", "/data/keyindex/"])
+def test_a_derived_file_that_the_scrub_cannot_read_is_written_again(unreadable: str) -> None:
+    fs = SimulatedFileSystem(Random(1))
+
+    @in_virtual_time
+    async def scenario(loop: VirtualLoop) -> None:
+        broker = SingleBroker(loop, Path("/data"), fs=fs, scrub_pass_seconds=2)
+        await scrubbed(broker, fs, unreadable)
+        before = {path: fs.visible_bytes(path) for path in fs.files() if unreadable in path}
+        await asyncio.sleep(5)
+        scrubber = broker.broker.context.node.scrubber
+        assert any(unreadable in told and "cannot be read" in told for told in scrubber.mended)
+        assert scrubber.passes > 0
+        assert {path: fs.visible_bytes(path) for path in before} == before
+        await broker.stop()
+
+    scenario()
+
+
+def test_rows_that_cannot_be_read_nor_written_are_made_again_at_the_next_start() -> None:
+    fs = SimulatedFileSystem(Random(1))
+
+    @in_virtual_time
+    async def scenario(loop: VirtualLoop) -> None:
+        broker = SingleBroker(loop, Path("/data"), fs=fs, scrub_pass_seconds=2)
+        await scrubbed(broker, fs, "/data/consumequeue/orders/")
+        fs.inject(Fault(1, errno.EIO, operations=("pwrite",), path="/data/consumequeue/orders/"))
+        await asyncio.sleep(5)
+        assert [type(each) for each in broker.failures] == [FatalDiskError]
+        assert fs.exists(f"/data/state/{REBUILD_NAME}")
+        await broker.client.close()
+        await broker.server.stop()
+
+    scenario()
