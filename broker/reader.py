@@ -6,7 +6,9 @@ the log are read as one range, so that a pull costs a few reads and not one for 
 
 A row may have rotted on the disk, and would bring bytes that are no record, or another queue's.
 Each range must therefore begin and end with the records that its first and its last row are of;
-those between follow each other, so none of their rows is wrong either.
+those between follow each other, so none of their rows is wrong either. Of rows that a filter passes
+over no record is read: they must lead to places that follow each other. Where the tags code alone
+rotted, a filter passes its message over until the scrub has mended the row, as with RocketMQ.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from broker.rottedrows import WrongRowError, first_wrong
 from store.batch import QUEUE_ROW
-from store.consumequeue import ConsumeQueue
+from store.consumequeue import ROW_SIZE, ConsumeQueue
 from store.errors import DamagedError, MisplacedError, StoreError
 from store.filesystem import Bytes
 from store.record import RECORD_FIXED_SIZE, is_record_of
@@ -137,11 +139,15 @@ class MessageReader:
         limits: Limits,
         codes: frozenset[int] | None = None,
     ) -> Found:
-        """The messages from ``offset`` on whose tags code is among ``codes`` (None: all)."""
+        """The messages from ``offset`` on whose tags code is among ``codes`` (None: all).
+
+        Raises :class:`~broker.rottedrows.WrongRowError` where a row that is passed over has rotted
+        so that it shows; it is mended soon.
+        """
         queue = self._applied.queue(topic, queue_id)
         first, end = self.offsets(topic, queue_id)
         if first <= offset < end and queue is not None:
-            return _scan(queue, queue_id, offset, limits, codes)
+            return self._scan(queue, queue_id, offset, limits, codes)
         if offset > end and not self._leads():
             # A follower may lag: the asked offset can be right, and is not to be corrected.
             return Found(Status.OFFSET_OVERFLOW_ONE, offset, first, end)
@@ -152,6 +158,53 @@ class MessageReader:
         if offset > end:
             return Found(Status.OFFSET_OVERFLOW_BADLY, end, first, end)
         return Found(Status.OFFSET_TOO_SMALL, first, first, end)
+
+    def _scan(
+        self,
+        queue: ConsumeQueue,
+        queue_id: int,
+        offset: int,
+        limits: Limits,
+        codes: frozenset[int] | None,
+    ) -> Found:
+        count = limits.messages if codes is None else max(SCAN_ROWS_MIN, limits.messages)
+        data = queue.read(offset, count)
+        ranges: list[Range] = []
+        messages = examined = total = 0
+        start = first = first_size = end = last = last_size = 0
+
+        def joined() -> Range:
+            said = Rows(queue, queue_id, offset + first, first_size, offset + last, last_size)
+            return Range(start, end - start, said)
+
+        for position, size, code in rows(data):
+            if codes is None or code in codes:
+                if messages and (total + size > limits.bytes or messages == limits.messages):
+                    break
+                messages += 1
+                total += size
+                if position != end or messages == 1:
+                    if messages > 1:
+                        ranges.append(joined())
+                    start, first, first_size = position, examined, size
+                end, last, last_size = position + size, examined, size
+            examined += 1
+        if examined > messages:
+            self._check_passed_over(queue, offset, data[: examined * ROW_SIZE])
+        status = Status.NO_MATCHED_MESSAGE
+        if messages:
+            ranges.append(joined())
+            status = Status.FOUND
+        return Found(
+            status, offset + examined, queue.first_offset, queue.end_offset, ranges, messages
+        )
+
+    def _check_passed_over(self, queue: ConsumeQueue, offset: int, data: Bytes) -> None:
+        try:
+            self.check_rows(queue, offset, data)
+        except WrongRowError as wrong:
+            self.suspected(wrong)
+            raise
 
     def load(
         self,
@@ -262,41 +315,6 @@ def _wrong_row(each: Range, rows: Rows, part: Bytes) -> int | None:
     ):
         return last
     return None
-
-
-def _scan(
-    queue: ConsumeQueue,
-    queue_id: int,
-    offset: int,
-    limits: Limits,
-    codes: frozenset[int] | None,
-) -> Found:
-    count = limits.messages if codes is None else max(SCAN_ROWS_MIN, limits.messages)
-    ranges: list[Range] = []
-    messages = examined = total = 0
-    start = first = first_size = end = last = last_size = 0
-
-    def joined() -> Range:
-        said = Rows(queue, queue_id, offset + first, first_size, offset + last, last_size)
-        return Range(start, end - start, said)
-
-    for position, size, code in rows(queue.read(offset, count)):
-        if codes is None or code in codes:
-            if messages and (total + size > limits.bytes or messages == limits.messages):
-                break
-            messages += 1
-            total += size
-            if position != end or messages == 1:
-                if messages > 1:
-                    ranges.append(joined())
-                start, first, first_size = position, examined, size
-            end, last, last_size = position + size, examined, size
-        examined += 1
-    status = Status.NO_MATCHED_MESSAGE
-    if messages:
-        ranges.append(joined())
-        status = Status.FOUND
-    return Found(status, offset + examined, queue.first_offset, queue.end_offset, ranges, messages)
 
 
 def rows(data: Bytes) -> Iterator[tuple[int, int, int]]:

@@ -109,6 +109,45 @@ def test_rows_of_zeros_hide_no_message(tmp_path: Path) -> None:
     with_broker(after, tmp_path)
 
 
+FILTERED: dict[str, tuple[int, bytes]] = {
+    "zeros": (2, bytes(2 * ROW_SIZE)),
+    "the first": (0, bytes(ROW_SIZE)),
+    "the last": (8, bytes(ROW_SIZE)),
+    "a position before": (3, bytes(7) + b"\x01"),
+    "a position behind": (3, b"\x01" + bytes(7)),
+}
+
+
+@pytest.mark.parametrize(("row", "rotted"), FILTERED.values(), ids=FILTERED)
+def test_a_filter_passes_no_row_over_that_shows_that_it_rotted(
+    tmp_path: Path, row: int, rotted: bytes
+) -> None:
+    path = tmp_path / f"consumequeue/orders/0/{0:020d}"
+    tags = "ABA" * 3
+
+    async def before(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        for tag in tags:
+            await broker.send("orders", 0, b"x", f"TAGS\x01{tag}\x02")
+        await asyncio.sleep(40)
+
+    async def after(broker: SingleBroker) -> None:
+        answer = await broker.pull("orders", 0, 0, subscription="B")
+        assert (answer.code, answer.ext, answer.body) == (ResponseCode.SYSTEM_ERROR, {}, b"")
+        assert f"{path}, byte " in str(answer.remark)
+        await asyncio.sleep(0.1)
+        for tag in "AB":
+            answer = await broker.pull("orders", 0, 0, subscription=tag)
+            found = [record.queue_offset for record in messages(answer)]
+            assert found == [offset for offset in range(9) if tags[offset] == tag]
+        assert broker.broker.context.node.scrubber.passes == 0
+
+    with_broker(before, tmp_path)
+    own, start = path.read_bytes(), row * ROW_SIZE
+    path.write_bytes(own[:start] + rotted + own[start + len(rotted) :])
+    with_broker(after, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("topic", "when"),
     [
