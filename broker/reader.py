@@ -27,6 +27,10 @@ from store.record import RECORD_FIXED_SIZE, is_record_of
 SCAN_ROWS_MIN = 800
 """How many rows a filtered pull looks at, at least: RocketMQ's 16,000 bytes."""
 
+ROWS_BEFORE = 1024
+"""How many rows before a wrong one are looked at for one that did not rot with it: a page of the
+disk has 205."""
+
 
 class Status(Enum):
     """How a pull ended; the names are those of RocketMQ's ``GetMessageStatus``.
@@ -258,13 +262,24 @@ class MessageReader:
             raise WrongRowError(queue, offset + wrong)
 
     def suspected(self, wrong: WrongRowError) -> WrongRowError:
-        """Has what the log says from the row before the wrong one on compared with the queue."""
+        """Has what the log says from the row before the wrong one on compared with the queue.
+
+        That row may have rotted with it. So of the two nearest that can lead to a record, the one
+        that lies first counts; the log's beginning where there is none.
+        """
+        queue, applied = wrong.queue, self._applied
+        first = max(queue.first_offset, wrong.offset - ROWS_BEFORE)
         try:
-            before = wrong.queue.read(wrong.offset - 1, 1)
+            before = queue.read(first, wrong.offset - first)
         except DamagedError:
             before = b""
-        position = QUEUE_ROW.unpack(before)[0] if before else self._applied.expired_position
-        self._log.suspect_derived(position)
+        positions = [
+            position
+            for position, size, _ in rows(before)
+            if size >= RECORD_FIXED_SIZE
+            and applied.expired_position <= position <= applied.applied_end - size
+        ]
+        self._log.suspect_derived(min(positions[-2:], default=applied.expired_position))
         return wrong
 
     def _may_be(self, each: Range, rows: Rows) -> bool:

@@ -118,20 +118,33 @@ class Scrubber:
             self._found(checked)
 
     def suspect_derived(self, index: int) -> None:
-        """What is derived from this entry or from those that come next is wrong: it is compared
-        with a piece of the log now, and with the rest of it in the next pass."""
+        """What is derived from this entry or from one behind it is wrong: it is compared with the
+        log from there on, at once and no faster than in a pass, until something is found."""
+        if not self._comparing:
+            self._comparing = True
+            self._compare(index, begins=True)
+
+    def _compare(self, index: int, *, begins: bool = False) -> None:
         last = self._last_index()
-        if index > last or self._comparing:
+        if index > last or self._timer is None or self._node.failure is not None:
+            self._comparing = False
             return
-        self._comparing = True
-        self._background.submit(lambda: self._look(index, last, begins=True), self._compared)
+        self._background.submit(lambda: self._look(index, last, begins=begins), self._compared)
 
     def _compared(
         self, found: tuple[Checked, list[str]] | None, error: BaseException | None
     ) -> None:
-        self._comparing = False
-        if not self._failed(error) and found is not None:
-            self._tell(*found)
+        if self._failed(error) or found is None:
+            self._comparing = False
+            return
+        self._tell(*found)
+        checked, told = found
+        if told:
+            self._comparing = False  # who still finds something wrong asks anew
+            return
+        self._loop.call_later(
+            max(checked.size, 1) / self._bytes_per_second, self._compare, checked.next_index
+        )
 
     # --- the passes
 

@@ -13,6 +13,7 @@ from broker.deferred.wheel import SLOT_MS, SLOTS
 from broker.remoting.codes import ResponseCode
 from store.consumequeue import ROW_SIZE
 from store.deferred import DELAYS_MS, SCHEDULE_TOPIC, TIMER_TOPIC
+from store.mend import Checked
 from tests.broker.harness import NOW_MS, SingleBroker, flip, messages, with_broker
 
 
@@ -177,6 +178,93 @@ def test_a_message_that_waits_is_not_delivered_in_the_place_of_another(
     assert len(rows) == 2 * ROW_SIZE
     path.write_bytes(rows[ROW_SIZE:] + rows[ROW_SIZE:])
     with_broker(after, tmp_path, **settings)
+
+
+NEVER: dict[str, Any] = {"scrub_pass_seconds": 1_000_000}
+
+
+async def with_other_queues_between(broker: SingleBroker) -> None:
+    """Sixty messages in queue 0, and before and between them much more than is compared at once."""
+    await broker.create_topic("orders")
+    for number in range(60):
+        if number % 20 == 0:
+            for _ in range(8):
+                await broker.send("orders", 1, b"y" * 60_000)
+        await broker.send("orders", 0, b"x")
+    await asyncio.sleep(40)
+
+
+def zeros(path: Path, first: int, size: int) -> None:
+    own = bytearray(path.read_bytes())
+    own[first : first + size] = bytes(size)
+    path.write_bytes(own)
+
+
+def as_later(path: Path) -> None:
+    """Row 40, and the one before leads too far for its record to be compared."""
+    own = path.read_bytes()
+    path.write_bytes(own[: 39 * ROW_SIZE] + own[59 * ROW_SIZE :] + own[40 * ROW_SIZE :])
+    flip(path, 40 * ROW_SIZE + 7)
+
+
+@pytest.mark.parametrize(
+    ("offset", "harm"),
+    [
+        (0, lambda path: flip(path, 20 * ROW_SIZE + 7)),
+        (0, lambda path: flip(path, 7)),
+        (0, lambda path: zeros(path, 512, 512)),
+        (0, lambda path: zeros(path, 0, 60 * ROW_SIZE)),
+        (40, as_later),
+    ],
+    ids=["far behind the row before", "the first", "a sector", "all", "the row before as well"],
+)
+def test_what_is_derived_is_compared_until_the_row_is_found(
+    tmp_path: Path, offset: int, harm: Callable[[Path], None]
+) -> None:
+    path = tmp_path / f"consumequeue/orders/0/{0:020d}"
+
+    async def after(broker: SingleBroker) -> None:
+        found: list[int] = []
+        for _ in range(10):
+            begin = offset + len(found)
+            answer = await broker.pull("orders", 0, begin, maxMsgNums="60")
+            if answer.code == ResponseCode.SYSTEM_ERROR:
+                await asyncio.sleep(0.5)
+                answer = await broker.pull("orders", 0, begin, maxMsgNums="60")
+            found += [record.queue_offset for record in messages(answer)]
+        assert found == list(range(offset, 60))
+        assert broker.broker.context.node.scrubber.passes == 0
+
+    with_broker(with_other_queues_between, tmp_path, **NEVER)
+    harm(path)
+    with_broker(after, tmp_path, **NEVER)
+
+
+def test_who_asks_again_meanwhile_has_nothing_compared_twice(tmp_path: Path) -> None:
+    path = tmp_path / f"consumequeue/orders/0/{0:020d}"
+
+    async def after(broker: SingleBroker) -> None:
+        node = broker.broker.context.node
+        looked: list[int] = []
+        check = node.store.check_entries
+
+        def watched(first_index: int, last_index: int, max_bytes: int) -> Checked:
+            looked.append(first_index)
+            return check(first_index, last_index, max_bytes)
+
+        node.store.check_entries = watched  # type: ignore[method-assign]
+        codes: list[int] = []
+        for _ in range(20):
+            codes.append((await broker.pull("orders", 0, 40)).code)
+            await asyncio.sleep(0.05)
+        refused = codes.count(ResponseCode.SYSTEM_ERROR)
+        assert refused > len(looked) > 1
+        assert codes == [ResponseCode.SYSTEM_ERROR] * refused + [0] * (20 - refused)
+        assert looked == sorted(set(looked))
+
+    with_broker(with_other_queues_between, tmp_path, **NEVER)
+    flip(path, 40 * ROW_SIZE + 7)
+    with_broker(after, tmp_path, scrub_mib_per_second=1, **NEVER)
 
 
 WAITS: dict[str, Any] = {"clock_runs": True, "scrub_pass_seconds": 1_000_000}
