@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dledger.executor import Executor
 from store.errors import DamagedError, MisplacedError, StoreError
+from store.filesystem import Bytes
 from store.reading import Run
 
 if TYPE_CHECKING:
@@ -24,7 +25,14 @@ RUN_BYTES = 512 << 10
 KEPT_BYTES = 16 << 20
 KEPT_RUNS = 64
 
-Done: TypeAlias = Callable[[Sequence[memoryview] | None, BaseException | None], None]
+COPIED_BELOW = 1 / 8
+"""A smaller share of a run is copied: who holds a view holds the whole run in memory, and who reads
+here and there holds many. So no answer takes more than eight times the memory of its own bytes."""
+
+JOB_BYTES = 4 << 20
+"""Once so much has been read, others who wait for the thread have a turn."""
+
+Done: TypeAlias = Callable[[Sequence[Bytes] | None, BaseException | None], None]
 
 
 class CheckedReads:
@@ -37,8 +45,10 @@ class CheckedReads:
         self._runs: list[Run] = []
         """Those used last come first."""
         self._bytes = 0
+        self._loaded = 0
+        """Bytes of entries read so far; the thread's for reads."""
 
-    def at_hand(self, position: int, size: int) -> memoryview | None:
+    def at_hand(self, position: int, size: int) -> Bytes | None:
         """These bytes of one entry, if they need not be read."""
         if position < self._node.store.first_position:
             return None
@@ -48,7 +58,7 @@ class CheckedReads:
                 if 0 <= start <= len(run.data) - size:
                     if place:
                         self._runs.insert(0, self._runs.pop(place))
-                    return run.data[start : start + size]
+                    return _part(run, start, size)
         return None
 
     def read(self, ranges: Sequence[tuple[int, int]], done: Done) -> None:
@@ -58,14 +68,27 @@ class CheckedReads:
         no one entry has the bytes, another ``OutOfRangeError`` where the log does not hold them
         (they may have expired), ``DamagedError`` where an entry has rotted.
         """
-        suspects: list[int] = []
+        self._go_on(ranges, [], [], done)
 
-        def came(parts: Sequence[memoryview] | None, error: BaseException | None) -> None:
+    def _go_on(
+        self, ranges: Sequence[tuple[int, int]], parts: list[Bytes], suspects: list[int], done: Done
+    ) -> None:
+        """Reads what is not yet among the parts, a job at a time."""
+
+        def load() -> None:
+            enough = self._loaded + JOB_BYTES
+            while len(parts) < len(ranges) and self._loaded < enough:
+                parts.append(self._read(*ranges[len(parts)], suspects))
+
+        def came(_none: None, error: BaseException | None) -> None:
+            if error is None and len(parts) < len(ranges):
+                self._go_on(ranges, parts, suspects, done)
+                return
             for index in suspects:
                 self._node.scrubber.suspect(index)
-            done(parts, error)
+            done(parts if error is None else None, error)
 
-        self._reads.submit(lambda: [self._read(*each, suspects) for each in ranges], came)
+        self._reads.submit(load, came)
 
     def suspect_derived(self, position: int) -> None:
         """What is derived from the log there, or a little behind, is wrong: it is compared now."""
@@ -81,7 +104,7 @@ class CheckedReads:
     def _last_index(self) -> int:
         return min(self._node.applied_index, self._node.store.last_index)
 
-    def _read(self, position: int, size: int, suspects: list[int]) -> memoryview:
+    def _read(self, position: int, size: int, suspects: list[int]) -> Bytes:
         """In the thread for reads. ``suspects`` gets the entries from which on one is damaged."""
         found = self.at_hand(position, size)
         if found is not None:
@@ -98,7 +121,7 @@ class CheckedReads:
         if start + size > run.first_size:
             raise MisplacedError(position, size)
         self._keep(run)
-        return run.data[start : start + size]
+        return _part(run, start, size)
 
     def _reads_on(self, position: int) -> bool:
         """Whether what lies not far before was read lately."""
@@ -108,8 +131,14 @@ class CheckedReads:
             )
 
     def _keep(self, run: Run) -> None:
+        self._loaded += len(run.data)
         with self._lock:
             self._runs.insert(0, run)
             self._bytes += len(run.data)
             while len(self._runs) > KEPT_RUNS or self._bytes > KEPT_BYTES:
                 self._bytes -= len(self._runs.pop().data)
+
+
+def _part(run: Run, start: int, size: int) -> Bytes:
+    part = run.data[start : start + size]
+    return bytes(part) if size < len(run.data) * COPIED_BELOW else part

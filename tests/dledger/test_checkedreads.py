@@ -3,13 +3,18 @@ kept than fits."""
 
 from __future__ import annotations
 
+import gc
+import weakref
+from collections import deque
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 import dledger.checkedreads
-from dledger.checkedreads import CheckedReads
+from dledger.checkedreads import COPIED_BELOW, CheckedReads
+from dledger.executor import Executor
 from dledger.node import Node
 from store.entry import HEADER_SIZE
 from store.errors import DamagedError, OutOfRangeError, StoreError
@@ -22,7 +27,7 @@ COUNT = 40
 class Log:
     """A node's log of small entries in segments of a few, and what was read of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, reads: Executor | None = None) -> None:
         self.fs = simulated()
         self.store = open_store(self.fs)
         self.store.save_hard_state(1, "")
@@ -44,7 +49,7 @@ class Log:
             applied_index=COUNT - 1,
             scrubber=SimpleNamespace(suspect=self.suspects.append),
         )
-        self.reads = CheckedReads(node=cast(Node, self.node), reads=AtOnce())
+        self.reads = CheckedReads(node=cast(Node, self.node), reads=reads or AtOnce())
 
     def body(self, index: int) -> bytes:
         """What is read where the body of that entry lies. Raises what was told instead."""
@@ -84,6 +89,20 @@ class AtOnce:
 
     def close(self) -> None:
         """Nothing to stop."""
+
+
+class InTurn(AtOnce):
+    """Does jobs one after the other once it is told to, those that come meanwhile behind them."""
+
+    def __init__(self) -> None:
+        self._jobs: deque[Callable[[], None]] = deque()
+
+    def submit(self, work: Any, done: Any) -> None:
+        self._jobs.append(lambda: AtOnce.submit(self, work, done))
+
+    def run(self) -> None:
+        while self._jobs:
+            self._jobs.popleft()()
 
 
 @pytest.fixture(autouse=True)
@@ -156,3 +175,57 @@ def test_no_more_is_kept_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     for index in (5, 25, 5, 10, 5, 25):
         log.body(index)
     assert [first for first, _ in log.runs[4:]] == [5, 25, 10, 25]
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("size", [1, 8, 60])
+def test_who_reads_little_of_many_entries_holds_little(size: int, known: bool) -> None:
+    log = Log()
+    answers: list[bytes | memoryview] = []
+    for entry in log.writer.entries:
+        position, most = entry.position + HEADER_SIZE, min(size, entry.size - HEADER_SIZE)
+        if known:
+            log.at(position, most)
+            found = log.reads.at_hand(position, most)
+            assert found is not None
+            answers.append(cast(Any, found))
+        else:
+            log.reads.read([(position, most)], lambda parts, _: answers.extend(cast(Any, parts)))
+    assert len(answers) == COUNT
+    for answer in answers:
+        held = answer.obj if isinstance(answer, memoryview) else answer
+        assert len(cast(bytes, held)) <= len(answer) / COPIED_BELOW
+
+
+def test_others_have_a_turn_while_much_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dledger.checkedreads, "JOB_BYTES", 250)
+    turns = InTurn()
+    log = Log(turns)
+    wanted = [log.writer.entries[index] for index in range(0, COUNT, 3)]
+    told: list[tuple[str, list[bytes]]] = []
+
+    def read(name: str, ranges: list[tuple[int, int]]) -> None:
+        log.reads.read(ranges, lambda parts, _: told.append((name, list(map(bytes, parts or ())))))
+
+    read("much", [(entry.position, entry.size) for entry in wanted])
+    read("little", [(log.writer.entries[1].position, log.writer.entries[1].size)])
+    turns.run()
+    assert [name for name, _ in told] == ["little", "much"]
+    assert told[0][1] == [bytes(log.writer.entries[1].data)]
+    assert told[1][1] == [bytes(entry.data) for entry in wanted]
+
+
+def test_what_was_given_is_held_by_nobody_else() -> None:
+    """Not even until the next collection of garbage, which a busy node makes seldom."""
+    log = Log()
+    entry = log.writer.entries[5]
+    given: list[weakref.ref[memoryview]] = []
+    gc.disable()
+    try:
+        log.reads.read(
+            [(entry.position, entry.size)],
+            lambda parts, _: given.extend(map(weakref.ref, cast(Any, parts))),
+        )
+        assert [each() for each in given] == [None]
+    finally:
+        gc.enable()
