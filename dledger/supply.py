@@ -180,6 +180,7 @@ class Supply:
             self._refuse(peer, request, FetchStatus.EXPIRED)
         elif isinstance(error, DamagedError):
             log.error("cannot give entry %d to %s: %s", request.first_index, peer, error)
+            self._node.scrubber.suspect(request.first_index)
             self._refuse(peer, request, FetchStatus.MISSING)
         else:
             self._node.fail(error)

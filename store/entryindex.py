@@ -170,6 +170,10 @@ class EntryIndex:
         """Takes no row from disk: all from ``first_index`` on will be appended, and written."""
         self.flushed_end = self.end_index = self.first_index
 
+    def locate(self, index: int) -> tuple[str, int]:
+        """The file of the row of ``index``, and the byte in that file."""
+        return self.path_of(index), index % self._rows_per_file * ROW_SIZE
+
     def path_of(self, index: int) -> str:
         """The file in which the row of ``index`` lies or will lie."""
         start = index - index % self._rows_per_file

@@ -75,12 +75,12 @@ class Marks:
         if not self._index.first_index <= index < self._index.end_index:
             return False
         row = self._index.row(index)
-        return row.end == end_position and read_chain_crc(self._log, row) == chain_crc
+        return row.end == end_position and read_chain_crc(self._log, self._index, row) == chain_crc
 
     def _at(self, index: int) -> Mark:
         """The mark as it would be on this entry of the log."""
         if index < self._index.first_index:
             return replace(self.mark, index=-1, position=0, chain_crc=0)
         row = self._index.row(index)
-        chain_crc = read_chain_crc(self._log, row)
+        chain_crc = read_chain_crc(self._log, self._index, row)
         return replace(self.mark, index=index, position=row.end, chain_crc=chain_crc)

@@ -78,8 +78,8 @@ def _check_before(log: CommitLog, index: EntryIndex, entry: Entry) -> None:
     if entry.index == index.first_index > 0:
         return  # what was before it has been given up
     try:
-        before = read_chain_crc(log, index.row(entry.index - 1)) if entry.index else 0
-        check_chain(entry, before)
+        row = index.row(entry.index - 1) if entry.index else None
+        check_chain(entry, 0 if row is None else read_chain_crc(log, index, row))
     except CorruptEntryError as error:
         path, byte = log.locate(entry.position)
         raise DamagedError(path, byte, str(error)) from error
@@ -124,7 +124,7 @@ def _check_fits(log: CommitLog, index: EntryIndex, entry: Entry) -> Row | None:
         previous = index.row(entry.index - 1)
         position = next_position(previous.end, entry.size, log.segment_size)
         try:
-            check_chain(entry, read_chain_crc(log, previous))
+            check_chain(entry, read_chain_crc(log, index, previous))
         except CorruptEntryError as error:
             raise StoreError(f"entry {entry.index} of a peer does not fit: {error}") from error
     if entry.position != position:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from store.commitlog import CommitLog
 from store.entry import HEADER_SIZE, Entry, decode_entry
 from store.entryindex import ROW, EntryIndex, Row
-from store.errors import CorruptEntryError, DamagedError
+from store.errors import CorruptEntryError, DamagedError, OutOfRangeError
 from store.layout import segment_start
 
 ROWS_AT_FIRST = 64
@@ -20,7 +20,7 @@ GUESSES_MAX = 4
 """Then what is left is halved: entries may be of very different sizes."""
 
 _Row: TypeAlias = tuple[Any, ...]
-_POSITION, _SIZE = Row._fields.index("position"), Row._fields.index("size")
+_POSITION, _SIZE, _INDEX = map(Row._fields.index, ("position", "size", "entry_index"))
 
 
 def read_entries(
@@ -41,12 +41,12 @@ def read_entries(
             break
         if row[_POSITION] not in segment:
             if run:
-                _read_run(log, run, entries)
+                _read_run(log, index, run, entries)
             start = segment_start(row[_POSITION], log.segment_size)
             segment = range(start, start + log.segment_size)
             run = []
         run.append(row)
-    _read_run(log, run, entries)
+    _read_run(log, index, run, entries)
     return entries
 
 
@@ -71,7 +71,7 @@ def read_run(
         ):
             break
         rows.append(row)
-    data = _read_run(log, rows, [])
+    data = _read_run(log, index, rows, [])
     return Run(rows[0][_POSITION], data, rows[0][_SIZE])
 
 
@@ -129,27 +129,52 @@ def entry_at(log: CommitLog, index: EntryIndex, position: int, last_index: int) 
             return first + bisect_right(starts, position) - 1
 
 
-def read_chain_crc(log: CommitLog, row: Row) -> int:
+def read_chain_crc(log: CommitLog, index: EntryIndex, row: Row) -> int:
     """The chain CRC that the header of an entry states."""
-    return int.from_bytes(log.read(row.position + 36, 4), "big")
+    return int.from_bytes(_read_by(log, index, row, row.position + 36, 4), "big")
 
 
-def _read_run(log: CommitLog, rows: list[_Row], entries: list[Entry]) -> memoryview:
+def _read_run(
+    log: CommitLog, index: EntryIndex, rows: list[_Row], entries: list[Entry]
+) -> memoryview:
     """Adds the entries of rows that share a segment; returns the bytes that they share."""
-    start, last = rows[0][_POSITION], rows[-1]
-    data = memoryview(log.read(start, last[_POSITION] + last[_SIZE] - start))
+    start = end = rows[0][_POSITION]
+    size = rows[-1][_POSITION] + rows[-1][_SIZE] - start
+    data = memoryview(_read_by(log, index, rows[0], start, size))
     chain_crc = entries[-1].chain_crc if entries else None
     for row in rows:
+        if row[_POSITION] != end:
+            raise _wrong_row(index, row, f"the entry before it ends at {end}")
         try:
-            entry = decode_entry(data, row[_POSITION] - start, chain_crc)
+            entry = decode_entry(data, end - start, chain_crc)
             found = (entry.kind, entry.position, len(entry.data), entry.index, entry.term)
             if found != row:
                 raise CorruptEntryError(
                     "entry differs from its row in the entry index", expected=row, found=found
                 )
         except CorruptEntryError as error:
-            path, byte = log.locate(row[_POSITION])
+            path, byte = log.locate(end)
             raise DamagedError(path, byte, str(error)) from error
         entries.append(entry)
         chain_crc = entry.chain_crc
+        end += row[_SIZE]
     return data
+
+
+def _read_by(log: CommitLog, index: EntryIndex, row: _Row, position: int, size: int) -> bytes:
+    """Bytes that rows say the log has. ``row``: the first of them.
+
+    The log has what a row of it leads to, for as long as there is the row: rows come after their
+    entries, and go before them. So a row that leads out of the log has rotted.
+    """
+    try:
+        return log.read(position, size)
+    except OutOfRangeError as error:
+        if not index.first_index <= row[_INDEX] < index.end_index:
+            raise
+        raise _wrong_row(index, row, str(error)) from error
+
+
+def _wrong_row(index: EntryIndex, row: _Row, what: str) -> DamagedError:
+    path, byte = index.locate(row[_INDEX])
+    return DamagedError(path, byte, f"row {row} of the entry index leads astray: {what}")

@@ -16,11 +16,14 @@ from dledger.service import (
     CheckpointRequest,
     FetchAnswer,
     FetchRequest,
+    FetchStatus,
     ServiceMessage,
 )
 from dledger.supply import PIECE_BYTES, PIECE_SECONDS_MAX, Supply
 from simulator.loop import VirtualLoop
+from store.errors import DamagedError, OutOfRangeError, StoreError
 from tests.dledger.cluster import written_log
+from tests.dledger.test_checkedreads import AtOnce
 
 RATE = 8 << 20
 SECONDS = 30.0
@@ -153,3 +156,39 @@ def test_pieces_of_a_checkpoint_wait_for_their_turn_like_those_of_the_log() -> N
     loop.run_until_complete(run())
     loop.close()
     assert RATE * SECONDS * 0.8 < bytes_told <= RATE * SECONDS + PIECE_BYTES
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "suspected"),
+    [
+        (DamagedError("index/0", 288, "row"), FetchStatus.MISSING, [7]),
+        (OutOfRangeError("it has just expired"), FetchStatus.EXPIRED, []),
+    ],
+)
+def test_what_rotted_has_not_expired_and_is_looked_at_at_once(
+    error: StoreError, status: FetchStatus, suspected: list[int]
+) -> None:
+    told: list[ServiceMessage] = []
+    suspects: list[int] = []
+
+    def fail(*_: int) -> None:
+        raise error
+
+    node = SimpleNamespace(
+        store=SimpleNamespace(first_index=0, last_index=9, read_entries=fail),
+        core=SimpleNamespace(commit_index=9),
+        failure=None,
+        scrubber=SimpleNamespace(suspect=suspects.append),
+        tell=lambda _peer, message: told.append(message),
+    )
+    loop = VirtualLoop()
+    try:
+        at_once = cast(Executor, AtOnce())
+        supply = Supply(
+            node=cast(Node, node), background=at_once, reads=at_once, loop=loop, bytes_per_second=1
+        )
+        supply.fetch("n1", FetchRequest(1, 7, 9, PIECE_BYTES))
+    finally:
+        loop.close()
+    assert told == [FetchAnswer(1, status, 0)]
+    assert suspects == suspected

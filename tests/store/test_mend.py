@@ -11,7 +11,8 @@ import pytest
 
 from simulator.disk import Fault, PowerLossError, SimulatedFileSystem
 from store.entry import HEADER_SIZE, Entry, EntryKind, build_entry
-from store.errors import FatalDiskError, StoreError
+from store.entryindex import ROW_SIZE
+from store.errors import DamagedError, FatalDiskError, OutOfRangeError, StoreError
 from store.osfiles import OsFileSystem
 from store.replica import ReplicaStore, StoreConfig
 from tests.store.steps import DIRECTORY, Writer, contents, data_of, open_store, simulated
@@ -109,6 +110,48 @@ def test_a_damaged_row_of_the_entry_index_is_mended_with_its_entry() -> None:
     assert 9 in damaged(store)
     store.mend_entry(writer.entries[9])
     assert damaged(store) == []
+
+
+@pytest.mark.parametrize("byte", range(ROW_SIZE))
+@pytest.mark.parametrize("max_bytes", [1, 150, 10_000])
+def test_a_bit_anywhere_in_a_row_is_found_and_stops_no_look_at_the_rest(
+    byte: int, max_bytes: int
+) -> None:
+    """Also where it leads out of its segment, or out of the log."""
+    for bit in (0, 7):
+        fs = simulated()
+        store, writer = written(fs)
+        fs.flip_bit(f"{DIRECTORY}/index/{8 * 32:020d}", ROW_SIZE + byte, bit)
+        rot(fs, store, writer.entries[17], 50)
+        found = damaged(store, max_bytes)
+        assert 9 in found
+        assert 17 in found
+        assert set(found) <= {8, 9, 10, 17}  # the row tells of those beside it as well
+        for index in found:
+            store.mend_entry(writer.entries[index])
+        assert damaged(store, max_bytes) == []
+        assert contents(store) == data_of(writer.entries)
+
+
+@pytest.mark.parametrize("byte", [4, 10, 11, 12, 15])
+def test_a_row_that_leads_astray_is_damage_and_not_a_log_that_ended(
+    byte: int,
+) -> None:
+    fs = simulated()
+    store, writer = written(fs)
+    fs.flip_bit(f"{DIRECTORY}/index/{8 * 32:020d}", ROW_SIZE + byte, 6)
+    whole = store.read_entries(7, COUNT - 1, 160)
+    assert data_of(whole) == data_of(writer.entries[7:9])
+    with pytest.raises(DamagedError):
+        store.read_entries(9, COUNT - 1, 10_000)
+    with pytest.raises(DamagedError):
+        store.read_run(9, COUNT - 1, 10_000)
+    with pytest.raises(OutOfRangeError):
+        store.read_entries(COUNT, COUNT, 1)
+    store.save_checkpoint(writer.checkpoint(CHECKPOINT + 1))
+    store.expire(writer.entries[CHECKPOINT].position)
+    with pytest.raises(OutOfRangeError):
+        store.read_entries(9, COUNT - 1, 1)
 
 
 def test_damaged_padding_is_found_and_written_again() -> None:
