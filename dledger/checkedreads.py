@@ -7,17 +7,20 @@ the scrub, which fetches it from a peer; whoever wanted it has to ask again, or 
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from dledger.executor import Executor
-from store.errors import DamagedError, MisplacedError, StoreError
+from store.errors import DamagedError, MisplacedError, OutOfRangeError, StoreError
 from store.filesystem import Bytes
 from store.reading import Run
 
 if TYPE_CHECKING:
     from dledger.node import Node
+
+log = logging.getLogger(__name__)
 
 RUN_BYTES = 512 << 10
 """How much is read at once for those who read on; for others, one entry."""
@@ -68,10 +71,10 @@ class CheckedReads:
         no one entry has the bytes, another ``OutOfRangeError`` where the log does not hold them
         (they may have expired), ``DamagedError`` where an entry has rotted.
         """
-        self._go_on(ranges, [], [], done)
+        self._go_on(ranges, [], set(), done)
 
     def _go_on(
-        self, ranges: Sequence[tuple[int, int]], parts: list[Bytes], suspects: list[int], done: Done
+        self, ranges: Sequence[tuple[int, int]], parts: list[Bytes], suspects: set[int], done: Done
     ) -> None:
         """Reads what is not yet among the parts, a job at a time."""
 
@@ -84,7 +87,7 @@ class CheckedReads:
             if error is None and len(parts) < len(ranges):
                 self._go_on(ranges, parts, suspects, done)
                 return
-            for index in suspects:
+            for index in sorted(suspects):
                 self._node.scrubber.suspect(index)
             done(parts if error is None else None, error)
 
@@ -104,24 +107,38 @@ class CheckedReads:
     def _last_index(self) -> int:
         return min(self._node.applied_index, self._node.store.last_index)
 
-    def _read(self, position: int, size: int, suspects: list[int]) -> Bytes:
+    def _read(self, position: int, size: int, suspects: set[int]) -> Bytes:
         """In the thread for reads. ``suspects`` gets the entries from which on one is damaged."""
         found = self.at_hand(position, size)
         if found is not None:
             return found
-        store = self._node.store
-        last_index = self._last_index()
-        index = store.entry_at(position, last_index)
-        try:
-            run = store.read_run(index, last_index, RUN_BYTES if self._reads_on(position) else 1)
-        except DamagedError:
-            suspects.append(index)
-            run = store.read_run(index, index, 1)
+        run = self._run_at(position, suspects)
         start = position - run.position
-        if start + size > run.first_size:
+        if not 0 <= start <= run.first_size - size:
             raise MisplacedError(position, size)
         self._keep(run)
         return _part(run, start, size)
+
+    def _run_at(self, position: int, suspects: set[int]) -> Run:
+        """Begins with the entry that has the byte at ``position``, if one has."""
+        store, last_index = self._node.store, self._last_index()
+        max_bytes = RUN_BYTES if self._reads_on(position) else 1
+        try:
+            run = self._load(store.entry_at(position, last_index), last_index, max_bytes, suspects)
+            if 0 <= position - run.position < run.first_size:
+                return run
+        except (DamagedError, OutOfRangeError) as error:
+            log.debug("position %d is looked for once more: %s", position, error)
+        # Another entry of the run is damaged, or a row has led elsewhere: this one may be whole.
+        index = store.confirmed_entry_at(position, last_index)
+        return self._load(index, index, 1, suspects)
+
+    def _load(self, index: int, last_index: int, max_bytes: int, suspects: set[int]) -> Run:
+        try:
+            return self._node.store.read_run(index, last_index, max_bytes)
+        except DamagedError:
+            suspects.add(index)
+            raise
 
     def _reads_on(self, position: int) -> bool:
         """Whether what lies not far before was read lately."""

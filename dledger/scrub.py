@@ -7,7 +7,8 @@ index, and written back where its chain CRC says that it belongs. Meanwhile the 
 what is whole, but does not campaign (:mod:`dledger.fitness`).
 
 What is derived from the log (ConsumeQueues, key index) is the state machine's to compare with the
-entries just read, and to make again from them.
+entries just read, and to make again from them. Rows of the entry index are made again here, so that
+a node without peers keeps its messages, too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from dledger.calls import Answer, PeerCalls
@@ -33,6 +35,8 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 TOLD_MAX = 50
+ROWS_MENDED_MAX = 256
+"""Rows made again at a time: each is synced, and other work waits for it."""
 
 
 class DerivedFiles(Protocol):
@@ -106,16 +110,15 @@ class Scrubber:
 
     def suspect(self, index: int) -> None:
         """Somebody could not read this entry: it is looked at now."""
-        store = self._node.store
         last = self._last_index()
         if index <= last:
-            self._background.submit(
-                lambda: store.check_entries(index, last, PIECE_BYTES), self._suspected
-            )
+            self._background.submit(lambda: self._check(index, last), self._suspected)
 
-    def _suspected(self, checked: Checked | None, error: BaseException | None) -> None:
-        if not self._failed(error) and checked is not None:
-            self._found(checked)
+    def _suspected(
+        self, found: tuple[Checked, list[str]] | None, error: BaseException | None
+    ) -> None:
+        if not self._failed(error) and found is not None:
+            self._tell(*found)
 
     def suspect_derived(self, index: int) -> None:
         """What is derived from this entry or from one behind it is wrong: it is compared with the
@@ -167,8 +170,18 @@ class Scrubber:
         """Looks at a piece; on the background executor."""
         if begins:
             self.derived.begin_pass()
-        checked = self._node.store.check_entries(first, last, PIECE_BYTES)
-        return checked, self.derived.check(checked.entries)
+        checked, mended = self._check(first, last)
+        return checked, mended + self.derived.check(checked.entries)
+
+    def _check(self, first: int, last: int) -> tuple[Checked, list[str]]:
+        """Checks a piece, and makes rows of the entry index again whose entries are whole."""
+        store = self._node.store
+        checked = store.check_entries(first, last, PIECE_BYTES)
+        rotted = list(islice(filter(store.mend_row, checked.damage), ROWS_MENDED_MAX))
+        if rotted:
+            mended = [f"row of entry {index}: {checked.damage[index]}" for index in rotted]
+            return store.check_entries(first, last, PIECE_BYTES), mended
+        return checked, []
 
     def _again(self, seconds: float) -> None:
         if self._timer is not None:

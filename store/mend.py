@@ -2,15 +2,15 @@
 
 An entry is checked against its own CRCs, against its row in the entry index and against the entry
 before it. A peer's entry is put back only where it fits there as the lost one did: the chain CRC
-says so, and position and size leave no byte over.
+says so, and position and size leave no byte over. A row alone is made again from its entry.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from store.commitlog import CommitLog
-from store.entry import PADDING_SIZE, Entry, check_chain, padding
+from store.commitlog import OUT_OF_SPACE, CommitLog
+from store.entry import HEADER_SIZE, PADDING_SIZE, Entry, check_chain, decode_entry, padding
 from store.entryindex import ROW, EntryIndex, Row
 from store.errors import CorruptEntryError, DamagedError, StoreError
 from store.filesystem import Bytes, FileSystem
@@ -88,7 +88,8 @@ def _check_before(log: CommitLog, index: EntryIndex, entry: Entry) -> None:
 def _check_padding(log: CommitLog, index: EntryIndex, entries: list[Entry], last: int) -> None:
     nexts = [entry.position for entry in entries[1:]]
     if entries[-1].index < last:
-        nexts.append(index.row(entries[-1].index + 1).position)
+        behind = _row_if_whole(index, entries[-1].index + 1)
+        nexts += [] if behind is None else [behind.position]
     for entry, following in zip(entries, nexts, strict=False):
         end = segment_start(entry.position, log.segment_size) + log.segment_size
         if following == end and log.read(entry.end, PADDING_SIZE) != padding(end - entry.end):
@@ -115,6 +116,51 @@ def mend_entry(
     (found,) = read_entries(log, index, entry.index, entry.index, 1)
     if found.data != entry.data:
         raise DamagedError(path, byte, "the disk does not give back what was written")
+
+
+def mend_row(log: CommitLog, index: EntryIndex, place: int) -> bool:
+    """Writes the row of an entry anew where that alone has rotted; durable and read back on return.
+
+    Returns whether it had. Everything that the row says is in the header of the entry, and where
+    that lies the entry before it says, to which the chain CRC ties it.
+    """
+    if not index.first_index < place < index.flushed_end:
+        return False  # before the first entry there is none that says where it lies
+    try:
+        (before,) = read_entries(log, index, place - 1, place - 1, 1)
+        entry = _entry_behind(log, before)
+    except StoreError:
+        return False
+    row = Row(entry.kind, entry.position, entry.size, entry.index, entry.term)
+    if row == _row_if_whole(index, place):
+        return False
+    try:
+        index.mend(place, ROW.pack(*row))
+    except OSError as error:
+        if error.errno not in OUT_OF_SPACE:
+            raise
+        return False
+    return row == _row_if_whole(index, place)
+
+
+def _entry_behind(log: CommitLog, before: Entry) -> Entry:
+    """The entry behind a whole one, as the log alone has it.
+
+    Raises :class:`~store.errors.StoreError` where it is not whole.
+    """
+    position = before.end
+    start = segment_start(position, log.segment_size)
+    if log.read(position, PADDING_SIZE) == padding(start + log.segment_size - position):
+        position = start + log.segment_size
+    size = int.from_bytes(log.read(position + 4, 4), "big")
+    entry = decode_entry(log.read(position, max(size, HEADER_SIZE)), 0, before.chain_crc)
+    if (entry.index, entry.position) != (before.index + 1, position):
+        raise CorruptEntryError(
+            "entry of another place",
+            expected=(before.index + 1, position),
+            found=(entry.index, entry.position),
+        )
+    return entry
 
 
 def _check_fits(log: CommitLog, index: EntryIndex, entry: Entry) -> Row | None:

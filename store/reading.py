@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 from store.commitlog import CommitLog
-from store.entry import HEADER_SIZE, Entry, decode_entry
+from store.entry import HEADER, HEADER_SIZE, Entry, decode_entry
 from store.entryindex import ROW, EntryIndex, Row
 from store.errors import CorruptEntryError, DamagedError, OutOfRangeError
 from store.layout import segment_start
@@ -18,6 +18,9 @@ ROWS_GROWTH = 8
 
 GUESSES_MAX = 4
 """Then what is left is halved: entries may be of very different sizes."""
+
+ROTTED_MAX = 512
+"""So many rows that have rotted are stepped over: four blocks of a disk."""
 
 _Row: TypeAlias = tuple[Any, ...]
 _POSITION, _SIZE, _INDEX = map(Row._fields.index, ("position", "size", "entry_index"))
@@ -127,6 +130,42 @@ def entry_at(log: CommitLog, index: EntryIndex, position: int, last_index: int) 
             low, begin = first + len(rows), starts[-1] + rows[-1][_SIZE]
         else:
             return first + bisect_right(starts, position) - 1
+
+
+def confirmed_entry_at(log: CommitLog, index: EntryIndex, position: int, last_index: int) -> int:
+    """As :func:`entry_at`, and no rotted row of another entry leads elsewhere, nor keeps from it.
+
+    Only rows are counted on which say what the headers of their entries say, so that this reads
+    more. Where no such row is that of ``position``, the first that could be is what is returned.
+    Raises :class:`~store.errors.DamagedError` where too many rows in a row have rotted.
+    """
+    if position < log.first_position:
+        raise OutOfRangeError(f"position {position} is before the log's {log.first_position}")
+
+    def confirmed(place: int) -> Row | None:
+        try:
+            row = index.row(place)
+            header = _read_by(log, index, row, row.position, HEADER_SIZE)
+        except DamagedError:
+            return None
+        magic, size, entry_index, term, begin, *_ = HEADER.unpack(header)
+        return row if row == Row(magic, begin, size, entry_index, term) else None
+
+    low, high = index.first_index, last_index
+    while low < high:
+        place = middle = (low + high + 1) // 2
+        while (row := confirmed(place)) is None and place < high:
+            place += 1
+            if place - middle > ROTTED_MAX:
+                path, byte = index.locate(middle)
+                raise DamagedError(path, byte, f"none of {ROTTED_MAX} rows is that of its entry")
+        if row is not None and row.position <= position:
+            low = place
+        else:
+            high = middle - 1
+    row = confirmed(low)
+    behind = row is not None and position >= row.end and low < last_index
+    return low + 1 if behind and confirmed(low + 1) is None else low
 
 
 def read_chain_crc(log: CommitLog, index: EntryIndex, row: Row) -> int:

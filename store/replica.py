@@ -43,7 +43,7 @@ from store.errors import (
 from store.filesystem import FileSystem
 from store.heldfile import Held
 from store.layout import segment_start
-from store.mend import mend_entry
+from store.mend import mend_entry, mend_row
 from store.opening import Parts, StoreConfig, open_parts
 from store.reading import index_at
 from store.recovery import Recovered
@@ -308,6 +308,18 @@ class ReplicaStore(ReplicaReads):
             mend_entry(self._fs, self._directory, self._log, self._index, entry)
         except OSError as error:
             raise self._fail("mending an entry", error) from error
+
+    def mend_row(self, index: int) -> bool:
+        """Makes the row of an entry again from the log, if that has rotted and its entry has not.
+
+        Background thread, and committed entries only. Returns whether it did. Raises
+        :class:`FatalDiskError`.
+        """
+        self._check_usable()
+        try:
+            return mend_row(self._log, self._index, index)
+        except OSError as error:
+            raise self._fail("mending a row of the entry index", error) from error
 
     def begin_refill(self, plan: Plan, checkpoint_data: bytes) -> Refill:
         """Begins to gather another log beside this one; see :mod:`store.refill`."""

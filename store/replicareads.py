@@ -8,7 +8,7 @@ from store.filesystem import FileSystem
 from store.marks import Marks
 from store.mend import Checked, check_entries
 from store.opening import Parts
-from store.reading import Run, entry_at, read_entries, read_run
+from store.reading import Run, confirmed_entry_at, entry_at, read_entries, read_run
 from store.segments import SegmentSpan
 from store.watermarks import DiskSpace
 
@@ -74,6 +74,10 @@ class ReplicaReads:
         Raises :class:`~store.errors.OutOfRangeError` where none begins there or before.
         """
         return entry_at(self._log, self._index, position, last_index)
+
+    def confirmed_entry_at(self, position: int, last_index: int) -> int:
+        """As :meth:`entry_at`, where rows of the entry index may have rotted; reads more."""
+        return confirmed_entry_at(self._log, self._index, position, last_index)
 
     def read(self, position: int, size: int) -> bytes:
         """Bytes of the log as they are, unchecked; they must lie within one segment.

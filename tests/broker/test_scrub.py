@@ -1,4 +1,4 @@
-"""ConsumeQueues and key index that rot are named, and made again from the log."""
+"""ConsumeQueues and indexes that rot are named, and made again from the log."""
 
 from __future__ import annotations
 
@@ -54,6 +54,34 @@ def test_a_derived_file_that_rots_is_named_and_as_it_was_soon_after(
         assert [record.queue_offset for record in found] == list(range(15))
 
     with_broker(scenario, tmp_path, **SETTINGS)
+
+
+@pytest.mark.parametrize("byte", [2, 4, 11, 14, 23, 31])
+@pytest.mark.parametrize("scrubbed", [False, True])
+def test_a_row_of_the_entry_index_is_made_again_from_the_log_by_a_node_that_is_alone(
+    tmp_path: Path, scrubbed: bool, byte: int
+) -> None:
+    """By the scrub, or at once when a consumer wants its entry; no other is refused meanwhile."""
+
+    async def after(broker: SingleBroker) -> None:
+        node = broker.broker.context.node
+        await asyncio.sleep(6)
+        refused = 0
+        for number in list(range(30)) * 2:
+            answer = await broker.pull("orders", number % 2, number // 2, maxMsgNums="1")
+            refused += answer.code == ResponseCode.SYSTEM_ERROR
+            await asyncio.sleep(0.1)
+        assert refused <= (not scrubbed)
+        assert path.read_bytes() == whole
+        assert not node.scrubber.damage
+        assert any(told.startswith("row of entry 20: ") for told in node.scrubber.mended)
+
+    never = SETTINGS | {"scrub_pass_seconds": 1_000_000}
+    with_broker(filled, tmp_path, **never)
+    (path,) = (tmp_path / "index").iterdir()
+    whole = path.read_bytes()
+    flip(path, 20 * 32 + byte)
+    with_broker(after, tmp_path, **(SETTINGS if scrubbed else never))
 
 
 def test_whole_files_are_left_alone(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from dledger.checkedreads import COPIED_BELOW, CheckedReads
 from dledger.executor import Executor
 from dledger.node import Node
 from store.entry import HEADER_SIZE
+from store.entryindex import ROW_SIZE
 from store.errors import DamagedError, OutOfRangeError, StoreError
 from store.reading import Run
 from tests.store.steps import DIRECTORY, Writer, open_store, simulated
@@ -152,6 +153,22 @@ def test_what_rotted_is_suspected_and_what_lies_beside_it_is_given(byte: int) ->
     with pytest.raises(DamagedError):
         log.body(12)
     assert log.suspects == [12]
+
+
+@pytest.mark.parametrize("byte", [4, 10, 11, 12, 15, 20])
+@pytest.mark.parametrize("rotted", [0, 12, 13, 31])
+def test_a_row_that_rotted_keeps_nobody_from_other_entries(rotted: int, byte: int) -> None:
+    log = Log()
+    log.store.save_checkpoint(log.writer.checkpoint(COUNT - 1))
+    path = f"{DIRECTORY}/index/{(rotted - rotted % 4) * ROW_SIZE:020d}"
+    log.fs.flip_bit(path, rotted % 4 * ROW_SIZE + byte, 6)
+    for index in range(COUNT):
+        if index != rotted:
+            assert log.body(index) == bytes(log.writer.entries[index].body)
+    log.suspects.clear()
+    with pytest.raises(DamagedError):
+        log.body(rotted)
+    assert log.suspects == [rotted]
 
 
 def test_what_has_expired_is_not_given_from_memory() -> None:

@@ -154,6 +154,51 @@ def test_a_row_that_leads_astray_is_damage_and_not_a_log_that_ended(
         store.read_entries(9, COUNT - 1, 1)
 
 
+@pytest.mark.parametrize("byte", range(ROW_SIZE))
+def test_a_row_alone_is_made_again_from_its_entry(byte: int) -> None:
+    for index in (1, 9, 12, CHECKPOINT):
+        fs = simulated()
+        store, writer = written(fs)
+        start = index - index % 4
+        fs.flip_bit(f"{DIRECTORY}/index/{start * ROW_SIZE:020d}", index % 4 * ROW_SIZE + byte, 3)
+        assert index in damaged(store)
+        assert [place for place in range(COUNT) if store.mend_row(place)] == [index]
+        assert damaged(store) == []
+        fs.power_loss(keep=0.0)
+        assert contents(open_store(fs)) == data_of(writer.entries)
+
+
+def test_rows_one_behind_the_other_are_made_again_in_their_order() -> None:
+    fs = simulated()
+    store, _ = written(fs)
+    for index in range(6, 14):
+        start = index - index % 4
+        fs.flip_bit(f"{DIRECTORY}/index/{start * ROW_SIZE:020d}", index % 4 * ROW_SIZE + 20)
+    assert not store.mend_row(7)
+    assert [index for index in range(COUNT) if store.mend_row(index)] == list(range(6, 14))
+    assert damaged(store) == []
+
+
+@pytest.mark.parametrize("byte", [2, 7, 12, 30, 38, 42, 60])
+def test_no_row_is_made_from_an_entry_that_rotted(byte: int) -> None:
+    fs = simulated()
+    store, writer = written(fs)
+    fs.flip_bit(f"{DIRECTORY}/index/{8 * ROW_SIZE:020d}", ROW_SIZE + 20)
+    rot(fs, store, writer.entries[9], byte)
+    assert not any(map(store.mend_row, range(COUNT)))
+    store.mend_entry(writer.entries[9])
+    assert damaged(store) == []
+
+
+def test_a_row_for_which_there_is_no_room_stays_as_it_is() -> None:
+    fs = simulated()
+    store, _ = written(fs)
+    fs.flip_bit(f"{DIRECTORY}/index/{8 * ROW_SIZE:020d}", ROW_SIZE + 20)
+    fs.inject(Fault(1, errno.ENOSPC, operations={"pwrite"}, path="/index/"))
+    assert not store.mend_row(9)
+    assert store.mend_row(9)
+
+
 def test_damaged_padding_is_found_and_written_again() -> None:
     fs = simulated()
     store, writer = written(fs)

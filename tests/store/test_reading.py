@@ -6,9 +6,10 @@ import random
 
 import pytest
 
-from store.errors import OutOfRangeError
+from store.entryindex import ROW_SIZE
+from store.errors import DamagedError, OutOfRangeError
 from store.replica import StoreConfig
-from tests.store.steps import Writer, open_store, save_mark, simulated
+from tests.store.steps import DIRECTORY, Writer, open_store, save_mark, simulated
 
 SEGMENT = 1 << 20
 CONFIG = StoreConfig("broker-a", "n0", SEGMENT, min_free_bytes=0, index_rows_per_file=512)
@@ -53,3 +54,43 @@ def test_the_entry_of_any_position_is_found_with_few_reads(
         assert store.entry_at(entry.position, last) == last
     with pytest.raises(OutOfRangeError):
         store.read_run(store.entry_at(store.first_position - 1, count - 1), count - 1, 1)
+
+
+@pytest.mark.parametrize("byte", range(ROW_SIZE))
+@pytest.mark.parametrize("bit", [0, 6])
+def test_rows_that_rotted_lead_to_no_other_entry_and_keep_from_none(byte: int, bit: int) -> None:
+    count, rotted = 40, (0, 1, 17, 18, 32, 39)
+    fs = simulated()
+    store, writer = open_store(fs), Writer()
+    store.save_hard_state(1, "n0")
+    store.append(writer.make_many(count))
+    store.sync()
+    save_mark(store, writer.entries[-1])
+    store.save_checkpoint(writer.checkpoint(count - 1))
+    for index in rotted:
+        path = f"{DIRECTORY}/index/{(index - index % 4) * ROW_SIZE:020d}"
+        fs.flip_bit(path, index % 4 * ROW_SIZE + byte, bit)
+    for entry in writer.entries:
+        for position in (entry.position, entry.end - 1):
+            found = store.confirmed_entry_at(position, count - 1)
+            # Of two that rotted side by side nobody knows which it is.
+            assert found == entry.index or {found, entry.index} <= set(rotted)
+            if entry.index in rotted:
+                with pytest.raises(DamagedError):
+                    store.read_run(found, found, 1)
+    with pytest.raises(OutOfRangeError):
+        store.confirmed_entry_at(-1, count - 1)
+
+
+def test_rows_of_whole_blocks_that_rotted_are_not_all_looked_at() -> None:
+    fs = simulated()
+    store, writer = open_store(fs, CONFIG), Writer(SEGMENT)
+    store.save_hard_state(1, "n0")
+    store.append(writer.make_many(2000))
+    store.sync()
+    store.save_checkpoint(writer.checkpoint(1999))
+    for index in range(600, 1700):
+        start = index - index % 512
+        fs.flip_bit(f"{DIRECTORY}/index/{start * ROW_SIZE:020d}", (index - start) * ROW_SIZE + 20)
+    with pytest.raises(DamagedError):
+        store.confirmed_entry_at(writer.entries[100].position, 1999)
