@@ -69,7 +69,7 @@ class CheckedReads:
 
         ``done`` is told them, or of a :class:`~store.errors.StoreError`: ``MisplacedError`` where
         no one entry has the bytes, another ``OutOfRangeError`` where the log does not hold them
-        (they may have expired), ``DamagedError`` where an entry has rotted.
+        (they may have expired, or not be here yet), ``DamagedError`` where an entry has rotted.
         """
         self._go_on(ranges, [], set(), done)
 
@@ -112,6 +112,9 @@ class CheckedReads:
         found = self.at_hand(position, size)
         if found is not None:
             return found
+        if position + size > self._node.store.end_position:
+            # A leader applies what its own disk may not have yet.
+            raise OutOfRangeError(f"the log does not go on to position {position + size} yet")
         run = self._run_at(position, suspects)
         start = position - run.position
         if not 0 <= start <= run.first_size - size:

@@ -137,7 +137,9 @@ def confirmed_entry_at(log: CommitLog, index: EntryIndex, position: int, last_in
 
     Only rows are counted on which say what the headers of their entries say, so that this reads
     more. Where no such row is that of ``position``, the first that could be is what is returned.
-    Raises :class:`~store.errors.DamagedError` where too many rows in a row have rotted.
+    Raises :class:`~store.errors.DamagedError` where too many rows in a row have rotted, and
+    :class:`~store.errors.OutOfRangeError` where all these entries end before ``position``, or none
+    begins there or before.
     """
     if position < log.first_position:
         raise OutOfRangeError(f"position {position} is before the log's {log.first_position}")
@@ -164,8 +166,11 @@ def confirmed_entry_at(log: CommitLog, index: EntryIndex, position: int, last_in
         else:
             high = middle - 1
     row = confirmed(low)
-    behind = row is not None and position >= row.end and low < last_index
-    return low + 1 if behind and confirmed(low + 1) is None else low
+    if row is None or position < row.end:
+        return low
+    if low == last_index:
+        raise OutOfRangeError(f"position {position} is behind entry {low}, which ends at {row.end}")
+    return low + 1 if confirmed(low + 1) is None else low
 
 
 def read_chain_crc(log: CommitLog, index: EntryIndex, row: Row) -> int:

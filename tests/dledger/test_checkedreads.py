@@ -18,7 +18,7 @@ from dledger.executor import Executor
 from dledger.node import Node
 from store.entry import HEADER_SIZE
 from store.entryindex import ROW_SIZE
-from store.errors import DamagedError, OutOfRangeError, StoreError
+from store.errors import DamagedError, MisplacedError, OutOfRangeError, StoreError
 from store.reading import Run
 from tests.store.steps import DIRECTORY, Writer, open_store, simulated
 
@@ -132,11 +132,23 @@ def test_what_comes_next_is_read_with_what_is_asked_for_and_not_what_is_not_appl
         log.body(31)
 
 
+@pytest.mark.parametrize("applied", [20, COUNT - 1, COUNT + 5])
+def test_what_is_not_there_yet_is_not_told_as_damage(applied: int) -> None:
+    log = Log()
+    log.node.applied_index = applied
+    end = log.writer.entries[min(applied, COUNT - 1)].end
+    for position in (end, log.writer.end, log.writer.end + 100):
+        with pytest.raises(OutOfRangeError) as told:
+            log.at(position, 20)
+        assert not isinstance(told.value, MisplacedError)
+    assert log.suspects == []
+
+
 def test_only_bytes_of_one_entry_are_given() -> None:
     log = Log()
     entry = log.writer.entries[5]
     assert log.at(entry.position, entry.size) == bytes(entry.data)
-    with pytest.raises(OutOfRangeError):
+    with pytest.raises(MisplacedError):
         log.at(entry.end - 4, 8)
     with pytest.raises(OutOfRangeError):
         log.at(log.writer.end, 1)
