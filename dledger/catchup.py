@@ -133,10 +133,14 @@ class CatchUp:
     def _reopen(self, refill: Refill) -> None:
         """Ends this node, so that it can be opened with the log that was gathered.
 
-        It is silent from now on, so what it says about its old log is final.
+        It is silent from now on, so what it says about its old log is final. While the disk has no
+        room for that, the node goes on as it is.
         """
         node = self._node
         if not node.alive:
+            return
+        if not refill.may_complete:
+            self._failed(DiskFullError("all entries are there, and cannot be noted as complete"))
             return
         error = RefilledError(f"refilled up to entry {refill.next_index - 1}")
         node.fall_silent(error)
@@ -144,8 +148,13 @@ class CatchUp:
         last_index = node.core.log.last_index
 
         def done(_none: None, failed: BaseException | None) -> None:
-            # Without room it is as incomplete as before: opened anew, the node tries it again.
-            node.ended(error if failed is None or _is_full(failed) else failed)
+            if failed is None or not _is_full(failed):
+                node.ended(failed or error)
+                return
+            # It is as incomplete as before. Opened anew, the node tries it again.
+            again = RefilledError(f"the disk is full, and the refill is not complete: {failed}")
+            log.warning("%s is opened anew in %d s: %s", node.core.node, TELL_SECONDS, again)
+            self._loop.call_later(TELL_SECONDS, node.ended, again)
 
         self._background.submit(lambda: refill.complete(last_index), done)
 

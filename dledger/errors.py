@@ -83,7 +83,8 @@ class OutcomeUnknownError(ProposeError):
 
 
 class RefilledError(DLedgerError):
-    """The node got another log from its peers and must be opened anew; not a failure."""
+    """The node got another log from its peers, or wanted to and found no room to note that, and
+    must be opened anew; not a failure."""
 
 
 class PeerError(DLedgerError):

@@ -47,6 +47,9 @@ SYNC_BYTES = 4 << 20
 # What a failed sync may have left in the page cache alone (see store/recovery.py): no more than is
 # written between two syncs, and one entry.
 REWRITTEN_BYTES = 32 << 20
+COMPLETION_BYTES = 64 << 10
+"""A file of one slot and its name need less, on any file system."""
+
 DERIVED = ("consumequeue", "keyindex")
 
 
@@ -133,8 +136,10 @@ class Refill:
         """Whether all entries up to the checkpoint are there."""
         return self.next_index > self.plan.checkpoint_index
 
-    def has_room(self, size: int) -> bool:
-        return self._log.has_room(size)
+    @property
+    def may_complete(self) -> bool:
+        """Whether :meth:`complete` would find room on the disk, as far as can be told."""
+        return self._fs.free_bytes(self._directory) >= COMPLETION_BYTES
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Adds the next entries; :meth:`complete` makes them durable, if no sync did before.

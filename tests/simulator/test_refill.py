@@ -6,11 +6,12 @@ import errno
 
 import pytest
 
-from dledger.catchup import CatchUp
+from dledger.catchup import TELL_SECONDS, CatchUp
 from simulator.cluster import Cluster
 from simulator.disk import Fault
 from simulator.host import Host
 from simulator.watched import Ending
+from store.refill import Refill
 from tests.simulator.test_host import leader_of, others, run, serving, settle
 
 
@@ -97,6 +98,55 @@ def test_a_disk_that_fills_up_at_the_end_of_a_refill_stops_nobody() -> None:
         await cluster.until(lambda: full.hit, "the disk is full")
         await settle(cluster)
         assert away.boot > boot + 1
+
+    assert run(script, 1).marks["refilled by a peer"] >= 1
+
+
+def test_while_a_disk_is_full_a_node_goes_on_with_the_log_that_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def script(cluster: Cluster) -> None:
+        away = await left_behind(cluster)
+        boot, node = away.boot, away.node
+        assert node is not None
+        looks = 0
+
+        def full(_refill: Refill) -> bool:
+            nonlocal looks
+            looks += 1
+            return False
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Refill, "may_complete", property(full))
+            cluster.heal_network()
+            await cluster.pass_time(20.0)
+            assert looks > 5
+            assert node.alive
+        assert away.boot == boot
+        await settle(cluster)
+        assert away.boot == boot + 1
+
+    assert run(script, 1).marks["refilled by a peer"] == 1
+
+
+def test_a_node_that_finds_no_room_at_the_end_of_a_refill_is_not_opened_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each time clients and peers lose it, and it reads all that was gathered."""
+
+    def complete(refill: Refill, _floor: int) -> None:
+        refill.close()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def script(cluster: Cluster) -> None:
+        away = await left_behind(cluster)
+        boot = away.boot
+        with monkeypatch.context() as patched:
+            patched.setattr(Refill, "complete", complete)
+            cluster.heal_network()
+            await cluster.pass_time(5 * TELL_SECONDS)
+        assert 1 < away.boot - boot <= 5
+        await settle(cluster)
 
     assert run(script, 1).marks["refilled by a peer"] >= 1
 

@@ -243,3 +243,14 @@ def test_a_checkpoint_that_is_not_the_planned_one_is_refused() -> None:
     with pytest.raises(DamagedError, match="not the checkpoint of the plan"):
         store.begin_refill(Plan(FIRST, 0, LAST - 1), data)
     store.close()
+
+
+def test_a_refill_knows_whether_there_is_room_for_its_end() -> None:
+    fs = simulated()
+    behind(fs)
+    refill = begin(open_store(fs), peer_log())
+    assert refill.may_complete
+    fs.capacity = fs.used_bytes() + 100
+    assert not refill.may_complete
+    fs.capacity += 1 << 20
+    assert refill.may_complete
