@@ -75,9 +75,10 @@ def swap_files(cluster: Cluster, host: Host, one: float, other: float) -> None:
     here, there = _place(host, one), _place(host, other)
     if here is None or there is None or here[0] == there[0]:
         return
-    if _strike(cluster, host, one) is not None:
+    if _strike(cluster, host, one, swaps=True) is not None:
         host.note(f"{here[0]} and {there[0]} are swapped")
         host.fs.swap(here[0], there[0])
+        host.files_swapped = True
 
 
 def misdirect_write(cluster: Cluster, host: Host, source: float, target: float) -> None:
@@ -157,9 +158,16 @@ def _all_disks_noted(cluster: Cluster, host: Host) -> bool:
     )
 
 
-def _strike(cluster: Cluster, host: Host, share: float) -> tuple[str, int] | None:
-    """File and byte to damage on a machine that is then down; None if there is nothing to hit."""
+def _strike(
+    cluster: Cluster, host: Host, share: float, *, swaps: bool = False
+) -> tuple[str, int] | None:
+    """File and byte to damage on a machine that is then down; None if there is nothing to hit.
+
+    While files are swapped no name says what is marked as durable: they may be swapped once more.
+    """
     place = _place(host, share)
+    if host.files_swapped and not swaps:
+        return None
     if place is None or not cluster.atlas.allows(host.name) or _members_away(cluster):
         return None
     cluster.atlas.damaged[host.name] = None

@@ -66,6 +66,8 @@ class Host(Watched):
         self.clock = MachineClock(world.loop)
         self.disk_slowness = 1.0
         self.damaged = False
+        self.files_swapped = False
+        """Since the log was opened last, which it is with every file in its place."""
         self.fs = SimulatedFileSystem(world.streams.stream(f"disk of {name}"))
         self._incarnations = world.streams.stream(f"incarnations of {name}")
         self.sound_disks = SoundDisks()
@@ -299,6 +301,7 @@ class Host(Watched):
             f"boots: term {found.term}, vote {found.vote or 'none'}, log to {found.last_index}, "
             f"commit {found.commit_index}, cut {found.torn_bytes_cut}"
         )
+        self.files_swapped = False
         self.node = self._make_node(store, process)
         for invariant in self.invariants:
             invariant.booted(self)
