@@ -84,7 +84,8 @@ def displaced(log: CommitLog, position: int, floor: int) -> bool:
 def _whole_entry(log: CommitLog, position: int) -> Entry | None:
     """What stands there, if it is an entry that stood at this place of a segment before.
 
-    Half a header may seem to be an empty entry, but not one of such a place.
+    Half a header may seem to be an empty entry at the log's beginning, or at that of some segment.
+    But the chain CRC is zero there: in a header it comes behind the place.
     """
     segment = log.segments.get(segment_start(position, log.segment_size))
     if segment is None:
@@ -98,4 +99,4 @@ def _whole_entry(log: CommitLog, position: int) -> Entry | None:
         found = decode_entry(memoryview(segment.read(size, offset)), 0, None)
     except CorruptEntryError:
         return None
-    return found if found.position % log.segment_size == offset else None
+    return found if found.chain_crc and found.position % log.segment_size == offset else None

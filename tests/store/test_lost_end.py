@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from simulator.disk import SimulatedFileSystem
+from store.entry import HEADER_SIZE
 from store.errors import DamagedError, DamagedLogError
-from store.layout import segment_name, segment_start
+from store.layout import next_position, segment_name, segment_start
 from tests.store.steps import CONFIG, DIRECTORY, Writer, open_store, save_mark, simulated
 
 FIRST, OTHER, THIRD = (replace(CONFIG, incarnation=number) for number in (7, 8, 9))
@@ -90,6 +91,32 @@ def test_an_unfinished_last_write_leaves_the_disk_what_it_was(lost: int) -> None
     store = open_store(fs, OTHER)
     assert store.recovered.incarnation == FIRST.incarnation
     assert store.last_index == (KNOWN if lost else COUNT - 1)
+
+
+@pytest.mark.parametrize("written", range(8, 40, 4))  # the rest is zeros in a whole one, too
+def test_half_a_header_at_the_start_of_a_segment_leaves_the_disk_what_it_was(written: int) -> None:
+    fs, writer = simulated(), Writer()
+    store = open_store(fs, FIRST)
+    store.save_hard_state(1, "n0")
+    writer.make_many(KNOWN + 1)
+    while path_of(next_position(writer.end, HEADER_SIZE, CONFIG.segment_size)) == path_of(
+        writer.end - 1
+    ):
+        writer.make()
+    last = writer.entries[-1].index
+    empty = writer.make(b"")
+    store.append(writer.entries)
+    store.sync()
+    assert store.save_checkpoint(writer.checkpoint(KNOWN))
+    assert save_mark(store, writer.entries[KNOWN], KNOWN)
+    fs.crash()
+    torn = bytes(empty.data)[:written] + bytes(HEADER_SIZE - written)
+    fs.overwrite(path_of(empty.position), torn, 0)
+
+    store = open_store(fs, OTHER)
+
+    assert store.recovered.incarnation == FIRST.incarnation
+    assert store.last_index == last
 
 
 def test_alone_a_log_cut_short_is_refused_with_file_and_byte_and_left_as_it_is() -> None:
