@@ -35,6 +35,7 @@ from store.commitlog import OUT_OF_SPACE
 from store.entry import Entry
 from store.entryindex import ROW
 from store.errors import (
+    DamagedError,
     DiskFullError,
     FatalDiskError,
     SnapshotError,
@@ -45,7 +46,7 @@ from store.heldfile import Held
 from store.layout import segment_start
 from store.mend import mend_entry, mend_row
 from store.opening import Parts, StoreConfig, open_parts
-from store.reading import index_at
+from store.reading import confirmed_entry_at
 from store.recovery import Recovered
 from store.refill import Plan, Refill, clear_floor, read_floor
 from store.replicareads import ReplicaReads
@@ -236,7 +237,9 @@ class ReplicaStore(ReplicaReads):
     def expire(self, position: int) -> None:
         """Removes the whole segments below ``position`` with their part of the entry index.
 
-        What the older of the two checkpoints needs for recovery stays.
+        What the older of the two checkpoints needs for recovery stays. The rows of the index say
+        which entry begins the log then, as what the log itself has there may be damaged. Raises
+        :class:`~store.errors.DamagedError` where they do not either.
         """
         self._check_usable()
         oldest = self._checkpoints.oldest
@@ -246,8 +249,12 @@ class ReplicaStore(ReplicaReads):
         first_position = segment_start(position, self._log.segment_size)
         if first_position <= self._log.first_position:
             return
-        first_index = index_at(self._index, first_position, oldest.index)
+        first_index = confirmed_entry_at(self._log, self._index, first_position, oldest.index)
         try:
+            mend_row(self._log, self._index, first_index)
+            if self._index.row(first_index).position != first_position:
+                path, byte = self._log.locate(first_position)
+                raise DamagedError(path, byte, "no row of the entry index says what begins here")
             self._marks.begin_at(first_index, first_position)
             self._index.expire(first_index)
             self._log.expire(first_position)

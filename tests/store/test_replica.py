@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from store.entry import EntryKind, build_entry
+from store.entryindex import ROW_SIZE
 from store.errors import (
     DamagedError,
     DataFormatError,
@@ -501,3 +502,21 @@ def test_data_of_a_newer_format_is_refused_by_its_version() -> None:
 def test_a_segment_size_out_of_bounds_is_refused(segment_size: int) -> None:
     with pytest.raises(ValueError, match="segment_size"):
         StoreConfig("broker-a", "n0", segment_size=segment_size)
+
+
+@pytest.mark.parametrize("byte", [4, 10, 11, 12, 20])
+@pytest.mark.parametrize("rotted", range(0, 30, 2))
+def test_a_row_that_rotted_does_not_lead_expiry_astray(rotted: int, byte: int) -> None:
+    fs = simulated()
+    store, writer = open_store(fs), Writer()
+    store.save_hard_state(1, "n0")
+    store.append(writer.make_many(40))
+    store.sync()
+    for index in (30, 35):
+        assert store.save_checkpoint(writer.checkpoint(index))
+    path = f"{DIRECTORY}/index/{(rotted - rotted % 4) * ROW_SIZE:020d}"
+    fs.flip_bit(path, rotted % 4 * ROW_SIZE + byte, 6)
+    store.expire(writer.entries[22].position)
+    first = next(entry for entry in writer.entries if entry.position == store.first_position)
+    assert store.first_index == first.index
+    assert store.beginning() == (first.index, first.position)
