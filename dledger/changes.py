@@ -81,6 +81,8 @@ class Changes:
         if node not in found.learners:
             raise ChangeRefusedError(f"{node} is no learner")
         lag = self._local.commit_index - self._replicator.peers[node].match_index
+        if not self._majorities.whole(node):
+            raise ChangeRefusedError(f"{node} has damaged entries: they have to be mended first")
         if not self._majorities.keeps_up(node):
             raise ChangeRefusedError(f"{node} has to catch up first: it lacks {lag} entries")
         return self._change_voters((*found.voters, node), now)
@@ -117,7 +119,8 @@ class Changes:
         unready = [voter for voter in voters if not self._majorities.keeps_up(voter)]
         if len(voters) - len(unready) < majority(len(voters)):
             raise ChangeRefusedError(
-                f"{', '.join(unready)} cannot be reached, has to catch up first, or is refilled"
+                f"{', '.join(unready)} cannot be reached, has to catch up first, is refilled, "
+                "or has damaged entries"
             )
         return self._change(self._majorities.configuration.with_voters(voters), now)
 
@@ -175,6 +178,7 @@ class Changes:
             elif before == NO_INCARNATION or (
                 (before != progress.incarnation or progress.lost)
                 and progress.match_index >= progress.needed_index
+                and self._majorities.whole(peer)
             ):
                 noted[peer] = progress.incarnation
         if waits and now < self._note_at and LOST_INCARNATION not in noted.values():

@@ -46,6 +46,13 @@ PATIENCE = 4.0
 ROOM_BYTES = 1 << 20
 """Less room than this for the log, and the disk is full whatever its share."""
 
+_LEVELS = {
+    DiskLevel.ROOM: "has room",
+    DiskLevel.CLEAN: "fills up",
+    DiskLevel.FORCE: "is nearly full, the oldest messages go",
+    DiskLevel.FULL: "is full, messages are refused",
+}
+
 
 class Fitness:
     """Looks at the disk, tells the peers, and gives leadership away. On the event loop."""
@@ -63,7 +70,7 @@ class Fitness:
         self.level = DiskLevel.ROOM
         self.space: DiskSpace | None = None
         self.stalled = False
-        self.damaged = False
+        self.damaged = bool(node.store.recovered.cut_segments)
         self.on_level: Callable[[DiskLevel], None] = lambda _level: None
         """Called with the level of the disk when it changes."""
         self._node = node
@@ -84,6 +91,9 @@ class Fitness:
 
     def start(self) -> None:
         """Begins to look now and then."""
+        core = self._node.core
+        _note(core.standing.damaged, core.node, self.damaged)
+        self._reported = self.report  # whoever is reached is told
         self._tick()
 
     def stop(self) -> None:
@@ -124,15 +134,19 @@ class Fitness:
     def received(self, peer: str, report: Report) -> None:
         """A peer says how it is."""
         self._reports[peer] = (report, self._loop.time())
-        unfit = self._node.core.standing.unfit
-        if report.fit:
-            unfit.pop(peer, None)
-        else:
-            unfit[peer] = True
+        standing = self._node.core.standing
+        _note(standing.unfit, peer, not report.fit)
+        _note(standing.damaged, peer, not report.whole)
+
+    def greet(self, peer: str) -> None:
+        """A peer that is reached is told at once, before anything that a leader might count on."""
+        self._node.tell(peer, self.report)
 
     def set_damaged(self, *, damaged: bool) -> None:
         """Whether something below the commit index cannot be read at present."""
         self.damaged = damaged
+        core = self._node.core
+        _note(core.standing.damaged, core.node, damaged)
         self._changed()
 
     def _tick(self) -> None:
@@ -173,9 +187,9 @@ class Fitness:
         before, self.level = self.level, level
         log.log(
             logging.WARNING if level > before else logging.INFO,
-            "%s: the disk is %s: %d of %d bytes are free, the last %d stay free",
+            "%s: the disk %s: %d of %d bytes are free, the last %d stay free",
             self._node.core.node,
-            "full, messages are refused" if level is DiskLevel.FULL else level.name.lower(),
+            _LEVELS[level],
             space.free,
             space.total,
             self._node.store.min_free_bytes,
@@ -229,7 +243,7 @@ class Fitness:
         others = [peer for peer in core.peers if self._could_lead(peer)]
         if not others:
             return
-        log.warning("%s gives up the leadership: %s", core.node, report)
+        log.warning("%s gives up the leadership: %s", core.node, report.why_unfit)
         if not self._handing_over and self._hand_over(others):
             self._handing_over = True
             self._yield_at = now + HAND_OVER_SECONDS
@@ -262,3 +276,10 @@ class Fitness:
             and progress.connected
             and progress.match_index >= core.commit_index
         )
+
+
+def _note(members: dict[str, bool], member: str, holds: bool) -> None:
+    if holds:
+        members[member] = True
+    else:
+        members.pop(member, None)

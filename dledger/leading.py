@@ -39,6 +39,7 @@ class Leading:
         config: RaftConfig,
         connected: Mapping[str, bool],
         unfit: Mapping[str, bool],
+        damaged: Mapping[str, bool],
         holdings: Holdings,
         now: float,
     ) -> None:
@@ -68,6 +69,7 @@ class Leading:
             incarnation=incarnation,
             local=local,
             replicator=self.replicator,
+            damaged=damaged,
             config=config,
         )
         self.handover = Handover(

@@ -6,6 +6,8 @@ while it holds what it confirmed. In a joint configuration both majorities are n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dledger.config import RaftConfig
 from dledger.configuration import Configuration
 from dledger.holdings import Holding
@@ -24,12 +26,14 @@ class Majorities:
         incarnation: int,
         local: LocalLog,
         replicator: Replicator,
+        damaged: Mapping[str, bool],
         config: RaftConfig,
     ) -> None:
         self._node = node
         self._incarnation = incarnation
         self._local = local
         self._replicator = replicator
+        self._damaged = damaged
         self._promote_lag_entries = config.promote_lag_entries
 
     @property
@@ -47,6 +51,10 @@ class Majorities:
         if progress.lost:
             return False
         return progress.incarnation is None or self.configuration.trusts(peer, progress.incarnation)
+
+    def whole(self, member: str) -> bool:
+        """Whether nothing of its log is damaged, as far as it has told."""
+        return member not in self._damaged
 
     def quorum_index(self) -> int:
         """The highest index that a majority holds durably; the leader's own disk is one of them."""
@@ -94,11 +102,13 @@ class Majorities:
         return joint_quorum_index(self.configuration.quorums, rounds)
 
     def keeps_up(self, voter: str) -> bool:
-        """Whether it can carry its part at once: reached, on its own disk, and up to date.
+        """Whether it can carry its part at once: reached, on its own disk, whole, and up to date.
 
         Up to date is only who holds the entry that says who the members are: one that was put on
         another disk learns from it that it counts again, and votes for nobody until then.
         """
+        if not self.whole(voter):
+            return False
         if voter == self._node:
             return True
         progress = self._replicator.peers[voter]

@@ -273,6 +273,7 @@ class Node:
     def on_peer_connected(self, peer: str) -> None:
         """See :class:`~dledger.transport.TransportHandler`."""
         if self.alive:
+            self.fitness.greet(peer)
             self.core.peer_connected(peer, self._loop.time())
             self.after_event()
 

@@ -4,7 +4,9 @@ Disks lose bits in what nobody reads; the day it is needed, the other copies may
 every entry that is committed is read at a bounded rate, pass after pass, on the background
 executor. A damaged entry is named in the log and in the node's status, fetched from a peer by its
 index, and written back where its chain CRC says that it belongs. Meanwhile the node goes on with
-what is whole, but does not campaign (:mod:`dledger.fitness`).
+what is whole, but does not campaign (:mod:`dledger.fitness`). What lay in a segment that was found
+to be cut short, as the log was opened, is looked at before all else, and counts as damaged until it
+has been.
 
 What is derived from the log (ConsumeQueues, key index) is the state machine's to compare with the
 entries just read, and to make again from them. Rows of the entry index are made again here, so that
@@ -17,6 +19,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
+from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
@@ -35,6 +38,7 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 TOLD_MAX = 50
+DAMAGE_TOLD_MAX = 20
 ROWS_MENDED_MAX = 256
 """Rows made again at a time: each is synced, and other work waits for it."""
 
@@ -94,19 +98,59 @@ class Scrubber:
         self._bytes_per_second = bytes_per_second
         self._pass_seconds = pass_seconds
         self._next_index = -1  # -1: a new pass begins
+        self._cut: list[tuple[int, int]] = []  # entries of segments that were cut short, unread
+        self._knows_cut = not node.store.recovered.cut_segments
         self._comparing = False
         self._mending = False
+        self._first_index = 0
         self._tries = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Begins the first pass when the node has had time to start."""
         self._timer = self._loop.call_later(self._pass_seconds, self._step)
+        if starts := self._node.store.recovered.cut_segments:
+            last = self._last_index()
+            self._background.submit(lambda: self._entries_from(starts, last), self._cut_known)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _entries_from(self, starts: Sequence[int], last: int) -> list[tuple[int, int]]:
+        """First and last entry of each of these segments; on the background executor."""
+        store = self._node.store
+        found = []
+        for start in starts:
+            try:
+                first = store.entry_at(start, last)
+                found.append((first, store.entry_at(start + store.segment_size - 1, last)))
+            except StoreError as error:  # the pass comes by
+                log.error("%s: a segment is cut short: %s", self._node.core.node, error)
+        return found
+
+    def _cut_known(self, ranges: list[tuple[int, int]] | None, error: BaseException | None) -> None:
+        self._failed(error)
+        self._cut = ranges or []
+        self._knows_cut = True
+        self._read_cut()
+
+    def _read_cut(self) -> None:
+        self._changed()
+        if self._cut and self._timer is not None and self._node.failure is None:
+            store, (first, last) = self._node.store, self._cut[0]
+            self._background.submit(
+                lambda: store.check_entries(first, last, PIECE_BYTES), self._cut_read
+            )
+
+    def _cut_read(self, checked: Checked | None, error: BaseException | None) -> None:
+        _, last = self._cut.pop(0)
+        if not self._failed(error) and checked is not None:
+            if checked.next_index <= last:
+                self._cut.insert(0, (checked.next_index, last))
+            self._found(checked)
+        self._read_cut()
 
     def suspect(self, index: int) -> None:
         """Somebody could not read this entry: it is looked at now."""
@@ -148,6 +192,16 @@ class Scrubber:
         self._loop.call_later(
             max(checked.size, 1) / self._bytes_per_second, self._compare, checked.next_index
         )
+
+    @property
+    def told_damage(self) -> list[str]:
+        """What to tell of the damage: that of the first entries, and how much more there is."""
+        told = [self.damage[index] for index in nsmallest(DAMAGE_TOLD_MAX, self.damage)]
+        if len(self.damage) > len(told):
+            told.append(f"and {len(self.damage) - len(told)} more entries")
+        if self._cut or not self._knows_cut:
+            told.append("a segment is cut short, and what it holds is being looked at")
+        return told
 
     # --- the passes
 
@@ -232,20 +286,29 @@ class Scrubber:
     # --- mending
 
     def _found(self, checked: Checked) -> None:
-        for index, error in checked.damage.items():
-            if index not in self.damage:
-                log.error("%s: entry %d is damaged: %s", self._node.core.node, index, error)
-                self.damage[index] = str(error)
+        new = {
+            index: str(error) for index, error in checked.damage.items() if index not in self.damage
+        }
+        if new:
+            index = min(new)
+            others = f" (and {len(new) - 1} more up to {max(new)})" if len(new) > 1 else ""
+            log.error(
+                "%s: entry %d%s is damaged: %s", self._node.core.node, index, others, new[index]
+            )
+            self.damage.update(new)
         for entry in checked.entries:
             self.damage.pop(entry.index, None)
         self._changed()
 
     def _changed(self) -> None:
         first_index = self._node.store.first_index
-        for index in [index for index in self.damage if index < first_index]:
-            del self.damage[index]  # it has expired
-        if bool(self.damage) != self._node.fitness.damaged:
-            self._node.fitness.set_damaged(damaged=bool(self.damage))
+        if first_index != self._first_index:
+            self._first_index = first_index
+            for index in [index for index in self.damage if index < first_index]:
+                del self.damage[index]  # it has expired
+        damaged = bool(self.damage or self._cut or not self._knows_cut)
+        if damaged != self._node.fitness.damaged:
+            self._node.fitness.set_damaged(damaged=damaged)
         if self.damage and not self._mending:
             self._mending = True
             self._mend()
@@ -258,8 +321,11 @@ class Scrubber:
             self._mending = False
             return
         rounds, turn = divmod(self._tries, len(peers))
-        behind_whole = [index for index in self.damage if index - 1 not in self.damage]
-        index, peer = behind_whole[rounds % len(behind_whole)], peers[turn]
+        behind_whole = (index for index in self.damage if index - 1 not in self.damage)
+        index, peer = next(behind_whole), peers[turn]
+        if rounds:
+            others = [index, *behind_whole]
+            index = others[rounds % len(others)]
         self._tries += 1
         self._calls.call(
             peer,

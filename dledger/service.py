@@ -27,6 +27,16 @@ class Report:
         """Whether the sender would be a leader worth having."""
         return self.room and self.prompt and self.whole
 
+    @property
+    def why_unfit(self) -> str:
+        """For people."""
+        reasons = (
+            (self.room, "the disk is full"),
+            (self.prompt, "the disk does not answer"),
+            (self.whole, "something in the log is damaged"),
+        )
+        return ", ".join(reason for well, reason in reasons if not well)
+
 
 class FetchStatus(IntEnum):
     """Why an answer has no entries, or that it has some."""

@@ -57,6 +57,8 @@ class Standing:
         """Peers with a working link, in order of connection."""
         self.unfit: dict[str, bool] = {}
         """Peers that said that they should not lead."""
+        self.damaged: dict[str, bool] = {}
+        """Members, this node among them, whose log has damaged entries."""
         self.patience = 1.0
         """How many times as long as usual this node waits before it campaigns."""
         self.leader_heard_at = now
@@ -126,6 +128,7 @@ class Standing:
             config=self._config,
             connected=self.up,
             unfit=self.unfit,
+            damaged=self.damaged,
             holdings=self._holdings,
             now=now,
         )

@@ -28,6 +28,17 @@ def cut_short(log: CommitLog, floor: int) -> Segment | None:
     return segment if segment.zeroed_end < floor - segment.start else None
 
 
+def cut_segments(log: CommitLog) -> tuple[int, ...]:
+    """Where those segments begin that have not all of their bytes, though another is behind them.
+
+    What a checkpoint covers is not read as the log is opened. One that was closed before all of it
+    was zeroed may be among them, and lacks nothing.
+    """
+    last = segment_start(log.end, log.segment_size)
+    short = (each for each in log.segments.values() if each.zeroed_end < each.size)
+    return tuple(sorted(each.start for each in short if each.start < last))
+
+
 def fill(segment: Segment, floor: int) -> None:
     """Gives the segment its length back, with zeros, durably: it is told to be short only once."""
     segment.clear(segment.zeroed_end, floor - segment.start)

@@ -19,7 +19,7 @@ from store.filesystem import FileSystem, Lock
 from store.formatfile import FORMAT_NAME, Identity, check_identity, decode_format, encode_format
 from store.heldfile import Held, HeldFile
 from store.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
-from store.lostend import cut_short, displaced, fill, lost_end, misplaced
+from store.lostend import cut_segments, cut_short, displaced, fill, lost_end, misplaced
 from store.putback import finish
 from store.recovery import LogScan, Recovered, adopt_segments, check_segments, scan, settle
 from store.refill import install
@@ -215,6 +215,7 @@ def _recover(
         damage=checkpoints.damage,
         incarnation=incarnation,
         held=held_file.held,
+        cut_segments=cut_segments(log),
     )
     return Parts(
         lock=lock,
@@ -297,6 +298,7 @@ def _tell(
     damage: list[DamagedError],
     incarnation: int,
     held: tuple[Held, ...],
+    cut_segments: tuple[int, ...],
 ) -> Recovered:
     applied = -1 if checkpoint is None else checkpoint.index
     while found.tail and found.tail[0].index <= applied:
@@ -320,4 +322,5 @@ def _tell(
         incarnation=incarnation,
         configurations=[entry for entry in found.configurations if entry.index > applied],
         held=held,
+        cut_segments=cut_segments,
     )

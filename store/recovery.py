@@ -63,7 +63,8 @@ class Recovered:
     is the end position and chain CRC of the entry before the first of them. Where
     ``damaged_checkpoints`` names some, an older one was used. ``configurations`` are the entries of
     that kind after the checkpoint, and ``incarnation`` is the number of the directory. ``held`` is
-    what was saved of the disks of others.
+    what was saved of the disks of others. ``cut_segments`` begin where they should, have another
+    behind them, and no longer, or not yet again, all of their bytes.
     """
 
     term: int
@@ -82,6 +83,7 @@ class Recovered:
     incarnation: int = 0
     configurations: list[Entry] = field(default_factory=list)
     held: tuple[Held, ...] = ()
+    cut_segments: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)

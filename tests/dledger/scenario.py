@@ -38,6 +38,7 @@ printed then.
 ``start n3``                          starts a node that waits to be added
 ``transfer n0 n1``                    the leader n0 hands over to n1
 ``unfit n0 n1``, ``fit n0 n1``        n1 tells n0 that it should not lead; that it may again
+``damaged n0 n1``, ``whole n0 n1``    n1 tells n0 that entries of its log are damaged; that none are
 ``read n1``                           n1 asks for a read index
 ``wipe n0 7``                         n0, which is down, gets an empty disk of incarnation 7
 ``identity n0 7``                     the disk of n0 is of incarnation 7 from its next start on
@@ -200,6 +201,14 @@ class Scenario:
     def do_fit(self, words: list[str]) -> None:
         node, peer = words
         del self.cluster.cores[node].standing.unfit[peer]
+
+    def do_damaged(self, words: list[str]) -> None:
+        node, peer = words
+        self.cluster.cores[node].standing.damaged[peer] = True
+
+    def do_whole(self, words: list[str]) -> None:
+        node, peer = words
+        del self.cluster.cores[node].standing.damaged[peer]
 
     def do_transfer(self, words: list[str]) -> None:
         leader, target = words

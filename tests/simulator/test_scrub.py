@@ -10,7 +10,7 @@ from dledger.standing import Role
 from simulator.cluster import Cluster
 from simulator.host import DIRECTORY, Host
 from store.layout import segment_name, segment_start
-from tests.simulator.test_host import others, run, serving, settle
+from tests.simulator.test_host import others, restarted, run, serving, settle
 
 
 def rot(host: Host, index: int, byte: int) -> None:
@@ -118,6 +118,64 @@ def test_entries_back_to_back_are_mended_in_their_order_whatever_was_refused_bef
         cluster.heal_network()
         await cluster.pass_time(4.0)
         assert not scrubber.damage
+        await settle(cluster)
+
+    run(script)
+
+
+@pytest.mark.parametrize("kept", [None, 0, 100])  # bytes; None: the file is gone
+def test_what_a_segment_has_lost_counts_as_damaged_from_the_start(kept: int | None) -> None:
+    """It lies below the newest checkpoint, where nothing is read as the log is opened."""
+
+    async def script(cluster: Cluster) -> None:
+        leader = await serving(cluster)
+        host = others(cluster, leader)[0]
+        assert host.node is not None
+        before = host.node
+        await cluster.until(
+            lambda: before.store.end_position > 2 * host.segment_size, "two segments are full"
+        )
+        before.keeper.checkpoint()
+        await cluster.pass_time(2.0)
+        checkpoint = before.store.recovered.checkpoint
+        host.be_damaged()
+        host.crash()
+        path = f"{DIRECTORY}/commitlog/{segment_name(0)}"
+        if kept is None:
+            host.fs.vanish(path)
+        else:
+            host.fs.cut(path, kept)
+        boot = host.boot
+        host.start()
+        await cluster.until(lambda: restarted(host, boot), "it is opened")
+        node = host.node
+        assert node is not None
+        assert node.store.recovered.checkpoint != checkpoint
+        assert not node.fitness.report.whole
+        assert leader.node is not None
+        told = leader.node.core.standing.damaged
+        await cluster.until(lambda: host.name in told, "the leader hears of it")
+        assert node.scrubber.passes == 0
+        await cluster.until(lambda: node.fitness.report.whole, "it is mended")
+        assert len(node.scrubber.mended) > 1
+        await cluster.until(lambda: host.name not in told, "the leader hears of that")
+        await settle(cluster)
+
+    run(script)
+
+
+def test_of_much_damage_the_first_is_told_and_how_much_more_there_is() -> None:
+    async def script(cluster: Cluster) -> None:
+        node = (await serving(cluster)).node
+        assert node is not None
+        damage = node.scrubber.damage
+        damage.update({index: f"entry {index}" for index in reversed(range(100))})
+        told = node.scrubber.told_damage
+        assert told[:2] == ["entry 0", "entry 1"]
+        assert told[-1] == "and 80 more entries"
+        assert len(told) == 21
+        damage.clear()
+        assert node.scrubber.told_damage == []
         await settle(cluster)
 
     run(script)
