@@ -136,39 +136,46 @@ class WebSocketTransport:
         self._links = {peer: _Link(peer, address) for peer, address in peers.items()}
         self._encoder = MessageEncoder()
         self._handler: TransportHandler
-        self._session: aiohttp.ClientSession
-        self._runner: web.AppRunner
+        self._session: aiohttp.ClientSession | None = None  # None: nobody is dialled
+        self._runner: web.AppRunner | None = None
 
     async def start(self, handler: TransportHandler) -> None:
-        """Listens and dials. ``OSError`` if the port is taken."""
+        """Listens and dials. ``OSError`` if the port is taken; nothing is left open then."""
         self._handler = handler
         app = web.Application()
         app.router.add_get(PATH, self._accept)
         self._runner = web.AppRunner(
             app, access_log=None, shutdown_timeout=0.1, logger=RequestLog(log)
         )
-        await self._runner.setup()
-        await web.TCPSite(self._runner, self._host, self._port).start()
+        try:
+            await self._runner.setup()
+            await web.TCPSite(self._runner, self._host, self._port).start()
+        except OSError:
+            await self.stop()
+            raise
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             timeout=aiohttp.ClientTimeout(total=None),
             ws_response_class=_Dialled,
         )
         for link in self._links.values():
-            link.task = asyncio.create_task(self._listen(link))
+            self._dial(link)
 
     async def stop(self) -> None:
-        """Closes every connection; no callback comes after."""
+        """Closes every connection; no callback comes after. It may not have been started."""
+        session, self._session = self._session, None  # peers that still come in are not dialled
         tasks = [link.task for link in self._links.values() if link.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for link in self._links.values():
+        for link in [*self._links.values()]:
             link.up = False
             if link.speaking is not None:
                 await link.speaking.close()
-        await self._session.close()
-        await self._runner.cleanup()
+        if session is not None:
+            await session.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
 
     def send(self, peer: str, message: Message) -> None:
         """Writes a message; dropped if the link is down or the peer does not read.
@@ -206,22 +213,28 @@ class WebSocketTransport:
                 link.wanted = True
             elif peer in addresses and peer != self._node:
                 self._links[peer] = link = _Link(peer, addresses[peer])
-            if link is not None and (link.task is None or link.task.done()):
-                link.task = asyncio.create_task(self._listen(link))
+            if link is not None:
+                self._dial(link)
         for peer, link in self._links.items():
             if peer not in members:
                 link.wanted = False
 
     # --- the connection that we dialled
 
-    async def _listen(self, link: _Link) -> None:
+    def _dial(self, link: _Link) -> None:
+        """Wants the link, unless there is an end: peers dial until the port is closed."""
+        if self._session is not None and (link.task is None or link.task.done()):
+            link.wanted = True
+            link.task = asyncio.create_task(self._listen(link, self._session))
+
+    async def _listen(self, link: _Link, session: aiohttp.ClientSession) -> None:
         loop = asyncio.get_running_loop()
         pause = after_offence = DIAL_SECONDS_FIRST
         while link.wanted:
             link.dial_now.clear()
             link.misbehaved = False
             try:
-                async with self._session.ws_connect(
+                async with session.ws_connect(
                     link.url, max_msg_size=MESSAGE_BYTES_MAX, compress=0
                 ) as connection:
                     _keep_alive(connection.get_extra_info("socket"))
@@ -344,9 +357,7 @@ class WebSocketTransport:
             link = self._links[node] = _Link(node, address)
         # Who dials knows best where it can be dialled: a node may have moved to another port.
         link.address = address
-        if link.task is None or link.task.done():
-            link.wanted = True
-            link.task = asyncio.create_task(self._listen(link))
+        self._dial(link)
         return link
 
     def _check_up(self, link: _Link) -> None:

@@ -287,16 +287,18 @@ def test_a_port_in_use_is_named_with_who_wanted_it_and_changes_nothing(tmp_path:
         assert "choose another with --namesrv-port" in done.stderr
 
 
-def test_a_node_says_which_of_its_addresses_is_taken(tmp_path: Path) -> None:
+@pytest.mark.parametrize("which", ["address", "peer", "http"])
+def test_a_node_says_which_of_its_addresses_is_taken(which: str, tmp_path: Path) -> None:
     node = design_cluster(tmp_path, nodes=1, ports=Ports(0, 0, 0)).write().node("n0").config
     with socket.socket() as taken:
-        taken.bind(node.own.address)
+        taken.bind(getattr(node.own, which))
         taken.listen()
         done = run("node", "--config", tmp_path / "broker-a/n0/node.toml")
 
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert f"dledger node: broker-a/n0 cannot listen on its addresses ({node.own.peer}," in last
+    assert "Address already in use; stop what uses them" in last
     assert "Traceback" not in done.stderr
 
 

@@ -12,6 +12,8 @@ import aiohttp
 import msgpack
 import pytest
 import uvloop
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 
 from dledger.codec import seal
 from dledger.messages import AppendRequest, Heartbeat, Message
@@ -202,6 +204,65 @@ async def test_a_request_that_is_no_http_is_one_line_in_the_log(
     assert (told.levelname, told.exc_info) == ("WARNING", None)
     assert "127.0.0.1: Missing 'Host' header" in told.getMessage()
     assert "\n" not in told.getMessage()
+
+
+async def test_a_port_that_is_taken_is_told_and_nothing_is_left_open() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        a = transport("a", {"a": taken.getsockname()[1], "b": 1})
+        with pytest.raises(OSError, match="in use"):
+            await a.start(Recorder())
+    await a.stop()  # who could not start it all stops what there may be
+    await a.start(Recorder())
+    await a.stop()
+
+
+async def test_a_peer_that_comes_in_while_the_node_stops_is_not_dialled() -> None:
+    [port] = free_ports(1)
+    a = transport("a", {"a": port})
+    await a.start(Recorder())
+    url = f"http://127.0.0.1:{port}{PATH}"
+    async with aiohttp.ClientSession() as session:
+        b, c = await session.ws_connect(url, autoclose=False), await session.ws_connect(url)
+        await b.send_bytes(greeting_of_b("127.0.0.1:1"))
+        async with asyncio.timeout(10):
+            while "b" not in a._links or a._links["b"].speaking is None:  # noqa: ASYNC110 - untold
+                await asyncio.sleep(0)
+            stopping = asyncio.create_task(a.stop())
+            assert (await b.receive()).type is aiohttp.WSMsgType.CLOSE
+            await c.send_bytes(seal(msgpack.packb([PROTOCOL_VERSION, "g", "c", "127.0.0.1:1"])))
+            while "c" not in a._links:  # noqa: ASYNC110 - nobody is told of it
+                await asyncio.sleep(0)
+            assert not stopping.done()
+            await b.close()
+            await stopping
+    assert a._links["c"].task is None
+
+
+async def test_a_peer_that_is_gone_before_it_is_answered_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    prepare = web.WebSocketResponse.prepare
+
+    async def gone(
+        connection: web.WebSocketResponse, request: web.BaseRequest
+    ) -> AbstractStreamWriter:
+        assert request.transport is not None
+        request.transport.close()
+        return await prepare(connection, request)
+
+    monkeypatch.setattr(web.WebSocketResponse, "prepare", gone)
+    [port] = free_ports(1)
+    a = transport("a", {"a": port})
+    await a.start(Recorder())
+    try:
+        async with aiohttp.ClientSession() as session:
+            with pytest.raises(aiohttp.ClientError):
+                await session.ws_connect(f"http://127.0.0.1:{port}{PATH}")
+    finally:
+        await a.stop()
+    assert [told for told in caplog.records if told.levelno >= logging.WARNING] == []
 
 
 async def test_a_peer_that_dials_again_before_its_old_link_is_known_dead_is_lost_and_found(
