@@ -1,4 +1,4 @@
-"""What is logged of requests that an HTTP server of ours cannot read."""
+"""What is logged of requests that an HTTP server of ours cannot read, or cannot answer any more."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _TOLD_MAX = 200
 class RequestLog(logging.LoggerAdapter[logging.Logger]):
     """The log for a server of aiohttp, which takes a request that is no HTTP for its own fault.
 
-    Anybody may send one: that is one line, and no traceback.
+    Anybody may send one: that is one line, and no traceback. And who went away before the answer
+    is no fault of anybody: a peer that ends does so.
     """
 
     def exception(self, msg: object, *args: object, exc_info: Any = True, **changed: Any) -> None:
@@ -22,5 +23,7 @@ class RequestLog(logging.LoggerAdapter[logging.Logger]):
         if isinstance(exc_info, HttpProcessingError):
             what = " ".join(exc_info.message.split())[:_TOLD_MAX]
             self.warning(f"{msg}: %s", *args, what)
+        elif isinstance(exc_info, ConnectionResetError):
+            self.debug(f"{msg}: %s", *args, exc_info)
         else:
             super().exception(msg, *args, exc_info=exc_info, **changed)
