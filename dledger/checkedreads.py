@@ -13,7 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from dledger.executor import Executor
-from store.errors import DamagedError, MisplacedError, OutOfRangeError, StoreError
+from store.errors import (
+    DamagedError,
+    MisplacedError,
+    NotHereYetError,
+    OutOfRangeError,
+    StoreError,
+)
 from store.filesystem import Bytes
 from store.reading import Run
 
@@ -68,8 +74,9 @@ class CheckedReads:
         """Reads bytes, each position and size within one entry.
 
         ``done`` is told them, or of a :class:`~store.errors.StoreError`: ``MisplacedError`` where
-        no one entry has the bytes, another ``OutOfRangeError`` where the log does not hold them
-        (they may have expired, or not be here yet), ``DamagedError`` where an entry has rotted.
+        no one entry has the bytes, ``NotHereYetError`` where the own disk has yet to get them,
+        another ``OutOfRangeError`` where the log does not hold them (they may have expired), and
+        ``DamagedError`` where an entry has rotted.
         """
         self._go_on(ranges, [], set(), done)
 
@@ -114,7 +121,7 @@ class CheckedReads:
             return found
         if position + size > self._node.store.end_position:
             # A leader applies what its own disk may not have yet.
-            raise OutOfRangeError(f"the log does not go on to position {position + size} yet")
+            raise NotHereYetError(f"the log does not go on to position {position + size} yet")
         run = self._run_at(position, suspects)
         start = position - run.position
         if not 0 <= start <= run.first_size - size:

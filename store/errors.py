@@ -33,6 +33,10 @@ class OutOfRangeError(StoreError):
     """An index or position that the log does not hold: expired, or not written yet."""
 
 
+class NotHereYetError(OutOfRangeError):
+    """A position that the group has committed, and that the own disk has not been written to."""
+
+
 class MisplacedError(OutOfRangeError):
     """Bytes that no one entry has, at a position that the log does hold."""
 

@@ -55,8 +55,11 @@ class NoLeaderError(CommandError):
 class RefusedError(CommandError):
     """The server answered with a response code that is not success."""
 
-    def __init__(self, address: str, code: int, remark: str | None) -> None:
+    def __init__(
+        self, address: str, code: int, remark: str | None, ext: Mapping[str, object] | None = None
+    ) -> None:
         self.code = code
+        self.ext = ext or {}
         super().__init__(f"{address} refused: {remark or 'no reason given'} (response code {code})")
 
 
@@ -118,7 +121,7 @@ class Admin:
         except CallError as error:
             raise CommandError(f"no answer from {error}") from error
         if answer.code != ResponseCode.SUCCESS:
-            raise RefusedError(address, answer.code, answer.remark)
+            raise RefusedError(address, answer.code, answer.remark, answer.ext)
         return answer
 
     async def ask_namesrv(

@@ -16,7 +16,7 @@ from broker.client.errors import UndecodableBodyError
 from broker.client.message import MessageQueue
 from broker.client.message_json import message_json
 from broker.client.pulled import ReceivedMessage
-from broker.remoting.codes import RequestCode, ResponseCode
+from broker.remoting.codes import MISSING, RequestCode, ResponseCode
 from broker.remoting.fields import INT64_MAX
 from broker.remoting.frame import Frame
 from store.errors import StoreError
@@ -90,6 +90,9 @@ async def find_by_id(admin: Admin, message_id: str) -> list[ReceivedMessage]:
 
     The id names the node that stored it. That node may be gone, and every member of its group has
     the same bytes at the same place, so the leaders are asked and the answer's own id decides.
+
+    Raises where a leader that may have it cannot be asked, or refuses for another reason than that
+    there is no such message: it may be damaged on that one's disk.
     """
     host = ipaddress.IPv4Address(int(message_id[:8], 16))
     address = f"{host}:{int(message_id[8:16], 16)}"
@@ -99,6 +102,7 @@ async def find_by_id(admin: Admin, message_id: str) -> list[ReceivedMessage]:
     names = await admin.broker_names()
     names.sort(key=lambda name: address not in name.addresses.values())
     leaderless: list[str] = []
+    refusal: RefusedError | None = None
     for name in names:
         if name.master is None:
             leaderless.append(name.name)
@@ -107,13 +111,17 @@ async def find_by_id(admin: Admin, message_id: str) -> list[ReceivedMessage]:
             answer = await admin.ask(
                 name.master, RequestCode.VIEW_MESSAGE_BY_ID, {"offset": position}
             )
-        except RefusedError:
+        except RefusedError as error:
+            if MISSING not in error.ext:
+                refusal = refusal or error
             continue
         found = [m for m in _messages(answer, name.name) if m.message_id == message_id]
         if found:
             return found
     if leaderless:
         raise NoLeaderError(f"{', '.join(leaderless)}, which may have it, has no leader now")
+    if refusal is not None:
+        raise refusal
     return []
 
 

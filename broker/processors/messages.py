@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.context import BrokerContext
-from broker.remoting.codes import ResponseCode
+from broker.remoting.codes import MISSING, ResponseCode
 from broker.remoting.connection import Connection
 from broker.remoting.fields import ext_bool, ext_int, ext_str
 from broker.remoting.frame import Frame
-from store.errors import StoreError
+from store.errors import NotHereYetError, OutOfRangeError, StoreError
 from store.filesystem import Bytes
 
 QUERY_MESSAGES_MAX = 64
@@ -25,18 +25,25 @@ class MessageProcessor:
         self._context = context
 
     def view_message(self, connection: Connection, request: Frame) -> None:
-        """Code 33: the record whose physical offset is in the message id."""
+        """Code 33: the record whose physical offset is in the message id.
+
+        That there is none is said only where that is known: what cannot be read is refused with the
+        reason, and may be there a moment later, from this node or another.
+        """
         position = ext_int(request, "offset")
 
         def answer(record: Bytes, error: StoreError | None) -> None:
             if error is None:
                 connection.respond(request, body=(record,))
-            else:
+            elif isinstance(error, OutOfRangeError) and not isinstance(error, NotHereYetError):
                 connection.respond(
                     request,
                     ResponseCode.SYSTEM_ERROR,
                     f"can not find message by the offset {position}: {error}",
+                    {MISSING: "true"},
                 )
+            else:
+                connection.respond(request, ResponseCode.SYSTEM_ERROR, str(error))
 
         self._context.lookup.record(position, answer)
 

@@ -18,6 +18,10 @@ OUTCOME_UNKNOWN = "unknown"
 """Field of a refusal, and its value where the request may be carried out all the same: RocketMQ's
 codes do not tell that."""
 
+MISSING = "missing"
+"""Field of the refusal to show a message by its position, ``true`` where none begins there and not
+only none can be read now: RocketMQ's code is the same for both."""
+
 PROTOCOL_VERSION = 409
 """What this project says it is: the ordinal of 4.9.8, whose behaviour clients then expect."""
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.remoting.codes import RequestCode, ResponseCode
+from broker.remoting.codes import MISSING, RequestCode, ResponseCode
 from broker.remoting.frame import Frame
-from tests.broker.harness import NOW_MS, SingleBroker, messages, with_broker
+from tests.broker.harness import NOW_MS, SingleBroker, flip, messages, with_broker
 
 
 async def viewed(broker: SingleBroker, position: int) -> Frame:
@@ -61,6 +61,40 @@ def test_a_position_where_no_message_begins_is_refused(tmp_path: Path, shift: in
         answer = await viewed(broker, position + shift)
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert f"can not find message by the offset {position + shift}" in (answer.remark or "")
+        assert answer.ext[MISSING] == "true"
+
+    with_broker(scenario, tmp_path)
+
+
+def test_a_message_that_is_damaged_on_the_disk_is_refused_and_not_denied(tmp_path: Path) -> None:
+    positions: list[int] = []
+
+    async def before(broker: SingleBroker) -> None:
+        positions.extend(await three_orders(broker))
+
+    async def after(broker: SingleBroker) -> None:
+        flip(tmp_path / f"commitlog/{0:020d}", positions[1] + 88)
+        answer = await viewed(broker, positions[1])
+        assert (answer.code, MISSING in answer.ext) == (ResponseCode.SYSTEM_ERROR, False)
+        assert "body CRC: expected" in (answer.remark or "")
+        assert "can not find" not in (answer.remark or "")
+
+    with_broker(before, tmp_path)
+    with_broker(after, tmp_path)
+
+
+def test_a_message_that_the_own_disk_has_yet_to_get_is_refused_and_not_denied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        position = (await three_orders(broker))[1]
+        context = broker.broker.context
+        monkeypatch.setattr(context.machine, "recent", lambda _position, _size: None)
+        monkeypatch.setattr(type(context.node.store), "end_position", position)
+        answer = await viewed(broker, position)
+        monkeypatch.undo()
+        assert (answer.code, MISSING in answer.ext) == (ResponseCode.SYSTEM_ERROR, False)
+        assert "does not go on to position" in (answer.remark or "")
 
     with_broker(scenario, tmp_path)
 

@@ -22,8 +22,8 @@ from broker.cli.admin import (
 from broker.cli.failure import CommandError
 from broker.cli.message import find_by_id
 from broker.cli.view import VIEW_SECONDS, view_node
-from broker.remoting.client import RemotingClient
-from broker.remoting.codes import RequestCode, ResponseCode
+from broker.remoting.client import RemotingClient, split_address
+from broker.remoting.codes import MISSING, RequestCode, ResponseCode
 from broker.remoting.connection import Connection
 from broker.remoting.frame import Frame
 from broker.remoting.server import RemotingServer
@@ -130,5 +130,49 @@ def test_a_message_is_not_called_unknown_while_who_may_have_it_has_no_leader(
         with pytest.raises(NoLeaderError, match="broker-a, which may have it, has no leader now"):
             await find_by_id(Admin(client, ADDRESS), "7F00000100002A9F0000000000001000")
         await client.close()
+
+    scenario()
+
+
+@pytest.mark.parametrize(
+    ("ext", "told"),
+    [({}, "refused: entry 5, byte 4160: body CRC .response code 1."), ({MISSING: "true"}, None)],
+)
+def test_a_message_that_cannot_be_read_is_not_called_unknown(
+    ext: dict[str, str], told: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = "10.0.0.1:10912"
+
+    async def broker_names(_: Admin) -> list[BrokerName]:
+        return [BrokerName(at, "DefaultCluster", {0: at}) for at in (ADDRESS, other)]
+
+    monkeypatch.setattr(Admin, "broker_names", broker_names)
+
+    def damaged(connection: Connection, request: Frame) -> None:
+        remark = "entry 5, byte 4160: body CRC"
+        connection.respond(request, ResponseCode.SYSTEM_ERROR, remark, ext)
+
+    def missing(connection: Connection, request: Frame) -> None:
+        remark = "can not find message"
+        connection.respond(request, ResponseCode.SYSTEM_ERROR, remark, {MISSING: "true"})
+
+    @in_virtual_time
+    async def scenario(loop: VirtualLoop) -> None:
+        servers = [
+            RemotingServer(loop, *split_address(address), answer)
+            for address, answer in ((ADDRESS, damaged), (other, missing))
+        ]
+        for server in servers:
+            await server.start()
+        client = RemotingClient(loop)
+        looking = find_by_id(Admin(client, ADDRESS), "0A00000100002A9F0000000000001000")
+        if told is None:
+            assert await looking == []
+        else:
+            with pytest.raises(RefusedError, match=told):
+                await looking
+        await client.close()
+        for server in servers:
+            await server.stop()
 
     scenario()
