@@ -19,6 +19,7 @@ from pathlib import Path
 
 from broker.cli.failure import CommandError, UsageError
 from broker.cli.layout import Ports, change_ports, plan_cluster
+from broker.cli.options import data_option
 from broker.cli.processes import (
     DLEDGER,
     PID_FILE,
@@ -86,7 +87,7 @@ class LocalCluster:
         if running := self.running:
             raise CommandError(
                 f"the cluster in {self.directory} runs already ({', '.join(running)}); "
-                "`dledger status` shows it, `dledger down` stops it"
+                f"`dledger status` shows it, `dledger down{data_option(self.directory)}` stops it"
             )
 
     def require_startable(self) -> None:
@@ -172,7 +173,9 @@ def stop_processes(processes: Iterable[ManagedProcess]) -> dict[str, int]:
 
 
 def _no_cluster(directory: Path) -> UsageError:
-    return UsageError(f"{directory} holds no cluster; `dledger up` makes one there")
+    return UsageError(
+        f"{directory} holds no cluster; `dledger up{data_option(directory)}` makes one there"
+    )
 
 
 def _full_name(name: str, nodes: Collection[str], directory: Path) -> str:

@@ -6,7 +6,7 @@ import argparse
 
 from broker.cli.cluster import find_process
 from broker.cli.failure import CommandError
-from broker.cli.options import add_data, add_json, print_json
+from broker.cli.options import add_data, add_json, data_option, print_json
 from broker.cli.processes import end_processes
 
 EXAMPLES = """\
@@ -23,11 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     process = find_process(args.data, args.node)
     ended = end_processes([process], kill=True)
+    start = f"`dledger start {process.name}{data_option(args.data)}`"
     if not ended:
-        raise CommandError(f"{process.name} does not run; `dledger start {process.name}` starts it")
+        raise CommandError(f"{process.name} does not run; {start} starts it")
     pid = ended[process.name]
     if args.json:
         print_json({"node": process.name, "pid": pid})
     else:
-        print(f"killed {process.name} (pid {pid}); `dledger start {process.name}` brings it back")
+        print(f"killed {process.name} (pid {pid}); {start} brings it back")
     return 0

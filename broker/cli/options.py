@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -15,6 +16,7 @@ from broker.remoting.fields import INT64_MAX
 
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 DEFAULT_CLUSTER = "DefaultCluster"
+DEFAULT_DATA = Path("data")
 PORT_MAX = 65_535
 
 
@@ -45,9 +47,15 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         "--data",
         metavar="DIR",
         type=Path,
-        default=Path("data"),
+        default=DEFAULT_DATA,
         help="where the cluster keeps its files (default: ./data)",
     )
+
+
+def data_option(directory: Path) -> str:
+    """``--data`` for a command that is told to be typed, as a shell takes it; nothing where the
+    directory is the default."""
+    return "" if directory == DEFAULT_DATA else f" --data {shlex.quote(str(directory))}"
 
 
 def positive(text: str) -> int:

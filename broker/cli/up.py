@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from contextlib import suppress
 from broker.cli.cluster import LocalCluster, design_cluster
 from broker.cli.forking import fork
 from broker.cli.layout import DEFAULT_PORTS, GROUPS_MAX, NODES_MAX, Ports
-from broker.cli.options import add_data, add_json, port_number, print_json
+from broker.cli.options import add_data, add_json, data_option, port_number, print_json
 from broker.cli.readiness import wait_until_serving
 from broker.cli.signals import heeded, interrupt_on_ending
 from broker.cli.status import print_groups
@@ -133,13 +132,7 @@ Console     http://{http}/     the group live, in a browser
 Data        {cluster.directory}
 Try         printf 'one\\ntwo\\n' | dledger produce hello
             dledger consume hello --group me --from earliest --count 2
-Stop        {f"dledger down{_data_option(cluster)}" if detached else "Ctrl-C"}""")
-
-
-def _data_option(cluster: LocalCluster) -> str:
-    """As a shell takes it; nothing where the directory is the default."""
-    directory = str(cluster.directory)
-    return "" if directory == "data" else f" --data {shlex.quote(directory)}"
+Stop        {f"dledger down{data_option(cluster.directory)}" if detached else "Ctrl-C"}""")
 
 
 def _report_ended(cluster: LocalCluster, reported: frozenset[str]) -> frozenset[str]:
@@ -154,7 +147,7 @@ def _report_ended(cluster: LocalCluster, reported: frozenset[str]) -> frozenset[
         when = "once that is mended, " if (process.exit_code or 0) > 0 else ""
         print(
             f"{process.describe_end()}\n"
-            f"{when}`dledger start {process.name}{_data_option(cluster)}` brings it back",
+            f"{when}`dledger start {process.name}{data_option(cluster.directory)}` brings it back",
             file=sys.stderr,
         )
     return frozenset(process.name for process in ended)

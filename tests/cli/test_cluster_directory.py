@@ -147,7 +147,9 @@ def test_the_number_of_nodes_cannot_change(tmp_path: Path) -> None:
 
 def test_an_empty_directory_says_how_to_make_a_cluster(tmp_path: Path) -> None:
     for find in (open_cluster, find_processes):
-        with pytest.raises(UsageError, match="holds no cluster; `dledger up` makes one"):
+        with pytest.raises(
+            UsageError, match=f"holds no cluster; `dledger up --data {tmp_path}` makes one"
+        ):
             find(tmp_path)
 
 

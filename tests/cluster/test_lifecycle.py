@@ -45,10 +45,15 @@ def test_status_shows_a_leader_that_serves_and_two_followers(cluster: RunningClu
 
 def test_a_killed_leader_is_shown_as_down_while_another_leads(cluster: RunningCluster) -> None:
     leader = cluster.leader()
+    data = ("--data", str(cluster.directory))
 
-    cluster.dledger("kill", leader, "--data", str(cluster.directory))
+    killed = cluster.dledger("kill", leader, *data)
+    again = cluster.dledger("kill", leader, *data, code=1)
     successor = cluster.leader()
 
+    brings_back = f"`dledger start broker-a/{leader} --data {cluster.directory}`"
+    assert killed.stdout.endswith(f"; {brings_back} brings it back\n")
+    assert again.stderr.endswith(f"; {brings_back} starts it\n")
     assert successor != leader
     [dead] = [node for node in cluster.view().nodes if node.role == "down"]
     assert dead.node == f"broker-a/{leader}"
@@ -196,7 +201,7 @@ def test_up_refuses_to_start_what_runs_already(cluster: RunningCluster) -> None:
     done = cluster.dledger("up", "--data", str(cluster.directory), "--detach", code=1)
 
     assert "runs already" in done.stderr
-    assert "`dledger down` stops it" in done.stderr
+    assert f"`dledger down --data {cluster.directory}` stops it" in done.stderr
 
 
 def test_a_mistake_in_one_nodes_settings_keeps_no_process_from_being_ended(
