@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dledger.messages import Message
 from dledger.service import FetchAnswer, FetchRequest, FetchStatus
@@ -147,19 +147,15 @@ class Mending:
         """See :class:`~dledger.transport.TransportHandler`; the protocol's messages go unheard."""
         if not isinstance(message, FetchAnswer) or self._mended.done():
             return
-        if message.status is FetchStatus.EXPIRED:
+        first = self._damage.index
+        if message.status is FetchStatus.EXPIRED and message.number == first:
             log.error(
                 "%s has given up entry %d; where all have, wipe this node: it is refilled",
                 sender,
-                self._damage.index,
+                first,
             )
-        first = self._damage.index
         try:
-            for entry in message.entries:
-                if entry.index <= self._damage.commit_index:
-                    self._write(entry)
-        except StoreError as error:
-            log.error("entry %d of %s does not fit: %s", self._damage.index, sender, error)
+            self._write_all(sender, message.entries)
         except OSError as error:
             if error.errno not in OUT_OF_SPACE:
                 self._mended.set_exception(error)
@@ -202,14 +198,26 @@ class Mending:
             return True
         return False
 
+    def _write_all(self, sender: str, entries: Sequence[Entry]) -> None:
+        """Writes what is wanted of an answer. Others may have given its first entries meanwhile."""
+        for entry in entries:
+            if self._damage.index <= entry.index <= self._damage.commit_index:
+                try:
+                    self._write(entry)
+                except StoreError as error:
+                    log.error("entry %d of %s does not fit: %s", entry.index, sender, error)
+                    return
+
     def _write(self, entry: Entry) -> None:
         """Puts the entry in the place of the damaged one; then the next one is."""
         damage, size = self._damage, self._segment_size
+        if entry.index != damage.index:
+            raise StoreError(f"entry {damage.index} comes first")
         if damage.chain_crc is not None:
             check_chain(entry, damage.chain_crc)
         position = next_position(damage.end, entry.size, size)
-        if (entry.index, entry.position) != (damage.index, position):
-            raise StoreError(f"{entry} should be entry {damage.index} at {position}")
+        if entry.position != position:
+            raise StoreError(f"it belongs at {position}, and was at {entry.position}")
         directory = f"{self._directory}/commitlog"
         if entry.end >= damage.floor and self._config.incarnation and not self._holds(entry):
             # Where the last entry known to be durable is gone, what was behind it may be as well.

@@ -27,9 +27,13 @@ COUNT = 40
 class Givers:
     """Peers that give what they are told to have."""
 
-    def __init__(self, loop: VirtualLoop, logs: dict[str, list[Entry]]) -> None:
+    def __init__(
+        self, loop: VirtualLoop, logs: dict[str, list[Entry]], late: dict[str, FetchAnswer]
+    ) -> None:
+        """``late`` comes unasked, after the first answer."""
         self._loop = loop
         self._logs = logs
+        self._late = late
         self._handler: TransportHandler | None = None
         self.asked: list[str] = []
 
@@ -37,6 +41,8 @@ class Givers:
         self._handler = handler
         for peer in self._logs:
             handler.on_peer_connected(peer)
+        while self._late:
+            self._loop.call_later(0.015, self._answer, *self._late.popitem())
 
     async def stop(self) -> None:
         self._handler = None
@@ -78,14 +84,16 @@ def damaged_replica(fs: SimulatedFileSystem, *damaged: int) -> Writer:
 def mend(
     fs: SimulatedFileSystem,
     logs: dict[str, list[Entry]],
+    *,
     seconds: float = 60.0,
     config: StoreConfig = CONFIG,
     after_5_s: Callable[[], None] = lambda: None,
+    late: dict[str, FetchAnswer] | None = None,
 ) -> Givers:
     """Opens, and mends, until the replica can be opened."""
     loop = VirtualLoop()
     loop.call_later(5.0, after_5_s)
-    givers = Givers(loop, logs)
+    givers = Givers(loop, logs, late or {})
 
     async def run() -> None:
         async with asyncio.timeout(seconds):
@@ -117,6 +125,49 @@ def test_a_peer_with_another_log_or_none_is_passed_over() -> None:
     givers = mend(fs, {"n1": other.entries, "n2": [], "n3": writer.entries})
     assert set(givers.asked) == {"n1", "n2", "n3"}
     assert contents(open_store(fs)) == data_of(writer.entries)
+
+
+def test_what_comes_when_another_peer_has_given_it_already_is_passed_over_silently(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fs = SimulatedFileSystem(Random(1))
+    writer = damaged_replica(fs, *range(6, 20))
+    late = {
+        "n2": FetchAnswer(6, FetchStatus.ENTRIES, 0, tuple(writer.entries[6:9])),
+        "n3": FetchAnswer(6, FetchStatus.EXPIRED, 7),
+    }
+    givers = mend(fs, {"n1": writer.entries}, late=late)
+    assert len(givers.asked) > 1
+    assert contents(open_store(fs)) == data_of(writer.entries)
+    assert [told for told in caplog.messages if "n1" not in told and "waiting" not in told] == []
+
+
+def test_the_entry_that_does_not_fit_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    fs = SimulatedFileSystem(Random(1))
+    writer, other = damaged_replica(fs, 6, 7), Writer()
+    other.make_many(COUNT, size=29)
+    mixed = [*writer.entries[:7], *other.entries[7:]]
+    mend(fs, {"n1": mixed, "n2": writer.entries})
+    told = [told for told in caplog.messages if "does not fit" in told]
+    assert told[0].startswith("entry 7 of n1 does not fit: chain CRC: expected ")
+    assert contents(open_store(fs)) == data_of(writer.entries)
+
+
+def test_an_entry_that_comes_too_early_does_not_fit(caplog: pytest.LogCaptureFixture) -> None:
+    fs = SimulatedFileSystem(Random(1))
+    writer = damaged_replica(fs, 6)
+    early = FetchAnswer(6, FetchStatus.ENTRIES, 0, tuple(writer.entries[8:9]))
+    mend(fs, {"n1": [], "n2": writer.entries}, late={"n1": early})
+    assert "entry 8 of n1 does not fit: entry 6 comes first" in caplog.messages
+    assert contents(open_store(fs)) == data_of(writer.entries)
+
+
+def test_a_peer_that_has_given_the_entry_up_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    fs = SimulatedFileSystem(Random(1))
+    writer = damaged_replica(fs, 6)
+    late = {"n2": FetchAnswer(6, FetchStatus.EXPIRED, 7)}
+    mend(fs, {"n1": [], "n2": writer.entries}, late=late)
+    assert [told for told in caplog.messages if told.startswith("n2 has given up entry 6")]
 
 
 def test_while_no_peer_has_the_entry_the_replica_is_not_opened_and_nothing_is_cut() -> None:
