@@ -143,6 +143,9 @@ def _report_ended(cluster: LocalCluster, reported: frozenset[str]) -> frozenset[
         if process.exit_code is not None and process.name not in reported
     ]
     for process in ended:
+        if process.exit_code == 0:  # another command told it to, and has said so
+            print(f"{process.name} was stopped", file=sys.stderr)
+            continue
         # Who ended by itself has said what is to be done first.
         when = "once that is mended, " if (process.exit_code or 0) > 0 else ""
         print(
