@@ -161,25 +161,23 @@ def decode_entry(buffer: Bytes, offset: int = 0, previous_chain_crc: int | None 
     """
     available = len(buffer) - offset
     if available < HEADER_SIZE:
-        raise CorruptEntryError("header is cut short", expected=HEADER_SIZE, found=available)
+        raise _short_error("header length", HEADER_SIZE, available)
     magic, size, index, term, position, channel, chain, body_crc, body_length = HEADER.unpack_from(
         buffer, offset
     )
     kind = KINDS.get(magic)
     if kind is None:
-        raise CorruptEntryError("magic of no entry", expected="1, 2 or 3", found=magic)
+        raise CorruptEntryError("magic", expected="1, 2 or 3", found=magic)
     if size < HEADER_SIZE:
-        raise CorruptEntryError("size below that of a header", expected=HEADER_SIZE, found=size)
+        raise CorruptEntryError("size", expected=f"at least {HEADER_SIZE}", found=size)
     if size > available:
-        raise CorruptEntryError("entry is cut short", expected=size, found=available)
+        raise _short_error("length", size, available)
     if body_length != size - HEADER_SIZE:
-        raise CorruptEntryError(
-            "body length disagrees with size", expected=size - HEADER_SIZE, found=body_length
-        )
+        raise CorruptEntryError("body length", expected=size - HEADER_SIZE, found=body_length)
     if channel != 0 or index < 0 or term < 0 or position < 0:
         raise CorruptEntryError(
-            "impossible header field",
-            expected="channel 0, and no negative index, term or position",
+            "channel, index, term and position",
+            expected="0 and none below 0",
             found=(channel, index, term, position),
         )
     data = memoryview(buffer)[offset : offset + size]
@@ -238,6 +236,10 @@ def decode_entries(data: Bytes) -> list[Entry]:
 def padding(remaining: int) -> bytes:
     """The padding that closes a segment of which ``remaining`` bytes (8 or more) are unused."""
     return PADDING.pack(PADDING_MAGIC, remaining)
+
+
+def _short_error(what: str, expected: int, available: int) -> CorruptEntryError:
+    return CorruptEntryError(what, expected=expected, found=f"{available}, cut short")
 
 
 def _chain_error(expected: int, found: int) -> CorruptEntryError:

@@ -8,7 +8,11 @@ class StoreError(Exception):
 
 
 class CorruptEntryError(StoreError):
-    """Bytes that should be a log entry are not one: what was wrong, expected, found."""
+    """Bytes that should be a log entry are not one: what was wrong, expected, found.
+
+    ``what`` names something that an entry has, or says what is the matter with it where nobody but
+    this error puts it into a sentence: findings tell of "an entry with ``what`` ``expected``".
+    """
 
     def __init__(self, what: str, *, expected: object = None, found: object = None) -> None:
         self.what = what

@@ -153,7 +153,7 @@ def test_a_stale_sector_below_the_mark_is_damage() -> None:
     fs, writer = marked_log()
     path, byte = place(writer.entries[6].position)
     fs.overwrite(path, bytes(78), byte)
-    with pytest.raises(DamagedError, match="magic of no entry"):
+    with pytest.raises(DamagedError, match="magic: expected 1, 2 or 3, found "):
         open_store(fs)
 
 

@@ -241,6 +241,19 @@ def test_a_segment_cut_short_is_found_where_it_ends(
     assert where(only(fs)) == (FindingKind.ENTRY, path, byte, MARK, MARK)
 
 
+def test_an_entry_that_ends_with_its_file_is_told_in_a_sentence(
+    fs: SimulatedFileSystem, replica: Replica
+) -> None:
+    entry = replica.entries[7]
+    path, byte = place(entry.position)
+    for left, told in (
+        (50, f"expected entry 7 with length {entry.size}, found length 50, cut short; "),
+        (20, "expected entry 7 with header length 48, found header length 20, cut short; "),
+    ):
+        fs.cut(path, byte + left)
+        assert told in str(only(fs))
+
+
 def test_a_segment_that_is_too_long_is_found(fs: SimulatedFileSystem, replica: Replica) -> None:
     path = f"{DIRECTORY}/commitlog/{0:020d}"
     fs.overwrite(path, b"more", SEGMENT_SIZE)
@@ -531,6 +544,7 @@ def test_a_finding_is_one_line_and_json(fs: SimulatedFileSystem, replica: Replic
     line = str(finding)
     assert "\n" not in line
     assert line.startswith(f"broker-a/n0: entry: {path}, byte {byte} (entry 7): expected entry 7")
+    assert "with body CRC " in line
     assert finding.to_json()["kind"] == "entry"
     assert finding.to_json()["index_first"] == 7
 
