@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from dledger.executor import Executors
 from simulator.diskfile import SimulatedFile
@@ -27,6 +28,12 @@ WAITS_CHANCE = 0.05
 REFUSED_CHANCE = 0.05
 """How often the disk begins no such write, as where the system has no room for another."""
 
+_Job: TypeAlias = tuple[
+    float, float, Callable[[], Any], Callable[[Any, BaseException | None], None]
+]
+"""How long it takes on a disk of usual speed, after what share of that the work is done, the work,
+and who is told."""
+
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -35,7 +42,9 @@ class SimulatedExecutor:
 
     A job takes a while; somewhere within it the work is done, all of it in one instant, and at
     its end the completion is delivered. So the process may die before the work, after it and
-    before anybody knows, or within it (a fault armed in the host's file system).
+    before anybody knows, or within it (a fault armed in the host's file system). How long it takes
+    is decided when those before it are done: what queued up at a slow disk goes fast once that is
+    fast again.
     """
 
     def __init__(self, loop: VirtualLoop, rng: Random, host: Host, process: Process) -> None:
@@ -44,31 +53,43 @@ class SimulatedExecutor:
         self._host = host
         self._process = process
         self._free_at = 0.0
+        self._waiting: deque[_Job] = deque()
+        self._busy = False
 
     def submit(
         self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
     ) -> None:
         """See :class:`dledger.executor.Executor`."""
-        rng, began = self._rng, self._loop.now
-        began = max(began, self._free_at)
-        seconds = rng.uniform(*JOB_SECONDS) * self._host.disk_slowness
+        rng = self._rng
+        self._waiting.append((rng.uniform(*JOB_SECONDS), rng.random(), work, done))
+        if not self._busy:
+            self._busy = True
+            self._begin(max(self._loop.now, self._free_at))
+
+    def _begin(self, began: float) -> None:
+        usual_seconds, share, work, done = self._waiting.popleft()
+        seconds = usual_seconds * self._host.disk_slowness
         self._free_at = began + seconds
-        works_at = began + seconds * rng.random()
+        works_at = began + seconds * share
         self._loop.at(works_at, self._process.run, self._work, work, done, self._free_at)
 
     def _work(
         self,
-        work: Callable[[], T],
-        done: Callable[[T | None, BaseException | None], None],
+        work: Callable[[], Any],
+        done: Callable[[Any, BaseException | None], None],
         ends_at: float,
     ) -> None:
-        result: T | None = None
+        result: Any = None
         error: BaseException | None = None
         try:
             result = work()
         except Exception as raised:  # noqa: BLE001 - handed to `done`, which decides
             error = raised
         self._loop.at(ends_at, self._process.run, done, result, error)
+        if self._waiting:
+            self._begin(ends_at)
+        else:
+            self._busy = False
 
     def close(self) -> None:
         """Nothing to stop: what was submitted ends with the process."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import partial
+from random import Random
 from typing import TypeAlias
 
 import pytest
 
 from dledger.standing import Role
 from simulator.cluster import Cluster, play
+from simulator.executors import SimulatedExecutor
 from simulator.faults import FaultPlan
 from simulator.host import MIN_FREE_BYTES, Host
 from simulator.outcome import Outcome
@@ -244,6 +246,28 @@ def test_a_node_that_is_stopped_in_order_starts_without_replay() -> None:
         checkpoint = follower.node.store.recovered.checkpoint
         assert checkpoint is not None
         assert checkpoint.index == applied
+        await settle(cluster)
+
+    run(script)
+
+
+def test_what_queued_up_at_a_slow_disk_goes_fast_once_that_is_fast_again() -> None:
+    """Seed 3615 of ``nightly``: a follower waited for a read for half a minute after the disk had
+    come to itself."""
+
+    async def script(cluster: Cluster) -> None:
+        host = await serving(cluster)
+        assert host.process is not None
+        lane = SimulatedExecutor(cluster.loop, Random(1), host, host.process)
+        done: list[int | None] = []
+        host.slow_disk(300.0)
+        for number in range(50):
+            lane.submit(partial(abs, number), lambda result, _: done.append(result))
+        await cluster.pass_time(2.0)
+        assert 0 < len(done) < 20
+        host.slow_disk(1.0)
+        await cluster.pass_time(1.0)
+        assert done == list(range(50))
         await settle(cluster)
 
     run(script)
