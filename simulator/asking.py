@@ -39,7 +39,6 @@ class AskingCluster(WholeCluster):
                 TOPIC,
                 self.questions,
                 self.streams.stream(name),
-                may_be_damaged=self.disks_damaged,
             )
             for name in ("answering 0", "answering 1")
         ]

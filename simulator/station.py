@@ -13,8 +13,6 @@ from simulator.sockets import Interface
 if TYPE_CHECKING:
     from simulator.watched import World
 
-RESTART_SECONDS = 0.5
-
 Main = Callable[["Station"], Coroutine[object, object, None]]
 
 
@@ -82,13 +80,6 @@ class Station:
         self.process = None
         self._world.sockets.process_ended(self._interface, power_lost=False)
         self._ended(self)
-
-    def give_up(self, why: str) -> None:
-        """Its program ends with an error, and is started again a little later."""
-        self.note(why)
-        self.mark(why.partition(":")[0])
-        self.crash()
-        self._world.loop.after(RESTART_SECONDS, self.start)
 
     def pause(self) -> None:
         """Nothing on it runs until :meth:`resume`."""

@@ -38,7 +38,6 @@ class WaitingCluster(WholeCluster):
             (TOPIC,),
             self.later,
             self.streams.stream("patient"),
-            may_be_damaged=self.disks_damaged,
         )
         self._delayer = Station(
             "d0", "10.0.1.50", self.world, self._delaying.main, self._client_ended

@@ -113,7 +113,6 @@ class WholeCluster(Cluster):
                 TOPICS,
                 self.history,
                 self.streams.stream(f"consumer {place}"),
-                may_be_damaged=self.disks_damaged,
                 config=self.consumer_config,
             )
             for place in range(2)
@@ -150,10 +149,6 @@ class WholeCluster(Cluster):
     def stations_named(self, name: str) -> Sequence[Station]:
         """See :class:`Cluster`."""
         return [each for each in (self.name_server, *self.clients) if each.name == name]
-
-    def disks_damaged(self) -> bool:
-        """Whether anything on a disk was damaged in this run, so far."""
-        return any(host.damaged for host in self.hosts)
 
     def _client_ended(self, station: Station) -> None:
         self.history.client_ended(station.name)

@@ -6,7 +6,6 @@ Who answers takes, by an SQL92 expression over the properties, a part of the que
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from random import Random
 
 from broker.client.consumer import Consumer
@@ -20,10 +19,9 @@ from broker.remoting.errors import CallError
 from simulator.station import Station
 from simulator.violation import Violation
 from simulator.workload.consuming import CONFIG as CONSUMER_CONFIG
-from simulator.workload.consuming import WatchedConsumer, fetch_again
+from simulator.workload.consuming import WatchedConsumer, bodies
 from simulator.workload.history import History, number_of
 from simulator.workload.producing import CONFIG
-from store.errors import CorruptRecordError
 
 SIDES = 4
 WANTED = Sql("side BETWEEN 1 AND 2 AND kind = 'question'")
@@ -99,7 +97,7 @@ class AskingClient:
 
 
 class AnsweringClient:
-    """One member of the group that answers; ``may_be_damaged`` as for those that consume."""
+    """One member of the group that answers."""
 
     def __init__(
         self,
@@ -108,15 +106,12 @@ class AnsweringClient:
         topic: str,
         history: History,
         rng: Random,
-        *,
-        may_be_damaged: Callable[[], bool],
     ) -> None:
         self._name_servers = name_servers
         self._group = group
         self._topic = topic
         self._history = history
         self._rng = rng
-        self._may_be_damaged = may_be_damaged
         self._consumer: Consumer | None = None
         self._boot = 0
 
@@ -137,17 +132,13 @@ class AnsweringClient:
             identity=identity,
         )
         replier = Producer(self._name_servers, CONFIG, wall_clock=clock, rng=rng, identity=identity)
-        consumer.station, consumer.may_be_damaged = station, self._may_be_damaged
+        consumer.station = station
         self._boot = station.boot
         await consumer.start()
         await replier.start()
         async for batch in consumer:
             queue = batch.queue
-            try:
-                found = [(message, bytes(message.body)) for message in batch]
-            except CorruptRecordError as error:
-                fetch_again(station, error, self._may_be_damaged())
-                return
+            found = bodies(station, batch)
             for message, body in found:
                 place = (queue.topic, queue.queue_id, message.queue_offset)
                 self._history.deliver(name, place, body)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from random import Random
 
 from broker.client.config import ConsumerConfig
@@ -11,6 +10,7 @@ from broker.client.consumer import Consumer
 from broker.client.errors import BadAnswerError, Failure
 from broker.client.identity import ClientIdentity
 from broker.client.message import MessageQueue
+from broker.client.pulled import PulledBatch, ReceivedMessage
 from simulator.station import Station
 from simulator.violation import Violation
 from simulator.workload.history import History
@@ -27,41 +27,29 @@ CONFIG = ConsumerConfig(
 )
 
 
-def fetch_again(station: Station, error: CorruptRecordError, may_be_damaged: bool) -> None:
-    """The client noticed that a record is damaged: it ends, is started again, and fetches again.
-
-    That passes where disks may be damaged: what is damaged is mended once it is scrubbed. Raises
-    :class:`Violation` where none is: then a broker has given other bytes than it has stored.
-    """
-    if not may_be_damaged:
-        raise Violation(
-            f"{station.name} is given a damaged record, and no disk was damaged: {error}"
-        ) from error
-    station.give_up(f"got a damaged record: {error}")
+def bodies(station: Station, batch: PulledBatch) -> list[tuple[ReceivedMessage, bytes]]:
+    """The messages that a consumer was given. Raises :class:`Violation` where it is a damaged one:
+    no broker may give other bytes than it has stored, whatever its disk did to them."""
+    try:
+        return [(message, bytes(message.body)) for message in batch]
+    except CorruptRecordError as error:
+        raise Violation(f"{station.name} is given a damaged record: {error}") from error
 
 
 class WatchedConsumer(Consumer):
     """Tells of an answer in which no consumer finds records, or nonsense: each asks again, quietly.
 
-    That passes where disks may be damaged, as with :func:`fetch_again`, and is a violation where
-    none is.
+    That is a violation, as with :func:`bodies`.
     """
 
     station: Station
-    may_be_damaged: Callable[[], bool]
 
     def failed(self, address: str | None, queue: MessageQueue, error: Failure) -> None:
         """See :class:`broker.client.fetcher.Sink`."""
         super().failed(address, queue, error)
-        if not isinstance(error, BadAnswerError):
-            return
-        if self.may_be_damaged():
-            self.station.mark("answer to a pull that could not be read")
-            return
-        found = Violation(
-            f"{self.station.name} cannot read an answer, and no disk was damaged: {error}"
-        )
-        self.station.loop.call_soon(_tell, found)
+        if isinstance(error, BadAnswerError):
+            found = Violation(f"{self.station.name} cannot read an answer: {error}")
+            self.station.loop.call_soon(_tell, found)
 
 
 def _tell(found: Violation) -> None:
@@ -69,10 +57,7 @@ def _tell(found: Violation) -> None:
 
 
 class ConsumingClient:
-    """One member of the group, from the beginning of each queue on.
-
-    ``may_be_damaged``: whether a disk of the group was damaged in this run, so far.
-    """
+    """One member of the group, from the beginning of each queue on."""
 
     def __init__(
         self,
@@ -82,7 +67,6 @@ class ConsumingClient:
         history: History,
         rng: Random,
         *,
-        may_be_damaged: Callable[[], bool],
         config: ConsumerConfig = CONFIG,
     ) -> None:
         self._name_servers = name_servers
@@ -90,7 +74,6 @@ class ConsumingClient:
         self._topics = topics
         self._history = history
         self._rng = rng
-        self._may_be_damaged = may_be_damaged
         self._config = config
         self._consumer: Consumer | None = None
         self._boot = 0
@@ -112,18 +95,14 @@ class ConsumingClient:
             rng=rng,
             identity=ClientIdentity(station.ip, station.boot, rng.getrandbits(32)),
         )
-        consumer.station, consumer.may_be_damaged = station, self._may_be_damaged
+        consumer.station = station
         self._boot = station.boot
         await consumer.start()
         async for batch in consumer:
             queue = batch.queue
-            try:
-                found = [(message.queue_offset, bytes(message.body)) for message in batch]
-            except CorruptRecordError as error:
-                fetch_again(station, error, self._may_be_damaged())
-                return
-            for offset, body in found:
-                self._history.deliver(name, (queue.topic, queue.queue_id, offset), body)
+            for message, body in bodies(station, batch):
+                place = (queue.topic, queue.queue_id, message.queue_offset)
+                self._history.deliver(name, place, body)
             station.note(f"has {queue.topic}/{queue.queue_id} up to {batch.next_offset}")
             consumer.acknowledge(queue, batch.next_offset)
             if rng.random() < 0.1:

@@ -1,4 +1,4 @@
-"""What a consumer cannot decode: passed over where disks are damaged, and nowhere else."""
+"""What a consumer cannot decode: no disk is an excuse for giving it."""
 
 from __future__ import annotations
 
@@ -27,17 +27,15 @@ def spoil(monkeypatch: pytest.MonkeyPatch, is_bad: Callable[[int], bool]) -> Non
 
 
 @pytest.mark.parametrize("world", [BROKERS, ASKING, WAITING])
-def test_a_damaged_record_breaks_a_promise_where_no_disk_was_damaged(
-    world: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_record_breaks_a_promise(world: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spoil(monkeypatch, lambda number: number % 9 == 0)
     outcome = Run(3, world, seconds=4.0, schedule=[]).play()
     assert outcome.violation is not None
-    assert "given a damaged record, and no disk was damaged: it was planted" in outcome.violation
+    assert "given a damaged record: it was planted" in outcome.violation
 
 
 @pytest.mark.parametrize("world", [BROKERS, ASKING])
-def test_an_answer_that_is_no_records_breaks_a_promise_where_no_disk_was_damaged(
+def test_an_answer_that_is_no_records_breaks_a_promise(
     world: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     split = pulled._places
@@ -49,10 +47,10 @@ def test_an_answer_that_is_no_records_breaks_a_promise_where_no_disk_was_damaged
     monkeypatch.setattr(pulled, "_places", places)
     outcome = Run(3, world, seconds=4.0, schedule=[]).play()
     assert outcome.violation is not None
-    assert "cannot read an answer, and no disk was damaged" in outcome.violation
+    assert "cannot read an answer: " in outcome.violation
 
 
-def test_a_damaged_record_is_fetched_again_once_a_disk_was_damaged(
+def test_a_damaged_record_breaks_a_promise_also_where_a_disk_was_damaged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     spoil(monkeypatch, lambda number: number == 9)
@@ -64,5 +62,5 @@ def test_a_damaged_record_is_fetched_again_once_a_disk_was_damaged(
     ]
     outcome = Run(4, BROKERS, seconds=4.0, schedule=schedule).play()
     assert outcome.marks["disk damaged at rest"] == 1
-    assert outcome.marks["got a damaged record"] == 1
-    assert outcome.violation is None
+    assert outcome.violation is not None
+    assert "given a damaged record: it was planted" in outcome.violation
