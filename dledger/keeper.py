@@ -16,7 +16,7 @@ from dledger.standing import Role
 from dledger.statemachine import CheckpointWork, StateMachine
 from store.checkpoint import Checkpoint
 from store.entry import Entry
-from store.errors import DiskFullError
+from store.errors import DamagedError, DiskFullError
 from store.heldfile import Held
 
 if TYPE_CHECKING:
@@ -281,7 +281,9 @@ class Keeper:
         """Removes what lies below ``position``, in whole segments."""
 
         def done(_result: None, error: BaseException | None) -> None:
-            if not self._failed(error):
+            if isinstance(error, DamagedError):
+                log.warning("old segments stay until what is damaged is mended: %s", error)
+            elif not self._failed(error):
                 self._node.core.log.expire(self._node.store.first_index)
 
         self._background.submit(lambda: self._node.store.expire(position), done)

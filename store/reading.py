@@ -93,6 +93,21 @@ def _rows(index: EntryIndex, first_index: int, last_index: int, max_bytes: int) 
         first, count = first + count, count * ROWS_GROWTH
 
 
+def index_at(index: EntryIndex, position: int, last_index: int) -> int:
+    """The first entry that begins at ``position`` or behind it, of those up to ``last_index``.
+
+    By the rows alone: what the log itself has at ``position`` may be damaged.
+    """
+    low, high = index.first_index, last_index
+    while low < high:
+        middle = (low + high) // 2
+        if index.row(middle).position < position:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 def entry_at(log: CommitLog, index: EntryIndex, position: int, last_index: int) -> int:
     """The last entry that begins at ``position`` or before it, of those up to ``last_index``.
 

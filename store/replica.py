@@ -29,6 +29,7 @@ unknown, and every later change is refused with the same error.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from store.checkpoint import Checkpoint
 from store.commitlog import OUT_OF_SPACE
@@ -46,7 +47,7 @@ from store.heldfile import Held
 from store.layout import segment_start
 from store.mend import mend_entry, mend_row
 from store.opening import Parts, StoreConfig, open_parts
-from store.reading import confirmed_entry_at
+from store.reading import confirmed_entry_at, index_at
 from store.recovery import Recovered
 from store.refill import Plan, Refill, clear_floor, read_floor
 from store.replicareads import ReplicaReads
@@ -237,9 +238,9 @@ class ReplicaStore(ReplicaReads):
     def expire(self, position: int) -> None:
         """Removes the whole segments below ``position`` with their part of the entry index.
 
-        What the older of the two checkpoints needs for recovery stays. The rows of the index say
-        which entry begins the log then, as what the log itself has there may be damaged. Raises
-        :class:`~store.errors.DamagedError` where they do not either.
+        What the older of the two checkpoints needs for recovery stays. Raises
+        :class:`~store.errors.DamagedError` where nothing says which entry begins the log then: it
+        stays as it is.
         """
         self._check_usable()
         oldest = self._checkpoints.oldest
@@ -249,17 +250,27 @@ class ReplicaStore(ReplicaReads):
         first_position = segment_start(position, self._log.segment_size)
         if first_position <= self._log.first_position:
             return
-        first_index = confirmed_entry_at(self._log, self._index, first_position, oldest.index)
         try:
-            mend_row(self._log, self._index, first_index)
-            if self._index.row(first_index).position != first_position:
-                path, byte = self._log.locate(first_position)
-                raise DamagedError(path, byte, "no row of the entry index says what begins here")
+            first_index = self._beginning_at(first_position, oldest.index)
             self._marks.begin_at(first_index, first_position)
             self._index.expire(first_index)
             self._log.expire(first_position)
         except OSError as error:
             raise self._fail("expiring", error) from error
+
+    def _beginning_at(self, position: int, last_index: int) -> int:
+        """The entry that begins there: by the rows, as the log itself may be damaged; where one of
+        them has rotted, by those of which the log says the same."""
+        with suppress(DamagedError):
+            place = index_at(self._index, position, last_index)
+            if self._index.row(place).position == position:
+                return place
+        place = confirmed_entry_at(self._log, self._index, position, last_index)
+        mend_row(self._log, self._index, place)
+        if self._index.row(place).position != position:
+            path, byte = self._log.locate(position)
+            raise DamagedError(path, byte, "no row of the entry index says what begins here")
+        return place
 
     def begin_snapshot(self, target: str, time_ms: int) -> SnapshotWriter:
         """A snapshot as of the newest checkpoint, to be made in the directory ``target``.

@@ -504,6 +504,24 @@ def test_a_segment_size_out_of_bounds_is_refused(segment_size: int) -> None:
         StoreConfig("broker-a", "n0", segment_size=segment_size)
 
 
+def test_a_log_without_a_whole_header_does_not_lead_expiry_astray() -> None:
+    """Seed 270 of ``nightly``: segments were swapped, and no row was believed."""
+    fs = simulated()
+    store, writer = open_store(fs), Writer()
+    store.save_hard_state(1, "n0")
+    store.append(writer.make_many(40))
+    store.sync()
+    for index in (30, 35):
+        assert store.save_checkpoint(writer.checkpoint(index))
+    for path in fs.files():
+        if "/commitlog/" in path:
+            fs.overwrite(path, bytes(CONFIG.segment_size), 0)
+    store.expire(writer.entries[22].position)
+    first = next(entry for entry in writer.entries if entry.position == store.first_position)
+    assert first.position > 0
+    assert store.first_index == first.index
+
+
 @pytest.mark.parametrize("byte", [4, 10, 11, 12, 20])
 @pytest.mark.parametrize("rotted", range(0, 30, 2))
 def test_a_row_that_rotted_does_not_lead_expiry_astray(rotted: int, byte: int) -> None:
