@@ -217,7 +217,9 @@ class Fitness:
         core, now, report = self._node.core, self._loop.time(), self.report
         elections = core.elections
         elections.votes = self._node.catch_up.floor < 0
-        elections.campaigns = elections.votes and report.prompt and report.whole
+        elections.campaigns = (
+            elections.votes and report.prompt and (report.whole or self._all_damaged())
+        )
         core.standing.patience = 1.0 if report.room else PATIENCE
         leader = core.leader
         if report != self._reported:
@@ -230,6 +232,12 @@ class Fitness:
         self._report_at = now + REPORT_SECONDS
         for peer in told:
             self._node.tell(peer, report)
+
+    def _all_damaged(self) -> bool:
+        """Whether no other is whole either: then a leader is worth more than none."""
+        core = self._node.core
+        divergent = self._node.divergence.found
+        return not divergent and all(peer in core.standing.damaged for peer in core.peers)
 
     def _give_way(self) -> None:
         """A leader that has been unfit for a while stops leading, if somebody else could."""

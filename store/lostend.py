@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from store.checkpoint import Checkpoint
 from store.commitlog import CommitLog
-from store.entry import HEADER_SIZE, Entry, decode_entry
+from store.entry import HEADER_SIZE, PADDING_SIZE, Entry, decode_entry
 from store.entryindex import EntryIndex
 from store.errors import CorruptEntryError, DamagedError
 from store.layout import segment_start
+from store.reading import index_at
 from store.segments import Segment
 
 
@@ -28,15 +29,31 @@ def cut_short(log: CommitLog, floor: int) -> Segment | None:
     return segment if segment.zeroed_end < floor - segment.start else None
 
 
-def cut_segments(log: CommitLog) -> tuple[int, ...]:
-    """Where those segments begin that have not all of their bytes, though another is behind them.
+def cut_segments(log: CommitLog, index: EntryIndex, last_index: int) -> tuple[int, ...]:
+    """Where those segments begin that lack bytes of their entries, though another is behind them.
 
-    What a checkpoint covers is not read as the log is opened. One that was closed before all of it
-    was zeroed may be among them, and lacks nothing.
+    What a checkpoint covers is not read as the log is opened. A segment that was closed before all
+    of it was zeroed, or that a refill wrote, is shorter than others and lacks nothing.
     """
     last = segment_start(log.end, log.segment_size)
-    short = (each for each in log.segments.values() if each.zeroed_end < each.size)
-    return tuple(sorted(each.start for each in short if each.start < last))
+    return tuple(
+        segment.start
+        for segment in sorted(log.segments.values(), key=lambda each: each.start)
+        if segment.start < last
+        and segment.zeroed_end < segment.size
+        and not _has_its_entries(segment, index, last_index)
+    )
+
+
+def _has_its_entries(segment: Segment, index: EntryIndex, last_index: int) -> bool:
+    """Whether the file goes on to the padding behind the last entry, as far as the index tells."""
+    try:
+        behind = index_at(index, segment.start + segment.size, last_index)
+        last = index.row(max(behind - 1, index.first_index))
+    except DamagedError:
+        return False
+    within = segment.start <= last.position < segment.start + segment.size
+    return within and last.end + PADDING_SIZE <= segment.start + segment.zeroed_end
 
 
 def fill(segment: Segment, floor: int) -> None:

@@ -215,7 +215,7 @@ def _recover(
         damage=checkpoints.damage,
         incarnation=incarnation,
         held=held_file.held,
-        cut_segments=cut_segments(log),
+        cut_segments=cut_segments(log, index, found.last_index),
     )
     return Parts(
         lock=lock,

@@ -63,13 +63,13 @@ class TimerDelivery(Delivering):
     def __init__(self, within: Surroundings, in_flight: InFlight) -> None:
         super().__init__(within)
         self._in_flight = in_flight
+        self._began = _key(self._machine.state.timer)
+        """What is due behind it was delivered by nobody before this leader."""
         self._begin_anew()
 
     def _begin_anew(self) -> None:
         self._mark = _key(self._machine.state.timer)
         """What is due up to there is delivered, or on its way."""
-        self._began = self._mark
-        """What is due behind it was delivered by nobody before rows were looked at."""
         self._slot = slot_of(self._mark[0])
         self._next_offset: int | None = None
         """In the slot's queue, what is looked at next; unknown where it was not looked at yet."""

@@ -361,10 +361,16 @@ def later(row: bytes) -> bytes:
     return with_time(row, time_of(row) + 100_000)
 
 
+@pytest.mark.parametrize("tried_again", [False, True])
 def test_a_message_whose_row_says_a_later_time_of_its_slot_is_late_and_not_lost(
-    tmp_path: Path,
+    tmp_path: Path, tried_again: bool
 ) -> None:
     async def after(broker: SingleBroker) -> None:
+        if tried_again:
+            await until(broker, NOW_MS + 150_000)
+            timers = broker.broker.context.delivery._timers
+            assert timers is not None
+            timers._try_again("one step was refused")
         await until(broker, NOW_MS + 199_000)
         assert await bodies(broker) == [b"0", b"2"]
         await until(broker, NOW_MS + 201_000)

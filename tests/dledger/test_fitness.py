@@ -331,3 +331,22 @@ def test_a_disk_with_room_again_is_seen_without_a_restart() -> None:
         assert member.peers.heard[-1].fit
 
     with_leader(scenario)
+
+
+def test_a_damaged_node_campaigns_only_where_all_others_are_damaged_too() -> None:
+    async def scenario(member: Member) -> None:
+        node = member.node
+        node.fitness.set_damaged(damaged=True)
+        assert not node.core.elections.campaigns
+        harmed = Report(room=True, prompt=True, whole=False)
+        node.fitness.received("n1", harmed)
+        node.fitness.set_damaged(damaged=True)
+        assert not node.core.elections.campaigns
+        node.fitness.received("n2", harmed)
+        node.fitness.set_damaged(damaged=True)
+        assert node.core.elections.campaigns
+        node.divergence.found = True
+        node.fitness.set_damaged(damaged=True)
+        assert not node.core.elections.campaigns
+
+    with_leader(scenario)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from simulator.disk import SimulatedFileSystem
-from store.entry import HEADER_SIZE
+from store.entry import HEADER_SIZE, PADDING_SIZE
 from store.errors import DamagedError, DamagedLogError
 from store.layout import next_position, segment_name, segment_start
 from tests.store.steps import CONFIG, DIRECTORY, Writer, open_store, save_mark, simulated
@@ -117,6 +117,27 @@ def test_half_a_header_at_the_start_of_a_segment_leaves_the_disk_what_it_was(wri
 
     assert store.recovered.incarnation == FIRST.incarnation
     assert store.last_index == last
+
+
+def test_a_segment_is_cut_where_its_last_entry_or_the_padding_behind_it_is() -> None:
+    """One that was closed before it was zeroed to its end, as by a refill, lacks nothing."""
+    fs, writer = simulated(), Writer()
+    store = open_store(fs, FIRST)
+    store.save_hard_state(1, "n0")
+    store.append(writer.make_many(COUNT))
+    store.sync()
+    assert store.save_checkpoint(writer.checkpoint(COUNT - 1))
+    store.close()
+    size = CONFIG.segment_size
+    last = [each for each in writer.entries if each.position < size][-1]
+    path = path_of(0)
+    found = []
+    for kept in (size, last.end + PADDING_SIZE, last.end + PADDING_SIZE - 1, last.end - 1, 0):
+        fs.cut(path, kept)
+        store = open_store(fs, FIRST)
+        found.append(store.recovered.cut_segments)
+        store.close()
+    assert found == [(), (), (0,), (0,), (0,)]
 
 
 def test_alone_a_log_cut_short_is_refused_with_file_and_byte_and_left_as_it_is() -> None:
