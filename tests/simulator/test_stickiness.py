@@ -30,17 +30,26 @@ def vote_after(rate: float, share: float) -> None:
         check.receives(voter, leader.name, Heartbeat(term, core.commit_index, 1))
         await cluster.pass_time(share * core.config.election_seconds)
         request = VoteRequest(term + 1, core.log.last_index, term, False, False, 0)
-        check.receives(voter, candidate.name, request)
-        try:
-            check.sends(voter, candidate.name, VoteResponse(term + 1, True, False, 0, 0))
-        except Violation as violation:
-            found.append(violation)
+        found.append(said_of(check, voter, candidate, request))
         await settle(cluster)
 
-    found: list[Violation] = []
+    found: list[Violation | None] = []
     run(script)
-    if found:
+    if found[0]:
         raise found[0]
+
+
+def said_of(
+    check: StickToTheLeader, voter: Host, candidate: Host, request: VoteRequest
+) -> Violation | None:
+    """What the check says of a vote that is given to who asks so."""
+    check.receives(voter, candidate.name, request)
+    try:
+        given = VoteResponse(request.term, True, request.pre_vote, 0, 0)
+        check.sends(voter, candidate.name, given)
+    except Violation as violation:
+        return violation
+    return None
 
 
 @pytest.mark.parametrize(("rate", "share"), [(1.0, 0.98), (1.03, 0.95), (0.97, 1.01)])
@@ -70,16 +79,12 @@ def asked_again(*, by_whom_it_voted_for: bool, pre_vote: bool) -> None:
         check.receives(voter, leader.name, Heartbeat(core.term, core.commit_index, 1))
         candidate = leader if by_whom_it_voted_for else another
         request = VoteRequest(core.term, core.log.last_index, core.term, pre_vote, False, 0)
-        check.receives(voter, candidate.name, request)
-        try:
-            check.sends(voter, candidate.name, VoteResponse(core.term, True, pre_vote, 0, 0))
-        except Violation as violation:
-            found.append(violation)
+        found.append(said_of(check, voter, candidate, request))
         await settle(cluster)
 
-    found: list[Violation] = []
+    found: list[Violation | None] = []
     run(script)
-    if found:
+    if found[0]:
         raise found[0]
 
 

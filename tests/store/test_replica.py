@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from simulator.disk import SimulatedFileSystem
 from store.entry import EntryKind, build_entry
 from store.entryindex import ROW_SIZE
 from store.errors import (
@@ -14,7 +15,7 @@ from store.errors import (
     OutOfRangeError,
     StoreError,
 )
-from store.replica import StoreConfig
+from store.replica import ReplicaStore, StoreConfig
 from tests.store.steps import (
     CONFIG,
     DIRECTORY,
@@ -504,15 +505,20 @@ def test_a_segment_size_out_of_bounds_is_refused(segment_size: int) -> None:
         StoreConfig("broker-a", "n0", segment_size=segment_size)
 
 
-def test_a_log_without_a_whole_header_does_not_lead_expiry_astray() -> None:
-    """Seed 270 of ``nightly``: segments were swapped, and no row was believed."""
-    fs = simulated()
+def store_that_may_expire(fs: SimulatedFileSystem) -> tuple[ReplicaStore, Writer]:
     store, writer = open_store(fs), Writer()
     store.save_hard_state(1, "n0")
     store.append(writer.make_many(40))
     store.sync()
     for index in (30, 35):
         assert store.save_checkpoint(writer.checkpoint(index))
+    return store, writer
+
+
+def test_a_log_without_a_whole_header_does_not_lead_expiry_astray() -> None:
+    """Seed 270 of ``nightly``: segments were swapped, and no row was believed."""
+    fs = simulated()
+    store, writer = store_that_may_expire(fs)
     for path in fs.files():
         if "/commitlog/" in path:
             fs.overwrite(path, bytes(CONFIG.segment_size), 0)
@@ -526,12 +532,7 @@ def test_a_log_without_a_whole_header_does_not_lead_expiry_astray() -> None:
 @pytest.mark.parametrize("rotted", range(0, 30, 2))
 def test_a_row_that_rotted_does_not_lead_expiry_astray(rotted: int, byte: int) -> None:
     fs = simulated()
-    store, writer = open_store(fs), Writer()
-    store.save_hard_state(1, "n0")
-    store.append(writer.make_many(40))
-    store.sync()
-    for index in (30, 35):
-        assert store.save_checkpoint(writer.checkpoint(index))
+    store, writer = store_that_may_expire(fs)
     path = f"{DIRECTORY}/index/{(rotted - rotted % 4) * ROW_SIZE:020d}"
     fs.flip_bit(path, rotted % 4 * ROW_SIZE + byte, 6)
     store.expire(writer.entries[22].position)
