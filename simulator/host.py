@@ -66,8 +66,7 @@ class Host(Watched):
         self.clock = MachineClock(world.loop)
         self.disk_slowness = 1.0
         self.damaged = False
-        self.files_swapped = False
-        """Since the log was opened last, which it is with every file in its place."""
+        self.files_swapped = False  # since the log was opened last, with every file in its place
         self.fs = SimulatedFileSystem(world.streams.stream(f"disk of {name}"))
         self._incarnations = world.streams.stream(f"incarnations of {name}")
         self.sound_disks = SoundDisks()

@@ -188,6 +188,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         timers = self._timers
         while timers:
             when, _, event = heappop(timers)
+            # mypy does not take the other kind out of the union by that.
             if type(event) is tuple or not event._cancelled:  # type: ignore[union-attr]
                 break
         else:
@@ -306,14 +307,14 @@ class ProcessLoop(VirtualLoop):
         )
 
     # Of asyncio's many arguments a simulated network knows these few.
-    async def create_connection(  # type: ignore[override]
+    async def create_connection(  # type: ignore[override]  # of its overloads one is used
         self, protocol_factory: Factory, host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         """See :class:`asyncio.AbstractEventLoop`."""
         assert self._interface is not None  # noqa: S101 - a process without a network dials nobody
         return await self._interface.connect(protocol_factory, host, port)
 
-    async def create_server(  # type: ignore[override]
+    async def create_server(  # type: ignore[override]  # of its overloads one is used
         self, protocol_factory: Factory, host: str, port: int, *, backlog: int
     ) -> Listener:
         """See :class:`asyncio.AbstractEventLoop`; no ``backlog`` is ever full."""

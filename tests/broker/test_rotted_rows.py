@@ -252,7 +252,7 @@ def test_who_asks_again_meanwhile_has_nothing_compared_twice(tmp_path: Path) -> 
             looked.append(first_index)
             return check(first_index, last_index, max_bytes)
 
-        node.store.check_entries = watched  # type: ignore[method-assign]
+        node.store.check_entries = watched  # type: ignore[method-assign]  # a spy
         codes: list[int] = []
         for _ in range(20):
             codes.append((await broker.pull("orders", 0, 40)).code)

@@ -58,17 +58,19 @@ def test_output_for_which_there_is_no_room_is_one_line_and_a_failure(
     assert "cannot write what it prints: No space left on device" in done.stderr
 
 
-def test_help_that_nobody_reads_is_not_complained_of() -> None:
+def run_unread(*arguments: str) -> tuple[int, bytes]:
+    """Exit code and stderr of Python, where nobody reads what it prints."""
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [sys.executable, "-m", "broker", "--help"],
-        stdout=writer,
-        stderr=subprocess.PIPE,
-        check=False,
+        [sys.executable, *arguments], stdout=writer, stderr=subprocess.PIPE, check=False
     )
     os.close(writer)
-    assert (done.returncode, done.stderr) == (0, b"")
+    return done.returncode, done.stderr
+
+
+def test_help_that_nobody_reads_is_not_complained_of() -> None:
+    assert run_unread("-m", "broker", "--help") == (0, b"")
 
 
 def test_a_result_that_nobody_reads_to_its_end_is_no_success() -> None:
@@ -80,13 +82,7 @@ def test_a_result_that_nobody_reads_to_its_end_is_no_success() -> None:
         "importlib.import_module = lambda name: command\n"
         "sys.exit(main(['verify']))"
     )
-    reader, writer = os.pipe()
-    os.close(reader)
-    done = subprocess.run(
-        [sys.executable, "-c", program], stdout=writer, stderr=subprocess.PIPE, check=False
-    )
-    os.close(writer)
-    assert (done.returncode, done.stderr) == (1, b"")
+    assert run_unread("-c", program) == (1, b"")
 
 
 def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_word() -> None:

@@ -124,14 +124,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._clock.now += seconds
 
     # Of asyncio's many arguments these few are used.
-    async def create_server(  # type: ignore[override]
+    async def create_server(  # type: ignore[override]  # of its overloads one is used
         self, factory: Factory, host: str, port: int, *, backlog: int
     ) -> _Server:
         assert backlog > 0
         self.listening[port] = factory
         return _Server(self, port)
 
-    async def create_connection(  # type: ignore[override]
+    async def create_connection(  # type: ignore[override]  # of its overloads one is used
         self, factory: Factory, host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         if port in self.unreachable:
