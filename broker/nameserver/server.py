@@ -7,6 +7,7 @@ import logging
 import zlib
 from collections.abc import Callable
 
+from broker.limits import RemotingLimits
 from broker.nameserver.routes import (
     EXPIRY_MS,
     EarlierConnectionError,
@@ -22,7 +23,6 @@ from broker.remoting.errors import RequestError
 from broker.remoting.fields import ext_bool, ext_int, ext_str
 from broker.remoting.frame import Frame
 from broker.remoting.javajson import encode_json
-from broker.remoting.limits import RemotingLimits
 from broker.remoting.server import RemotingServer
 
 SCAN_SECONDS = 10.0

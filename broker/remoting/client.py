@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
+from broker.limits import RemotingLimits
 from broker.remoting.connection import Bytes, Connection
 from broker.remoting.dispatch import Handler, dispatch_by_code
 from broker.remoting.errors import (
@@ -14,7 +15,6 @@ from broker.remoting.errors import (
     ConnectionLostError,
 )
 from broker.remoting.frame import Frame, RequestTemplate, TemplateValues
-from broker.remoting.limits import RemotingLimits
 from broker.remoting.pending import Done
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from struct import Struct
 from typing import TypeAlias, cast
 
+from broker.limits import RemotingLimits
 from broker.remoting.codes import FLAG_ONE_WAY, FLAG_RESPONSE, ResponseCode
 from broker.remoting.dispatch import HANDLER_FAULTS, Handler
 from broker.remoting.errors import (
@@ -26,7 +27,6 @@ from broker.remoting.frame import (
     encode_request,
     encode_response,
 )
-from broker.remoting.limits import RemotingLimits
 from broker.remoting.pending import Done, PendingRequests, settle
 from broker.remoting.stream import FrameReader
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from broker.limits import RemotingLimits
 from broker.remoting.connection import Connection
 from broker.remoting.dispatch import Handler
-from broker.remoting.limits import RemotingLimits
 
 logger = logging.getLogger("dledger.remoting")
 

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from broker.limits import RemotingLimits
 from broker.remoting.client import RemotingClient, split_address
 from broker.remoting.connection import Connection
 from broker.remoting.errors import (
@@ -17,7 +18,6 @@ from broker.remoting.errors import (
     TooManyRequestsError,
 )
 from broker.remoting.frame import Frame
-from broker.remoting.limits import RemotingLimits
 from broker.remoting.server import RemotingServer
 from tests.remoting.virtualnet import VirtualLoop, in_virtual_time, turns
 

@@ -8,13 +8,13 @@ import logging
 import pytest
 
 import broker.remoting.stream
+from broker.limits import RemotingLimits
 from broker.remoting.codes import FLAG_ONE_WAY, FLAG_RESPONSE, RequestCode, ResponseCode
 from broker.remoting.connection import Connection
 from broker.remoting.dispatch import Handler, dispatch_by_code
 from broker.remoting.errors import ConnectionLostError, RequestError
 from broker.remoting.fields import ext_int
 from broker.remoting.frame import Frame, encode_request, encode_response
-from broker.remoting.limits import RemotingLimits
 from broker.remoting.server import RemotingServer
 from broker.remoting.stream import FrameReader
 from tests.remoting.virtualnet import MemoryTransport, VirtualLoop, in_virtual_time, turns

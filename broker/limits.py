@@ -1,4 +1,4 @@
-"""The bounds of the remoting layer: no queue, buffer or wait is without one."""
+"""Every bound on what others can grow in a broker or a NameServer, in one typed place."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RemotingLimits:
-    """Defaults are RocketMQ's where it has them (120 s idle, 3 s to connect)."""
+    """Of the remoting port. Defaults are RocketMQ's where it has them (idle, connect)."""
 
     idle_seconds: float = 120.0
     """A connection over which nothing went in either direction for so long is closed."""
