@@ -1,0 +1,168 @@
+"""What the clients of a soak did and were told, and what of it breaks a promise of docs/safety.md.
+
+Bodies are ``client number`` and filler, so that every message of a topic is known by its body. A
+send that got no answer stays unknown: it may be in the log, once, or never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+Place = tuple[str, int, int]
+"""Topic, queue id, offset."""
+
+FINDINGS_MAX = 200
+"""More are counted, and not told."""
+
+
+@dataclass(slots=True)
+class Send:
+    """One message that a client handed to its producer."""
+
+    topic: str
+    body: bytes
+    lane: str
+    """Sends of one lane wait for each other; empty where they do not."""
+    place: Place | None = None
+    """Where it is, as the producer was told."""
+
+
+@dataclass(slots=True)
+class Silence:
+    """The longest time without an acknowledgement, in seconds, and when it began."""
+
+    seconds: float = 0.0
+    since: float = 0.0
+
+
+@dataclass(slots=True)
+class Record:
+    """Fed by the clients on one event loop; ``now`` counts seconds since the start."""
+
+    now: Callable[[], float]
+    findings: list[str] = field(default_factory=list)
+    findings_untold: int = 0
+    sends: dict[bytes, Send] = field(default_factory=dict)
+    unknown: int = 0
+    refused: int = 0
+    acknowledged: int = 0
+    delivered: int = 0
+    decisions: dict[bytes, bool | None] = field(default_factory=dict)
+    """Of each transaction: committed, rolled back, or (None) not decided yet."""
+    begun: set[bytes] = field(default_factory=set)
+    """Transactions whose half message was acknowledged."""
+    silence: Silence = field(default_factory=Silence)
+    bodies: dict[Place, bytes] = field(default_factory=dict)
+    """Each place that a producer, a consumer or a reader was told of."""
+    given: dict[str, set[Place]] = field(default_factory=dict)
+    """What the members of each group were given."""
+    last_acknowledged_at: float = 0.0
+    _sent_up_to: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    _given_up_to: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    _committed_up_to: dict[tuple[str, str, int], int] = field(default_factory=dict)
+
+    def find(self, what: str) -> None:
+        """A promise is broken."""
+        if len(self.findings) < FINDINGS_MAX:
+            self.findings.append(f"{self.now():8.2f} s: {what}")
+        else:
+            self.findings_untold += 1
+
+    # --- producers
+
+    def send(self, topic: str, body: bytes, lane: str = "") -> Send:
+        """A client hands a message to its producer."""
+        sent = self.sends[body] = Send(topic, body, lane)
+        return sent
+
+    def acknowledge(self, sent: Send, place: Place) -> None:
+        """The producer was told that the message is stored there."""
+        self.acknowledged += 1
+        self._heard()
+        sent.place = place
+        self._see("a producer", place, sent.body)
+        if sent.lane:
+            topic, queue_id, offset = place
+            before = self._sent_up_to.get((sent.lane, topic, queue_id), -1)
+            if offset <= before:
+                self.find(f"{sent.lane} sent {_name(sent.body)} to {place} after offset {before}")
+            self._sent_up_to[sent.lane, topic, queue_id] = offset
+
+    def fail(self, sent: Send, *, unknown: bool) -> None:
+        """No answer, or a refusal. What is unknown may still be stored."""
+        if unknown:
+            self.unknown += 1
+        else:
+            self.refused += 1
+
+    def _heard(self) -> None:
+        now = self.now()
+        since = self.last_acknowledged_at
+        if now - since > self.silence.seconds:
+            self.silence = Silence(now - since, since)
+        self.last_acknowledged_at = now
+
+    # --- consumers and readers
+
+    def deliver(self, group: str, member: str, place: Place, body: bytes) -> None:
+        """A member of a group was given a message. In one life of a member a queue only goes on."""
+        self.delivered += 1
+        self.given.setdefault(group, set()).add(place)
+        self.read(member, place, body)
+
+    def read(self, reader: str, place: Place, body: bytes) -> None:
+        """A reader was given a message; its queue only goes on."""
+        topic, queue_id, offset = place
+        before = self._given_up_to.get((reader, topic, queue_id), -1)
+        if offset <= before:
+            self.find(f"{reader} is given {place} after offset {before}")
+        self._given_up_to[reader, topic, queue_id] = offset
+        self._see(reader, place, body)
+
+    def committed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """The leader says how far a group has come. Nobody sets it back in a soak."""
+        before = self._committed_up_to.get((group, topic, queue_id), -1)
+        if offset < before:
+            self.find(f"{group} was at {before} of {topic}/{queue_id}, and is at {offset}")
+        self._committed_up_to[group, topic, queue_id] = offset
+
+    def _see(self, who: str, place: Place, body: bytes) -> None:
+        known = self.bodies.setdefault(place, body)
+        if known != body:
+            self.find(f"{who} has {_name(body)} at {place}, where {_name(known)} was")
+
+    # --- at the end
+
+    def check_stored(self, stored: Mapping[Place, bytes]) -> None:
+        """``stored``: all that the group has at the end, read through once, each queue dense."""
+        by_body: dict[bytes, Place] = {}
+        for place, body in stored.items():
+            sent = self.sends.get(body)
+            if sent is None or sent.topic != place[0]:
+                self.find(f"{place} holds {_name(body)}, which nobody sent there")
+            if body in by_body:
+                self.find(f"{_name(body)} is stored twice, as {by_body[body]} and {place}")
+            by_body[body] = place
+        for place, body in self.bodies.items():
+            found = stored.get(place)
+            if found is None:
+                self.find(f"{_name(body)} was at {place}, and is gone")
+            elif found != body:
+                self.find(f"{_name(body)} was at {place}, where {_name(found)} is")
+        for body, decision in self.decisions.items():
+            if decision and body in self.begun and body not in by_body:
+                self.find(f"transaction {_name(body)} was committed, and is not published")
+            elif not decision and body in by_body:
+                self.find(f"transaction {_name(body)} was not committed, and is published")
+
+    def check_given(self, group: str, stored: Mapping[Place, bytes]) -> None:
+        """Every message has come to some member of the group."""
+        missing = stored.keys() - self.given.get(group, set())
+        for place in sorted(missing):
+            self.find(f"{_name(stored[place])} at {place} never came to a member of {group}")
+
+
+def _name(body: bytes) -> str:
+    """What a body begins with; the rest of it is filler."""
+    return repr(body[:24].rstrip(b".").decode(errors="replace"))
