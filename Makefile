@@ -1,7 +1,8 @@
 # make run     sets up .venv from the lock, starts a three-node broker group, stays until Ctrl-C
 # make test    everything it needs, then format, lint, types and the whole test suite
 # make check   format, lint and types alone      make fix    what a tool can mend by itself
-# make nightly the simulator for hours: thousands of seeds, and every planted bug
+# make nightly the simulator for hours: thousands of seeds, and every planted bug; goes on where it
+#              was interrupted, unless the code has changed
 # make lock    resolves the lock files anew      make clean  removes what the others installed
 #
 # Every step leaves a stamp, so the second run starts at once. Whatever is installed is pinned by
@@ -22,7 +23,7 @@ test: check clients
 
 nightly: .venv/.run
 	$(BIN)/python -m simulator bugs --jobs 2
-	$(BIN)/python -m simulator run --profile nightly --jobs 2 $(ARGS)
+	$(BIN)/python -m simulator run --profile nightly --jobs 2 --resume build/nightly.jsonl $(ARGS)
 
 check: .venv/.test .venv/.compiled
 	$(BIN)/ruff format --check .

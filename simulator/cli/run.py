@@ -8,12 +8,14 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from itertools import repeat
+from pathlib import Path
 
 from simulator.cli.options import RunOptions, add_run_options, positive, run_options, seeds
+from simulator.cli.passed import Passed, PassedSeeds
 from simulator.cli.progress import Progress
 from simulator.cli.summary import as_json, many, one_line
 from simulator.marks import EXPECTED, EXPECTED_OF_BROKERS, EXPECTED_OF_MEMBERS, never_reached
@@ -38,6 +40,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--jobs", type=positive, default=1, metavar="J", help="processes")
     parser.add_argument("--json", action="store_true", help="one JSON object a seed")
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        metavar="FILE",
+        help="leave out the seeds that passed on the same code, as FILE says, and add to it",
+    )
     add_run_options(parser)
     parser.set_defaults(command=run)
 
@@ -46,11 +54,23 @@ def run(asked: argparse.Namespace) -> int:
     """Returns the exit code: 1 at the first violation."""
     options = run_options(asked)
     first, last = asked.seeds or options.profile.seeds
-    progress = Progress(last - first + 1, "seeds")
+    seeds = range(first, last + 1)
+    if asked.resume is None:
+        return _run(seeds, options, asked, None)
+    with closing(PassedSeeds(asked.resume, options)) as passed:
+        return _run(seeds, options, asked, passed)
+
+
+def _run(
+    asked_seeds: range, options: RunOptions, asked: argparse.Namespace, passed: PassedSeeds | None
+) -> int:
+    earlier = {} if passed is None else passed.earlier
+    seeds = [seed for seed in asked_seeds if seed not in earlier]
+    progress = Progress(len(seeds), "seeds")
     began = time.perf_counter()
     done: list[Outcome] = []
     code = 0
-    with closing(_outcomes(range(first, last + 1), options, asked.jobs)) as outcomes:
+    with closing(_outcomes(seeds, options, asked.jobs)) as outcomes:
         try:
             for outcome in outcomes:
                 done.append(outcome)
@@ -65,13 +85,23 @@ def run(asked: argparse.Namespace) -> int:
                     print(f"repeat it with: {repeat}", file=sys.stderr)
                     code = 1
                     break
+                if passed is not None:
+                    passed.add(Passed.of(outcome))
         except KeyboardInterrupt:
             code = INTERRUPTED
     progress.end()
     print(many(done, time.perf_counter() - began), file=sys.stderr)
+    counted = [earlier[seed] for seed in asked_seeds if seed in earlier]
+    if passed is not None:
+        print(
+            f"{len(counted) + len(done) - (code == 1)} of {len(asked_seeds)} seeds passed on code "
+            f"{passed.digest}, {len(counted)} of them in earlier runs",
+            file=sys.stderr,
+        )
     if options.profile.thorough and code == 0:
+        reached = {mark for outcome in done for mark in outcome.marks}
         missed = never_reached(
-            {mark for outcome in done for mark in outcome.marks},
+            reached.union(*(each.marks for each in counted)),
             (*EXPECTED, *EXPECTED_OF_BROKERS, *EXPECTED_OF_MEMBERS),
         )
         if missed:
@@ -80,7 +110,9 @@ def run(asked: argparse.Namespace) -> int:
     return code
 
 
-def _outcomes(asked: range, options: RunOptions, jobs: int) -> Generator[Outcome, None, None]:
+def _outcomes(
+    asked: Sequence[int], options: RunOptions, jobs: int
+) -> Generator[Outcome, None, None]:
     if jobs == 1:
         for seed in asked:
             yield run_seed(seed, options)

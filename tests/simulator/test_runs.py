@@ -10,12 +10,14 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from simulator.bugs import bug_by_id, planted
 from simulator.cli.main import main
 from simulator.cli.options import RunOptions
+from simulator.cli.passed import source_digest
 from simulator.cluster import simulate
 from simulator.faults import KINDS
 from simulator.marks import never_reached
@@ -149,6 +151,46 @@ def test_a_thorough_profile_fails_where_its_seeds_missed_a_situation(
     assert "2 seeds, every promise kept" in told.err
     assert "never got into: " in told.err
     assert "leader stepped down while it refilled a follower" in told.err
+
+
+def test_seeds_that_passed_on_the_same_code_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "build" / "passed.jsonl"
+    asked = ["run", "--minutes", "0.01", "--profile", "nodes", "--json", "--resume", str(file)]
+
+    def seeds_run(seeds: str) -> list[int]:
+        assert main([*asked, "--seeds", seeds]) == 0
+        return [json.loads(line)["seed"] for line in capsys.readouterr().out.splitlines()]
+
+    assert seeds_run("1-3") == [1, 2, 3]
+    assert seeds_run("2-5") == [4, 5]
+    with file.open("a") as cut_off:
+        cut_off.write('{"seed": 6, "simu')
+    assert seeds_run("1-6") == [6]
+    assert main([*asked, "--seeds", "1-6"]) == 0
+    digest = source_digest()
+    told = f"6 of 6 seeds passed on code {digest}, 6 of them in earlier runs"
+    assert told in capsys.readouterr().err
+    file.write_text(file.read_text().replace(digest, "0" * len(digest)))
+    assert seeds_run("5-6") == [5, 6]
+    assert main([*asked[:-1], str(tmp_path), "--seeds", "1-2"]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_a_seed_that_failed_is_run_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bug = bug_by_id("A3")
+    assert bug is not None
+    asked = ["run", "--seeds", "3-4", "--minutes", "0.05", "--profile", "nodes"]
+    asked += ["--resume", str(tmp_path / "passed.jsonl")]
+    with planted(bug):
+        for _ in range(2):
+            assert main(asked) == 1
+            assert "0 of 2 seeds passed" in capsys.readouterr().err
+    assert main(asked) == 0
+    assert "2 of 2 seeds passed" in capsys.readouterr().err
 
 
 def test_bad_arguments_are_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
