@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simulator.invariants import Invariant
+from simulator.invariants.content import ContentKept
 from simulator.invariants.ordering import Ordering
 from simulator.invariants.selected import OnlySelected
 from simulator.invariants.stored import StoredMessages
@@ -19,6 +20,8 @@ from simulator.workload.history import History
 
 TOPIC = "questions"
 GROUP = "experts"
+REQUEST_PROPERTIES = ("CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "CLUSTER")
+"""What clients and brokers add to a question, so that its answer finds back."""
 
 
 class AskingCluster(WholeCluster):
@@ -55,8 +58,9 @@ class AskingCluster(WholeCluster):
         # Questions have numbers of their own, so what is stored of them is told apart as well.
         stored = StoredMessages(self.hosts, (TOPIC,))
         self.selected = OnlySelected(GROUP, TOPIC, is_wanted)
-        self.questions.listeners += [stored, Ordering(), self.selected]
-        return [*super()._make_invariants(), stored, self.selected]
+        content = ContentKept((TOPIC,), REQUEST_PROPERTIES)
+        self.questions.listeners += [stored, content, Ordering(), self.selected]
+        return [*super()._make_invariants(), stored, content, self.selected]
 
     def _client_ended(self, station: Station) -> None:
         super()._client_ended(station)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simulator.invariants import Invariant
+from simulator.invariants.content import ContentKept
 from simulator.invariants.skipping import NothingSkipped
 from simulator.invariants.waited import WaitedMessages
 from simulator.randomness import CountingRandom
@@ -19,6 +20,8 @@ from simulator.workload.history import History
 
 TOPIC = "later"
 GROUP = "patient"
+DELAY_PROPERTIES = ("DELAY", "REAL_TOPIC", "REAL_QID", "TIMER_OUT_MS")
+"""What clients and brokers add to a message that waits."""
 
 
 class WaitingCluster(WholeCluster):
@@ -51,8 +54,9 @@ class WaitingCluster(WholeCluster):
         invariants = super()._make_invariants()
         self.waited = WaitedMessages(TOPIC)
         self.nothing_late_skipped = NothingSkipped(GROUP)
-        self.later.listeners += [self.waited, self.nothing_late_skipped]
-        return [*invariants, self.waited, self.nothing_late_skipped]
+        content = ContentKept((TOPIC,), DELAY_PROPERTIES)
+        self.later.listeners += [self.waited, content, self.nothing_late_skipped]
+        return [*invariants, self.waited, content, self.nothing_late_skipped]
 
     def _client_ended(self, station: Station) -> None:
         super()._client_ended(station)

@@ -18,6 +18,7 @@ from simulator.cluster import Cluster
 from simulator.faults import FaultInjector
 from simulator.host import Host
 from simulator.invariants import Invariant, raft_invariants
+from simulator.invariants.content import ContentKept
 from simulator.invariants.linear import check_linearizable
 from simulator.invariants.ordering import Ordering
 from simulator.invariants.skipping import NothingSkipped
@@ -143,8 +144,9 @@ class WholeCluster(Cluster):
     def _make_invariants(self) -> Sequence[Invariant]:
         self.stored = StoredMessages(self.hosts, TOPICS)
         self.skipped = NothingSkipped(GROUP)
-        self.history.listeners += [self.stored, Ordering(), self.skipped]
-        return [*raft_invariants(self.hosts), self.stored, self.skipped]
+        content = ContentKept(TOPICS)
+        self.history.listeners += [self.stored, content, Ordering(), self.skipped]
+        return [*raft_invariants(self.hosts), self.stored, content, self.skipped]
 
     def stations_named(self, name: str) -> Sequence[Station]:
         """See :class:`Cluster`."""

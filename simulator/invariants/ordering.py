@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from simulator.violation import Violation
 from simulator.workload.history import Listener, Place, Sent
+from store.record import MessageRecord
 
 
 class Ordering(Listener):
@@ -30,7 +31,7 @@ class Ordering(Listener):
             )
         self._sent[sent.lane, topic, queue_id] = offset
 
-    def delivered(self, consumer: str, place: Place, _body: bytes) -> None:
+    def delivered(self, consumer: str, place: Place, _record: MessageRecord) -> None:
         """See :class:`Listener`."""
         topic, queue_id, offset = place
         before = self._given.get((consumer, topic, queue_id), -1)

@@ -14,7 +14,7 @@ from simulator.violation import Violation
 from simulator.workload.history import Place, number_of
 from store.batch import QUEUE_ROW, decode_batch
 from store.entry import HEADER_SIZE, Entry, EntryKind
-from store.record import decode_record
+from store.record import MessageRecord, decode_record
 
 if TYPE_CHECKING:
     from simulator.host import Host
@@ -29,11 +29,11 @@ class OnlySelected(NothingSkipped):
         self._is_wanted = is_wanted
         self._seen_index = -1
 
-    def delivered(self, consumer: str, place: Place, body: bytes) -> None:
+    def delivered(self, consumer: str, place: Place, record: MessageRecord) -> None:
         """See :class:`~simulator.workload.history.Listener`."""
-        if not self._is_wanted(number_of(body)):
+        if not self._is_wanted(number_of(record.body)):
             raise Violation(f"{consumer} was given {place}, which its expression does not select")
-        super().delivered(consumer, place, body)
+        super().delivered(consumer, place, record)
 
     def applies(self, host: Host, entry: Entry, digest: bytes) -> None:
         """See :class:`Invariant`."""
@@ -54,4 +54,4 @@ class OnlySelected(NothingSkipped):
                 if not self._is_wanted(number_of(record.body)):
                     host.mark("message passed over by an expression")
                     place = (run.topic, run.queue_id, run.first_offset + number)
-                    super().delivered("", place, record.body)
+                    super().delivered("", place, record)

@@ -14,6 +14,7 @@ from simulator.violation import Violation
 from simulator.workload.history import Listener, Place
 from store.batch import decode_batch
 from store.entry import Entry, EntryKind
+from store.record import MessageRecord
 
 if TYPE_CHECKING:
     from simulator.host import Host
@@ -28,7 +29,7 @@ class NothingSkipped(Invariant, Listener):
         self._beyond: dict[tuple[str, int], set[int]] = {}
         self._last_index = -1
 
-    def delivered(self, _consumer: str, place: Place, _body: bytes) -> None:
+    def delivered(self, _consumer: str, place: Place, _record: MessageRecord) -> None:
         """See :class:`Listener`."""
         topic, queue_id, offset = place
         beyond = self._beyond.setdefault((topic, queue_id), set())

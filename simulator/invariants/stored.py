@@ -20,7 +20,7 @@ from simulator.violation import Violation
 from simulator.workload.history import Listener, Place, Sent, number_of
 from store.batch import QUEUE_ROW, decode_batch
 from store.entry import HEADER_SIZE, Entry, EntryKind
-from store.record import HEAD, decode_record
+from store.record import HEAD, MessageRecord, decode_record
 
 if TYPE_CHECKING:
     from simulator.host import Host
@@ -135,12 +135,12 @@ class StoredMessages(Invariant, Listener):
                 f"entry {stored.entry.index}"
             )
 
-    def delivered(self, consumer: str, place: Place, body: bytes) -> None:
+    def delivered(self, consumer: str, place: Place, record: MessageRecord) -> None:
         """See :class:`Listener`."""
         stored = self.places.get(place)
         if stored is None:
             raise Violation(f"{consumer} is given {place}, which is not committed")
-        if stored.body != body:
+        if stored.body != record.body:
             raise Violation(f"{consumer} is given another message for {place}")
 
     def healed(self, host: Host) -> None:

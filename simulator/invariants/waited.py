@@ -17,7 +17,7 @@ from simulator.workload.history import Listener, Place, Sent, number_of
 from store.batch import QUEUE_ROW, decode_batch
 from store.deferred import DEFERRED_TOPICS
 from store.entry import HEADER_SIZE, Entry, EntryKind
-from store.record import decode_record
+from store.record import MessageRecord, decode_record
 
 if TYPE_CHECKING:
     from simulator.host import Host
@@ -81,10 +81,11 @@ class WaitedMessages(Invariant, Listener):
         if sent.number not in self._messages:
             raise Violation(f"message {sent.number} is acknowledged; nobody applied it")
 
-    def delivered(self, consumer: str, place: Place, body: bytes) -> None:
+    def delivered(self, consumer: str, place: Place, record: MessageRecord) -> None:
         """See :class:`Listener`."""
-        if self._places.get(place) != number_of(body):
-            raise Violation(f"{consumer} is given message {number_of(body)} for {place}")
+        number = number_of(record.body)
+        if self._places.get(place) != number:
+            raise Violation(f"{consumer} is given message {number} for {place}")
 
     @property
     def waiting(self) -> list[int]:

@@ -11,7 +11,6 @@ from random import Random
 from broker.client.consumer import Consumer
 from broker.client.errors import ClientError
 from broker.client.identity import ClientIdentity
-from broker.client.message import Message
 from broker.client.producer import Producer
 from broker.client.pulled import ReceivedMessage
 from broker.client.selector import Sql
@@ -19,7 +18,8 @@ from broker.remoting.errors import CallError
 from simulator.station import Station
 from simulator.violation import Violation
 from simulator.workload.consuming import CONFIG as CONSUMER_CONFIG
-from simulator.workload.consuming import WatchedConsumer, bodies
+from simulator.workload.consuming import WatchedConsumer, records
+from simulator.workload.content import content_of, message_of
 from simulator.workload.history import History, number_of
 from simulator.workload.producing import CONFIG
 
@@ -81,8 +81,10 @@ class AskingClient:
     async def _ask(self, station: Station, producer: Producer) -> bool:
         sent = self._history.send(station.name, self._rng.randrange(50))
         number = sent.number
-        properties = {"side": str(side_of(number)), "kind": "question"}
-        message = Message(self._topic, sent.body, keys=str(number), properties=properties)
+        content = content_of(number, station.clock.wall_ms())
+        sides = {"side": str(side_of(number)), "kind": "question"}
+        content = content._replace(properties={**content.properties, **sides})
+        message = message_of(self._topic, sent, content)
         try:
             reply = await producer.request(message, TIMEOUT_SECONDS)
         except (ClientError, CallError) as error:
@@ -138,14 +140,14 @@ class AnsweringClient:
         await replier.start()
         async for batch in consumer:
             queue = batch.queue
-            found = bodies(station, batch)
-            for message, body in found:
+            found = records(station, batch)
+            for message, record in found:
                 place = (queue.topic, queue.queue_id, message.queue_offset)
-                self._history.deliver(name, place, body)
+                self._history.deliver(name, place, record)
             station.note(f"has {queue.topic}/{queue.queue_id} up to {batch.next_offset}")
             consumer.acknowledge(queue, batch.next_offset)
-            for message, body in found:
-                await self._answer(station, replier, message, body)
+            for message, record in found:
+                await self._answer(station, replier, message, record.body)
 
     def close(self, station: Station) -> None:
         """Leaves the group in order; as an event of its process."""

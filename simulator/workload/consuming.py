@@ -15,6 +15,7 @@ from simulator.station import Station
 from simulator.violation import Violation
 from simulator.workload.history import History
 from store.errors import CorruptRecordError
+from store.record import MessageRecord
 
 CONFIG = ConsumerConfig(
     request_seconds=1.5,
@@ -27,11 +28,11 @@ CONFIG = ConsumerConfig(
 )
 
 
-def bodies(station: Station, batch: PulledBatch) -> list[tuple[ReceivedMessage, bytes]]:
+def records(station: Station, batch: PulledBatch) -> list[tuple[ReceivedMessage, MessageRecord]]:
     """The messages that a consumer was given. Raises :class:`Violation` where it is a damaged one:
     no broker may give other bytes than it has stored, whatever its disk did to them."""
     try:
-        return [(message, bytes(message.body)) for message in batch]
+        return [(message, message.record) for message in batch]
     except CorruptRecordError as error:
         raise Violation(f"{station.name} is given a damaged record: {error}") from error
 
@@ -39,7 +40,7 @@ def bodies(station: Station, batch: PulledBatch) -> list[tuple[ReceivedMessage, 
 class WatchedConsumer(Consumer):
     """Tells of an answer in which no consumer finds records, or nonsense: each asks again, quietly.
 
-    That is a violation, as with :func:`bodies`.
+    That is a violation, as with :func:`records`.
     """
 
     station: Station
@@ -100,9 +101,9 @@ class ConsumingClient:
         await consumer.start()
         async for batch in consumer:
             queue = batch.queue
-            for message, body in bodies(station, batch):
+            for message, record in records(station, batch):
                 place = (queue.topic, queue.queue_id, message.queue_offset)
-                self._history.deliver(name, place, body)
+                self._history.deliver(name, place, record)
             station.note(f"has {queue.topic}/{queue.queue_id} up to {batch.next_offset}")
             consumer.acknowledge(queue, batch.next_offset)
             if rng.random() < 0.1:

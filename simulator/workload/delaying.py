@@ -12,6 +12,7 @@ from broker.client.message import Message, SendResult
 from broker.client.producer import Producer
 from broker.remoting.errors import CallError
 from simulator.station import Station
+from simulator.workload.content import content_of, message_of
 from simulator.workload.history import History, Sent
 from simulator.workload.producing import CONFIG, DEADLINE_SECONDS
 
@@ -49,7 +50,7 @@ class DelayingClient:
             await asyncio.sleep(rng.uniform(0.005, PAUSE_MAX))
             sent = self._history.send(station.name, rng.randrange(50))
             try:
-                answer = producer.send_nowait(self._message(sent))
+                answer = producer.send_nowait(self._message(sent, station.clock.wall_ms()))
             except (ClientError, CallError) as error:
                 self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=False)
                 continue
@@ -57,12 +58,13 @@ class DelayingClient:
         await asyncio.sleep(DEADLINE_SECONDS + 1.0)
         await producer.close()
 
-    def _message(self, sent: Sent) -> Message:
-        rng, keys = self._rng, str(sent.number)
+    def _message(self, sent: Sent, born_ms: int) -> Message:
+        rng, content = self._rng, content_of(sent.number, born_ms)
         if rng.random() < 0.5:
-            return Message(self._topic, sent.body, keys=keys, delay_level=rng.choice(LEVELS))
+            return message_of(self._topic, sent, content, delay_level=rng.choice(LEVELS))
         delay = {"TIMER_DELAY_MS": str(rng.randrange(20, DELAY_MS_MAX))}
-        return Message(self._topic, sent.body, keys=keys, properties=delay)
+        content = content._replace(properties={**content.properties, **delay})
+        return message_of(self._topic, sent, content)
 
     def _answered(self, sent: Sent, answer: asyncio.Future[SendResult]) -> None:
         error = answer.exception()

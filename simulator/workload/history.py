@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from broker.client.message import MessageQueue
+from store.record import MessageRecord
+
+if TYPE_CHECKING:
+    from simulator.workload.content import Content
 
 NUMBER_BYTES = 8
 
@@ -28,6 +33,8 @@ class Sent:
     """Sends of one lane wait for each other; empty where they do not."""
     place: Place | None = None
     ended: bool = False
+    content: Content | None = None
+    """What it holds beside the body; None until that is decided."""
 
 
 class Listener:
@@ -39,7 +46,7 @@ class Listener:
     def stored(self, sent: Sent) -> None:
         """The producer said that it is stored, and where."""
 
-    def delivered(self, consumer: str, place: Place, body: bytes) -> None:
+    def delivered(self, consumer: str, place: Place, record: MessageRecord) -> None:
         """A member of a group was given a message."""
 
     def assigned(self, consumer: str, queue: MessageQueue) -> None:
@@ -96,12 +103,12 @@ class History:
             self.refused += 1
         self.note(sent.client, f"message {sent.number}: {why}")
 
-    def deliver(self, consumer: str, place: Place, body: bytes) -> None:
+    def deliver(self, consumer: str, place: Place, record: MessageRecord) -> None:
         """A consumer was given a message."""
         self.delivered += 1
         self.operations += 1
         for listener in self.listeners:
-            listener.delivered(consumer, place, body)
+            listener.delivered(consumer, place, record)
 
     def assign(self, consumer: str, queue: MessageQueue) -> None:
         """A consumer begins with a queue, again or for the first time."""

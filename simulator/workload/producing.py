@@ -13,10 +13,11 @@ from broker.client.deliverer import Deliverer
 from broker.client.delivery import Delivery
 from broker.client.errors import ClientError, RefusedError, outcome_unknown
 from broker.client.identity import ClientIdentity
-from broker.client.message import Message, MessageQueue, SendResult
+from broker.client.message import MessageQueue, SendResult
 from broker.client.producer import Producer
 from broker.remoting.errors import CallError
 from simulator.station import Station
+from simulator.workload.content import content_of, message_of
 from simulator.workload.history import History, Sent
 
 DEADLINE_SECONDS = 8.0
@@ -98,41 +99,43 @@ class ProducingClient:
             if len(self._bursts) > 1:
                 burst = rng.choice(self._bursts)
             for _ in range(burst):
-                self._send(producer, *self._batch(station))
+                self._send(station, producer, *self._batch(station))
         await asyncio.sleep(DEADLINE_SECONDS + 1.0)
         await producer.close()
         station.note("has closed its producer")
 
-    def _batch(self, station: Station) -> tuple[list[Sent], list[Message]]:
-        """What the next request holds: one message, or several of one topic."""
+    def _batch(self, station: Station) -> tuple[str, list[Sent]]:
+        """What the next request holds: one message, or several, of one topic."""
         rng = self._rng
         topic = rng.choice(self._topics)
         lane = f"{station.name}.{station.boot}" if self._patient else ""
         count = rng.choice((1, 1, 1, rng.randint(2, BATCH_MAX)))
-        batch = [
+        return topic, [
             self._history.send(station.name, rng.randrange(FILLER_MAX), lane) for _ in range(count)
         ]
-        return batch, [Message(topic, sent.body, keys=str(sent.number)) for sent in batch]
 
     async def _send_patiently(self, station: Station, producer: Producer) -> None:
-        batch, messages = self._batch(station)
+        topic, batch = self._batch(station)
         try:
-            queue = self._rng.choice(await producer.queues(messages[0].topic))
+            queue = self._rng.choice(await producer.queues(topic))
         except (ClientError, CallError) as error:
             self._not_sent(batch, error)
             return
-        answer = self._send(producer, batch, messages, queue)
+        answer = self._send(station, producer, topic, batch, queue)
         if answer is not None:
             await asyncio.wait([answer])
 
     def _send(
         self,
+        station: Station,
         producer: Producer,
+        topic: str,
         batch: list[Sent],
-        messages: list[Message],
         queue: MessageQueue | None = None,
     ) -> asyncio.Future[SendResult] | None:
         """One request; None where nothing was sent."""
+        born_ms = station.clock.wall_ms()
+        messages = [message_of(topic, sent, content_of(sent.number, born_ms)) for sent in batch]
         try:
             if len(messages) > 1:
                 answer = producer.send_batch_nowait(messages, queue)

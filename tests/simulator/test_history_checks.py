@@ -17,12 +17,20 @@ from simulator.linearizability import Operation
 from simulator.violation import Violation
 from simulator.workload.history import History, Sent
 from simulator.workload.registers import RegisterHistory
-from store.batch import Run, encode_batch
+from store.batch import Run, decode_batch, encode_batch
 from store.entry import Entry, EntryKind, build_entry
-from store.record import stage_message
+from store.record import MessageRecord, decode_record, stage_message
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 NOBODY = cast("Host", None)
+HOST = bytes(8)
+
+
+def record_of(sent: Sent, offset: int) -> MessageRecord:
+    """As a broker would give it that has it alone in an entry."""
+    staged = stage_message("orders", sent.body, b"", born_timestamp=1, born_host=HOST)
+    body = b"".join(encode_batch(0, 1, HOST, [Run("orders", 0, offset, [staged])], b""))
+    return decode_record(decode_batch(body).records)
 
 
 class World:
@@ -37,13 +45,12 @@ class World:
 
     def commit(self, *sent: Sent, offset: int = 0, commands: bytes = b"") -> None:
         """The next entry holds these messages, from that offset on."""
-        host = bytes(8)
         staged = [
-            stage_message("orders", each.body, b"", born_timestamp=1, born_host=host)
+            stage_message("orders", each.body, b"", born_timestamp=1, born_host=HOST)
             for each in sent
         ]
         runs = [Run("orders", 0, offset, staged)] if staged else []
-        body = encode_batch(0, 1, host, runs, commands)
+        body = encode_batch(0, 1, HOST, runs, commands)
         entry = build_entry(EntryKind.DATA, self._entries, 1, 0, 0, body)
         self._entries += 1
         self._apply(entry)
@@ -53,7 +60,7 @@ class World:
         self.skipped.applies(NOBODY, entry, b"")
 
     def deliver(self, sent: Sent, offset: int, consumer: str = "c0.1") -> None:
-        self.history.deliver(consumer, ("orders", 0, offset), sent.body)
+        self.history.deliver(consumer, ("orders", 0, offset), record_of(sent, offset))
 
 
 def test_an_offset_that_is_used_again_is_found() -> None:

@@ -1,0 +1,57 @@
+"""What a message of a workload holds beside its body: flag, tags, keys, properties, born time.
+
+All of it follows from the message's number, so a record in the log, and a message that a consumer
+is given, can be compared with what was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from broker.client.message import Message
+from simulator.workload.history import Sent
+
+TAGS = ("", "red", "green", "blue", "yellow")
+ALIKE = 4
+"""So many in a row have the same tags and properties: brokers read those but once."""
+
+SIZES = ("", "small", "großer Kessel", "a=b,c|d")
+"""Values of a property: none, plain, of several bytes a character, and full of separators."""
+
+
+class Content(NamedTuple):
+    """Beside the body. ``born_ms`` is the sender's wall clock."""
+
+    born_ms: int
+    flag: int
+    tags: str
+    keys: str
+    properties: Mapping[str, str]
+
+
+def content_of(number: int, born_ms: int) -> Content:
+    """What the message of that number holds."""
+    kind = number // ALIKE
+    size = SIZES[kind % len(SIZES)]
+    return Content(
+        born_ms=born_ms,
+        flag=number % 7,
+        tags=TAGS[kind % len(TAGS)],
+        keys=("", str(number), f"{number} again-{number}")[kind % 3],
+        properties={"size": size} if size else {},
+    )
+
+
+def message_of(topic: str, sent: Sent, content: Content, *, delay_level: int = 0) -> Message:
+    """The message to send, noted as what ``sent`` holds."""
+    sent.content = content
+    return Message(
+        topic,
+        sent.body,
+        tags=content.tags,
+        keys=content.keys,
+        flag=content.flag,
+        properties=content.properties,
+        delay_level=delay_level,
+    )
