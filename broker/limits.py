@@ -31,3 +31,12 @@ class RemotingLimits:
 
     stop_seconds: float = 1.0
     """How long a closing server lets peers take the answers that are written already."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdminLimits:
+    """Of the answers to operators."""
+
+    queues_listed_max: int = 100_000
+    """In one answer about the progress of groups; some 100 bytes each, so that it fits a frame.
+    Beyond, the question is refused, and may be asked for one group and one topic."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.admin.groups import ConsumerGroups
+from broker.admin.topics import all_topics
 from broker.context import BrokerContext
 from broker.members import member_addresses
 from broker.runtime import role_name
@@ -44,19 +46,13 @@ def topics_document(context: BrokerContext) -> dict[str, Any]:
     return {
         "topics": [
             {
-                "name": name,
-                "read_queues": topic.read_queues,
-                "write_queues": topic.write_queues,
-                "perm": topic.perm,
-                "messages": sum(
-                    end - first
-                    for first, end in (
-                        context.reader.offsets(name, queue_id)
-                        for queue_id in range(topic.read_queues)
-                    )
-                ),
+                "name": topic.config.name,
+                "read_queues": topic.config.read_queues,
+                "write_queues": topic.config.write_queues,
+                "perm": topic.config.perm,
+                "messages": topic.messages,
             }
-            for name, topic in sorted(context.machine.state.topics.items())
+            for topic in all_topics(context.machine)
         ]
     }
 
@@ -64,22 +60,21 @@ def topics_document(context: BrokerContext) -> dict[str, Any]:
 def groups_document(context: BrokerContext) -> dict[str, Any]:
     """For each group and topic: how many messages lie behind what the group has acknowledged.
 
-    ``members`` are those connected to this node: consumers talk to the leader.
+    ``members`` are those connected to this node: consumers talk to the leader. A group that
+    consumes nothing has one row with the topic null. ``lag`` is null where the members keep their
+    offsets themselves.
     """
-    documents = []
-    for (group, topic), offsets in sorted(context.machine.state.offsets.items()):
-        ends = {queue_id: context.reader.offsets(topic, queue_id) for queue_id in offsets}
-        members = context.clients.consumers.get(group)
-        documents.append(
+    documents: list[dict[str, Any]] = []
+    for group in ConsumerGroups(context.machine, context.clients).all():
+        rows = [(topic.topic, topic.acknowledged, topic.lag) for topic in group.topics]
+        documents += [
             {
-                "group": group,
+                "group": group.name,
                 "topic": topic,
-                "members": 0 if members is None else len(members.client_ids()),
-                "acknowledged": sum(offsets.values()),
-                "lag": sum(
-                    max(end - max(offsets[queue_id], first), 0)
-                    for queue_id, (first, end) in ends.items()
-                ),
+                "members": len(group.members),
+                "acknowledged": acknowledged,
+                "lag": lag,
             }
-        )
+            for topic, acknowledged, lag in rows or [(None, 0, 0)]
+        ]
     return {"groups": documents}

@@ -1,4 +1,4 @@
-"""What operators and tools ask: 25, 26, 28, 43, 202, 208, 300.
+"""What operators and tools ask: 25, 26, 28, 43, 202.
 
 Apache's tools write some maps with JSON objects as keys, which no JSON reader but theirs accepts;
 they are reproduced here because those tools depend on it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from broker.admin.topics import queue_ranges
 from broker.commands import PutSetting
 from broker.context import BrokerContext
 from broker.properties import broker_properties
@@ -110,10 +111,7 @@ class AdminProcessor:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
             )
-        queues = {
-            queue_id: self._context.reader.offsets(name, queue_id)
-            for queue_id in range(max(topic.read_queues, topic.write_queues))
-        }
+        queues = queue_ranges(self._context.machine, topic)
         newest = {queue_id: (name, queue_id, end - 1) for queue_id, (_, end) in queues.items()}
 
         def found(times: Mapping[Place, int]) -> None:
@@ -131,49 +129,6 @@ class AdminProcessor:
             connection.respond(request, body=(b'{"offsetTable":%b}' % self._by_queue(stats),))
 
         store_times(self._context.lookup, list(newest.values()), found)
-
-    def consume_stats(self, connection: Connection, request: Frame) -> None:
-        """Code 208: how far a group is in each queue that it has committed an offset for."""
-        group = ext_str(request, "consumerGroup")
-        only_topic = ext_str(request, "topic", "")
-        consumed: dict[Place, tuple[int, int]] = {}
-        for (owner, topic), queues in sorted(self._context.machine.state.offsets.items()):
-            if owner == group and only_topic in {"", topic}:
-                for queue_id, offset in sorted(queues.items()):
-                    _first, end = self._context.reader.offsets(topic, queue_id)
-                    consumed[topic, queue_id, offset - 1] = (offset, end)
-
-        def found(times: Mapping[Place, int]) -> None:
-            stats = [
-                (
-                    (topic, queue_id),
-                    {
-                        "brokerOffset": end,
-                        "consumerOffset": offset,
-                        "lastTimestamp": times[topic, queue_id, last],
-                    },
-                )
-                for (topic, queue_id, last), (offset, end) in consumed.items()
-            ]
-            meters = self._context.rates.meters
-            topics = dict.fromkeys(topic for topic, _, _ in consumed)
-            rate = encode_json(round(sum(meters.rate(topic, group) for topic in topics), 2))
-            body = b'{"consumeTps":%b,"offsetTable":%b}' % (rate, self._by_queue(stats))
-            connection.respond(request, body=(body,))
-
-        store_times(self._context.lookup, list(consumed), found)
-
-    def groups_of_topic(self, connection: Connection, request: Frame) -> None:
-        """Code 300: the groups that have consumed a topic or are connected for it."""
-        topic = ext_str(request, "topic")
-        committed = [group for group, of in self._context.machine.state.offsets if of == topic]
-        connected = [
-            name
-            for name, group in self._context.clients.consumers.items()
-            if topic in group.subscriptions
-        ]
-        body = encode_json({"groupList": sorted({*committed, *connected})})
-        connection.respond(request, body=(body,))
 
     def _by_queue(self, stats: Iterable[tuple[tuple[str, int], Mapping[str, int]]]) -> bytes:
         broker = self._context.config.group

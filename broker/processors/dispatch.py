@@ -11,6 +11,7 @@ from broker.processors.cleaning import CleaningProcessor
 from broker.processors.clients import ClientProcessor
 from broker.processors.consumption import ConsumptionProcessor
 from broker.processors.figures import FiguresProcessor
+from broker.processors.groups import GroupProcessor
 from broker.processors.locks import LockProcessor
 from broker.processors.members import MemberProcessor
 from broker.processors.messages import MessageProcessor
@@ -45,6 +46,7 @@ def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int
     relay = RelayProcessor(context)
     consumption = ConsumptionProcessor(context)
     figures = FiguresProcessor(context)
+    groups = GroupProcessor(context)
     clean = CleaningProcessor(context, retention).clean
     return {
         RequestCode.SEND_MESSAGE: send.send,
@@ -68,11 +70,11 @@ def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int
         RequestCode.GET_ALL_PRODUCER_INFO: clients.all_producers,
         RequestCode.END_TRANSACTION: transactions.end,
         RequestCode.LOCK_BATCH_MQ: locks.lock,
-        RequestCode.QUERY_CONSUME_TIME_SPAN: newest(context, consumption.time_spans),
-        RequestCode.GET_BROKER_CONSUME_STATS: newest(context, consumption.all_consume_stats),
+        RequestCode.QUERY_CONSUME_TIME_SPAN: newest(context, groups.time_spans),
+        RequestCode.GET_BROKER_CONSUME_STATS: newest(context, groups.all_consume_stats),
         RequestCode.QUERY_CONSUME_QUEUE: newest(context, consumption.queue_rows),
-        RequestCode.QUERY_TOPICS_BY_CONSUMER: newest(context, consumption.topics_of_group),
-        RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: consumption.subscription_of_group,
+        RequestCode.QUERY_TOPICS_BY_CONSUMER: newest(context, groups.topics_of_group),
+        RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: groups.subscription_of_group,
         RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: relay.consumer_status,
         RequestCode.GET_CONSUMER_RUNNING_INFO: relay.running_info,
         RequestCode.CONSUME_MESSAGE_DIRECTLY: relay.consume_directly,
@@ -91,6 +93,7 @@ def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int
         RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: newest(context, topics.group_config),
         RequestCode.VIEW_MESSAGE_BY_ID: messages.view_message,
         RequestCode.QUERY_MESSAGE: messages.query_message,
+        RequestCode.GET_CONSUMER_GROUPS: newest(context, groups.consumer_groups),
         RequestCode.GET_GROUP_MEMBERS: members.members,
         RequestCode.CHANGE_GROUP_MEMBERS: members.change,
         RequestCode.TRANSFER_LEADERSHIP: members.transfer,
@@ -103,6 +106,6 @@ def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int
         RequestCode.UPDATE_BROKER_CONFIG: admin.update_config,
         RequestCode.GET_ALL_CONSUMER_OFFSET: newest(context, admin.all_consumer_offsets),
         RequestCode.GET_TOPIC_STATS_INFO: newest(context, admin.topic_stats),
-        RequestCode.GET_CONSUME_STATS: newest(context, admin.consume_stats),
-        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: admin.groups_of_topic,
+        RequestCode.GET_CONSUME_STATS: newest(context, groups.consume_stats),
+        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: newest(context, groups.groups_of_topic),
     }

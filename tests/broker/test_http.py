@@ -239,7 +239,7 @@ def test_groups_are_shown_with_what_they_have_not_acknowledged(tmp_path: Path) -
         )
         _, found = await site.ask("GET", "/groups")
         assert found["groups"] == [
-            {"group": "g", "topic": "orders", "members": 0, "acknowledged": 1, "lag": 2}
+            {"group": "g", "topic": "orders", "members": 0, "acknowledged": 1, "lag": 4}
         ]
         _, found = await site.ask("GET", "/topics")
         (orders,) = [topic for topic in found["topics"] if topic["name"] == "orders"]
