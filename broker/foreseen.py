@@ -70,6 +70,9 @@ class ForeseenState:
                 self._groups[command.name] = (batch, command.config)
             case DeleteGroup():
                 self._groups[command.name] = (batch, None)
+                if command.remove_offsets:
+                    _drop_group(self._lazy, command.name)
+                    _drop_group(self._offsets, command.name)
 
     def applied(self, batch: StagedBatch) -> None:
         """What ``batch`` brought is part of the applied state, or will never be."""
@@ -103,6 +106,11 @@ class ForeseenState:
     def take_lazy_offsets(self, most: int) -> Iterable[CommitOffset]:
         """Some of them, oldest first, for a batch in which they are to be :meth:`staged`."""
         return [CommitOffset(*key, self._lazy[key]) for key in list(self._lazy)[:most]]
+
+
+def _drop_group(offsets: dict[_OffsetKey, V], group: str) -> None:
+    for key in [key for key in offsets if key[0] == group]:
+        del offsets[key]
 
 
 def _drop_of(staged: _Staged[K, V], batch: StagedBatch) -> None:

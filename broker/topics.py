@@ -127,6 +127,11 @@ def retry_topic(group: str) -> str:
     return RETRY_PREFIX + group
 
 
+def dead_letter_topic(group: str) -> str:
+    """The topic of the messages that a group has given up."""
+    return DLQ_PREFIX + group
+
+
 def check_topic_name(name: str) -> None:
     """Raises :class:`NameRefusedError` unless ``name`` may be that of a topic."""
     _check_name("topic", name, TOPIC_SIZE_MAX)

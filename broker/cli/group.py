@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
-from broker.cli.admin import Admin, NoTopicError, RefusedError, document_of, run_on_leaders
-from broker.cli.failure import CommandError
+from broker.cli.admin import Admin, NoTopicError, RefusedError, run_on_leaders
+from broker.cli.consumergroups import (
+    ConsumerGroupView,
+    UnknownGroupError,
+    find_group,
+    group_names,
+)
 from broker.cli.names import group_name, topic_name
 from broker.cli.options import add_json, add_namesrv, place_in_time, print_json, print_table
 from broker.cli.topic import QueueView, view_queues
 from broker.client.resets import reset_offsets as reset_offsets_of
 from broker.remoting.codes import RequestCode, ResponseCode
+from broker.remoting.javajson import encode_json
+from broker.topics import dead_letter_topic
 
 EXAMPLES = """\
   dledger group list
   dledger group describe printers
   dledger group reset-offset printers --topic orders --to earliest
   dledger group reset-offset printers --topic orders --to 1790000000000    (milliseconds)
+  dledger group reset-offset printers2 --topic orders --to latest --create     a new group
   dledger group delete printers
 """
 
@@ -28,21 +37,9 @@ EARLIEST, LATEST = "earliest", "latest"
 GROUP_IS_AWAY = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressView:
-    """How far a group is in one queue."""
-
-    topic: str
-    broker: str
-    queue_id: int
-    offset: int
-    max_offset: int
-    lag: int
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="the groups that the brokers know")
+    listing = actions.add_parser("list", help="the groups with a configuration, members or offsets")
     describe = actions.add_parser("describe", help="a group's members, offsets and lag")
     reset = actions.add_parser(
         "reset-offset", help="move a group in a topic, whether it is consuming or not"
@@ -51,7 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reset.add_argument(
         "--to", type=place_in_time, metavar="earliest|latest|TIMESTAMP_MS", required=True
     )
-    delete = actions.add_parser("delete", help="delete a group and its offsets")
+    reset.add_argument(
+        "--create", action="store_true", help="make the group where no broker knows it"
+    )
+    delete = actions.add_parser(
+        "delete", help="delete a group, its offsets and its retries; its dead letters stay"
+    )
     for action in (describe, reset, delete):
         action.add_argument("name", metavar="NAME", type=group_name)
     for action in (listing, describe, reset, delete):
@@ -65,13 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    async def names(admin: Admin) -> list[str]:
-        groups: dict[str, None] = {}
-        for address in (await admin.masters()).values():
-            groups.update(dict.fromkeys(await _groups_at(admin, address)))
-        return sorted(groups)
-
-    groups = run_on_leaders(args.namesrv, names)
+    groups = run_on_leaders(args.namesrv, group_names)
     if args.json:
         print_json({"groups": groups})
     else:
@@ -79,86 +75,44 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _groups_at(admin: Admin, address: str) -> Mapping[str, Any]:
-    answer = await admin.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-    table: Mapping[str, Any] = document_of(answer)["subscriptionGroupTable"]
-    return table
-
-
-async def _masters_with(admin: Admin, group: str) -> dict[str, str]:
-    """The leaders that know the group, by broker name; :class:`CommandError` if none does."""
-    masters = await admin.masters()
-    known = {
-        name: address
-        for name, address in masters.items()
-        if group in await _groups_at(admin, address)
-    }
-    if not known:
-        raise CommandError(f"no broker knows the group {group}; `dledger group list` shows those")
-    return known
-
-
-async def view_members(admin: Admin, group: str) -> list[str]:
-    """The client ids of the group's consumers that are connected now."""
-    members: dict[str, None] = {}
-    for address in (await admin.masters()).values():
-        try:
-            answer = await admin.ask(
-                address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group}
-            )
-        except RefusedError:
-            continue  # how a broker says that there are none
-        members.update(dict.fromkeys(document_of(answer).get("consumerIdList", [])))
-    return sorted(members)
-
-
-async def view_progress(admin: Admin, group: str) -> list[ProgressView]:
-    """Every queue for which the group has an offset, as the leaders have committed it."""
-    progress: list[ProgressView] = []
-    queues: dict[str, list[QueueView]] = {}
-    for broker, address in (await _masters_with(admin, group)).items():
-        answer = await admin.ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
-        for name, offsets in sorted(document_of(answer)["offsetTable"].items()):
-            topic, _, owner = name.rpartition("@")
-            if owner != group:
-                continue
-            if topic not in queues:
-                try:
-                    queues[topic] = await view_queues(admin, topic)
-                except NoTopicError:  # deleted since; the offset waits for a topic of that name
-                    queues[topic] = []
-            for queue in queues[topic]:
-                offset = offsets.get(str(queue.queue_id))
-                if queue.broker == broker and offset is not None:
-                    lag = max(0, queue.max_offset - offset)
-                    progress.append(
-                        ProgressView(topic, broker, queue.queue_id, offset, queue.max_offset, lag)
-                    )
-    return progress
-
-
 def _describe(args: argparse.Namespace) -> int:
-    async def describe(admin: Admin) -> tuple[list[str], list[ProgressView]]:
-        progress = await view_progress(admin, args.name)
-        return await view_members(admin, args.name), progress
-
-    members, progress = run_on_leaders(args.namesrv, describe)
+    group = run_on_leaders(args.namesrv, lambda admin: find_group(admin, args.name))
     if args.json:
-        document = {"group": args.name, "members": members}
-        print_json(document | {"queues": [asdict(queue) for queue in progress]})
+        print_json(group_json(group))
         return 0
+    members = group.members
     print(f"{len(members)} member(s) connected{': ' if members else ''}{', '.join(members)}")
     print_table(
         ("TOPIC", "BROKER", "QUEUE", "OFFSET", "MAX", "LAG"),
-        [(q.topic, q.broker, q.queue_id, q.offset, q.max_offset, q.lag) for q in progress],
+        [(q.topic, q.broker, q.queue_id, q.offset, q.max_offset, q.lag) for q in group.queues],
     )
+    for topic in group.broadcast:
+        print(f"{topic}: broadcast, so its offsets are the members' own")
     return 0
 
 
+def group_json(group: ConsumerGroupView) -> dict[str, Any]:
+    """What ``dledger group describe --json`` prints."""
+    return {
+        "group": group.name,
+        "members": group.members,
+        "lag": group.lag,
+        "queues": [asdict(queue) for queue in group.queues],
+        "broadcast": group.broadcast,
+    }
+
+
 def _reset(args: argparse.Namespace) -> int:
-    offsets = run_on_leaders(
-        args.namesrv, lambda admin: reset_offsets(admin, args.name, args.topic, args.to)
-    )
+    async def reset(admin: Admin) -> dict[tuple[str, int], int]:
+        try:
+            await find_group(admin, args.name, hint="; --create makes a new one")
+        except UnknownGroupError:
+            if not args.create:
+                raise
+            await _create(admin, args.name, args.topic)
+        return await reset_offsets(admin, args.name, args.topic, args.to)
+
+    offsets = run_on_leaders(args.namesrv, reset)
     if args.json:
         queues = [{"broker": b, "queue_id": q, "offset": o} for (b, q), o in offsets.items()]
         print_json({"group": args.name, "topic": args.topic, "queues": queues})
@@ -166,6 +120,13 @@ def _reset(args: argparse.Namespace) -> int:
         rows = [(broker, queue_id, offset) for (broker, queue_id), offset in offsets.items()]
         print_table(("BROKER", "QUEUE", "OFFSET"), rows)
     return 0
+
+
+async def _create(admin: Admin, group: str, topic: str) -> None:
+    """Makes the group on every broker group that has the topic."""
+    body = (encode_json({"groupName": group}),)
+    for address in (await admin.route(topic)).masters.values():
+        await admin.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
 
 
 async def reset_offsets(
@@ -233,19 +194,48 @@ async def _commit_offsets(
 
 
 def _delete(args: argparse.Namespace) -> int:
-    async def delete(admin: Admin) -> list[str]:
-        known = await _masters_with(admin, args.name)
-        for address in known.values():
+    found: list[ConsumerGroupView] = []
+
+    async def delete(admin: Admin) -> tuple[ConsumerGroupView, bool]:
+        if not found:  # of a second try, the first may have deleted it
+            found.append(await find_group(admin, args.name))
+        (group,) = found
+        masters = await admin.masters()
+        for address in (masters[broker] for broker in group.masters):
             await admin.ask(
                 address,
                 RequestCode.DELETE_SUBSCRIPTIONGROUP,
                 {"groupName": args.name, "removeOffset": True},
             )
-        return list(known.values())
+        return group, await _has_dead_letters(admin, args.name)
 
-    brokers = run_on_leaders(args.namesrv, delete)
+    group, dead_letters = run_on_leaders(args.namesrv, delete)
+    brokers = list(group.masters.values())
     if args.json:
-        print_json({"group": args.name, "brokers": brokers})
+        document = {"group": args.name, "brokers": brokers, "members": group.members}
+        print_json(document | {"dead_letters": dead_letters})
     else:
         print(f"deleted {args.name} on {', '.join(brokers)}")
+    if dead_letters:
+        topic = dead_letter_topic(args.name)
+        print(
+            f"its dead letters stay: `dledger consume '{topic}' --group NAME` reads them, "
+            f"`dledger topic delete '{topic}'` deletes them",
+            file=sys.stderr,
+        )
+    if group.members:
+        print(
+            f"{len(group.members)} member(s) are connected still and make it anew with their next "
+            f"heartbeat: {', '.join(group.members)}",
+            file=sys.stderr,
+        )
     return 0
+
+
+async def _has_dead_letters(admin: Admin, group: str) -> bool:
+    """Whether there is a topic for them: it is made with the first."""
+    try:
+        await admin.route(dead_letter_topic(group))
+    except NoTopicError:
+        return False
+    return True

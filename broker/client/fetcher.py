@@ -139,8 +139,13 @@ class Fetcher:
         if self._start_from == "earliest":
             return await self._requests.min_offset(address, self.queue)
         if self._start_from == "latest":
-            return await self._requests.max_offset(address, self.queue)
-        return await self._requests.search_offset(address, self.queue, self._start_from)
+            offset = await self._requests.max_offset(address, self.queue)
+        else:
+            offset = await self._requests.search_offset(address, self.queue, self._start_from)
+        # What lies before is not for the group. Committed, or nobody else knows: who looks would
+        # take it for lag, and the group would begin at a later end when it comes back.
+        self._offsets.acknowledge(self.queue, offset)
+        return offset
 
     async def _wait_for_room(self) -> None:
         while self.ahead >= BATCHES_AHEAD or not self._sink.has_room():

@@ -24,6 +24,7 @@ from broker.topics import (
     TOPIC_SIZE_MAX,
     GroupConfig,
     TopicConfig,
+    dead_letter_topic,
     retry_topic,
 )
 from store.deferred import LEVEL_MAX
@@ -63,7 +64,7 @@ def returned_message(
 
 def dead_letter(group: GroupConfig, properties: bytes) -> tuple[str, Waiting]:
     """The same for a message that is not tried again."""
-    topic = DLQ_PREFIX + group.name
+    topic = dead_letter_topic(group.name)
     return topic, Waiting(topic, 0, with_properties(properties, {DELAY: b"0"}))
 
 

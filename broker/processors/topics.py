@@ -132,13 +132,21 @@ class TopicProcessor:
         self._commit(connection, request, *commands)
 
     def delete_group(self, connection: Connection, request: Frame) -> None:
-        """Code 207. 4.9 and 5.x have different names for "its offsets too"."""
+        """Code 207. 4.9 and 5.x have different names for "its offsets too".
+
+        With them goes the retry topic: what waits there is for this group alone. Dead letters stay:
+        they are messages that nobody has consumed. They go when their topic is deleted.
+        """
         name = ext_str(request, "groupName")
         with_offsets = ext_bool(request, "removeOffset", False) or ext_bool(
             request, "cleanOffset", False
         )
-        command = DeleteGroup(name, with_offsets, self._context.wall_clock())
-        self._commit(connection, request, command)
+        now_ms = self._context.wall_clock()
+        commands: list[Command] = [DeleteGroup(name, with_offsets, now_ms)]
+        retries = retry_topic(name)
+        if with_offsets and self._context.gatherer.topic(retries) is not None:
+            commands.append(DeleteTopic(retries, now_ms))
+        self._commit(connection, request, *commands)
 
     def all_groups(self, connection: Connection, request: Frame) -> None:
         """Code 201."""

@@ -314,7 +314,7 @@ def test_a_group_can_be_moved_to_a_time(shared_cluster: RunningCluster, stocked:
     time_ms = str(last["store_timestamp"])
 
     reset = shared_cluster.ask(
-        "group", "reset-offset", "travellers", "--topic", stocked, "--to", time_ms
+        "group", "reset-offset", "travellers", "--topic", stocked, "--to", time_ms, "--create"
     )
 
     assert reset["queues"][0]["offset"] == last["queue_offset"]
