@@ -30,6 +30,7 @@ EXIT_INTERRUPTED = 128 + signal.SIGINT
 COMMANDS = {
     "up": "start a local cluster: a NameServer and groups of brokers",
     "status": "groups, nodes, roles, terms, and how far each replica is",
+    "health": "whether every group has a leader and a majority, and how many nodes it may lose",
     "down": "stop what `up` started; its data stays",
     "kill": "kill -9 one node of the local cluster",
     "start": "bring a node of the local cluster back",

@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 
 from broker.cli.admin import run_admin
+from broker.cli.failure import EXIT_FAILED
+from broker.cli.health import are_healthy
 from broker.cli.options import add_json, add_namesrv, print_json, print_table
 from broker.cli.view import GroupView, view_groups
 
 EXAMPLES = """\
   dledger status
   dledger status --namesrv 10.0.0.1:9876 --json
+
+Exits 1 where a broker group has no leader that serves or no majority; `dledger health` says why.
 """
 
 
@@ -27,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
         print_groups(groups)
     else:
         print(f"no broker is registered at {args.namesrv}")
-    return 0
+    return 0 if are_healthy(groups) else EXIT_FAILED
 
 
 def print_groups(groups: list[GroupView]) -> None:
@@ -39,11 +43,11 @@ def print_groups(groups: list[GroupView]) -> None:
                 f"{group.group}: no node is registered, for {group.gone_seconds:.0f} s now; "
                 "start its nodes"
             )
-        elif leader is None:
-            print(f"{group.group}: no leader now")
-        else:
+        elif leader is not None:
             state = "leads" if group.serves else "leads, but does not serve yet,"
             print(f"{group.group}: {leader.node} at {leader.address} {state} in term {group.term}")
+        if group.health is not None and group.gone_seconds is None and not group.healthy:
+            print(f"{group.group}: {group.health.problem}")
         if group.joint:
             print(f"{group.group}: a change of the voters is under way")
     _print_table(groups)

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from broker.admin.health import LEADER, GroupHealth, MemberReport, group_health, leader_of
 from broker.cli.admin import Admin, BrokerName, GoneName, document_of
 from broker.cli.failure import CommandError
 from broker.remoting.codes import RequestCode
 from broker.remoting.javajson import decode_json
 
 DOWN = "down"
-LEADER = "leader"
+VOTER = "voter"
 VIEW_SECONDS = 3.0
 """Who does not answer so soon is shown as down: a broker answers this from memory."""
 
@@ -54,6 +55,8 @@ class GroupView:
     """Whether a change of the voters is under way."""
     gone_seconds: float | None = None
     """For how long no node of it has been registered; None where one is."""
+    health: GroupHealth | None = None
+    """As the nodes that answered are judged; None only where nobody judged them."""
 
     @property
     def serves(self) -> bool:
@@ -64,9 +67,15 @@ class GroupView:
     def leader_node(self) -> NodeView | None:
         return next((node for node in self.nodes if node.node == self.leader), None)
 
+    @property
+    def healthy(self) -> bool:
+        """Whether there is a leader that takes writes, and a majority that follows it."""
+        return self.health is not None and self.health.healthy
+
     def to_json(self) -> dict[str, Any]:
         """The form that ``dledger status --json`` prints."""
-        return asdict(self)
+        health = None if self.health is None else self.health.to_json()
+        return asdict(self) | {"health": health}
 
 
 async def view_groups(admin: Admin) -> list[GroupView]:
@@ -93,16 +102,17 @@ async def view_node(admin: Admin, address: str) -> dict[str, str]:
 
 async def _view_group(admin: Admin, name: BrokerName) -> GroupView:
     asked = dict.fromkeys(name.addresses.values())
-    told = await _tell(admin, asked)
+    told = await _tell(admin, name.name, asked)
     # A member that is not registered is known to the others, and may still answer.
     others = [member["address"] for member in _members(told).values()]
-    told |= await _tell(admin, [address for address in others if address not in asked])
+    unasked = [address for address in others if address and address not in asked]
+    told |= await _tell(admin, name.name, unasked)
     return assemble_group(name.name, told)
 
 
 async def _view_gone(admin: Admin, gone: GoneName) -> GroupView:
     """A node may live that no NameServer hears of; else all are down."""
-    view = assemble_group(gone.name, await _tell(admin, gone.members))
+    view = assemble_group(gone.name, await _tell(admin, gone.name, gone.members))
     down = [
         _node_view(f"{gone.name}/{_node_of(broker_id)}", {"address": address}, None, None)
         for address, broker_id in gone.members.items()
@@ -119,14 +129,16 @@ def _node_of(broker_id: int) -> str:
     return f"n{broker_id - 1}" if broker_id > 0 else "?"
 
 
-async def _tell(admin: Admin, addresses: Iterable[str]) -> dict[str, dict[str, str]]:
+async def _tell(admin: Admin, group: str, addresses: Iterable[str]) -> dict[str, dict[str, str]]:
+    """What those of the group say that are there. Others may listen where a member once was."""
     answers = await asyncio.gather(
         *(view_node(admin, address) for address in addresses), return_exceptions=True
     )
     told = {}
     for answer in answers:
         if isinstance(answer, dict):
-            told[answer["raftNode"]] = answer
+            if answer["raftGroup"] == group:
+                told[answer["raftNode"]] = answer
         elif not isinstance(answer, CommandError):
             raise answer
     return told
@@ -141,10 +153,10 @@ def _members(told: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]
 
 def assemble_group(group: str, told: Mapping[str, Mapping[str, str]]) -> GroupView:
     """One group from what its members told, by node id. Members that told nothing are down."""
-    # Of two that call themselves leader, the one of the later term is.
-    leaders = [node for node, table in told.items() if table["raftRole"] == LEADER]
-    leader = max(leaders, key=lambda node: int(told[node]["raftTerm"]), default=None)
-    last_index = None if leader is None else int(told[leader]["raftLastIndex"])
+    reports = [_report(node, table) for node, table in sorted(told.items())]
+    leading = leader_of(reports)
+    leader = None if leading is None else leading.node
+    last_index = None if leading is None else leading.last_index
     # The leader knows best who is a member; who answers is shown all the same.
     members = _members(told if leader is None else {leader: told[leader]})
     others = _members(told)
@@ -158,6 +170,24 @@ def assemble_group(group: str, told: Mapping[str, Mapping[str, str]]) -> GroupVi
             for node in sorted(members)
         ],
         joint=leader is not None and told[leader].get("raftJoint") == "true",
+        health=group_health(group, reports),
+    )
+
+
+def _report(node: str, table: Mapping[str, str]) -> MemberReport:
+    # A broker of an earlier version names its members alone.
+    voters = decode_json((table.get("raftVoters") or table["raftMembers"]).encode())
+    old_voters = decode_json(table.get("raftOldVoters", "[]").encode())
+    return MemberReport(
+        node=node,
+        role=table["raftRole"],
+        term=int(table["raftTerm"]),
+        leader=table.get("raftLeader", ""),
+        serving=table.get("raftServing") == "true",
+        counts=table.get("raftMember") == VOTER,
+        last_index=int(table["raftLastIndex"]),
+        voters=tuple(voters),
+        old_voters=tuple(old_voters),
     )
 
 
@@ -168,10 +198,12 @@ def _node_view(
     if table is None:
         return NodeView(name, None, address, http, DOWN, None, None, None, None, None)
     own_last = int(table["raftLastIndex"])
+    # The node knows best where it listens: what others know may be from before it moved.
+    own = decode_json(table.get("raftOwnMember", "{}").encode())
     return NodeView(
         node=name,
         pid=int(table["pid"]),
-        address=address,
+        address=own.get("client") or address,
         http=table.get("httpAddress") or http,
         role=table["raftRole"],
         term=int(table["raftTerm"]),

@@ -5,39 +5,40 @@ from __future__ import annotations
 from typing import Any
 
 from broker.admin.groups import ConsumerGroups
+from broker.admin.status import NodeStatus
 from broker.admin.topics import all_topics
 from broker.context import BrokerContext
-from broker.members import member_addresses
-from broker.runtime import role_name
 
 
 def status_document(context: BrokerContext) -> dict[str, Any]:
     """Role, term and how far this node is; the members as it knows them."""
-    config, node = context.config, context.node
-    leadership = node.leadership
+    status = NodeStatus.of(context)
     return {
-        "group": config.group,
-        "node": config.node,
-        "cluster": config.cluster,
-        "role": role_name(context),
-        "term": leadership.term,
-        "leader": leadership.leader,
-        "serving": leadership.serving,
-        "last_index": node.core.log.last_index,
-        "commit_index": node.core.commit_index,
-        "applied_index": node.applied_index,
+        "group": status.group,
+        "node": status.node,
+        "cluster": status.cluster,
+        "role": status.role,
+        "term": status.term,
+        "leader": status.leader,
+        "serving": status.serving,
+        "last_index": status.last_index,
+        "commit_index": status.commit_index,
+        "applied_index": status.applied_index,
         "applied_end": context.machine.applied_end,
+        "member": status.member,
+        "voters": status.voters,
+        "old_voters": status.old_voters,
         "members": {
             name: {"peer": at.peer, "address": at.client, "http": at.http}
-            for name, at in member_addresses(config, node.core.configuration).items()
+            for name, at in status.members.items()
         },
         "topics": len(context.machine.state.topics),
-        "groups": len(context.machine.state.groups),
+        "groups": len(ConsumerGroups(context.machine, context.clients).names()),
         "held_pulls": len(context.holds),
         "put_messages": context.stats.put_messages,
         "get_messages": context.stats.get_messages,
         "boot_timestamp": context.stats.boot_ms,
-        "flush": config.flush,
+        "flush": context.config.flush,
     }
 
 

@@ -23,6 +23,7 @@ from http import HTTPStatus
 
 from aiohttp import web
 
+from broker.admin.status import role_name
 from broker.context import BrokerContext
 from broker.http.console import Console
 from broker.http.consume import ConsumeHandler
@@ -30,7 +31,6 @@ from broker.http.documents import groups_document, status_document, topics_docum
 from broker.http.errors import json_response, refuse_as_json
 from broker.http.produce import ProduceHandler
 from broker.http.snapshot import SnapshotHandler
-from broker.runtime import role_name
 from dledger.requestlog import RequestLog
 
 log = logging.getLogger(__name__)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from broker.admin.runtime import runtime_info
 from broker.admin.topics import queue_ranges
 from broker.commands import PutSetting
 from broker.context import BrokerContext
@@ -19,7 +20,6 @@ from broker.remoting.errors import RequestError
 from broker.remoting.fields import ext_str
 from broker.remoting.frame import Frame
 from broker.remoting.javajson import encode_json, object_map
-from broker.runtime import runtime_info
 from broker.settings import SettingError, changed_settings
 from broker.storetimes import Place, store_times
 from dledger.errors import ProposeError

@@ -78,3 +78,41 @@ def test_a_leader_that_has_not_applied_its_first_entry_does_not_serve() -> None:
 
     assert group.leader == "broker-a/n0"
     assert not group.serves
+
+
+def voting(node: str, leader: str, *, term: int = 3, member: str = "voter") -> dict[str, str]:
+    """What one of three voters says that knows who leads."""
+    role = "leader" if node == leader else "follower"
+    return told(node, role, term=term, serving=node == leader) | {
+        "raftLeader": leader,
+        "raftMember": member,
+        "raftVoters": json.dumps(["n0", "n1", "n2"]),
+    }
+
+
+def test_a_node_is_shown_where_it_says_that_it_listens() -> None:
+    own = {"peer": "moved:1", "client": "moved:2", "http": "moved:3"}
+    table = voting("n0", "n1") | {"raftOwnMember": json.dumps(own), "httpAddress": "moved:3"}
+    group = assemble_group("broker-a", {"n0": table, "n1": voting("n1", "n1")})
+
+    assert [(node.address, node.http) for node in group.nodes] == [
+        ("moved:2", "moved:3"),
+        ("an1", "hn1"),
+        ("an2", "hn2"),
+    ]
+
+
+def test_a_group_is_healthy_with_a_leader_and_a_majority() -> None:
+    tables = {node: voting(node, "n1") for node in ("n0", "n1", "n2")}
+    whole, two, one = (
+        assemble_group("broker-a", {node: tables[node] for node in nodes}).health
+        for nodes in (("n0", "n1", "n2"), ("n0", "n1"), ("n1",))
+    )
+
+    assert whole is not None
+    assert two is not None
+    assert one is not None
+    assert (whole.healthy, whole.may_lose, whole.missing) == (True, 1, ())
+    assert (two.healthy, two.may_lose, two.missing) == (True, 0, ("n2",))
+    assert (one.healthy, one.has_majority, one.missing) == (False, False, ("n0", "n2"))
+    assert one.problem == "it has no majority: 1 of 3 voters are in touch"

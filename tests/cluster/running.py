@@ -116,9 +116,9 @@ class RunningCluster:
             env={"NAMESRV_ADDR": self.namesrv},
         )
 
-    def ask(self, *arguments: str, stdin: str | None = None) -> Any:
+    def ask(self, *arguments: str, stdin: str | None = None, code: int = 0) -> Any:
         """What a command prints with ``--json``: a document, or a list where it prints a stream."""
-        done = self.dledger(*arguments, "--json", stdin=stdin)
+        done = self.dledger(*arguments, "--json", stdin=stdin, code=code)
         documents = [json.loads(line) for line in done.stdout.splitlines()]
         return documents[0] if len(documents) == 1 else documents
 

@@ -160,13 +160,15 @@ def test_three_nodes_killed_at_once_come_back_with_all_that_was_acknowledged(
 
     for node in cluster.nodes:
         cluster.kill(node)
-    [dead] = cluster.ask("status")["groups"]
+    [dead] = cluster.ask("status", code=1)["groups"]
     assert (dead["group"], dead["leader"], dead["gone_seconds"] >= 0) == ("broker-a", None, True)
     assert sorted((node["node"], node["role"]) for node in dead["nodes"]) == [
         (f"broker-a/{node}", "down") for node in cluster.nodes
     ]
-    told = cluster.dledger("status").stdout
+    told = cluster.dledger("status", code=1).stdout
     assert "broker-a: no node is registered" in told
+    told = cluster.dledger("health", code=1).stdout
+    assert told == "broker-a: NOT healthy, it has no leader and no node of it answers\n"
     cluster.dledger("start", *cluster.nodes, "--data", str(cluster.directory))
     cluster.leader()
 

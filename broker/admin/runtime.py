@@ -1,31 +1,14 @@
-"""What a broker says of itself: runtime info (28) for tools, and ``/status`` for people."""
+"""What a broker says of itself to tools: runtime info (28)."""
 
 from __future__ import annotations
 
 import json
 import os
 
+from broker.admin.status import NodeStatus
 from broker.context import BrokerContext
-from broker.members import member_addresses, own_address, standing
 from broker.remoting.codes import PROTOCOL_VERSION
-from dledger.standing import Role
 from store.watermarks import DiskSpace
-
-_ROLES = {
-    Role.LEADER: "leader",
-    Role.FOLLOWER: "follower",
-    Role.PRE_CANDIDATE: "candidate",
-    Role.CANDIDATE: "candidate",
-}
-
-
-def role_name(context: BrokerContext) -> str:
-    """leader, follower, candidate or learner.
-
-    Who only asks for votes is a candidate to an operator, and who counts for nothing a learner.
-    """
-    core = context.node.core
-    return _ROLES[core.role] if core.counts else "learner"
 
 
 def _capacity(space: DiskSpace) -> str:
@@ -35,30 +18,32 @@ def _capacity(space: DiskSpace) -> str:
 
 def runtime_info(context: BrokerContext) -> dict[str, str]:
     """RocketMQ's keys where they mean something here, and what there is to say of the group."""
-    config, node, stats = context.config, context.node, context.stats
-    core, leadership = node.core, node.leadership
+    node, stats = context.node, context.stats
     refill = node.catch_up.progress
+    status = NodeStatus.of(context)
     members = {
         name: {"address": at.client, "http": at.http, "peer": at.peer}
-        for name, at in member_addresses(config, core.configuration).items()
+        for name, at in status.members.items()
     }
     return {
-        "raftGroup": config.group,
-        "raftNode": config.node,
-        "raftRole": role_name(context),
-        "raftTerm": str(core.term),
-        "raftLeader": leadership.leader or "",
-        "raftServing": "true" if leadership.serving else "false",
-        "raftLastIndex": str(core.log.last_index),
-        "raftCommitIndex": str(core.commit_index),
-        "raftAppliedIndex": str(node.applied_index),
-        "raftMember": standing(context),
-        "raftIncarnation": f"{core.incarnation:016x}" if core.incarnation else "",
-        "raftJoint": "true" if core.configuration.is_joint else "false",
-        "raftOwnMember": json.dumps(own_address(config)._asdict()),
+        "raftGroup": status.group,
+        "raftNode": status.node,
+        "raftRole": status.role,
+        "raftTerm": str(status.term),
+        "raftLeader": status.leader or "",
+        "raftServing": "true" if status.serving else "false",
+        "raftLastIndex": str(status.last_index),
+        "raftCommitIndex": str(status.commit_index),
+        "raftAppliedIndex": str(status.applied_index),
+        "raftMember": status.member,
+        "raftIncarnation": f"{status.incarnation:016x}" if status.incarnation else "",
+        "raftJoint": "true" if status.old_voters else "false",
+        "raftVoters": json.dumps(status.voters),
+        "raftOldVoters": json.dumps(status.old_voters),
+        "raftOwnMember": json.dumps(status.own._asdict()),
         "raftMembers": json.dumps(members),
         "pid": str(os.getpid()),
-        "httpAddress": str(config.own.http),
+        "httpAddress": status.own.http,
         "bootTimestamp": str(stats.boot_ms),
         "brokerVersion": str(PROTOCOL_VERSION),
         "brokerVersionDesc": "V4_9_8",
