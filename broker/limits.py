@@ -40,3 +40,9 @@ class AdminLimits:
     queues_listed_max: int = 100_000
     """In one answer about the progress of groups; some 100 bytes each, so that it fits a frame.
     Beyond, the question is refused, and may be asked for one group and one topic."""
+
+    nodes_asked_max: int = 256
+    """Nodes that the console asks, whatever a NameServer names."""
+
+    answer_bytes_max: int = 16 << 20
+    """Of a node that the console asks; what is larger counts as no answer."""

@@ -149,6 +149,10 @@ class ConsumerGroups:
             return None
         return self._group(name, topics | self._subscribed(name), {})
 
+    def find_in(self, name: str, topic: str) -> GroupProgress:
+        """One group in one topic, whether it is known here or not: it may be on other brokers."""
+        return self._group(name, [topic], {})
+
     def progress(self, name: str, topic: str) -> TopicProgress | None:
         """Of one group in one topic, whether it consumes that or not; None without the topic."""
         return self._topic(name, topic, self._clients.consumers.get(name), {})

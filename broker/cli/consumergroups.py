@@ -61,21 +61,29 @@ class UnknownGroupError(CommandError):
 
 async def group_names(admin: Admin) -> list[str]:
     """The groups that exist anywhere, in order."""
-    found = await _ask(admin, {})
+    found = await _ask(admin, await admin.masters(), {})
     return sorted({group["group"] for groups in found.values() for group in groups})
 
 
 async def find_group(admin: Admin, name: str, *, hint: str = "") -> ConsumerGroupView:
     """One group. Raises :class:`UnknownGroupError`; ``hint`` is added to what that says."""
     masters = await admin.masters()
-    found = {
-        broker: groups[0]
-        for broker, groups in (await _ask(admin, {"group": name}, masters)).items()
-        if groups
-    }
+    answers = await _ask(admin, masters, {"group": name})
+    found = {broker: groups[0] for broker, groups in answers.items() if groups}
     if not found:
         raise UnknownGroupError(name, await group_names(admin), hint)
-    topics = [(broker, topic) for broker in sorted(found) for topic in found[broker]["topics"]]
+    topics = [(broker, topic) for broker, group in found.items() for topic in group["topics"]]
+    # What the group consumes on one broker group it has to consume on the others, too.
+    for wanted in sorted({topic["topic"] for _, topic in topics if topic["lag"] is not None}):
+        without = {
+            broker: address
+            for broker, address in masters.items()
+            if wanted not in {topic["topic"] for of, topic in topics if of == broker}
+        }
+        more = await _ask(admin, without, {"group": name, "topic": wanted})
+        topics += [
+            (broker, topic) for broker, (group,) in more.items() for topic in group["topics"]
+        ]
     return ConsumerGroupView(
         name,
         masters={broker: masters[broker] for broker in sorted(found)},
@@ -93,13 +101,13 @@ async def find_group(admin: Admin, name: str, *, hint: str = "") -> ConsumerGrou
 
 
 async def _ask(
-    admin: Admin, ext: Mapping[str, object], masters: Mapping[str, str] | None = None
+    admin: Admin, masters: Mapping[str, str], ext: Mapping[str, object]
 ) -> dict[str, list[dict[str, Any]]]:
-    """The answers of the leaders, by broker name."""
-    asked = await admin.masters() if masters is None else masters
+    """The answers of these leaders, by broker name."""
     answers = await asyncio.gather(
-        *(admin.ask(address, RequestCode.GET_CONSUMER_GROUPS, ext) for address in asked.values())
+        *(admin.ask(address, RequestCode.GET_CONSUMER_GROUPS, ext) for address in masters.values())
     )
     return {
-        broker: document_of(answer)["groups"] for broker, answer in zip(asked, answers, strict=True)
+        broker: document_of(answer)["groups"]
+        for broker, answer in zip(masters, answers, strict=True)
     }

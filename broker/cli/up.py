@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
+from broker.admin.health import LEADER
 from broker.cli.cluster import LocalCluster, design_cluster
 from broker.cli.forking import fork
 from broker.cli.layout import DEFAULT_PORTS, GROUPS_MAX, NODES_MAX, Ports
@@ -16,7 +17,7 @@ from broker.cli.readiness import wait_until_serving
 from broker.cli.signals import heeded, interrupt_on_ending
 from broker.cli.status import print_groups
 from broker.cli.streams import drop_output
-from broker.cli.view import LEADER, GroupView
+from broker.cli.view import GroupView
 from broker.config import FLUSH_MODES
 
 EXAMPLES = """\

@@ -1,28 +1,30 @@
-"""``GET /``: a page that shows the group live; ``GET /nodes``: what it reads for that.
+"""``GET /``: a page that shows the cluster live; ``GET /cluster`` and ``/nodes``: what it reads.
 
-The page asks only the node that served it, which asks the other members: a browser may not be able
-to reach them all.
+The page asks only the node that served it, which asks the others: a browser may not be able to
+reach them all.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import orjson
 from aiohttp import web
 
 from broker.context import BrokerContext
-from broker.http.documents import status_document
+from broker.http.cluster import ClusterView
 from broker.http.errors import json_response
-
-log = logging.getLogger(__name__)
+from broker.limits import AdminLimits
+from broker.remoting.client import RemotingClient
+from broker.remoting.codes import RequestCode, ResponseCode
+from broker.remoting.errors import CallError
+from broker.remoting.javajson import decode_json
 
 PEER_SECONDS = 1.0
-"""How long a member may take to answer before it is shown as down."""
+"""How long another node may take to answer before it is shown as down."""
 
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
@@ -31,10 +33,12 @@ _POLICY = (
 
 
 class Console:
-    """The page, and the state of all members for it."""
+    """The page, and the state of the cluster for it."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
+        self._client: RemotingClient | None = None
+        self._limits = AdminLimits()
 
     async def page(self, _request: web.Request) -> web.Response:
         """See the module."""
@@ -45,32 +49,60 @@ class Console:
         )
 
     async def nodes(self, _request: web.Request) -> web.Response:
-        """``{"nodes": [...]}``: each member's own status, or why there is none."""
-        own = status_document(self._context)
-        members: dict[str, dict[str, str]] = own["members"]
-        timeout = aiohttp.ClientTimeout(total=PEER_SECONDS)
-        async with aiohttp.ClientSession(timeout=timeout) as session:
-            others = await asyncio.gather(
-                *[
-                    _ask(session, name, at["http"])
-                    for name, at in members.items()
-                    if name != own["node"]
-                ]
-            )
-        found = [own, *others]
-        for status in found:
-            status["http"] = members.get(status["node"], {}).get("http", "")
-        return json_response({"nodes": sorted(found, key=lambda status: str(status["node"]))})
+        """See :meth:`ClusterView.nodes`."""
+        async with self._session() as session:
+            return json_response(await self._view(session).nodes())
 
+    async def cluster(self, _request: web.Request) -> web.Response:
+        """See :meth:`ClusterView.document`."""
+        async with self._session() as session:
+            return json_response(await self._view(session).document())
 
-async def _ask(session: aiohttp.ClientSession, node: str, address: str) -> dict[str, Any]:
-    try:
-        async with session.get(f"http://{address}/status") as response:
-            document: dict[str, Any] = await response.json()
-    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        log.debug("%s does not tell its status: %s", node, error)
-        return {"node": node, "role": "down", "error": f"no answer at {address}"}
-    return {**document, "node": node}
+    async def close(self, _app: web.Application) -> None:
+        """Ends the connection to the NameServers."""
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    @staticmethod
+    def _session() -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PEER_SECONDS))
+
+    def _view(self, session: aiohttp.ClientSession) -> ClusterView:
+        async def ask(address: str, path: str) -> dict[str, Any]:
+            return await self._get(session, f"http://{address}{path}")
+
+        return ClusterView(self._context, self._names, ask, self._limits)
+
+    async def _get(self, session: aiohttp.ClientSession, url: str) -> dict[str, Any]:
+        body = bytearray()
+        try:
+            async with session.get(url, allow_redirects=False) as response:
+                async for chunk in response.content.iter_any():
+                    body += chunk
+                    if len(body) > self._limits.answer_bytes_max:
+                        raise OSError(f"it answers with more than {len(body)} bytes")
+            document = orjson.loads(body)
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise OSError(f"{type(error).__name__}: {error}") from error
+        if not isinstance(document, dict):
+            raise OSError("it answers with no JSON object")
+        return document
+
+    async def _names(self) -> dict[str, Any]:
+        """Of the first NameServer that answers."""
+        if self._client is None:
+            self._client = RemotingClient(self._context.loop)
+        for address in self._context.config.namesrv:
+            try:
+                answer = await self._client.invoke(
+                    address, RequestCode.GET_BROKER_CLUSTER_INFO, timeout=PEER_SECONDS
+                )
+            except CallError:
+                continue
+            document = decode_json(answer.body) if answer.code == ResponseCode.SUCCESS else {}
+            return document if isinstance(document, dict) else {}
+        return {}
 
 
 @cache

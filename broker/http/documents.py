@@ -67,7 +67,9 @@ def groups_document(context: BrokerContext) -> dict[str, Any]:
     """
     documents: list[dict[str, Any]] = []
     for group in ConsumerGroups(context.machine, context.clients).all():
-        rows = [(topic.topic, topic.acknowledged, topic.lag) for topic in group.topics]
+        rows: list[tuple[str | None, int, int | None]] = [
+            (topic.topic, topic.acknowledged, topic.lag) for topic in group.topics
+        ]
         documents += [
             {
                 "group": group.name,

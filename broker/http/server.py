@@ -2,8 +2,10 @@
 
 ::
 
-    GET  /                                      the console: a page that shows the group live
-    GET  /nodes                                 /status of every member, for that page
+    GET  /                                      the console: a page that shows the cluster live
+    GET  /cluster                               all broker groups, for that page: their health,
+                                                nodes, topics and consumer groups
+    GET  /nodes                                 of that, health and /status of every node
     GET  /healthz                               200 {"status": "ok", ...}, or 503 and why not
     GET  /status                                this node and its group
     GET  /topics                                the topics, their settings and sizes
@@ -53,10 +55,12 @@ class HttpServer:
         size_max = _JSON_OVERHEAD * self._context.config.max_message_size + (64 << 10)
         app = web.Application(middlewares=[refuse_as_json], client_max_size=size_max)
         console = Console(self._context)
+        app.on_cleanup.append(console.close)
         app.add_routes(
             [
                 web.get("/", console.page),
                 web.get("/nodes", console.nodes),
+                web.get("/cluster", console.cluster),
                 web.get("/healthz", self._health),
                 web.get("/status", self._status),
                 web.get("/topics", self._topics),

@@ -3,7 +3,8 @@
 ====  ==========================================================================================
 9004  GET_CONSUMER_GROUPS: a JSON body ``{"groups": [{"group", "configured", "members", "topics":
       [{"topic", "lag", "queues": [...]}]}]}`` of the groups that exist. With ``group`` only that
-      one, and none where it does not exist; without, ``queues`` is left out. ``lag`` is null where
+      one, and none where it does not exist; without, ``queues`` is left out. With ``topic`` as well
+      only that topic, whether the group is known to consume it here or not. ``lag`` is null where
       the members keep their offsets themselves (broadcasting).
 ====  ==========================================================================================
 
@@ -40,9 +41,9 @@ class GroupProcessor:
 
     def consumer_groups(self, connection: Connection, request: Frame) -> None:
         """Code 9004."""
-        only = ext_str(request, "group", "")
+        only, topic = ext_str(request, "group", ""), ext_str(request, "topic", "")
         if only:
-            found = self._groups.find(only)
+            found = self._groups.find_in(only, topic) if topic else self._groups.find(only)
             groups = [] if found is None else [self._detail(found)]
         else:
             groups = [_summary(group) for group in self._groups.all()]

@@ -1,0 +1,230 @@
+"""Every broker group of the cluster, as one node sees it by asking the others over HTTP.
+
+Which groups and nodes there are, a NameServer tells, and each node the members of its group. Where
+no NameServer answers, the node's own group is all there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from broker.admin.health import GroupHealth, MemberReport, group_health
+from broker.config import ConfigError, Endpoint
+from broker.context import BrokerContext
+from broker.http.documents import groups_document, status_document, topics_document
+from broker.limits import AdminLimits
+from broker.members import VOTER
+
+log = logging.getLogger(__name__)
+
+Document: TypeAlias = dict[str, Any]
+
+Ask: TypeAlias = Callable[[str, str], Awaitable[Document]]
+"""``GET http://<address><path>``. Raises ``OSError`` where no JSON object is answered."""
+
+Names: TypeAlias = Callable[[], Awaitable[Document]]
+"""A NameServer's cluster info (106); empty where none answers."""
+
+DOWN = "down"
+
+
+class ClusterView:
+    """Asks anew each time; nothing is remembered."""
+
+    def __init__(
+        self, context: BrokerContext, names: Names, ask: Ask, limits: AdminLimits | None = None
+    ) -> None:
+        self._context = context
+        self._names = names
+        self._ask = ask
+        self._limits = limits or AdminLimits()
+
+    async def nodes(self) -> Document:
+        """``{"broker_groups": [...], "nodes": [...]}``: how healthy each group is, and each node's
+        own status, or why there is none."""
+        own = status_document(self._context)
+        names = await self._names()
+        found = {(own["group"], own["node"]): own | {"http": str(self._context.config.own.http)}}
+        asked = {str(self._context.config.own.http)}
+        await self._ask_all([*_registered(names), *_addresses(found.values())], asked, found)
+        await self._ask_all(_addresses(found.values()), asked, found)
+        groups = sorted({group for group, _ in found} | _named(names))
+        healths = [_health(name, found) for name in groups]
+        down = _missing(found)
+        return {
+            "broker_groups": [health.to_json() for health in healths],
+            "nodes": sorted(
+                [*found.values(), *down], key=lambda node: (node["group"], node["node"])
+            ),
+        }
+
+    async def document(self) -> Document:
+        """As :meth:`nodes`, and the topics and consumer groups of each broker group as its leader
+        tells them, each with its ``broker_group``."""
+        view = await self.nodes()
+        parts = await asyncio.gather(
+            *(
+                self._contents(health["group"], health["leader"], view["nodes"])
+                for health in view["broker_groups"]
+            )
+        )
+        topics = [topic for topics, _ in parts for topic in topics]
+        groups = [group for _, groups in parts for group in groups]
+        return view | {"topics": topics, "groups": _with_unknown(groups, topics)}
+
+    async def _contents(
+        self, group: str, leader: str | None, nodes: list[Document]
+    ) -> tuple[list[Document], list[Document]]:
+        """Of its leader; where there is none, of a node that answers."""
+        up = [node for node in nodes if node["group"] == group and node["role"] != DOWN]
+        up.sort(key=lambda node: node["node"] != leader)
+        if not up:
+            return [], []
+        config = self._context.config
+        if (group, up[0]["node"]) == (config.group, config.node):
+            topics, groups = topics_document(self._context), groups_document(self._context)
+        else:
+            address = up[0]["http"]
+            answers = await asyncio.gather(
+                self._get(address, "/topics"), self._get(address, "/groups")
+            )
+            topics, groups = (answer or {} for answer in answers)
+        return _labelled(group, topics.get("topics")), _labelled(group, groups.get("groups"))
+
+    async def _ask_all(
+        self, addresses: Iterable[str], asked: set[str], found: dict[tuple[str, str], Document]
+    ) -> None:
+        room = self._limits.nodes_asked_max - len(asked)
+        wanted = [each for each in dict.fromkeys(addresses) if each not in asked][:room]
+        asked.update(wanted)
+        answers = await asyncio.gather(*(self._get(address, "/status") for address in wanted))
+        for address, answer in zip(wanted, answers, strict=True):
+            if answer is not None and _report(answer) is not None:
+                found[answer["group"], answer["node"]] = answer | {"http": address}
+
+    async def _get(self, address: str, path: str) -> Document | None:
+        try:
+            return await self._ask(address, path)
+        except OSError as error:
+            log.debug("no answer from http://%s%s: %s", address, path, error)
+            return None
+
+
+def _registered(names: Document) -> list[str]:
+    """The HTTP addresses that brokers told the NameServer."""
+    table = names.get("httpAddrTable")
+    return [each for each in (table or {}).values() if _is_address(each)]
+
+
+def _named(names: Document) -> set[str]:
+    """The broker groups that a NameServer knows, those included that have gone."""
+    return {*(names.get("brokerAddrTable") or ()), *(names.get("goneTable") or ())}
+
+
+def _is_address(text: object) -> bool:
+    """Others tell it, and a request is made to it."""
+    try:
+        Endpoint.parse(text if isinstance(text, str) else "")
+    except ConfigError:
+        return False
+    return True
+
+
+def _members(status: Mapping[str, Any]) -> dict[str, str]:
+    """HTTP addresses by node, as one node tells them."""
+    return {
+        str(node): at["http"]
+        for node, at in status["members"].items()
+        if isinstance(at, dict) and isinstance(at.get("http"), str)
+    }
+
+
+def _addresses(nodes: Iterable[Mapping[str, Any]]) -> list[str]:
+    return [each for node in nodes for each in _members(node).values() if _is_address(each)]
+
+
+def _missing(found: Mapping[tuple[str, str], Document]) -> list[Document]:
+    """The members that do not answer, as those tell of them that do."""
+    missing = {
+        (group, node): at
+        for (group, _), status in found.items()
+        for node, at in _members(status).items()
+        if (group, node) not in found
+    }
+    return [
+        {
+            "group": group,
+            "node": node,
+            "role": DOWN,
+            "http": at if _is_address(at) else "",
+            "error": f"no answer at {at or 'any address'}",
+        }
+        for (group, node), at in missing.items()
+    ]
+
+
+def _health(group: str, found: Mapping[tuple[str, str], Document]) -> GroupHealth:
+    reports = [_report(status) for (of, _), status in sorted(found.items()) if of == group]
+    return group_health(group, [report for report in reports if report is not None])
+
+
+def _report(status: Document) -> MemberReport | None:
+    """What the health of a group is judged by; None where that is no status."""
+    members = status.get("members")
+    if not isinstance(members, dict) or not isinstance(status.get("group"), str):
+        return None
+    report = MemberReport(
+        node=status.get("node", ""),
+        role=status.get("role", ""),
+        term=status.get("term", 0),
+        leader=status.get("leader") or "",
+        serving=status.get("serving", False),
+        counts=status.get("member", VOTER) == VOTER,
+        last_index=status.get("last_index", 0),
+        # A broker of an earlier version names its members alone.
+        voters=tuple(status.get("voters") or members),
+        old_voters=tuple(status.get("old_voters") or ()),
+    )
+    texts = (report.node, report.role, report.leader, *report.voters, *report.old_voters)
+    numbers = (report.term, report.last_index)
+    if all(type(each) is str for each in texts) and all(type(each) is int for each in numbers):
+        return report
+    return None
+
+
+def _with_unknown(groups: list[Document], topics: list[Document]) -> list[Document]:
+    """What a group consumes on one broker group it has to consume on the others, too: where it has
+    never been there, all that the topic holds there is to come."""
+    known = {(row.get("group"), row.get("topic"), row["broker_group"]) for row in groups}
+    consumed = {
+        (row.get("group"), row.get("topic")) for row in groups if row.get("lag") is not None
+    }
+    by_topic: dict[object, list[object]] = {}
+    for group, topic in consumed:
+        by_topic.setdefault(topic, []).append(group)
+    added = [
+        {
+            "group": group,
+            "topic": topic["name"],
+            "members": 0,
+            "acknowledged": 0,
+            "lag": topic["messages"],
+            "broker_group": topic["broker_group"],
+        }
+        for topic in topics
+        if topic.get("messages")
+        for group in by_topic.get(topic.get("name"), ())
+        if (group, topic["name"], topic["broker_group"]) not in known
+    ]
+    return sorted(
+        [*groups, *added],
+        key=lambda row: (str(row["group"]), str(row["topic"]), str(row["broker_group"])),
+    )
+
+
+def _labelled(group: str, rows: object) -> list[Document]:
+    found = rows if isinstance(rows, list) else []
+    return [row | {"broker_group": group} for row in found if isinstance(row, dict)]
