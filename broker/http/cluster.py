@@ -92,7 +92,7 @@ class ClusterView:
                 self._get(address, "/topics"), self._get(address, "/groups")
             )
             topics, groups = (answer or {} for answer in answers)
-        return _labelled(group, topics.get("topics")), _labelled(group, groups.get("groups"))
+        return _topics(group, topics.get("topics")), _groups(group, groups.get("groups"))
 
     async def _ask_all(
         self, addresses: Iterable[str], asked: set[str], found: dict[tuple[str, str], Document]
@@ -198,13 +198,11 @@ def _report(status: Document) -> MemberReport | None:
 def _with_unknown(groups: list[Document], topics: list[Document]) -> list[Document]:
     """What a group consumes on one broker group it has to consume on the others, too: where it has
     never been there, all that the topic holds there is to come."""
-    known = {(row.get("group"), row.get("topic"), row["broker_group"]) for row in groups}
-    consumed = {
-        (row.get("group"), row.get("topic")) for row in groups if row.get("lag") is not None
-    }
-    by_topic: dict[object, list[object]] = {}
-    for group, topic in consumed:
-        by_topic.setdefault(topic, []).append(group)
+    known = {(row["group"], row["topic"], row["broker_group"]) for row in groups}
+    by_topic: dict[str, set[str]] = {}
+    for row in groups:
+        if row["lag"] is not None:
+            by_topic.setdefault(row["topic"], set()).add(row["group"])
     added = [
         {
             "group": group,
@@ -215,16 +213,32 @@ def _with_unknown(groups: list[Document], topics: list[Document]) -> list[Docume
             "broker_group": topic["broker_group"],
         }
         for topic in topics
-        if topic.get("messages")
-        for group in by_topic.get(topic.get("name"), ())
+        if topic["messages"]
+        for group in by_topic.get(topic["name"], ())
         if (group, topic["name"], topic["broker_group"]) not in known
     ]
     return sorted(
         [*groups, *added],
-        key=lambda row: (str(row["group"]), str(row["topic"]), str(row["broker_group"])),
+        key=lambda row: (row["group"], row["topic"] or "", row["broker_group"]),
     )
 
 
-def _labelled(group: str, rows: object) -> list[Document]:
-    found = rows if isinstance(rows, list) else []
-    return [row | {"broker_group": group} for row in found if isinstance(row, dict)]
+def _topics(group: str, rows: object) -> list[Document]:
+    return [
+        row | {"broker_group": group}
+        for row in (rows if isinstance(rows, list) else ())
+        if isinstance(row, dict)
+        and isinstance(row.get("name"), str)
+        and isinstance(row.get("messages"), int)
+    ]
+
+
+def _groups(group: str, rows: object) -> list[Document]:
+    return [
+        row | {"broker_group": group}
+        for row in (rows if isinstance(rows, list) else ())
+        if isinstance(row, dict)
+        and isinstance(row.get("group"), str)
+        and isinstance(row.get("topic"), str | None)
+        and isinstance(row.get("lag"), int | None)
+    ]
