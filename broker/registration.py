@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from broker.remoting.client import RemotingClient
-from broker.remoting.codes import RequestCode, ResponseCode
+from broker.remoting.codes import RequestCode, ResponseCode, refusal_words
 from broker.remoting.errors import CallError
 from broker.remoting.frame import Frame
 from broker.remoting.javajson import encode_json
@@ -183,7 +183,7 @@ class Registrar:
         if frame.code == ResponseCode.SUCCESS:
             self._note(nameserver, "registered")
         else:
-            self._note(nameserver, f"refused with code {frame.code}: {frame.remark}")
+            self._note(nameserver, f"refused: {refusal_words(frame.code, frame.remark)}")
 
     def _connection_lost(self, nameserver: str) -> None:
         # It drops a broker whose connection closes, so it does not know us any more.

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from broker.cli.failure import CommandError
 from broker.remoting.client import RemotingClient, split_address
-from broker.remoting.codes import RequestCode, ResponseCode
+from broker.remoting.codes import RequestCode, ResponseCode, refusal_words
 from broker.remoting.errors import CallError, ConnectFailedError
 from broker.remoting.frame import Frame
 from broker.remoting.javajson import decode_json
@@ -60,7 +60,7 @@ class RefusedError(CommandError):
     ) -> None:
         self.code = code
         self.ext = ext or {}
-        super().__init__(f"{address} refused: {remark or 'no reason given'} (response code {code})")
+        super().__init__(f"{address} refused: {refusal_words(code, remark)}")
 
 
 @dataclass(frozen=True, slots=True)

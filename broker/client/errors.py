@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from broker.remoting.codes import ResponseCode
+from broker.remoting.codes import ResponseCode, refusal_words
 from broker.remoting.errors import (
     CallError,
     ClientClosedError,
@@ -96,7 +96,7 @@ class RefusedError(ClientError):
         self.remark = remark
         self.perhaps_stored = False
         """Whether the server says itself that nobody knows what becomes of the message."""
-        super().__init__(f"{address} refused with code {code}: {remark or 'no reason given'}")
+        super().__init__(f"{address} refused: {refusal_words(code, remark)}")
 
 
 class UnavailableError(RefusedError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from broker.context import BrokerContext
 from broker.processors.sendheader import INT32_MAX, LONG_NAMES, SHORT_NAMES, HeaderNames
 from broker.refusals import REFUSALS, refused
-from broker.remoting.codes import RequestCode, ResponseCode
+from broker.remoting.codes import RequestCode, ResponseCode, refusal_words
 from broker.remoting.connection import Connection
 from broker.remoting.errors import CallError, RequestError
 from broker.remoting.fields import INT64_MAX, ext_bool, ext_int, ext_str
@@ -96,7 +96,7 @@ class ReplyProcessor:
                     },
                 )
                 return
-            why = failure if answer is None else f"{answer.remark} (code {answer.code})"
+            why = failure if answer is None else refusal_words(answer.code, answer.remark)
             connection.respond(
                 request,
                 ResponseCode.SYSTEM_ERROR,

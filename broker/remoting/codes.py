@@ -5,6 +5,7 @@ The names are those of ``RequestCode``, ``ResponseCode``, ``LanguageCode`` in Ro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 FLAG_RESPONSE = 1
@@ -193,6 +194,60 @@ class ResponseCode(IntEnum):
     NOT_LEADER_FOR_QUEUE = 501
     ILLEGAL_OPERATION = 604
     GO_AWAY = 1500
+
+
+RESPONSE_WORDS: Mapping[int, str] = {
+    ResponseCode.SUCCESS: "done",
+    ResponseCode.SYSTEM_ERROR: "request failed",
+    ResponseCode.SYSTEM_BUSY: "too busy",
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "request unknown to that server or its version",
+    ResponseCode.TRANSACTION_FAILED: "transaction failed",
+    ResponseCode.FLUSH_DISK_TIMEOUT: "stored, but not on disk in time",
+    ResponseCode.SLAVE_NOT_AVAILABLE: "stored, but on one node only",
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: "stored, but not on another node in time",
+    ResponseCode.MESSAGE_ILLEGAL: "illegal message",
+    ResponseCode.SERVICE_NOT_AVAILABLE: "not available there now",
+    ResponseCode.VERSION_NOT_SUPPORTED: "version not supported",
+    ResponseCode.NO_PERMISSION: "no permission",
+    ResponseCode.TOPIC_NOT_EXIST: "no such topic",
+    ResponseCode.TOPIC_EXIST_ALREADY: "topic exists already",
+    ResponseCode.PULL_NOT_FOUND: "no message there yet",
+    ResponseCode.PULL_RETRY_IMMEDIATELY: "no matching message so far",
+    ResponseCode.PULL_OFFSET_MOVED: "no message at that offset any more",
+    ResponseCode.QUERY_NOT_FOUND: "not found",
+    ResponseCode.SUBSCRIPTION_PARSE_FAILED: "bad subscription expression",
+    ResponseCode.SUBSCRIPTION_NOT_EXIST: "no such subscription",
+    ResponseCode.SUBSCRIPTION_NOT_LATEST: "subscription out of date",
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "no such group",
+    ResponseCode.FILTER_DATA_NOT_EXIST: "no such filter",
+    ResponseCode.FILTER_DATA_NOT_LATEST: "filter out of date",
+    ResponseCode.INVALID_PARAMETER: "invalid parameter",
+    ResponseCode.TRANSACTION_SHOULD_COMMIT: "transaction is to be committed",
+    ResponseCode.TRANSACTION_SHOULD_ROLLBACK: "transaction is to be rolled back",
+    ResponseCode.TRANSACTION_STATE_UNKNOW: "state of the transaction unknown",
+    ResponseCode.TRANSACTION_STATE_GROUP_WRONG: "transaction of another group",
+    ResponseCode.NO_BUYER_ID: "no buyer id",
+    ResponseCode.NOT_IN_CURRENT_UNIT: "belongs to another unit",
+    ResponseCode.CONSUMER_NOT_ONLINE: "no consumer connected",
+    ResponseCode.CONSUME_MSG_TIMEOUT: "consumer did not answer in time",
+    ResponseCode.NO_MESSAGE: "no message",
+    ResponseCode.POLLING_FULL: "too many requests wait",
+    ResponseCode.POLLING_TIMEOUT: "waited in vain",
+    ResponseCode.BROKER_NOT_EXIST: "no such broker",
+    ResponseCode.BROKER_DISPATCH_NOT_COMPLETE: "broker not ready yet",
+    ResponseCode.BROADCAST_CONSUMPTION: "not known of a broadcasting group",
+    ResponseCode.FLOW_CONTROL: "too many requests",
+    ResponseCode.NOT_LEADER_FOR_QUEUE: "another broker leads",
+    ResponseCode.ILLEGAL_OPERATION: "illegal operation",
+    ResponseCode.GO_AWAY: "server is leaving",
+}
+"""What is shown to people in the place of a number."""
+
+
+def refusal_words(code: int, remark: str | None) -> str:
+    """What a server said, and what its code means: ``n1 leads now (not available there now)``."""
+    words = RESPONSE_WORDS.get(code, f"a reason that this version does not know, number {code}")
+    return f"{remark} ({words})" if remark else words
 
 
 class LanguageCode(IntEnum):

@@ -136,7 +136,7 @@ def test_a_message_is_not_called_unknown_while_who_may_have_it_has_no_leader(
 
 @pytest.mark.parametrize(
     ("ext", "told"),
-    [({}, "refused: entry 5, byte 4160: body CRC .response code 1."), ({MISSING: "true"}, None)],
+    [({}, "refused: entry 5, byte 4160: body CRC .request failed."), ({MISSING: "true"}, None)],
 )
 def test_a_message_that_cannot_be_read_is_not_called_unknown(
     ext: dict[str, str], told: str | None, monkeypatch: pytest.MonkeyPatch

@@ -212,7 +212,7 @@ async def test_a_refused_leader_waits_for_its_next_turn(loop: VirtualLoop) -> No
     await asyncio.sleep(20)
     assert deposed.asked == 1
     assert deposed.registrar.states[FIRST] == (
-        "refused with code 1: broker-a: a leader of term 4 is known, not 3"
+        "refused: broker-a: a leader of term 4 is known, not 3 (request failed)"
     )
     deposed.announcement = replace(LEADER, broker_id=1, term=4)
     deposed.registrar.register_now()
