@@ -330,3 +330,49 @@ def test_a_deleted_group_is_not_listed_any_more(
     assert "leavers" not in shared_cluster.ask("group", "list")["groups"]
     done = shared_cluster.dledger("group", "describe", "leavers", code=1)
     assert "no broker knows the group leavers" in done.stderr
+
+
+def test_a_misspelled_group_is_not_made_by_a_reset(
+    shared_cluster: RunningCluster, stocked: str
+) -> None:
+    consume(shared_cluster, stocked, "spelled")
+    reset = ("group", "reset-offset", "speled", "--topic", stocked, "--to", "latest")
+
+    done = shared_cluster.dledger(*reset, code=1)
+
+    assert "no broker knows the group speled; is it spelled?" in done.stderr
+    assert "speled" not in shared_cluster.ask("group", "list")["groups"]
+    shared_cluster.dledger(*reset, "--create")
+    assert "speled" in shared_cluster.ask("group", "list")["groups"]
+    shared_cluster.dledger("group", "delete", "speled")
+    assert "speled" not in shared_cluster.ask("group", "list")["groups"]
+
+
+def test_offsets_without_a_group_are_listed_and_deleted(
+    shared_cluster: RunningCluster, stocked: str
+) -> None:
+    leader = shared_cluster.view().leader_node
+    assert leader is not None
+    ext = {"consumerGroup": "strays", "topic": stocked, "queueId": 0, "commitOffset": 1}
+    code = RequestCode.UPDATE_CONSUMER_OFFSET
+    run_admin(shared_cluster.namesrv, lambda admin: admin.ask(str(leader.address), code, ext))
+
+    assert "strays" in shared_cluster.ask("group", "list")["groups"]
+    assert shared_cluster.ask("group", "describe", "strays")["lag"] == 2
+    shared_cluster.dledger("group", "delete", "strays")
+    assert "strays" not in shared_cluster.ask("group", "list")["groups"]
+
+
+def test_a_deleted_group_leaves_its_dead_letters_alone(
+    shared_cluster: RunningCluster, stocked: str
+) -> None:
+    consume(shared_cluster, stocked, "losers")
+    shared_cluster.dledger("topic", "create", "%DLQ%losers", "--queues", "1")
+    assert "%RETRY%losers" in shared_cluster.ask("topic", "list")["topics"]
+
+    done = shared_cluster.dledger("group", "delete", "losers")
+
+    assert "its dead letters stay" in done.stderr
+    topics = shared_cluster.ask("topic", "list")["topics"]
+    assert [topic for topic in topics if topic.endswith("%losers")] == ["%DLQ%losers"]
+    shared_cluster.dledger("topic", "delete", "%DLQ%losers")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from broker.cli.cluster import design_cluster
-from broker.cli.layout import Ports
+from broker.cli.layout import Ports, plan_member
 from broker.config import read_config
 from tests.cluster.running import RunningCluster, while_needed
 
@@ -95,6 +95,42 @@ def test_the_console_shows_who_leads_and_who_is_down(cluster: RunningCluster) ->
     assert nodes[follower]["error"].startswith("no answer at 127.0.0.1:")
     assert nodes[served_by]["role"] == "follower"
     assert nodes[cluster.leader()]["role"] == "leader"
+
+
+def test_health_says_how_many_nodes_may_still_be_lost(cluster: RunningCluster) -> None:
+    leader = cluster.leader()
+    first, second = (node for node in cluster.nodes if node != leader)
+    assert cluster.ask("health")["may_lose"] == 1
+    cluster.kill(first)
+    health = cluster.ask("health")
+    assert (health["healthy"], health["may_lose"]) == (True, 0)
+    assert health["groups"][0]["missing"] == [first]
+    cluster.kill(second)
+    (group,) = cluster.ask("health", code=1)["groups"]
+    assert (group["has_majority"], group["in_touch"]) == (False, 1)
+    assert "no majority: 1 of 3 voters are in touch" in cluster.dledger("status", code=1).stdout
+
+
+def test_a_node_that_moved_is_shown_where_it_is(cluster: RunningCluster) -> None:
+    moved = next(node for node in cluster.nodes if node != cluster.leader())
+    path = cluster.data(moved) / "node.toml"
+    before = read_config(str(path)).own
+    new = plan_member(None)
+    cluster.kill(moved)
+    text = path.read_text()
+    for old, at in ((before.address, new.address), (before.http, new.http)):
+        text = text.replace(f'"{old}"', f'"{at}"')
+    path.write_text(text)
+    cluster.dledger("start", moved, "--data", str(cluster.directory))
+    cluster.wait_until_level()
+
+    [node] = [node for node in cluster.view().nodes if node.node == f"broker-a/{moved}"]
+    assert (node.address, node.http) == (str(new.address), str(new.http))
+    http = next(node.http for node in cluster.view().nodes if node.role == "leader")
+    with urllib.request.urlopen(f"http://{http}/nodes", timeout=10) as answer:
+        document = json.load(answer)
+    assert {node["node"]: node["http"] for node in document["nodes"]}[moved] == str(new.http)
+    assert document["broker_groups"][0]["in_touch"] == 3
 
 
 def test_a_killed_node_can_be_brought_back(cluster: RunningCluster) -> None:
