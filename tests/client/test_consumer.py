@@ -99,6 +99,29 @@ async def test_a_new_group_reads_from_the_end_by_default(loop: VirtualLoop) -> N
     await cluster.close()
 
 
+@pytest.mark.parametrize("broadcast", [False, True])
+@pytest.mark.parametrize("start_from", ["latest", NOW_MS + 2])
+def test_a_group_commits_where_it_began_although_it_got_nothing(
+    start_from: StartFrom, broadcast: bool
+) -> None:
+    @in_virtual_time
+    async def scenario(loop: VirtualLoop) -> None:
+        cluster, broker = await start(loop, queues=1)
+        broker.store(TOPIC, 0, b"old", b"older")
+        async with new_consumer(start_from=start_from, broadcast=broadcast) as consumer:
+            assert await gets_nothing(consumer)
+        assert broker.group.offsets == ({} if broadcast else {("G", TOPIC, 0): 2})
+        broker.store(TOPIC, 0, b"new")
+        async with new_consumer(start_from="latest") as consumer:
+            if broadcast:  # that kept its offsets to itself
+                assert await gets_nothing(consumer)
+            else:
+                assert await take(consumer, 1) == [b"new"]
+        await cluster.close()
+
+    scenario()
+
+
 @in_virtual_time
 async def test_a_new_group_can_start_at_a_time(loop: VirtualLoop) -> None:
     cluster, broker = await start(loop, queues=1)
