@@ -115,13 +115,17 @@ class ClusterView:
 
 def _registered(names: Document) -> list[str]:
     """The HTTP addresses that brokers told the NameServer."""
-    table = names.get("httpAddrTable")
-    return [each for each in (table or {}).values() if _is_address(each)]
+    return [each for each in _table(names, "httpAddrTable").values() if _is_address(each)]
 
 
 def _named(names: Document) -> set[str]:
     """The broker groups that a NameServer knows, those included that have gone."""
-    return {*(names.get("brokerAddrTable") or ()), *(names.get("goneTable") or ())}
+    return {*_table(names, "brokerAddrTable"), *_table(names, "goneTable")}
+
+
+def _table(names: Document, name: str) -> dict[str, object]:
+    found = names.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def _is_address(text: object) -> bool:
@@ -174,19 +178,22 @@ def _health(group: str, found: Mapping[tuple[str, str], Document]) -> GroupHealt
 def _report(status: Document) -> MemberReport | None:
     """What the health of a group is judged by; None where that is no status."""
     members = status.get("members")
+    # A broker of an earlier version names its members alone.
+    voters, old_voters = status.get("voters") or members, status.get("old_voters") or ()
     if not isinstance(members, dict) or not isinstance(status.get("group"), str):
+        return None
+    if not isinstance(voters, list | tuple | dict) or not isinstance(old_voters, list | tuple):
         return None
     report = MemberReport(
         node=status.get("node", ""),
         role=status.get("role", ""),
         term=status.get("term", 0),
         leader=status.get("leader") or "",
-        serving=status.get("serving", False),
+        serving=status.get("serving") is True,
         counts=status.get("member", VOTER) == VOTER,
         last_index=status.get("last_index", 0),
-        # A broker of an earlier version names its members alone.
-        voters=tuple(status.get("voters") or members),
-        old_voters=tuple(status.get("old_voters") or ()),
+        voters=tuple(voters),
+        old_voters=tuple(old_voters),
     )
     texts = (report.node, report.role, report.leader, *report.voters, *report.old_voters)
     numbers = (report.term, report.last_index)
