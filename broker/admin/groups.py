@@ -31,6 +31,12 @@ class TooManyQueuesError(Exception):
         )
 
 
+def _position(committed: int, first: int, end: int) -> int:
+    """A pull from what has expired goes on at the first message that is left, and one from behind
+    the queue at its end."""
+    return min(max(committed, first), end)
+
+
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
     """How far a group is in one queue, which holds the offsets from ``first`` to below ``end``."""
@@ -43,12 +49,8 @@ class QueueProgress:
 
     @property
     def position(self) -> int:
-        """The offset at which the group goes on.
-
-        A pull from what has expired goes on at the first message that is left, and one from behind
-        the queue at its end.
-        """
-        return min(max(self.committed or 0, self.first), self.end)
+        """The offset at which the group goes on."""
+        return _position(self.committed or 0, self.first, self.end)
 
     @property
     def lag(self) -> int:
@@ -86,10 +88,10 @@ class TopicProgress:
             return None
         queues = self.contents.queues
         consumed = 0
-        for queue_id in self.committed:
-            queue = queues.get(queue_id)
-            if queue is not None:
-                consumed += self._queue(queue_id, queue).position - queue.first
+        for queue_id, committed in self.committed.items():
+            if queue_id in queues:
+                first, end = queues[queue_id]
+                consumed += _position(committed, first, end) - first
         return self.contents.messages - consumed
 
     def queues(self) -> list[QueueProgress]:

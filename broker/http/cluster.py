@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from broker.admin.health import GroupHealth, MemberReport, group_health
 from broker.config import ConfigError, Endpoint
@@ -128,7 +128,7 @@ def _table(names: Document, name: str) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _is_address(text: object) -> bool:
+def _is_address(text: object) -> TypeGuard[str]:
     """Others tell it, and a request is made to it."""
     try:
         Endpoint.parse(text if isinstance(text, str) else "")

@@ -98,10 +98,11 @@ class Console:
                 answer = await self._client.invoke(
                     address, RequestCode.GET_BROKER_CLUSTER_INFO, timeout=PEER_SECONDS
                 )
-            except CallError:
+                document = decode_json(answer.body)
+            except (CallError, ValueError):
                 continue
-            document = decode_json(answer.body) if answer.code == ResponseCode.SUCCESS else {}
-            return document if isinstance(document, dict) else {}
+            if answer.code == ResponseCode.SUCCESS and isinstance(document, dict):
+                return document
         return {}
 
 
