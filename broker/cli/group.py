@@ -82,6 +82,7 @@ def _describe(args: argparse.Namespace) -> int:
         return 0
     members = group.members
     print(f"{len(members)} member(s) connected{': ' if members else ''}{', '.join(members)}")
+    print(f"{group.lag} message(s) to consume")
     print_table(
         ("TOPIC", "BROKER", "QUEUE", "OFFSET", "MAX", "LAG"),
         [(q.topic, q.broker, q.queue_id, q.offset, q.max_offset, q.lag) for q in group.queues],

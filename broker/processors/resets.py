@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from broker.admin.groups import ConsumerGroups
 from broker.commands import CommitOffset
 from broker.context import BrokerContext
 from broker.processors.sendheader import INT32_MAX
@@ -50,12 +51,13 @@ class ResetProcessor:
         except REFUSALS as error:
             raise refused(error) from error
         queues = self._queues(topic, only_queue)
-        if context.gatherer.group(group) is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"the group {group} does not exist"
-            )
         members = context.clients.consumers.get(group)
         if members is None:
+            known = ConsumerGroups(context.machine, context.clients).find(group)
+            if known is None and context.gatherer.group(group) is None:
+                raise RequestError(
+                    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"the group {group} does not exist"
+                )
             raise RequestError(
                 ResponseCode.CONSUMER_NOT_ONLINE,
                 f"Consumer not online, so can not reset offset, Group: {group} Topic: {topic} "

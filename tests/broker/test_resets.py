@@ -180,3 +180,19 @@ def test_a_node_that_does_not_lead_moves_nobody(tmp_path: Path) -> None:
         assert (await reset(broker)).code == ResponseCode.SERVICE_NOT_AVAILABLE
 
     with_broker(scenario, tmp_path, serving=False)
+
+
+def test_a_group_whose_configuration_was_deleted_is_moved_with_its_members(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        member = await joined(broker)
+        delete = {"groupName": "readers"}
+        assert (await broker.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, delete)).code == 0
+        assert (await reset(broker)).body == BACK_TO_THE_START
+        assert member.told
+        await member.client.close()
+        await asyncio.sleep(1)
+        assert (await reset(broker)).code == ResponseCode.CONSUMER_NOT_ONLINE  # it has offsets
+        await broker.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, delete | {"removeOffset": "true"})
+        assert (await reset(broker)).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+    with_broker(scenario, tmp_path)
