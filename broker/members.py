@@ -20,9 +20,13 @@ VOTER, LEARNER, REFILLING, STRANGER = "voter", "learner", "refilling", "none"
 def member_addresses(
     config: NodeConfig, configuration: Configuration
 ) -> Mapping[str, MemberAddress]:
-    """Every member, by name, in order; addresses that this node does not know are empty."""
+    """Every member, by name, in order; addresses that this node does not know are empty.
+
+    Its own are those of its settings: the log's may be from before it moved.
+    """
+    added = {**configuration.addresses, config.node: own_address(config)}
     return {
-        name: configuration.addresses.get(name) or _configured(config, name)
+        name: added.get(name) or _configured(config, name)
         for name in configuration.members or sorted(config.members)
     }
 

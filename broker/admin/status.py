@@ -55,12 +55,6 @@ class NodeStatus:
     @classmethod
     def of(cls, context: BrokerContext) -> NodeStatus:
         config, node, core = context.config, context.node, context.node.core
-        own = own_address(config)
-        # What the settings of others, or the log, say of this node may be older.
-        members = {
-            name: own if name == config.node else at
-            for name, at in member_addresses(config, core.configuration).items()
-        }
         return cls(
             group=config.group,
             node=config.node,
@@ -76,8 +70,8 @@ class NodeStatus:
             incarnation=core.incarnation,
             voters=tuple(core.configuration.voters),
             old_voters=tuple(core.configuration.old_voters),
-            members=members,
-            own=own,
+            members=member_addresses(config, core.configuration),
+            own=own_address(config),
         )
 
     @property

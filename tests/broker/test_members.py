@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from broker.config import Endpoint, Member, NodeConfig
+from broker.members import member_addresses
 from broker.remoting.codes import RequestCode, ResponseCode
+from dledger.configuration import Configuration, MemberAddress
 from tests.broker.harness import SingleBroker, with_broker
 
 LEARNER = {
@@ -29,3 +32,21 @@ def test_the_announcement_names_the_members_that_the_log_says(tmp_path: Path) ->
         assert broker.broker.announcement().members == (own,)
 
     with_broker(scenario, tmp_path)
+
+
+def test_a_node_names_its_own_addresses_and_not_those_that_it_was_added_with() -> None:
+    before = MemberAddress("10.0.0.9:1", "10.0.0.9:2", "10.0.0.9:3")
+    now = Member(*(Endpoint("10.0.0.1", port) for port in (1, 2, 3)))
+    config = NodeConfig(
+        group="broker-a",
+        node="n1",
+        data="/x",
+        members={"n1": now},
+        namesrv=("10.0.0.1:9876",),
+        join=True,
+    )
+    configuration = Configuration(("n0", "n1"), addresses={"n0": before, "n1": before})
+    assert member_addresses(config, configuration) == {
+        "n0": before,
+        "n1": MemberAddress("10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3"),
+    }
