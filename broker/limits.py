@@ -41,8 +41,14 @@ class AdminLimits:
     """In one answer about the progress of groups; some 100 bytes each, so that it fits a frame.
     Beyond, the question is refused, and may be asked for one group and one topic."""
 
+    empty_queues_max: int = 1024
+    """A topic with more queues is listed with those alone that ever had a message."""
+
     nodes_asked_max: int = 256
     """Nodes that the console asks, whatever a NameServer names."""
 
     answer_bytes_max: int = 16 << 20
     """Of a node that the console asks; what is larger counts as no answer."""
+
+
+ADMIN = AdminLimits()

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from broker.admin.topics import QueueRange, TopicContents
+from broker.admin.topics import EMPTY_QUEUE, TopicContents, listed_queues
 from broker.clients import Clients, ConsumerGroup
-from broker.limits import AdminLimits
+from broker.limits import ADMIN, AdminLimits
 from broker.machine import BrokerStateMachine
 from broker.topics import retry_topic
 
@@ -74,8 +74,12 @@ class TopicProgress:
 
     @property
     def acknowledged(self) -> int:
-        """The sum of the committed offsets."""
-        return sum(self.committed.values())
+        """The sum of the committed offsets; those behind the end of their queue count as there."""
+        queues = self.contents.queues
+        return sum(
+            min(offset, queues.get(queue_id, EMPTY_QUEUE).end)
+            for queue_id, offset in self.committed.items()
+        )
 
     @property
     def lag(self) -> int | None:
@@ -95,16 +99,20 @@ class TopicProgress:
         return self.contents.messages - consumed
 
     def queues(self) -> list[QueueProgress]:
-        """Each queue that ever had a message or has a committed offset, in order."""
+        """Each queue that consumers can read, in order (see :func:`listed_queues`)."""
         found = self.contents.queues
+        listed = listed_queues(
+            self.contents.config.read_queues, found.keys() | self.committed.keys()
+        )
         return [
-            self._queue(queue_id, found.get(queue_id, QueueRange(0, 0)))
-            for queue_id in sorted(found.keys() | self.committed.keys())
+            QueueProgress(
+                self.topic,
+                queue_id,
+                *found.get(queue_id, EMPTY_QUEUE),
+                self.committed.get(queue_id),
+            )
+            for queue_id in listed
         ]
-
-    def _queue(self, queue_id: int, queue: QueueRange) -> QueueProgress:
-        committed = self.committed.get(queue_id)
-        return QueueProgress(self.topic, queue_id, queue.first, queue.end, committed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +133,11 @@ class ConsumerGroups:
     """
 
     def __init__(
-        self, machine: BrokerStateMachine, clients: Clients, limits: AdminLimits | None = None
+        self, machine: BrokerStateMachine, clients: Clients, limits: AdminLimits = ADMIN
     ) -> None:
         self._machine = machine
         self._clients = clients
-        self._limits = limits or AdminLimits()
+        self._limits = limits
 
     def names(self) -> list[str]:
         """Those that exist, in order."""
@@ -179,10 +187,9 @@ class ConsumerGroups:
         for topic in topics:
             if topic.broadcast:
                 continue
-            size = len(topic.contents.queues) + len(topic.committed)
-            if len(listed) + size > self._limits.queues_listed_max:
-                raise TooManyQueuesError(self._limits.queues_listed_max)
             listed += topic.queues()
+            if len(listed) > self._limits.queues_listed_max:
+                raise TooManyQueuesError(self._limits.queues_listed_max)
         return listed
 
     # --- inside

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from broker.limits import ADMIN
 from broker.machine import BrokerStateMachine
 from broker.topics import TopicConfig
 
@@ -50,10 +51,17 @@ def all_topics(machine: BrokerStateMachine) -> list[TopicContents]:
 
 
 def queue_ranges(machine: BrokerStateMachine, config: TopicConfig) -> dict[int, QueueRange]:
-    """Every queue that the topic has, read or written, whether it had a message or not."""
-    queues = machine.queues(config.name)
-    ranges = dict.fromkeys(range(max(config.read_queues, config.write_queues)), EMPTY_QUEUE)
-    for queue_id, queue in queues.items():
-        if queue_id in ranges:
-            ranges[queue_id] = QueueRange(queue.first_offset, queue.end_offset)
-    return ranges
+    """The queues of a topic for a list, read or written, in order."""
+    count = max(config.read_queues, config.write_queues)
+    found = {
+        queue_id: QueueRange(queue.first_offset, queue.end_offset)
+        for queue_id, queue in machine.queues(config.name).items()
+        if queue_id < count
+    }
+    return {each: found.get(each, EMPTY_QUEUE) for each in listed_queues(count, found)}
+
+
+def listed_queues(count: int, found: Collection[int]) -> Collection[int]:
+    """Which of ``count`` queues are listed, in order: of a topic with few all, as RocketMQ lists
+    them. Of others, whose number somebody once sent, the first and those ``found``."""
+    return range(count) if count <= ADMIN.empty_queues_max else sorted({0, *found})

@@ -12,8 +12,6 @@ from broker.cli.admin import Admin, document_of
 from broker.cli.failure import CommandError
 from broker.remoting.codes import RequestCode
 
-SIMILAR_MAX = 3
-
 
 @dataclass(frozen=True, slots=True)
 class ProgressView:
@@ -51,7 +49,7 @@ class UnknownGroupError(CommandError):
     """No broker knows the group."""
 
     def __init__(self, name: str, known: Iterable[str], hint: str = "") -> None:
-        similar = get_close_matches(name, known, SIMILAR_MAX)
+        similar = get_close_matches(name, known)
         meant = f"; is it {' or '.join(similar)}?" if similar else ""
         super().__init__(
             f"no broker knows the group {name}{meant} "

@@ -15,7 +15,7 @@ from broker.admin.health import GroupHealth, MemberReport, group_health
 from broker.config import ConfigError, Endpoint
 from broker.context import BrokerContext
 from broker.http.documents import groups_document, status_document, topics_document
-from broker.limits import AdminLimits
+from broker.limits import ADMIN, AdminLimits
 from broker.members import VOTER
 
 log = logging.getLogger(__name__)
@@ -35,12 +35,12 @@ class ClusterView:
     """Asks anew each time; nothing is remembered."""
 
     def __init__(
-        self, context: BrokerContext, names: Names, ask: Ask, limits: AdminLimits | None = None
+        self, context: BrokerContext, names: Names, ask: Ask, limits: AdminLimits = ADMIN
     ) -> None:
         self._context = context
         self._names = names
         self._ask = ask
-        self._limits = limits or AdminLimits()
+        self._limits = limits
 
     async def nodes(self) -> Document:
         """``{"broker_groups": [...], "nodes": [...]}``: how healthy each group is, and each node's

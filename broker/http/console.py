@@ -17,7 +17,7 @@ from aiohttp import web
 from broker.context import BrokerContext
 from broker.http.cluster import ClusterView
 from broker.http.errors import json_response
-from broker.limits import AdminLimits
+from broker.limits import ADMIN
 from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.errors import CallError
@@ -38,7 +38,6 @@ class Console:
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._client: RemotingClient | None = None
-        self._limits = AdminLimits()
 
     async def page(self, _request: web.Request) -> web.Response:
         """See the module."""
@@ -72,7 +71,7 @@ class Console:
         async def ask(address: str, path: str) -> dict[str, Any]:
             return await self._get(session, f"http://{address}{path}")
 
-        return ClusterView(self._context, self._names, ask, self._limits)
+        return ClusterView(self._context, self._names, ask)
 
     async def _get(self, session: aiohttp.ClientSession, url: str) -> dict[str, Any]:
         body = bytearray()
@@ -80,7 +79,7 @@ class Console:
             async with session.get(url, allow_redirects=False) as response:
                 async for chunk in response.content.iter_any():
                     body += chunk
-                    if len(body) > self._limits.answer_bytes_max:
+                    if len(body) > ADMIN.answer_bytes_max:
                         raise OSError(f"it answers with more than {len(body)} bytes")
             document = orjson.loads(body)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:

@@ -10,6 +10,7 @@ import pytest
 
 from broker.admin.groups import ConsumerGroups, TooManyQueuesError
 from broker.commands import Command, CommitOffset, Expire
+from broker.http.documents import groups_document
 from broker.limits import AdminLimits
 from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode, ResponseCode
@@ -101,6 +102,36 @@ def test_queues_that_cannot_be_read_any_more_are_no_lag(tmp_path: Path) -> None:
         assert lag(broker, "readers", "orders") == 0
         (group,) = groups_of(broker).all()
         assert [topic.acknowledged for topic in group.topics] == [0]
+
+    with_broker(scenario, tmp_path)
+
+
+def test_offsets_far_behind_the_end_are_counted_as_at_the_end(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders", queues=3)
+        for queue_id in range(3):
+            await broker.send("orders", queue_id, b"x")
+            await commit(broker, "readers", "orders", queue_id, 2**63 - 1)
+        assert lag(broker, "readers", "orders") == 0
+        assert groups_document(broker.broker.context)["groups"] == [
+            {"group": "readers", "topic": "orders", "members": 0, "acknowledged": 3, "lag": 0}
+        ]
+
+    with_broker(scenario, tmp_path)
+
+
+def test_a_topic_of_very_many_queues_is_listed_with_those_that_were_used(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        for name, queues in (("few", 4), ("many", 2048)):
+            await broker.create_topic(name, queues=queues)
+            await broker.send(name, 2, b"x")
+        groups = groups_of(broker)
+        listed = {
+            name: [queue.queue_id for queue in topic.queues()]
+            for name in ("few", "many")
+            if (topic := groups.progress("readers", name)) is not None
+        }
+        assert listed == {"few": [0, 1, 2, 3], "many": [0, 2]}
 
     with_broker(scenario, tmp_path)
 
