@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +19,7 @@ from broker.cli.layout import Ports, plan_member
 from broker.cli.processes import end_processes
 from broker.cli.readiness import wait_until_serving
 from broker.cli.view import view_groups
+from broker.remoting.codes import RequestCode
 from tests.clients.test_real_clients import lines_of, node_command
 from tests.cluster.running import SEGMENT_SIZE
 
@@ -130,3 +132,34 @@ def test_a_dead_name_server_and_a_dead_group_do_not_stop_the_rest(
     assert len(stored) == 2 * COUNT
     assert {line["n"] for line in consumed} == set(range(COUNT))
     assert {line["broker"] for line in groups.produce(100)} == {"broker-a", "broker-b"}
+
+
+def test_a_group_is_shown_with_all_that_it_has_to_consume_on_every_group_of_brokers(
+    groups: TwoGroups,
+) -> None:
+    groups.dledger("topic", "create", "lines", "--queues", "2", "-c", "DefaultCluster")
+    assert {line["broker"] for line in groups.produce(100)} == {"broker-a", "broker-b"}
+    place = {"consumerGroup": "readers", "topic": "lines", "queueId": 0, "commitOffset": 1}
+    address = str(groups.local.node("broker-a/n0").config.own.address)
+    run_admin(
+        groups.namesrv, lambda admin: admin.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, place)
+    )
+
+    described = json.loads(groups.dledger("group", "describe", "readers", "--json"))
+    shown = []
+    for node in ("broker-a/n0", "broker-b/n0"):
+        http = groups.local.node(node).config.own.http
+        with urllib.request.urlopen(f"http://{http}/cluster", timeout=10) as answer:
+            shown.append(json.load(answer))
+
+    assert described["lag"] == 99
+    assert {queue["broker"] for queue in described["queues"]} == {"broker-a", "broker-b"}
+    for document in shown:
+        assert [each["healthy"] for each in document["broker_groups"]] == [True, True]
+        assert [node["group"] for node in document["nodes"]] == ["broker-a", "broker-b"]
+        assert {row["broker_group"] for row in document["groups"]} == {"broker-a", "broker-b"}
+        assert sum(row["lag"] for row in document["groups"]) == 99
+
+    deleted = json.loads(groups.dledger("group", "delete", "readers", "--json"))
+    assert deleted["brokers"] == [address]
+    assert json.loads(groups.dledger("group", "list", "--json")) == {"groups": []}
