@@ -10,7 +10,7 @@ everybody and is no lag.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from broker.admin.topics import EMPTY_QUEUE, TopicContents, listed_queues
@@ -145,17 +145,20 @@ class ConsumerGroups:
         committed = (group for group, _ in state.offsets)
         return sorted({*state.groups, *committed, *self._clients.consumers})
 
-    def all(self) -> list[GroupProgress]:
-        """Every group with every topic that it consumes."""
+    def all(self) -> Iterator[GroupProgress]:
+        """Every group with every topic that it consumes. Looks at each when it is asked for it: a
+        long list may be taken in parts, with other work in between."""
         topics = self._topics_by_group()
         contents: dict[str, TopicContents | None] = {}
-        return [self._group(name, topics.get(name, set()), contents) for name in self.names()]
+        for name in sorted(topics):
+            if self._exists(name, topics[name]):
+                yield self._group(name, topics[name], contents)
 
     def find(self, name: str) -> GroupProgress | None:
         """One group; None where it does not exist."""
         state = self._machine.state
         topics = {topic for group, topic in state.offsets if group == name}
-        if not topics and name not in state.groups and name not in self._clients.consumers:
+        if not self._exists(name, topics):
             return None
         return self._group(name, topics | self._subscribed(name), {})
 
@@ -193,6 +196,15 @@ class ConsumerGroups:
         return listed
 
     # --- inside
+
+    def _exists(self, name: str, topics: Iterable[str]) -> bool:
+        """``topics`` are those for which there may be an offset."""
+        state = self._machine.state
+        return (
+            name in state.groups
+            or name in self._clients.consumers
+            or any((name, topic) in state.offsets for topic in topics)
+        )
 
     def _topics_by_group(self) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {name: self._subscribed(name) for name in self.names()}

@@ -85,7 +85,8 @@ class ClusterView:
             return [], []
         config = self._context.config
         if (group, up[0]["node"]) == (config.group, config.node):
-            topics, groups = topics_document(self._context), groups_document(self._context)
+            topics = await topics_document(self._context)
+            groups = await groups_document(self._context)
         else:
             address = up[0]["http"]
             answers = await asyncio.gather(

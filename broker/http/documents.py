@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from broker.admin.groups import ConsumerGroups
 from broker.admin.status import NodeStatus
 from broker.admin.topics import all_topics
 from broker.context import BrokerContext
+
+STEPS_A_TURN = 4096
+"""Queues and offsets that are looked at before the event loop goes on: a few milliseconds."""
 
 
 def status_document(context: BrokerContext) -> dict[str, Any]:
@@ -42,10 +46,12 @@ def status_document(context: BrokerContext) -> dict[str, Any]:
     }
 
 
-def topics_document(context: BrokerContext) -> dict[str, Any]:
+async def topics_document(context: BrokerContext) -> dict[str, Any]:
     """The topics, their settings, and how many messages their queues hold here."""
-    return {
-        "topics": [
+    documents = []
+    turn = _Turn()
+    for topic in all_topics(context.machine):
+        documents.append(
             {
                 "name": topic.config.name,
                 "read_queues": topic.config.read_queues,
@@ -53,12 +59,12 @@ def topics_document(context: BrokerContext) -> dict[str, Any]:
                 "perm": topic.config.perm,
                 "messages": topic.messages,
             }
-            for topic in all_topics(context.machine)
-        ]
-    }
+        )
+        await turn.took(len(topic.queues))
+    return {"topics": documents}
 
 
-def groups_document(context: BrokerContext) -> dict[str, Any]:
+async def groups_document(context: BrokerContext) -> dict[str, Any]:
     """For each group and topic: how many messages lie behind what the group has acknowledged.
 
     ``members`` are those connected to this node: consumers talk to the leader. A group that
@@ -66,6 +72,7 @@ def groups_document(context: BrokerContext) -> dict[str, Any]:
     offsets themselves.
     """
     documents: list[dict[str, Any]] = []
+    turn = _Turn()
     for group in ConsumerGroups(context.machine, context.clients).all():
         rows: list[tuple[str | None, int, int | None]] = [
             (topic.topic, topic.acknowledged, topic.lag) for topic in group.topics
@@ -80,4 +87,19 @@ def groups_document(context: BrokerContext) -> dict[str, Any]:
             }
             for topic, acknowledged, lag in rows or [(None, 0, 0)]
         ]
+        await turn.took(sum(len(topic.committed) for topic in group.topics))
     return {"groups": documents}
+
+
+class _Turn:
+    """Lets the event loop go on now and then while a long list is made."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+
+    async def took(self, steps: int) -> None:
+        """An item of the list took so many steps."""
+        self._steps += 1 + steps
+        if self._steps >= STEPS_A_TURN:
+            self._steps = 0
+            await asyncio.sleep(0)

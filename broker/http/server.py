@@ -112,7 +112,7 @@ class HttpServer:
         return json_response(status_document(self._context))
 
     async def _topics(self, _request: web.Request) -> web.Response:
-        return json_response(topics_document(self._context))
+        return json_response(await topics_document(self._context))
 
     async def _groups(self, _request: web.Request) -> web.Response:
-        return json_response(groups_document(self._context))
+        return json_response(await groups_document(self._context))

@@ -1,11 +1,11 @@
 """Consumer groups, as tools ask for them: 208, 300, 303, 317, 343, 345, and 9004 of our own.
 
 ====  ==========================================================================================
-9004  GET_CONSUMER_GROUPS: a JSON body ``{"groups": [{"group", "configured", "members", "topics":
-      [{"topic", "lag", "queues": [...]}]}]}`` of the groups that exist. With ``group`` only that
-      one, and none where it does not exist; without, ``queues`` is left out. With ``topic`` as well
-      only that topic, whether the group is known to consume it here or not. ``lag`` is null where
-      the members keep their offsets themselves (broadcasting).
+9004  GET_CONSUMER_GROUPS: a JSON body ``{"groups": [{"group"}]}`` of the groups that exist. With
+      ``group`` only that one, none where it does not exist, with ``configured``, ``members`` and
+      ``topics``: ``[{"topic", "lag", "queues": [...]}]``; with ``topic`` as well only that topic,
+      whether the group is known to consume it here or not. ``lag`` is null where the members keep
+      their offsets themselves (broadcasting).
 ====  ==========================================================================================
 
 What is answered comes from :class:`~broker.admin.groups.ConsumerGroups`.
@@ -13,7 +13,7 @@ What is answered comes from :class:`~broker.admin.groups.ConsumerGroups`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from broker.admin.groups import (
     ConsumerGroups,
@@ -46,7 +46,7 @@ class GroupProcessor:
             found = self._groups.find_in(only, topic) if topic else self._groups.find(only)
             groups = [] if found is None else [self._detail(found)]
         else:
-            groups = [_summary(group) for group in self._groups.all()]
+            groups = [{"group": name} for name in self._groups.names()]
         connection.respond(request, body=(encode_json({"groups": groups}),))
 
     def consume_stats(self, connection: Connection, request: Frame) -> None:
@@ -69,15 +69,16 @@ class GroupProcessor:
     def all_consume_stats(self, connection: Connection, request: Frame) -> None:
         """Code 317: the progress of every group of this broker, by group and topic."""
         order_only = ext_bool(request, "isOrder", False)
-        by_group = {
-            group.name: [
-                topic
-                for topic in group.topics
-                if not topic.broadcast and (topic.contents.config.order or not order_only)
-            ]
-            for group in self._groups.all()
-        }
-        queues = self._list_queues(topic for topics in by_group.values() for topic in topics)
+        by_group: dict[str, list[TopicProgress]] = {}
+
+        def each() -> Iterator[TopicProgress]:
+            for group in self._groups.all():
+                for topic in group.topics:
+                    if not topic.broadcast and (topic.contents.config.order or not order_only):
+                        by_group.setdefault(group.name, []).append(topic)
+                        yield topic
+
+        queues = self._list_queues(each())
 
         def answer(times: Mapping[Place, int]) -> None:
             groups = [
@@ -89,7 +90,6 @@ class GroupProcessor:
                     ),
                 )
                 for group, topics in by_group.items()
-                if topics
             ]
             body = b'{"brokerAddr":%b,"consumeStatsList":[%b],"totalDiff":%d}' % (
                 encode_json(str(self._context.config.own.address)),
@@ -181,7 +181,12 @@ class GroupProcessor:
             {"topic": topic.topic, "lag": topic.lag, "queues": queues[topic.topic]}
             for topic in group.topics
         ]
-        return _summary(group) | {"topics": topics}
+        return {
+            "group": group.name,
+            "configured": group.configured,
+            "members": group.members,
+            "topics": topics,
+        }
 
     def _stats(
         self,
@@ -219,12 +224,3 @@ def _newest_consumed(queues: Iterable[QueueProgress]) -> list[Place]:
         for queue in queues
         if queue.position > queue.first
     ]
-
-
-def _summary(group: GroupProgress) -> dict[str, object]:
-    return {
-        "group": group.name,
-        "configured": group.configured,
-        "members": group.members,
-        "topics": [{"topic": topic.topic, "lag": topic.lag} for topic in group.topics],
-    }

@@ -10,7 +10,7 @@ import pytest
 
 from broker.admin.groups import ConsumerGroups, TooManyQueuesError
 from broker.commands import Command, CommitOffset, Expire
-from broker.http.documents import groups_document
+from broker.http.documents import STEPS_A_TURN, groups_document
 from broker.limits import AdminLimits
 from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode, ResponseCode
@@ -113,7 +113,7 @@ def test_offsets_far_behind_the_end_are_counted_as_at_the_end(tmp_path: Path) ->
             await broker.send("orders", queue_id, b"x")
             await commit(broker, "readers", "orders", queue_id, 2**63 - 1)
         assert lag(broker, "readers", "orders") == 0
-        assert groups_document(broker.broker.context)["groups"] == [
+        assert (await groups_document(broker.broker.context))["groups"] == [
             {"group": "readers", "topic": "orders", "members": 0, "acknowledged": 3, "lag": 0}
         ]
 
@@ -132,6 +132,23 @@ def test_a_topic_of_very_many_queues_is_listed_with_those_that_were_used(tmp_pat
             if (topic := groups.progress("readers", name)) is not None
         }
         assert listed == {"few": [0, 1, 2, 3], "many": [0, 2]}
+
+    with_broker(scenario, tmp_path)
+
+
+def test_the_event_loop_goes_on_while_a_long_list_is_made(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders", queues=1)
+        for number in range(STEPS_A_TURN // 2 + 1):
+            broker.broker.context.machine.state.offsets[f"g{number}", "orders"] = {0: 0}
+        made = asyncio.ensure_future(groups_document(broker.broker.context))
+        await asyncio.sleep(0)
+        assert not made.done()
+        last = f"g{STEPS_A_TURN // 2}"
+        del broker.broker.context.machine.state.offsets["g999", "orders"]
+        names = {row["group"] for row in (await made)["groups"]}
+        assert last in names
+        assert "g999" not in names
 
     with_broker(scenario, tmp_path)
 
@@ -206,6 +223,8 @@ def test_a_group_exists_with_a_configuration_members_or_offsets(tmp_path: Path) 
         assert groups.names() == ["committed", "configured", "joined"]
         assert [group.configured for group in groups.all()] == [False, True, False]
         assert all(groups.find(name) is not None for name in groups.names())
+        answer = await broker.ask(RequestCode.GET_CONSUMER_GROUPS)
+        assert orjson.loads(answer.body) == {"groups": [{"group": name} for name in groups.names()]}
         assert groups.find("nobody") is None
 
     with_broker(scenario, tmp_path)
