@@ -31,3 +31,37 @@ class RemotingLimits:
 
     stop_seconds: float = 1.0
     """How long a closing server lets peers take the answers that are written already."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """Of the HTTP port of a broker."""
+
+    connections_max: int = 512
+    """The server closes a connection beyond these as soon as it is accepted."""
+
+    backlog: int = 128
+    """Connections that wait to be accepted."""
+
+    idle_seconds: float = 60.0
+    """A connection is closed where no request, with all its headers, came for so long."""
+
+    headers_max: int = 64
+    """Of one request; each has at most 8,190 bytes."""
+
+    stall_seconds: float = 20.0
+    """A connection is closed where no byte of a body came, or none of an answer was taken, for so
+    long."""
+
+    body_bytes_per_second: int = 16 << 10
+    """What a body that takes longer than ``stall_seconds`` must come at."""
+
+    memory_max: int = 64 << 20
+    """Bytes of requests and of answers that may be in memory at a time, of all connections
+    together; beyond, a request is refused as busy. One request of the largest size always fits."""
+
+    free_bytes: int = 64 << 10
+    """So much of each request and answer is not counted: a small one fits whatever others hold."""
+
+    snapshots_max: int = 8
+    """Snapshots that may lie in a node's own directory of snapshots."""

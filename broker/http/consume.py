@@ -11,6 +11,7 @@ from aiohttp import web
 from broker.context import BrokerContext
 from broker.hold import HeldPull
 from broker.http.errors import HttpRefusedError, json_response
+from broker.http.memory import HELD
 from broker.reader import Found, Limits, Range, Status
 from store.errors import StoreError
 from store.filesystem import Bytes
@@ -39,6 +40,7 @@ class ConsumeHandler:
         limits = Limits(count, BYTES_MAX)
         try:
             found = await self._found(topic, queue_id, offset, limits, wait_ms)
+            request[HELD].hold(sum(found_range.size for found_range in found.ranges))
             parts = await self._loaded(found.ranges)
         except StoreError as error:
             raise HttpRefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error

@@ -49,16 +49,21 @@ def json_response(document: object, status: int = HTTPStatus.OK) -> web.Response
     )
 
 
+def refusal_response(error: HttpRefusedError) -> web.Response:
+    """What a refused request is answered."""
+    document = {"error": error.what}
+    if error.leader is not None:
+        document["leader"] = error.leader
+    return json_response(document, error.status)
+
+
 @web.middleware
 async def refuse_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turns refusals, ours and aiohttp's, into JSON."""
     try:
         return await handler(request)
     except HttpRefusedError as error:
-        document = {"error": error.what}
-        if error.leader is not None:
-            document["leader"] = error.leader
-        return json_response(document, error.status)
+        return refusal_response(error)
     except web.HTTPException as error:
         # Unknown paths, methods, and bodies over the limit.
         return json_response({"error": error.reason}, error.status)

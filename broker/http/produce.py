@@ -15,6 +15,7 @@ from aiohttp import web
 from broker.autocreate import create_topic_for_send
 from broker.context import BrokerContext
 from broker.http.errors import HttpRefusedError, json_response, refused_by_error, refused_with_code
+from broker.http.memory import MEMORY
 from broker.members import member_addresses
 from broker.processors.deferredsend import DeferredSend
 from broker.processors.send import queue_for_send
@@ -65,7 +66,7 @@ class ProduceHandler:
         """See the module."""
         context = self._context
         name = request.match_info["topic"]
-        document = _document(await request.read())
+        document = _document(await request.app[MEMORY].read(request))
         leader = self._leader()
         try:
             context.gatherer.check_serving()
@@ -74,6 +75,7 @@ class ProduceHandler:
                 context, name, AUTO_CREATE_TOPIC, DEFAULT_QUEUES
             )
             queue_id = queue_for_send(topic, _queue_id(document), context.rng)
+            del document  # not kept while the message is on its way
             waiter = _Stored(context.loop, context.store_host, queue_id)
             self._deferred.stage(
                 SendHeader(name, queue_id, 0, context.wall_clock(), 0, 0, properties),
@@ -117,7 +119,7 @@ class ProduceHandler:
         return body
 
 
-def _document(body: bytes) -> Mapping[str, Any]:
+def _document(body: bytearray) -> Mapping[str, Any]:
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from broker.context import BrokerContext
 from broker.http.errors import HttpRefusedError, json_response
+from broker.http.memory import MEMORY
 from store.errors import SnapshotError
 
 
@@ -25,7 +26,7 @@ class SnapshotHandler:
     async def post(self, request: web.Request) -> web.Response:
         """See the module. A refusal is 409 and says what to do."""
         try:
-            document = orjson.loads(await request.read())
+            document = orjson.loads(await request.app[MEMORY].read(request))
         except orjson.JSONDecodeError as error:
             raise HttpRefusedError(
                 HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,14 @@ import orjson
 import pytest
 from aiohttp import web
 
+from broker.http.memory import MEMORY, Memory
 from broker.http.server import HttpServer
+from broker.limits import HttpLimits
 from broker.remoting.codes import RequestCode
 from tests.broker.harness import NOW_MS, SingleBroker, messages, with_broker
+from tests.remoting.virtualnet import MemoryTransport
+
+HOST = "Host: 127.0.0.1:8080"
 
 
 class Curl(asyncio.Protocol):
@@ -30,10 +35,20 @@ class Curl(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set_result(None)
 
-    async def answer(self) -> tuple[int, Any]:
-        """Status and document."""
+    @property
+    def begun(self) -> bool:
+        """Whether something was answered."""
+        return bool(self._received)
+
+    async def parts(self) -> tuple[bytes, bytes]:
+        """Head and body."""
         await self._closed
         head, _, body = bytes(self._received).partition(b"\r\n\r\n")
+        return head, body
+
+    async def answer(self) -> tuple[int, Any]:
+        """Status and document."""
+        head, body = await self.parts()
         assert b"application/json" in head, head
         return int(head.split()[1]), orjson.loads(body)
 
@@ -45,16 +60,41 @@ class Site:
         self.broker = broker
         self._runner = runner
 
-    def ask(self, method: str, path: str, body: bytes = b"") -> asyncio.Task[tuple[int, Any]]:
+    @property
+    def memory(self) -> Memory:
+        return self._runner.app[MEMORY]
+
+    def protocol(self) -> asyncio.Protocol:
+        """What serves one connection."""
+        assert self._runner.server is not None
+        return self._runner.server()
+
+    def begin(
+        self, method: str, path: str, size: int, headers: Sequence[str] = (HOST,)
+    ) -> tuple[MemoryTransport, Curl]:
+        """Sends all but the body."""
         loop = self.broker.loop
         curl = Curl(loop)
-        assert self._runner.server is not None
-        near, _ = loop.join(curl, self._runner.server(), 8080)
-        near.write(
-            f"{method} {path} HTTP/1.1\r\nHost: broker\r\nConnection: close\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n".encode()
-            + body
+        near, _ = loop.join(curl, self.protocol(), 8080)
+        head = (
+            f"{method} {path} HTTP/1.1",
+            *headers,
+            "Connection: close",
+            f"Content-Length: {size}",
         )
+        near.write("\r\n".join((*head, "", "")).encode())
+        return near, curl
+
+    async def head(self, method: str, path: str, headers: Sequence[str]) -> bytes:
+        """What an answer begins with."""
+        _, curl = self.begin(method, path, 0, headers)
+        return (await curl.parts())[0]
+
+    def ask(
+        self, method: str, path: str, body: bytes = b"", headers: Sequence[str] = (HOST,)
+    ) -> asyncio.Task[tuple[int, Any]]:
+        connection, curl = self.begin(method, path, len(body), headers)
+        connection.write(body)
         return asyncio.ensure_future(curl.answer())
 
     async def post(self, topic: str, document: object) -> tuple[int, Any]:
@@ -62,15 +102,20 @@ class Site:
 
 
 def with_site(
-    scenario: Callable[[Site], Coroutine[Any, Any, None]], data: Path, *, serving: bool = True
+    scenario: Callable[[Site], Coroutine[Any, Any, None]],
+    data: Path,
+    *,
+    serving: bool = True,
+    limits: HttpLimits | None = None,
+    **settings: Any,
 ) -> None:
     async def run(broker: SingleBroker) -> None:
-        runner = web.AppRunner(HttpServer(broker.broker.context).app(), access_log=None)
+        runner = HttpServer(broker.broker.context, limits).runner()
         await runner.setup()
         await scenario(Site(broker, runner))
         await runner.cleanup()
 
-    with_broker(run, data, serving=serving)
+    with_broker(run, data, serving=serving, **settings)
 
 
 def test_a_posted_message_is_stored_and_read_back(tmp_path: Path) -> None:
