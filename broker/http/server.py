@@ -11,7 +11,8 @@
     POST /topics/T/messages                     {"body": "text"}; also body_base64, tags, keys,
                                                 properties, queue_id (any if left out)
     GET  /topics/T/queues/Q/messages?offset=0&count=32&wait_ms=0
-    POST /snapshot                              {"directory": "/new/directory"} on this machine
+    POST /snapshot                              {"directory": "/new/directory"} on this machine;
+                                                {}: one of the node's own
 
 Errors are {"error": "..."} with a fitting status; 503 names the leader where it is known. Who may
 ask is said in :mod:`broker.http.guard`, how much at a time in :class:`~broker.limits.HttpLimits`.
@@ -77,7 +78,7 @@ class HttpServer:
                 web.get("/status", self._status),
                 web.get("/topics", self._topics),
                 web.get("/groups", self._groups),
-                web.post("/snapshot", SnapshotHandler(self._context).post),
+                web.post("/snapshot", SnapshotHandler(self._context, self._limits).post),
                 web.post("/topics/{topic}/messages", ProduceHandler(self._context).post),
                 web.get(
                     "/topics/{topic}/queues/{queue}/messages", ConsumeHandler(self._context).get
