@@ -257,7 +257,7 @@ class Broker(MachineListener):
     def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
         self.context.holds.arrived(topic, queue_id, rows)
         if self.context.gatherer.serving:  # what followers and restarts apply was counted before
-            self.context.rates.meters.stored(topic, rows)
+            self.context.rates.stored(topic, rows)
         if topic in DEFERRED_TOPICS:
             self.context.delivery.arrived(topic, queue_id)
 

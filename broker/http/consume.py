@@ -21,6 +21,9 @@ COUNT_MAX = 1024
 BYTES_MAX = 4 << 20
 WAIT_MS_MAX = 60_000
 
+NO_GROUP = "(http)"
+"""Under which figures stand what is read here. No group has such a name."""
+
 
 class ConsumeHandler:
     """Handles what is read from a queue; followers serve what they have applied."""
@@ -46,7 +49,7 @@ class ConsumeHandler:
             raise HttpRefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
         group = self._context.config.group
         messages = messages_json(topic, group, queue_id, b"".join(parts), found.next_offset)
-        self._context.stats.get_messages += len(messages)
+        self._context.rates.pulled(topic, NO_GROUP, len(messages), sum(map(len, parts)))
         return json_response(
             {
                 "status": found.status.value,

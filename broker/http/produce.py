@@ -89,7 +89,6 @@ class ProduceHandler:
             raise refused_with_code(error.code, error.remark, leader) from error
         except REFUSALS as error:
             raise refused_by_error(error, leader) from error
-        context.stats.put_messages += 1
         return json_response(
             {
                 "msg_id": f"{host.hex().upper()}{position:016X}",

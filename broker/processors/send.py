@@ -58,7 +58,6 @@ class SendProcessor:
         self._stager = Stager(context.config.cluster)
         self._deferred = DeferredSend(context)
         self._body_size_max = context.config.max_message_size
-        self.stats = context.stats
         self.store_host_hex = context.store_host.hex().upper().encode()
 
     def send(self, connection: Connection, request: Frame) -> None:
@@ -211,9 +210,7 @@ class _Answer:
         self.queue_id = queue_id
 
     def stored(self, first_offset: int, positions: Sequence[int]) -> None:
-        processor = self.processor
-        processor.stats.put_messages += len(positions)
-        self._acknowledge(processor.store_host_hex, first_offset, positions)
+        self._acknowledge(self.processor.store_host_hex, first_offset, positions)
 
     def stored_before(
         self, host: bytes, queue_id: int, first_offset: int, positions: Sequence[int]

@@ -12,11 +12,13 @@ import orjson
 import pytest
 from aiohttp import web
 
+from broker.http.consume import NO_GROUP
 from broker.http.memory import MEMORY, Memory
 from broker.http.server import HttpServer
 from broker.limits import HttpLimits
 from broker.remoting.codes import RequestCode
 from tests.broker.harness import NOW_MS, SingleBroker, messages, with_broker
+from tests.broker.test_meters import view
 from tests.remoting.virtualnet import MemoryTransport
 
 HOST = "Host: 127.0.0.1:8080"
@@ -289,5 +291,38 @@ def test_groups_are_shown_with_what_they_have_not_acknowledged(tmp_path: Path) -
         _, found = await site.ask("GET", "/topics")
         (orders,) = [topic for topic in found["topics"] if topic["name"] == "orders"]
         assert orders["messages"] == 5
+
+    with_site(scenario, tmp_path)
+
+
+def test_what_goes_in_and_out_is_counted_as_for_other_clients(tmp_path: Path) -> None:
+    """By the same code: each message once, however often it is sent, each pull by its topic."""
+
+    async def scenario(site: Site) -> None:
+        broker, path = site.broker, "/topics/orders/queues/0/messages"
+        stats = broker.broker.context.stats
+        document = {"body": "a", "queue_id": 0, "properties": {"UNIQ_KEY": "k" * 32}}
+        answers = [await site.post("orders", document) for _ in range(3)]
+        assert [status for status, _ in answers] == [200] * 3
+        assert len({answer["queue_offset"] for _, answer in answers}) == 1
+        assert stats.put_messages == 1
+        await broker.send("orders", 0, b"bb")
+        assert stats.put_messages == 2
+        await site.ask("GET", path)
+        await site.ask("GET", f"{path}?offset=1")
+        await broker.pull("orders", 0, 0)
+        assert (stats.get_messages, stats.pulls_found, stats.pulls_missed) == (5, 3, 0)
+        _, nothing = await site.ask("GET", f"{path}?offset=2")
+        assert nothing["messages"] == []
+        await broker.pull("orders", 0, 2)
+        assert (stats.get_messages, stats.pulls_found, stats.pulls_missed) == (5, 3, 2)
+        put = await view(broker, "TOPIC_PUT_NUMS", "orders")
+        got = await view(broker, "GROUP_GET_NUMS", f"orders@{NO_GROUP}")
+        whole = await view(broker, "BROKER_GET_NUMS", broker.config.cluster)
+        sums = [figure["statsMinute"]["sum"] for figure in (put, got, whole)]
+        assert sums == [2, 3, 5]
+        size = await view(broker, "GROUP_GET_SIZE", f"orders@{NO_GROUP}")
+        records = messages(await broker.pull("orders", 0, 0))
+        assert size["statsMinute"]["sum"] == records[0].size + 2 * records[1].size
 
     with_site(scenario, tmp_path)
