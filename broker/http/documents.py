@@ -40,7 +40,11 @@ def status_document(context: BrokerContext) -> dict[str, Any]:
 
 
 def topics_document(context: BrokerContext) -> dict[str, Any]:
-    """The topics, their settings, and how many messages their queues hold here."""
+    """The topics, their settings, and how many messages their queues hold here.
+
+    Those of the ``system`` are there without anybody's doing.
+    """
+    system = frozenset(context.machine.state.system_names)
     return {
         "topics": [
             {
@@ -48,6 +52,7 @@ def topics_document(context: BrokerContext) -> dict[str, Any]:
                 "read_queues": topic.read_queues,
                 "write_queues": topic.write_queues,
                 "perm": topic.perm,
+                "system": name in system,
                 "messages": sum(
                     end - first
                     for first, end in (
