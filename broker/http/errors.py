@@ -20,10 +20,16 @@ _STATUS: Mapping[int, HTTPStatus] = {
 }
 
 
+TOLD_MAX = 1000
+"""Characters of what is wrong, which may repeat what was sent."""
+
+
 class HttpRefusedError(Exception):
     """A request is refused; becomes the answer in :func:`refuse_as_json`."""
 
     def __init__(self, status: int, what: str, leader: str | None = None) -> None:
+        if len(what) > TOLD_MAX:
+            what = f"{what[:TOLD_MAX]}..."
         self.status = status
         self.what = what
         self.leader = leader

@@ -96,6 +96,7 @@ class HttpServer:
             logger=RequestLog(log),
             keepalive_timeout=self._limits.idle_seconds,
             max_headers=self._limits.headers_max,
+            handler_cancellation=True,  # who has gone waits for nothing
         )
 
     async def start(self) -> None:

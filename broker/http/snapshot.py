@@ -8,6 +8,8 @@ names, wherever links lead. It must be new or empty.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import shutil
 from dataclasses import asdict
@@ -22,8 +24,15 @@ from broker.http.errors import HttpRefusedError, json_response
 from broker.http.memory import MEMORY
 from broker.limits import HttpLimits
 from store.errors import SnapshotError
+from store.manifest import Manifest
 from store.snapshot import SNAPSHOTS, check_target_path
 from store.watermarks import DiskLevel, DiskSpace
+
+PATH_MAX = 4096
+DEPTH_MAX = 64
+"""A path that somebody may send, in characters (Linux's limit) and directories."""
+
+log = logging.getLogger(__name__)
 
 
 class SnapshotHandler:
@@ -32,6 +41,7 @@ class SnapshotHandler:
     def __init__(self, context: BrokerContext, limits: HttpLimits) -> None:
         self._context = context
         self._limits = limits
+        self._taking: set[asyncio.Future[tuple[str, Manifest]]] = set()
 
     async def post(self, request: web.Request) -> web.Response:
         """See the module. A refusal is 403 or 409, and says what to do."""
@@ -39,13 +49,25 @@ class SnapshotHandler:
         context = self._context
         time_ms = context.wall_clock()
         places = SnapshotPlaces(context.config, self._limits.snapshots_max)
-        try:
-            made, manifest = await context.node.snapshots.take(
+        taking = asyncio.ensure_future(
+            context.node.snapshots.take(
                 lambda: places.own(time_ms) if wanted is None else places.named(wanted), time_ms
             )
+        )
+        # It goes on to its end, or is removed, also where nobody waits for it any more.
+        self._taking.add(taking)
+        taking.add_done_callback(self._taken)
+        try:
+            made, manifest = await asyncio.shield(taking)
         except SnapshotError as error:
             raise HttpRefusedError(HTTPStatus.CONFLICT, str(error)) from error
         return json_response({"directory": wanted or made, **asdict(manifest)})
+
+    def _taken(self, taking: asyncio.Future[tuple[str, Manifest]]) -> None:
+        self._taking.discard(taking)
+        error = None if taking.cancelled() else taking.exception()
+        if error is not None:
+            log.info("no snapshot was made: %s", error)
 
 
 class SnapshotPlaces:
@@ -70,6 +92,11 @@ class SnapshotPlaces:
         Raises :class:`~store.errors.SnapshotError` where no snapshot can be, and
         :class:`~broker.http.errors.HttpRefusedError` (403) where none may be made over HTTP.
         """
+        if len(directory) > PATH_MAX or directory.count("/") > DEPTH_MAX:
+            raise SnapshotError(
+                f"{directory[:100]}...: name a directory by at most {PATH_MAX} characters, "
+                f"{DEPTH_MAX} deep"
+            )
         check_target_path(self._data, directory)
         real = os.path.realpath(directory)
         check_target_path(self._data, real)

@@ -191,6 +191,18 @@ def test_a_bad_message_is_refused_with_what_is_wrong(
     with_site(scenario, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "document",
+    [{"x" * 100_000: 1}, {"body": ["x"] * 10_000}, {"body": "a", "keys": ["a b" * 10_000]}],
+)
+def test_a_refusal_does_not_repeat_all_that_was_sent(tmp_path: Path, document: object) -> None:
+    async def scenario(site: Site) -> None:
+        status, answer = await site.post("orders", document)
+        assert (status, len(answer["error"]) < 1100) == (400, True)
+
+    with_site(scenario, tmp_path)
+
+
 def test_a_body_that_is_no_json_is_refused(tmp_path: Path) -> None:
     async def scenario(site: Site) -> None:
         status, answer = await site.ask("POST", "/topics/orders/messages", b"hello")
@@ -244,6 +256,24 @@ def test_a_reader_may_wait_for_a_message(tmp_path: Path) -> None:
         _, pulled = await site.ask("GET", "/topics/orders/queues/0/messages?offset=1&wait_ms=2000")
         assert pulled["messages"] == []
         assert site.broker.loop.time() - started_at == pytest.approx(2, abs=0.1)
+
+    with_site(scenario, tmp_path)
+
+
+def test_a_reader_that_goes_away_waits_no_more(tmp_path: Path) -> None:
+    """As many as there may be of them would keep other clients from waiting."""
+
+    async def scenario(site: Site) -> None:
+        await site.broker.create_topic("orders")
+        path = "/topics/orders/queues/0/messages?wait_ms=60000"
+        begun = [site.begin("GET", path, 0)[0] for _ in range(5)]
+        await asyncio.sleep(1)
+        assert len(site.broker.broker.context.holds) == 5
+        for connection in begun:
+            connection.abort()
+        await asyncio.sleep(1)
+        assert len(site.broker.broker.context.holds) == 0
+        await site.broker.send("orders", 0, b"there")
 
     with_site(scenario, tmp_path)
 

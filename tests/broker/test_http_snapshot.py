@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,26 @@ def test_a_snapshot_has_all_that_was_acknowledged_before(tmp_path: Path) -> None
     with_site(scenario, tmp_path / "data", snapshot_dirs=(str(tmp_path / "snap"),))
     report = verify_replica(OsFileSystem(), target)
     assert (report.findings, report.messages) == ([], 5)
+
+
+def test_a_snapshot_for_whom_nobody_waits_any_more_is_whole(tmp_path: Path) -> None:
+    target = tmp_path / "data/snapshots/new"
+
+    async def scenario(site: Site) -> None:
+        await site.post("orders", {"body": "a"})
+        request = orjson.dumps({"directory": str(target)})
+        connection, curl = site.begin("POST", "/snapshot", len(request))
+        connection.write(request)
+        while not target.exists():  # noqa: ASYNC110 - nobody is told of it
+            await asyncio.sleep(0)
+        assert not (target / "manifest.json").exists()
+        connection.abort()
+        await curl.parts()
+        await asyncio.sleep(1)
+        assert (await take(site))[0] == 200
+
+    with_site(scenario, tmp_path / "data")
+    assert verify_replica(OsFileSystem(), str(target)).findings == []
 
 
 def test_without_a_directory_a_node_makes_one_of_its_own(tmp_path: Path) -> None:
@@ -91,6 +112,8 @@ def test_without_a_directory_a_node_makes_one_of_its_own(tmp_path: Path) -> None
         ("snap/../elsewhere", 409, "without .."),
         ("snap/\0", 409, "absolute path"),
         ("snap/" + "x" * 300, 409, "xxx"),
+        ("snap/" + "x" * 30_000, 409, "at most 4096 characters"),
+        ("snap/" + "x/" * 1500, 409, "64 deep"),
     ],
 )
 def test_a_snapshot_is_made_only_where_it_may_be(
