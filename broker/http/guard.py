@@ -85,24 +85,26 @@ class Guard:
         host = _only(request, hdrs.HOST)
         if host is None:  # HTTP/1.0, which no browser speaks; in 1.1 aiohttp asks for it
             return _Authority("", None)
-        target = request.rel_url.authority if request.rel_url.absolute else ""
-        for text in (host, target):
-            if text and not self._is_own(_authority(text), request):
-                raise HttpRefusedError(
-                    HTTPStatus.FORBIDDEN,
-                    f"Host is {text!r}, which is no name of this node; "
-                    "other names than its addresses and localhost stand in http_hosts of node.toml",
+        named = _authority(host)
+        hosts = {named.host}
+        if request.host != host:  # the target is a whole URL, whose host counts (RFC 9112, 3.2.2)
+            hosts.add(normal_host(request.host))
+        for each in hosts:
+            if not self._is_own(each, request):
+                raise _forbidden(
+                    f"Host is {each!r}, which is no name of this node; "
+                    "other names than its addresses and localhost stand in http_hosts of node.toml"
                 )
-        return _authority(host)
+        return named
 
-    def _is_own(self, named: _Authority, request: web.Request) -> bool:
-        if named.host in self._hosts:
+    def _is_own(self, host: str, request: web.Request) -> bool:
+        if host in self._hosts:
             return True
         try:
-            address = ipaddress.ip_address(named.host)
+            address = ipaddress.ip_address(host)
         except ValueError:
             return False
-        return address.is_loopback or named.host == _local_host(request)
+        return address.is_loopback or host == _local_host(request)
 
 
 def protect(response: web.StreamResponse) -> None:

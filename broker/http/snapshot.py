@@ -76,7 +76,7 @@ class SnapshotPlaces:
     def __init__(self, config: NodeConfig, snapshots_max: int) -> None:
         self._data = os.path.realpath(config.data)
         self._named = config.snapshot_dirs
-        self._own = f"{self._data}/{SNAPSHOTS}"
+        self._own = os.path.realpath(f"{self._data}/{SNAPSHOTS}")
         self._max = snapshots_max
         self._watermarks = config.retention.watermarks
 

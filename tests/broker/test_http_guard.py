@@ -74,26 +74,25 @@ def test_who_names_this_node_is_answered(tmp_path: Path, headers: list[str]) -> 
         (403, [HOST, OWN, "Sec-Fetch-Site: cross-site"]),
     ],
 )
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "/topics"),
-        ("OPTIONS", "/topics/orders/messages"),
-        ("POST", "/topics/orders/messages"),
-        ("POST", "/snapshot"),
-        ("GET", "/nowhere"),
-    ],
-)
 def test_who_speaks_for_another_site_is_refused(
-    tmp_path: Path, status: int, headers: list[str], method: str, path: str
+    tmp_path: Path, status: int, headers: list[str]
 ) -> None:
+    requests = [
+        ("GET", "/topics", b""),
+        ("OPTIONS", "/topics/orders/messages", b""),
+        ("POST", "/topics/orders/messages", b'{"body": "a"}'),
+        ("POST", "/snapshot", b"{}"),
+        ("GET", "/nowhere", b""),
+    ]
+
     async def scenario(site: Site) -> None:
-        body = b'{"body": "a"}' if method == "POST" else b""
-        found, answer = await site.ask(method, path, body, [*headers, JSON])
-        assert (found, list(answer)) == (status, ["error"])
+        for method, path, body in requests:
+            found, answer = await site.ask(method, path, body, [*headers, JSON])
+            assert (found, list(answer)) == (status, ["error"])
         assert site.broker.broker.context.gatherer.topic("orders") is None
 
     with_site(scenario, tmp_path)
+    assert not (tmp_path / "snapshots").exists()
 
 
 def test_a_navigation_from_elsewhere_sends_nothing(tmp_path: Path) -> None:
@@ -135,6 +134,23 @@ def test_a_page_must_say_that_it_sends_json(
 def test_a_request_names_this_node_once(tmp_path: Path, headers: list[str]) -> None:
     async def scenario(site: Site) -> None:
         assert (await site.head("GET", "/status", headers)).startswith(b"HTTP/1.0 400 ")
+
+    with_site(scenario, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("status", "target"),
+    [
+        (200, "http://127.0.0.1:8080/status"),
+        (200, "http://localhost/status"),
+        (403, "http://evil.example/status"),
+        (404, "//evil.example/status"),
+    ],
+)
+def test_a_target_may_name_this_node_too(tmp_path: Path, status: int, target: str) -> None:
+    async def scenario(site: Site) -> None:
+        assert (await site.ask("GET", target))[0] == status
+        assert (await site.head("OPTIONS", "*", [HOST])).startswith(b"HTTP/1.")
 
     with_site(scenario, tmp_path)
 

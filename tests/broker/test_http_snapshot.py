@@ -157,6 +157,21 @@ def test_links_may_lead_where_snapshots_may_be(tmp_path: Path, directory: str) -
     assert (tmp_path / "real/new/manifest.json").exists()
 
 
+def test_a_node_s_own_directory_may_be_a_link_to_another_disk(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "data/snapshots").symlink_to(tmp_path / "disk")
+
+    async def scenario(site: Site) -> None:
+        await site.post("orders", {"body": "a"})
+        for directory in (None, tmp_path / "data/snapshots/named"):
+            status, answer = await take(site, directory)
+            assert status == 200, answer
+
+    with_site(scenario, tmp_path / "data")
+    assert len(list((tmp_path / "disk").iterdir())) == 2
+
+
 @pytest.mark.parametrize(
     ("body", "status", "what"),
     [
