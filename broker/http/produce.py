@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-import orjson
 from aiohttp import web
 
 from broker.autocreate import create_topic_for_send
 from broker.context import BrokerContext
 from broker.http.errors import HttpRefusedError, json_response, refused_by_error, refused_with_code
+from broker.http.jsonbody import decode_json
 from broker.http.memory import MEMORY
 from broker.members import member_addresses
 from broker.processors.deferredsend import DeferredSend
@@ -119,11 +119,8 @@ class ProduceHandler:
 
 
 def _document(body: bytearray) -> Mapping[str, Any]:
-    try:
-        document = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise _bad(f"the request is not JSON: {error}") from error
-    if type(document) is not dict:
+    document = decode_json(body)
+    if not isinstance(document, dict):
         raise _bad("the request is not a JSON object")
     for name in document:
         if name not in _FIELDS:

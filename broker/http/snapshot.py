@@ -15,12 +15,12 @@ import shutil
 from dataclasses import asdict
 from http import HTTPStatus
 
-import orjson
 from aiohttp import web
 
 from broker.config import NodeConfig
 from broker.context import BrokerContext
 from broker.http.errors import HttpRefusedError, json_response
+from broker.http.jsonbody import decode_json
 from broker.http.memory import MEMORY
 from broker.limits import HttpLimits
 from store.errors import SnapshotError
@@ -45,7 +45,7 @@ class SnapshotHandler:
 
     async def post(self, request: web.Request) -> web.Response:
         """See the module. A refusal is 403 or 409, and says what to do."""
-        wanted = _directory(bytes(await request.app[MEMORY].read(request)))
+        wanted = _directory(await request.app[MEMORY].read(request))
         context = self._context
         time_ms = context.wall_clock()
         places = SnapshotPlaces(context.config, self._limits.snapshots_max)
@@ -127,16 +127,15 @@ class SnapshotPlaces:
             )
 
 
-def _directory(body: bytes) -> str | None:
+def _directory(body: bytearray) -> str | None:
     """The directory that is asked for. Raises :class:`~broker.http.errors.HttpRefusedError`."""
-    try:
-        document = orjson.loads(body or b"{}")
-    except orjson.JSONDecodeError as error:
-        raise HttpRefusedError(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error}") from error
+    document = decode_json(body or b"{}")
     if document == {}:
         return None
-    directory = document.get("directory") if isinstance(document, dict) else None
-    if not isinstance(directory, str) or not directory or len(document) > 1:
+    directory = None
+    if isinstance(document, dict) and document.keys() == {"directory"}:
+        directory = document["directory"]
+    if not isinstance(directory, str) or not directory:
         raise HttpRefusedError(
             HTTPStatus.BAD_REQUEST, 'the body must be {"directory": "/absolute/path"} or {}'
         )
