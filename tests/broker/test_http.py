@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import aiohttp
 import orjson
 import pytest
 from aiohttp import web
 
-from broker.http.console import read_status
 from broker.http.consume import NO_GROUP
 from broker.http.memory import MEMORY, Memory
 from broker.http.server import HttpServer
@@ -315,31 +313,6 @@ def test_without_a_leader_a_node_is_not_healthy_and_takes_nothing(tmp_path: Path
         )
 
     with_site(scenario, tmp_path, serving=False)
-
-
-class Said:
-    """What a member answers, or who has its port now."""
-
-    def __init__(self, *chunks: bytes) -> None:
-        self._chunks = chunks
-
-    async def iter_any(self) -> AsyncIterator[bytes]:
-        for chunk in self._chunks:
-            yield chunk
-
-
-def test_a_console_believes_a_member_only_a_status() -> None:
-    def read(*chunks: bytes) -> dict[str, Any]:
-        return asyncio.run(read_status(cast("aiohttp.StreamReader", Said(*chunks))))
-
-    assert read(b'{"role": ', b'"leader"}') == {"role": "leader"}
-    for chunks, what in (
-        ([b"<html>"], "unexpected character"),
-        ([b"[1]"], "no JSON object"),
-        ([bytes(100_000)] * 3, "more than 262144 bytes"),
-    ):
-        with pytest.raises(ValueError, match=what):
-            read(*chunks)
 
 
 def test_groups_are_shown_with_what_they_have_not_acknowledged(tmp_path: Path) -> None:
