@@ -63,5 +63,25 @@ class HttpLimits:
     free_bytes: int = 64 << 10
     """So much of each request and answer is not counted: a small one fits whatever others hold."""
 
+    containers_max: int = 1000
+    """Objects and lists in one request, which needs three. A list of two bytes takes 56 of memory
+    and up to 300 ns: eight megabytes of them would hold the event loop for as long as an
+    election."""
+
+    strings_max: int = 50_000
+    """Likewise. All properties of a message together have at most 32,767 bytes."""
+
+    told_max: int = 1000
+    """Characters of a refusal, which may repeat what was sent."""
+
     snapshots_max: int = 8
     """Snapshots that may lie in a node's own directory of snapshots."""
+
+    path_size_max: int = 4096
+    """Characters of a path, as on Linux."""
+
+    path_depth_max: int = 64
+    """Directories of a path."""
+
+
+HTTP = HttpLimits()

@@ -9,6 +9,7 @@ import orjson
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from broker.limits import HTTP
 from broker.refusals import Refusal, code_of, remark_of
 from broker.remoting.codes import ResponseCode
 
@@ -20,16 +21,12 @@ _STATUS: Mapping[int, HTTPStatus] = {
 }
 
 
-TOLD_MAX = 1000
-"""Characters of what is wrong, which may repeat what was sent."""
-
-
 class HttpRefusedError(Exception):
     """A request is refused; becomes the answer in :func:`refuse_as_json`."""
 
     def __init__(self, status: int, what: str, leader: str | None = None) -> None:
-        if len(what) > TOLD_MAX:
-            what = f"{what[:TOLD_MAX]}..."
+        if len(what) > HTTP.told_max:
+            what = f"{what[: HTTP.told_max]}..."
         self.status = status
         self.what = what
         self.leader = leader

@@ -7,13 +7,7 @@ from http import HTTPStatus
 import orjson
 
 from broker.http.errors import HttpRefusedError
-
-CONTAINERS_MAX = 1000
-"""Objects and lists in one request, which needs three. A list of two bytes takes 56 of memory and
-up to 300 ns: eight megabytes of them would hold the event loop for as long as an election."""
-
-STRINGS_MAX = 50_000
-"""Likewise. All properties of a message together have at most 32,767 bytes."""
+from broker.limits import HTTP
 
 
 def decode_json(body: bytes | bytearray) -> object:
@@ -22,7 +16,7 @@ def decode_json(body: bytes | bytearray) -> object:
     Raises :class:`~broker.http.errors.HttpRefusedError` where it is not JSON, or has more parts
     than any request.
     """
-    if _containers(body) > CONTAINERS_MAX or body.count(b'"') > 2 * STRINGS_MAX:
+    if _containers(body) > HTTP.containers_max or body.count(b'"') > 2 * HTTP.strings_max:
         _check_parts(body)
     try:
         return orjson.loads(body)
@@ -33,10 +27,10 @@ def decode_json(body: bytes | bytearray) -> object:
 def _check_parts(body: bytes | bytearray) -> None:
     """Takes a few ns a byte, whatever the body is."""
     ended = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    if ended.count(b'"') > 2 * STRINGS_MAX:
-        raise _bad(f"the request has more than {STRINGS_MAX} strings")
-    if _containers(b"".join(ended.split(b'"')[::2])) > CONTAINERS_MAX:
-        raise _bad(f"the request has more than {CONTAINERS_MAX} objects and lists")
+    if ended.count(b'"') > 2 * HTTP.strings_max:
+        raise _bad(f"the request has more than {HTTP.strings_max} strings")
+    if _containers(b"".join(ended.split(b'"')[::2])) > HTTP.containers_max:
+        raise _bad(f"the request has more than {HTTP.containers_max} objects and lists")
 
 
 def _containers(body: bytes | bytearray) -> int:

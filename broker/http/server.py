@@ -36,7 +36,7 @@ from broker.http.guard import Guard, protect
 from broker.http.memory import MEMORY, Memory
 from broker.http.produce import ProduceHandler
 from broker.http.snapshot import SnapshotHandler
-from broker.limits import HttpLimits
+from broker.limits import HTTP, HttpLimits
 from broker.runtime import role_name
 from dledger.requestlog import RequestLog
 
@@ -51,9 +51,9 @@ SHUTDOWN_SECONDS = 1.0
 class HttpServer:
     """Serves HTTP for one broker."""
 
-    def __init__(self, context: BrokerContext, limits: HttpLimits | None = None) -> None:
+    def __init__(self, context: BrokerContext, limits: HttpLimits = HTTP) -> None:
         self._context = context
-        self._limits = limits or HttpLimits()
+        self._limits = limits
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
         self._connections: Connections | None = None

@@ -28,10 +28,6 @@ from store.manifest import Manifest
 from store.snapshot import SNAPSHOTS, check_target_path
 from store.watermarks import DiskLevel, DiskSpace
 
-PATH_MAX = 4096
-DEPTH_MAX = 64
-"""A path that somebody may send, in characters (Linux's limit) and directories."""
-
 log = logging.getLogger(__name__)
 
 
@@ -48,7 +44,7 @@ class SnapshotHandler:
         wanted = _directory(await request.app[MEMORY].read(request))
         context = self._context
         time_ms = context.wall_clock()
-        places = SnapshotPlaces(context.config, self._limits.snapshots_max)
+        places = SnapshotPlaces(context.config, self._limits)
         taking = asyncio.ensure_future(
             context.node.snapshots.take(
                 lambda: places.own(time_ms) if wanted is None else places.named(wanted), time_ms
@@ -73,11 +69,11 @@ class SnapshotHandler:
 class SnapshotPlaces:
     """Where a node may make snapshots. Looks at the disk."""
 
-    def __init__(self, config: NodeConfig, snapshots_max: int) -> None:
+    def __init__(self, config: NodeConfig, limits: HttpLimits) -> None:
         self._data = os.path.realpath(config.data)
         self._named = config.snapshot_dirs
         self._own = os.path.realpath(f"{self._data}/{SNAPSHOTS}")
-        self._max = snapshots_max
+        self._limits = limits
         self._watermarks = config.retention.watermarks
 
     def own(self, time_ms: int) -> str:
@@ -92,10 +88,11 @@ class SnapshotPlaces:
         Raises :class:`~store.errors.SnapshotError` where no snapshot can be, and
         :class:`~broker.http.errors.HttpRefusedError` (403) where none may be made over HTTP.
         """
-        if len(directory) > PATH_MAX or directory.count("/") > DEPTH_MAX:
+        limits = self._limits
+        if len(directory) > limits.path_size_max or directory.count("/") > limits.path_depth_max:
             raise SnapshotError(
-                f"{directory[:100]}...: name a directory by at most {PATH_MAX} characters, "
-                f"{DEPTH_MAX} deep"
+                f"{directory[:100]}...: name a directory by at most {limits.path_size_max} "
+                f"characters, {limits.path_depth_max} deep"
             )
         check_target_path(self._data, directory)
         real = os.path.realpath(directory)
@@ -108,9 +105,10 @@ class SnapshotPlaces:
                 "other directories stand in snapshot_dirs of node.toml, and without a directory "
                 "the snapshot is made in the first of these",
             )
-        if _is_below(real, self._own) and _count(self._own) >= self._max:
+        if _is_below(real, self._own) and _count(self._own) >= limits.snapshots_max:
             raise SnapshotError(
-                f"{self._own} holds {self._max} snapshots; remove those that nobody needs"
+                f"{self._own} holds {limits.snapshots_max} snapshots; "
+                "remove those that nobody needs"
             )
         self._check_room(real)
         return real

@@ -25,7 +25,8 @@ from store.properties import NAME_END, PAIR_END, UNIQUE_KEY
 from store.record import StagedMessage
 
 GROWTH_MAX = 16 << 20
-"""Bytes that messages of a batch may get of its header, all together: as much as a frame has."""
+"""Format: as much as a frame has. Bytes that messages of a batch may get of its header, all
+together."""
 
 _START = Struct(">i8xii")
 _FIXED_SIZE = _START.size + SIZE.size

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.http.errors import HttpRefusedError
-from broker.http.jsonbody import CONTAINERS_MAX, decode_json
+from broker.http.jsonbody import decode_json
+from broker.limits import HTTP
 
 SMALL = st.recursive(
     st.none() | st.integers(-9, 9) | st.text(),
@@ -23,7 +24,7 @@ def test_json_is_read_as_it_was_written(document: object) -> None:
 
 @given(st.text(st.sampled_from('[]{}"\\ a')))
 def test_what_stands_in_a_string_is_no_list(text: str) -> None:
-    many = text + "[{" * CONTAINERS_MAX
+    many = text + "[{" * HTTP.containers_max
     assert decode_json(orjson.dumps({"body": many, many: text})) == {"body": many, many: text}
 
 
@@ -49,7 +50,7 @@ def test_no_text_is_refused_by_anything_else(text: str) -> None:
 @pytest.mark.parametrize("unit", ['"",', '"a": 1,', '"\\\\",'])
 def test_a_request_that_is_made_of_strings_is_refused(unit: str) -> None:
     with pytest.raises(HttpRefusedError, match="more than 50000 strings"):
-        decode_json(f"[{unit * 50_001}0]".encode())
+        decode_json(f"[{unit * (HTTP.strings_max + 1)}0]".encode())
 
 
 @pytest.mark.parametrize("unit", ['"', "\\", '\\"', '"\\"', '"a\\"[', '"" ', "[],"])

@@ -103,6 +103,16 @@ def test_an_upload_that_is_aborted_leaves_nothing_behind(tmp_path: Path, path: s
     with_site(scenario, tmp_path, limits=LIMITS)
 
 
+@pytest.mark.parametrize(("count", "status"), [(60, b"200"), (70, b"400")])
+def test_a_request_has_so_many_headers(tmp_path: Path, count: int, status: bytes) -> None:
+    async def scenario(site: Site) -> None:
+        headers = [HOST, *(f"X-{number}: {number}" for number in range(count))]
+        head = await site.head("GET", "/status", headers)
+        assert head.split()[1] == status
+
+    with_site(scenario, tmp_path, limits=HttpLimits(headers_max=64))
+
+
 def test_a_body_that_says_that_it_is_too_large_is_not_read(tmp_path: Path) -> None:
     async def scenario(site: Site) -> None:
         _, curl = site.begin("POST", PATH, 1 << 30)

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from broker.limits import HttpLimits
+from broker.limits import HTTP, HttpLimits
 from store.osfiles import OsFileSystem
 from store.verify import verify_replica
 from tests.broker.harness import NOW_MS
@@ -112,8 +112,8 @@ def test_without_a_directory_a_node_makes_one_of_its_own(tmp_path: Path) -> None
         ("snap/../elsewhere", 409, "without .."),
         ("snap/\0", 409, "absolute path"),
         ("snap/" + "x" * 300, 409, "xxx"),
-        ("snap/" + "x" * 30_000, 409, "at most 4096 characters"),
-        ("snap/" + "x/" * 1500, 409, "64 deep"),
+        ("snap/" + "x" * HTTP.path_size_max, 409, "at most 4096 characters"),
+        ("snap/" + "x/" * HTTP.path_depth_max, 409, "64 deep"),
     ],
 )
 def test_a_snapshot_is_made_only_where_it_may_be(
