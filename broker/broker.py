@@ -35,7 +35,7 @@ from broker.settings import Settings
 from broker.slowreaders import SlowReaders
 from broker.state import DataVersion
 from broker.stats import BrokerStats, Rates
-from broker.topics import TopicConfig, reply_topic
+from broker.topics import system_topics
 from broker.transactions.open import OpenTransaction
 from broker.transactions.service import CheckPolicy, Transactions
 from dledger.config import RaftConfig
@@ -90,6 +90,7 @@ class Broker(MachineListener):
         loop = world.loop
         self._fs = world.fs
         machine = self.machine_class.open(world.fs, config.data, config.segment_size)
+        machine.add_system_topics(system_topics(config.cluster, config.group))
         machine.listener = self
         node = Node(
             node=config.node,
@@ -246,18 +247,14 @@ class Broker(MachineListener):
 
     def _topic_table(self) -> dict[str, dict[str, object]]:
         topics = self.context.machine.state.topics
-        replies = reply_topic(self.context.config.cluster)
-        return {
-            replies: TopicConfig(replies, 1, 1).as_json(),
-            **{name: topic.as_json() for name, topic in sorted(topics.items())},
-        }
+        return {name: topic.as_json() for name, topic in sorted(topics.items())}
 
     # --- MachineListener
 
     def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
         self.context.holds.arrived(topic, queue_id, rows)
         if self.context.gatherer.serving:  # what followers and restarts apply was counted before
-            self.context.rates.meters.stored(topic, rows)
+            self.context.rates.stored(topic, rows)
         if topic in DEFERRED_TOPICS:
             self.context.delivery.arrived(topic, queue_id)
 

@@ -32,6 +32,10 @@ because a misspelt setting that is silently ignored is found the day it was need
     transaction_check_interval_ms = 30000   # again after that,
     transaction_check_max = 15      # and so often; then it is rolled back
     dedup_window_seconds = 60       # a request that is sent again within it is stored once; 0: off
+    http_hosts = []                 # names to which HTTP answers, such as "broker.example.com",
+                                    # beside localhost and the addresses of this node
+    snapshot_dirs = []              # absolute paths below which HTTP may make snapshots, beside
+                                    # snapshots/ in the data directory
     refill_mib_per_second = 32      # what this node sends at most to members that lack old entries
 
     join = false                    # true: this node waits to be added to the group by
@@ -66,6 +70,7 @@ FLUSH_MODES = ("sync", "async")
 READ_MODES = ("linearizable", "stale")
 NODE_NAME = re.compile(r"n(0|[1-9][0-9]{0,3})")
 GROUP_NAME = re.compile(r"[A-Za-z0-9_-]{1,127}")
+HOST_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,252}")
 MESSAGE_SIZE_MAX = 15 << 20
 """A frame of the remoting protocol holds 16 MiB, header and properties included."""
 
@@ -146,6 +151,8 @@ class NodeConfig:
     transaction_check_interval_ms: int = 30_000
     transaction_check_max: int = 15
     dedup_window_seconds: int = 60
+    http_hosts: tuple[str, ...] = ()
+    snapshot_dirs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for key, name in (("group", self.group), ("cluster", self.cluster)):
@@ -188,6 +195,11 @@ class NodeConfig:
         _require_between("scrub_pass_seconds", self.scrub_pass_seconds, 1, 1_000_000)
         _require_between("checkpoint_seconds", self.checkpoint_seconds, 1, 3600)
         _require_between("disk_stall_ms", self.disk_stall_ms, 100, 3_600_000)
+        for host in self.http_hosts:
+            _require(HOST_NAME.fullmatch(host), "http_hosts", host, "a name without a port")
+        for path in self.snapshot_dirs:
+            absolute = path.startswith("/") and "\0" not in path and path.strip("/")
+            _require(absolute, "snapshot_dirs", path, "the absolute path of a directory")
 
     @property
     def name(self) -> str:
@@ -269,7 +281,12 @@ def parse_config(text: str, directory: str) -> NodeConfig:
         **{key: type(f.default) for key, f in known.items() if f.default is not MISSING},
     }
     for key, value in given.items():
-        _require_type(key, value, types.get(key, str))
+        wanted = types.get(key, str)
+        _require_type(key, value, list if wanted is tuple else wanted)
+        if wanted is tuple:
+            for each in value:
+                _require_type(f"{key}: each", each, str)
+            given[key] = tuple(value)
     namesrv = tuple(_endpoint("namesrv", address) for address in given["namesrv"])
     members = {node: _member(node, value) for node, value in given["members"].items()}
     return NodeConfig(

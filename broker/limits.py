@@ -52,3 +52,57 @@ class AdminLimits:
 
 
 ADMIN = AdminLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """Of the HTTP port of a broker."""
+
+    connections_max: int = 512
+    """The server closes a connection beyond these as soon as it is accepted."""
+
+    backlog: int = 128
+    """Connections that wait to be accepted."""
+
+    idle_seconds: float = 60.0
+    """A connection is closed where no request, with all its headers, came for so long."""
+
+    headers_max: int = 64
+    """Of one request; each has at most 8,190 bytes."""
+
+    stall_seconds: float = 20.0
+    """A connection is closed where no byte of a body came, or none of an answer was taken, for so
+    long."""
+
+    body_bytes_per_second: int = 16 << 10
+    """What a body that takes longer than ``stall_seconds`` must come at."""
+
+    memory_max: int = 64 << 20
+    """Bytes of requests and of answers that may be in memory at a time, of all connections
+    together; beyond, a request is refused as busy. One request of the largest size always fits."""
+
+    free_bytes: int = 64 << 10
+    """So much of each request and answer is not counted: a small one fits whatever others hold."""
+
+    containers_max: int = 1000
+    """Objects and lists in one request, which needs three. A list of two bytes takes 56 of memory
+    and up to 300 ns: eight megabytes of them would hold the event loop for as long as an
+    election."""
+
+    strings_max: int = 50_000
+    """Likewise. All properties of a message together have at most 32,767 bytes."""
+
+    told_max: int = 1000
+    """Characters of a refusal, which may repeat what was sent."""
+
+    snapshots_max: int = 8
+    """Snapshots that may lie in a node's own directory of snapshots."""
+
+    path_size_max: int = 4096
+    """Characters of a path, as on Linux."""
+
+    path_depth_max: int = 64
+    """Directories of a path."""
+
+
+HTTP = HttpLimits()

@@ -22,7 +22,7 @@ from broker.commands import (
 )
 from broker.recent import RecentEntries
 from broker.state import BrokerState
-from broker.topics import HALF_TOPIC
+from broker.topics import HALF_TOPIC, TopicConfig
 from broker.transactions.open import OpenTransaction, opened_by
 from dledger.errors import InvariantError
 from dledger.statemachine import Leadership
@@ -128,6 +128,10 @@ class BrokerStateMachine:
         queues = ConsumeQueues(fs, f"{directory}/consumequeue")
         return cls(queues, KeyIndex(fs, f"{directory}/keyindex"), segment_size)
 
+    def add_system_topics(self, topics: Mapping[str, TopicConfig]) -> None:
+        """Topics that are there by configuration, whatever is restored."""
+        self.state.add_system_topics(topics)
+
     # --- what others read
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
@@ -168,7 +172,9 @@ class BrokerStateMachine:
             self.keys.restore(0)
             return
         found = decode_machine_state(state)
+        system = self.state.system
         self.state = BrokerState.from_bytes(found.broker)
+        self.state.add_system_topics(system)
         self.segment_times = found.segment_times
         self.expired_position = found.expired_position
         self.applied_end = found.applied_end

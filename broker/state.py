@@ -6,7 +6,7 @@ give equal states, and equal states give equal bytes, so replicas can be compare
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
@@ -27,7 +27,7 @@ from broker.commands import (
     Timer,
 )
 from broker.requests import RecentRequests
-from broker.topics import AUTO_CREATE_TEMPLATE, GroupConfig, TopicConfig
+from broker.topics import AUTO_CREATE_TEMPLATE, SYSTEM_TOPICS, GroupConfig, TopicConfig
 from broker.transactions.open import OpenTransaction
 from dledger.errors import InvariantError
 
@@ -69,7 +69,9 @@ class TimerMark:
 class BrokerState:
     """Begins, before the first entry, with nothing but the template of automatic topics.
 
-    Where the queues begin and end is known to their ConsumeQueues.
+    Where the queues begin and end is known to their ConsumeQueues. ``system`` are topics that are
+    there by configuration: part of ``topics`` where the log says nothing of them, and never part of
+    the bytes.
     """
 
     topics: dict[str, TopicConfig] = field(
@@ -88,6 +90,17 @@ class BrokerState:
     """Those that are open, by the offset of the half message, in that order."""
     settings: dict[str, str] = field(default_factory=dict)
     """What an operator has changed, in RocketMQ's names (see :mod:`broker.settings`)."""
+    system: Mapping[str, TopicConfig] = field(default_factory=dict, compare=False)
+
+    def add_system_topics(self, topics: Mapping[str, TopicConfig]) -> None:
+        """From now on these are there."""
+        self.system = topics
+        self.topics = {**topics, **self.topics}
+
+    @property
+    def system_names(self) -> tuple[str, ...]:
+        """The names of topics that no user may create, change or delete."""
+        return (*dict.fromkeys((*SYSTEM_TOPICS, *self.system)),)
 
     def offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """What the group has committed for the queue, or None."""
@@ -103,8 +116,7 @@ class BrokerState:
                 self.topics[command.name] = command.config
                 self.topics_version = self.topics_version.next(command.timestamp_ms)
             case DeleteTopic():
-                if self.topics.pop(command.name, None) is not None:
-                    self.topics_version = self.topics_version.next(command.timestamp_ms)
+                self._delete_topic(command)
             case PutGroup():
                 self.groups[command.name] = command.config
                 self.groups_version = self.groups_version.next(command.timestamp_ms)
@@ -138,6 +150,16 @@ class BrokerState:
         found = self.transactions.get(offset)
         return found is not None and found.position == position
 
+    def _delete_topic(self, command: DeleteTopic) -> None:
+        system = self.system.get(command.name)
+        found = self.topics.get(command.name)
+        if found is None or found is system:
+            return
+        del self.topics[command.name]
+        if system is not None:  # the log had another one, of a time when the name was free
+            self.topics[command.name] = system
+        self.topics_version = self.topics_version.next(command.timestamp_ms)
+
     def _delete_group(self, command: DeleteGroup) -> None:
         if self.groups.pop(command.name, None) is not None:
             self.groups_version = self.groups_version.next(command.timestamp_ms)
@@ -150,7 +172,11 @@ class BrokerState:
         packed: bytes = msgpack.packb(
             (
                 STATE_VERSION,
-                [_fields(topic) for _, topic in sorted(self.topics.items())],
+                [
+                    _fields(topic)
+                    for name, topic in sorted(self.topics.items())
+                    if topic is not self.system.get(name)
+                ],
                 [_fields(group) for _, group in sorted(self.groups.items())],
                 [
                     (group, topic, sorted(queues.items()))

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from broker.meters import SAMPLE_SECONDS, Meters
+from store.batch import QUEUE_ROW
+from store.filesystem import Bytes
 
 SPANS = (1, 6, 60)
 """Samples over which rates are averaged: RocketMQ's 10, 60 and 600 seconds."""
@@ -18,7 +20,10 @@ DAY_MS = 86_400_000
 
 @dataclass(slots=True)
 class BrokerStats:
-    """Messages, unless the name says pulls. ``boot_ms`` is when the process started."""
+    """Messages, unless the name says pulls. ``boot_ms`` is when the process started.
+
+    As with RocketMQ, a message that waits counts when it is stored for that, and when delivered.
+    """
 
     boot_ms: int
     put_messages: int = 0
@@ -49,7 +54,10 @@ class Mornings(NamedTuple):
 
 
 class Rates:
-    """Looks at the counters every ten seconds. ``wall_clock`` gives milliseconds since 1970."""
+    """Counts what goes in and out, for all ports. Looks at the counters every ten seconds.
+
+    ``wall_clock`` gives milliseconds since 1970.
+    """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, stats: BrokerStats, wall_clock: Callable[[], int]
@@ -71,6 +79,20 @@ class Rates:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def stored(self, topic: str, rows: Bytes) -> None:
+        """A run of messages was committed; ``rows`` are those of its ConsumeQueue."""
+        self._stats.put_messages += len(rows) // QUEUE_ROW.size
+        self.meters.stored(topic, rows)
+
+    def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
+        """A pull has ended; it brought messages, or none."""
+        if not messages:
+            self._stats.pulls_missed += 1
+            return
+        self._stats.get_messages += messages
+        self._stats.pulls_found += 1
+        self.meters.pulled(topic, group, messages, size)
 
     def tps(self, count: Callable[[Sample], int]) -> str:
         """A second, over the spans, separated by spaces; as far back as there are samples."""

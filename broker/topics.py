@@ -32,20 +32,24 @@ DLQ_PREFIX = "%DLQ%"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 """Where messages of open transactions lie."""
 
+BENCHMARK_TOPIC = "BenchmarkTest"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
+
 SYSTEM_TOPICS = (
     AUTO_CREATE_TOPIC,
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
-    "BenchmarkTest",
-    "SELF_TEST_TOPIC",
-    "OFFSET_MOVED_EVENT",
+    BENCHMARK_TOPIC,
+    SELF_TEST_TOPIC,
+    OFFSET_MOVED_TOPIC,
     HALF_TOPIC,
     "RMQ_SYS_TRANS_OP_HALF_TOPIC",
     "TRANS_CHECK_MAX_TIME_TOPIC",
 )
-"""Names that no user may create, change or delete."""
+"""Names that no user may create, change or delete, beside those of :func:`system_topics`."""
 
-UNSENDABLE_TOPICS = frozenset(SYSTEM_TOPICS) - {AUTO_CREATE_TOPIC, "BenchmarkTest"}
+UNSENDABLE_TOPICS = frozenset(SYSTEM_TOPICS) - {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC}
 """Those that nobody may send to either (``TopicValidator.isNotAllowedSendTopic``)."""
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
@@ -120,6 +124,25 @@ AUTO_CREATE_TEMPLATE = TopicConfig(AUTO_CREATE_TOPIC, 8, 8, PERM_READ | PERM_WRI
 def reply_topic(cluster: str) -> str:
     """The topic to which replies are addressed; it never has a message."""
     return f"{cluster}_REPLY_TOPIC"
+
+
+def system_topics(cluster: str, broker_name: str) -> dict[str, TopicConfig]:
+    """The topics that each broker of RocketMQ's makes when it starts, in its sizes, beside the
+    template of automatic topics.
+
+    Java's ``createTopic`` looks for the brokers by the topic of their cluster, or of their name. To
+    the topics in ``UNSENDABLE_TOPICS`` nobody may send, so they are not writable here.
+    """
+    both = PERM_READ | PERM_WRITE
+    topics = (
+        TopicConfig(SELF_TEST_TOPIC, 1, 1, PERM_READ),
+        TopicConfig(OFFSET_MOVED_TOPIC, 1, 1, PERM_READ),
+        TopicConfig(BENCHMARK_TOPIC, 1024, 1024, both),
+        TopicConfig(reply_topic(cluster), 1, 1, both),
+        TopicConfig(cluster, 16, 16, both | PERM_INHERIT),
+        TopicConfig(broker_name, 1, 1, both | PERM_INHERIT),
+    )
+    return {topic.name: topic for topic in topics}
 
 
 def retry_topic(group: str) -> str:

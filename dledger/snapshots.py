@@ -35,21 +35,23 @@ class Snapshots:
         self._loop = loop
         self._busy = False
 
-    async def take(self, target: str, time_ms: int) -> Manifest:
-        """Makes a snapshot of all that is applied now in the directory ``target``.
+    async def take(self, place: Callable[[], str], time_ms: int) -> tuple[str, Manifest]:
+        """Makes a snapshot of all that is applied now in the directory that ``place`` names.
 
-        Raises :class:`~store.errors.SnapshotError`, and nothing was made.
+        ``place`` may look at the disk, and raise; the directory is returned. Raises
+        :class:`~store.errors.SnapshotError`, and nothing was made.
         """
         if self._busy:
             raise SnapshotError("another snapshot of this node is being made; try again then")
         self._busy = True
         try:
+            target = await self._run(place)
             await self._checkpointed()
             writer = await self._run(lambda: self._node.store.begin_snapshot(target, time_ms))
             await self._write(writer)
         finally:
             self._busy = False
-        return writer.manifest
+        return target, writer.manifest
 
     async def _run(self, work: Callable[[], T]) -> T:
         waiter: asyncio.Future[T] = self._loop.create_future()

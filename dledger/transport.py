@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import aiohttp
 import msgpack
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from dledger.codec import MESSAGE_BYTES_MAX, MessageEncoder, decode_message, seal, unseal
 from dledger.errors import DLedgerError, PeerError
@@ -312,6 +312,8 @@ class WebSocketTransport:
     # --- the connection that the peer dialled
 
     async def _accept(self, request: web.Request) -> web.WebSocketResponse:
+        if hdrs.ORIGIN in request.headers:  # a browser asks for a page, and peers are none
+            raise web.HTTPForbidden(text="no page may speak to a peer's port")
         connection = web.WebSocketResponse(max_msg_size=1 << 16, compress=False)
         await connection.prepare(request)
         try:

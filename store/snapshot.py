@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from store.checkpoint import NAME_PREFIX, Checkpoint, decode_checkpoint
@@ -27,6 +28,9 @@ from store.manifest import MANIFEST_NAME, Manifest, encode_manifest
 from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot, encode_slot
 from store.statefiles import MARK_NAME, VOTE_NAME, Mark
 from store.wholefile import read_file, replace_file
+
+SNAPSHOTS = "snapshots"
+"""The only directory of a replica's own that may hold snapshots of it."""
 
 STEP_BYTES = 4 << 20
 # Why a link may not be possible though the files are fine: other file system, no links there.
@@ -94,7 +98,8 @@ class SnapshotWriter:
         except SnapshotError:
             raise
         except (OSError, StoreError) as error:
-            self._fs.remove_tree(self._target)
+            with suppress(OSError):  # where nothing could be made there is nothing to remove
+                self._fs.remove_tree(self._target)
             raise SnapshotError(f"{self._target}: the snapshot failed: {error}") from error
 
     def _link_all(self) -> None:
@@ -204,16 +209,23 @@ class SnapshotWriter:
 def check_target(fs: FileSystem, directory: str, target: str) -> None:
     """Raises :class:`~store.errors.SnapshotError` for a directory that must not be written to.
 
-    ``directory`` is the replica's own, whose files no snapshot may come among.
+    ``directory`` is the replica's own, among whose files no snapshot may come.
     """
-    parts = target.split("/")
-    if not target.startswith("/") or ".." in parts or "\0" in target:
-        raise SnapshotError(f"{target!r}: name the directory by an absolute path, without ..")
-    ours, theirs = f"{directory}/", f"{target.rstrip('/')}/"
-    if theirs.startswith(ours) or ours.startswith(theirs):
-        raise SnapshotError(f"{target}: a snapshot cannot be in the directory of the live data")
+    check_target_path(directory, target)
     try:
         if fs.exists(target) and fs.list_directory(target):
             raise SnapshotError(f"{target}: not empty; name a new directory")
     except OSError as error:
         raise SnapshotError(f"{target}: {error.strerror or error}") from error
+
+
+def check_target_path(directory: str, target: str) -> None:
+    """As :func:`check_target`, without a look at the disk."""
+    parts = target.split("/")
+    if not target.startswith("/") or ".." in parts or "\0" in target:
+        raise SnapshotError(f"{target!r}: name the directory by an absolute path, without ..")
+    ours, theirs = f"{directory}/", f"{target.rstrip('/')}/"
+    if theirs.startswith(f"{ours}{SNAPSHOTS}/") and theirs != f"{ours}{SNAPSHOTS}/":
+        return
+    if theirs.startswith(ours) or ours.startswith(theirs):
+        raise SnapshotError(f"{target}: a snapshot cannot be in the directory of the live data")

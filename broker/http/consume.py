@@ -11,6 +11,7 @@ from aiohttp import web
 from broker.context import BrokerContext
 from broker.hold import HeldPull
 from broker.http.errors import HttpRefusedError, json_response
+from broker.http.memory import HELD
 from broker.reader import Found, Limits, Range, Status
 from store.errors import StoreError
 from store.filesystem import Bytes
@@ -19,6 +20,9 @@ COUNT_USUAL = 32
 COUNT_MAX = 1024
 BYTES_MAX = 4 << 20
 WAIT_MS_MAX = 60_000
+
+NO_GROUP = "(http)"
+"""Under which figures stand what is read here. No group has such a name."""
 
 
 class ConsumeHandler:
@@ -39,12 +43,13 @@ class ConsumeHandler:
         limits = Limits(count, BYTES_MAX)
         try:
             found = await self._found(topic, queue_id, offset, limits, wait_ms)
+            request[HELD].hold(sum(found_range.size for found_range in found.ranges))
             parts = await self._loaded(found.ranges)
         except StoreError as error:
             raise HttpRefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
         group = self._context.config.group
         messages = messages_json(topic, group, queue_id, b"".join(parts), found.next_offset)
-        self._context.stats.get_messages += len(messages)
+        self._context.rates.pulled(topic, NO_GROUP, len(messages), sum(map(len, parts)))
         return json_response(
             {
                 "status": found.status.value,

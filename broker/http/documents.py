@@ -47,7 +47,11 @@ def status_document(context: BrokerContext) -> dict[str, Any]:
 
 
 async def topics_document(context: BrokerContext) -> dict[str, Any]:
-    """The topics, their settings, and how many messages their queues hold here."""
+    """The topics, their settings, and how many messages their queues hold here.
+
+    Those of the ``system`` are there without anybody's doing.
+    """
+    system = frozenset(context.machine.state.system_names)
     documents = []
     turn = _Turn()
     for topic in all_topics(context.machine):
@@ -57,6 +61,7 @@ async def topics_document(context: BrokerContext) -> dict[str, Any]:
                 "read_queues": topic.config.read_queues,
                 "write_queues": topic.config.write_queues,
                 "perm": topic.config.perm,
+                "system": topic.config.name in system,
                 "messages": topic.messages,
             }
         )

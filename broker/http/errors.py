@@ -9,6 +9,7 @@ import orjson
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from broker.limits import HTTP
 from broker.refusals import Refusal, code_of, remark_of
 from broker.remoting.codes import ResponseCode
 
@@ -24,6 +25,8 @@ class HttpRefusedError(Exception):
     """A request is refused; becomes the answer in :func:`refuse_as_json`."""
 
     def __init__(self, status: int, what: str, leader: str | None = None) -> None:
+        if len(what) > HTTP.told_max:
+            what = f"{what[: HTTP.told_max]}..."
         self.status = status
         self.what = what
         self.leader = leader
@@ -49,16 +52,21 @@ def json_response(document: object, status: int = HTTPStatus.OK) -> web.Response
     )
 
 
+def refusal_response(error: HttpRefusedError) -> web.Response:
+    """What a refused request is answered."""
+    document = {"error": error.what}
+    if error.leader is not None:
+        document["leader"] = error.leader
+    return json_response(document, error.status)
+
+
 @web.middleware
 async def refuse_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turns refusals, ours and aiohttp's, into JSON."""
     try:
         return await handler(request)
     except HttpRefusedError as error:
-        document = {"error": error.what}
-        if error.leader is not None:
-            document["leader"] = error.leader
-        return json_response(document, error.status)
+        return refusal_response(error)
     except web.HTTPException as error:
         # Unknown paths, methods, and bodies over the limit.
         return json_response({"error": error.reason}, error.status)

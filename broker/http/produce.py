@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-import orjson
 from aiohttp import web
 
 from broker.autocreate import create_topic_for_send
 from broker.context import BrokerContext
 from broker.http.errors import HttpRefusedError, json_response, refused_by_error, refused_with_code
+from broker.http.jsonbody import decode_json
+from broker.http.memory import MEMORY
 from broker.members import member_addresses
 from broker.processors.deferredsend import DeferredSend
 from broker.processors.send import queue_for_send
@@ -65,7 +66,7 @@ class ProduceHandler:
         """See the module."""
         context = self._context
         name = request.match_info["topic"]
-        document = _document(await request.read())
+        document = _document(await request.app[MEMORY].read(request))
         leader = self._leader()
         try:
             context.gatherer.check_serving()
@@ -74,6 +75,7 @@ class ProduceHandler:
                 context, name, AUTO_CREATE_TOPIC, DEFAULT_QUEUES
             )
             queue_id = queue_for_send(topic, _queue_id(document), context.rng)
+            del document  # not kept while the message is on its way
             waiter = _Stored(context.loop, context.store_host, queue_id)
             self._deferred.stage(
                 SendHeader(name, queue_id, 0, context.wall_clock(), 0, 0, properties),
@@ -87,7 +89,6 @@ class ProduceHandler:
             raise refused_with_code(error.code, error.remark, leader) from error
         except REFUSALS as error:
             raise refused_by_error(error, leader) from error
-        context.stats.put_messages += 1
         return json_response(
             {
                 "msg_id": f"{host.hex().upper()}{position:016X}",
@@ -117,12 +118,9 @@ class ProduceHandler:
         return body
 
 
-def _document(body: bytes) -> Mapping[str, Any]:
-    try:
-        document = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise _bad(f"the request is not JSON: {error}") from error
-    if type(document) is not dict:
+def _document(body: bytearray) -> Mapping[str, Any]:
+    document = decode_json(body)
+    if not isinstance(document, dict):
         raise _bad("the request is not a JSON object")
     for name in document:
         if name not in _FIELDS:

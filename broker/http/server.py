@@ -13,13 +13,16 @@
     POST /topics/T/messages                     {"body": "text"}; also body_base64, tags, keys,
                                                 properties, queue_id (any if left out)
     GET  /topics/T/queues/Q/messages?offset=0&count=32&wait_ms=0
-    POST /snapshot                              {"directory": "/new/directory"} on this machine
+    POST /snapshot                              {"directory": "/new/directory"} on this machine;
+                                                {}: one of the node's own
 
-Errors are {"error": "..."} with a fitting status; 503 names the leader where it is known.
+Errors are {"error": "..."} with a fitting status; 503 names the leader where it is known. Who may
+ask is said in :mod:`broker.http.guard`, how much at a time in :class:`~broker.limits.HttpLimits`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from http import HTTPStatus
 
@@ -27,12 +30,16 @@ from aiohttp import web
 
 from broker.admin.status import role_name
 from broker.context import BrokerContext
+from broker.http.connections import Connections
 from broker.http.console import Console
 from broker.http.consume import ConsumeHandler
 from broker.http.documents import groups_document, status_document, topics_document
 from broker.http.errors import json_response, refuse_as_json
+from broker.http.guard import Guard, protect
+from broker.http.memory import MEMORY, Memory
 from broker.http.produce import ProduceHandler
 from broker.http.snapshot import SnapshotHandler
+from broker.limits import HTTP, HttpLimits
 from dledger.requestlog import RequestLog
 
 log = logging.getLogger(__name__)
@@ -46,14 +53,24 @@ SHUTDOWN_SECONDS = 1.0
 class HttpServer:
     """Serves HTTP for one broker."""
 
-    def __init__(self, context: BrokerContext) -> None:
+    def __init__(self, context: BrokerContext, limits: HttpLimits = HTTP) -> None:
         self._context = context
+        self._limits = limits
         self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server | None = None
+        self._connections: Connections | None = None
 
     def app(self) -> web.Application:
         """The application, which a test can serve without a port."""
-        size_max = _JSON_OVERHEAD * self._context.config.max_message_size + (64 << 10)
-        app = web.Application(middlewares=[refuse_as_json], client_max_size=size_max)
+        config = self._context.config
+        memory = Memory(self._limits, _JSON_OVERHEAD * config.max_message_size + (64 << 10))
+        guard = Guard([*config.http_hosts, *(endpoint.host for endpoint in config.own)])
+        app = web.Application(
+            middlewares=[memory.account, refuse_as_json, guard.refuse_foreign],
+            client_max_size=memory.body_size_max,
+        )
+        app[MEMORY] = memory
+        app.on_response_prepare.append(_protect)
         console = Console(self._context)
         app.on_cleanup.append(console.close)
         app.add_routes(
@@ -65,7 +82,7 @@ class HttpServer:
                 web.get("/status", self._status),
                 web.get("/topics", self._topics),
                 web.get("/groups", self._groups),
-                web.post("/snapshot", SnapshotHandler(self._context).post),
+                web.post("/snapshot", SnapshotHandler(self._context, self._limits).post),
                 web.post("/topics/{topic}/messages", ProduceHandler(self._context).post),
                 web.get(
                     "/topics/{topic}/queues/{queue}/messages", ConsumeHandler(self._context).get
@@ -74,23 +91,42 @@ class HttpServer:
         )
         return app
 
-    async def start(self) -> None:
-        """Listens. ``OSError`` if the port is taken."""
-        host, port = self._context.config.own.http
-        self._runner = web.AppRunner(
+    def runner(self) -> web.AppRunner:
+        """What serves the application, with its limits."""
+        return web.AppRunner(
             self.app(),
             access_log=None,
             shutdown_timeout=SHUTDOWN_SECONDS,
             logger=RequestLog(log),
+            keepalive_timeout=self._limits.idle_seconds,
+            max_headers=self._limits.headers_max,
+            handler_cancellation=True,  # who has gone waits for nothing
         )
+
+    async def start(self) -> None:
+        """Listens. ``OSError`` if the port is taken."""
+        host, port = self._context.config.own.http
+        limits, loop = self._limits, self._context.loop
+        self._runner = self.runner()
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
+        assert self._runner.server is not None  # noqa: S101 - it is set up
+        self._connections = Connections(loop, limits, self._runner.server)
+        self._server = await loop.create_server(
+            self._connections.accept, host, port, backlog=limits.backlog
+        )
+        self._connections.start()
 
     async def stop(self) -> None:
         """Closes the port and the connections."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        if self._connections is not None:
+            self._connections.stop()
+            self._connections = None
 
     async def _health(self, _request: web.Request) -> web.Response:
         """Healthy is who serves: a leader that may propose, or a follower that knows its leader."""
@@ -116,3 +152,7 @@ class HttpServer:
 
     async def _groups(self, _request: web.Request) -> web.Response:
         return json_response(await groups_document(self._context))
+
+
+async def _protect(_request: web.Request, response: web.StreamResponse) -> None:
+    protect(response)

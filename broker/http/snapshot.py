@@ -1,43 +1,154 @@
 """``POST /snapshot {"directory": "/absolute/path"}``: this node's snapshot, on its own machine.
 
-Answers the manifest once the snapshot is complete. The directory must be new or empty.
+Answers the manifest, and the directory, once the snapshot is complete. Without a directory it is
+made in a new one in ``snapshots/`` of the node's data directory. Whoever reaches the port may ask,
+so a directory that is named must lie there, or below one that ``snapshot_dirs`` of ``node.toml``
+names, wherever links lead. It must be new or empty.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import os
+import shutil
 from dataclasses import asdict
 from http import HTTPStatus
 
-import orjson
 from aiohttp import web
 
+from broker.config import NodeConfig
 from broker.context import BrokerContext
 from broker.http.errors import HttpRefusedError, json_response
+from broker.http.jsonbody import decode_json
+from broker.http.memory import MEMORY
+from broker.limits import HttpLimits
 from store.errors import SnapshotError
+from store.manifest import Manifest
+from store.snapshot import SNAPSHOTS, check_target_path
+from store.watermarks import DiskLevel, DiskSpace
+
+log = logging.getLogger(__name__)
 
 
 class SnapshotHandler:
     """Makes snapshots of one broker's node."""
 
-    def __init__(self, context: BrokerContext) -> None:
+    def __init__(self, context: BrokerContext, limits: HttpLimits) -> None:
         self._context = context
+        self._limits = limits
+        self._taking: set[asyncio.Future[tuple[str, Manifest]]] = set()
 
     async def post(self, request: web.Request) -> web.Response:
-        """See the module. A refusal is 409 and says what to do."""
-        try:
-            document = orjson.loads(await request.read())
-        except orjson.JSONDecodeError as error:
-            raise HttpRefusedError(
-                HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error}"
-            ) from error
-        directory = document.get("directory") if isinstance(document, dict) else None
-        if not isinstance(directory, str) or not directory:
-            raise HttpRefusedError(
-                HTTPStatus.BAD_REQUEST, 'the body must be {"directory": "/absolute/path"}'
-            )
+        """See the module. A refusal is 403 or 409, and says what to do."""
+        wanted = _directory(await request.app[MEMORY].read(request))
         context = self._context
+        time_ms = context.wall_clock()
+        places = SnapshotPlaces(context.config, self._limits)
+        taking = asyncio.ensure_future(
+            context.node.snapshots.take(
+                lambda: places.own(time_ms) if wanted is None else places.named(wanted), time_ms
+            )
+        )
+        # It goes on to its end, or is removed, also where nobody waits for it any more.
+        self._taking.add(taking)
+        taking.add_done_callback(self._taken)
         try:
-            manifest = await context.node.snapshots.take(directory, context.wall_clock())
+            made, manifest = await asyncio.shield(taking)
         except SnapshotError as error:
             raise HttpRefusedError(HTTPStatus.CONFLICT, str(error)) from error
-        return json_response({"directory": directory, **asdict(manifest)})
+        return json_response({"directory": wanted or made, **asdict(manifest)})
+
+    def _taken(self, taking: asyncio.Future[tuple[str, Manifest]]) -> None:
+        self._taking.discard(taking)
+        error = None if taking.cancelled() else taking.exception()
+        if error is not None:
+            log.info("no snapshot was made: %s", error)
+
+
+class SnapshotPlaces:
+    """Where a node may make snapshots. Looks at the disk."""
+
+    def __init__(self, config: NodeConfig, limits: HttpLimits) -> None:
+        self._data = os.path.realpath(config.data)
+        self._named = config.snapshot_dirs
+        self._own = os.path.realpath(f"{self._data}/{SNAPSHOTS}")
+        self._limits = limits
+        self._watermarks = config.retention.watermarks
+
+    def own(self, time_ms: int) -> str:
+        """A new directory of the node's own. Raises as :meth:`named`."""
+        taken = frozenset(os.listdir(self._own)) if os.path.isdir(self._own) else frozenset()
+        names = (f"{time_ms}-{count}" for count in range(len(taken) + 1))
+        return self.named(f"{self._own}/{next(name for name in names if name not in taken)}")
+
+    def named(self, directory: str) -> str:
+        """The directory without links.
+
+        Raises :class:`~store.errors.SnapshotError` where no snapshot can be, and
+        :class:`~broker.http.errors.HttpRefusedError` (403) where none may be made over HTTP.
+        """
+        limits = self._limits
+        if len(directory) > limits.path_size_max or directory.count("/") > limits.path_depth_max:
+            raise SnapshotError(
+                f"{directory[:100]}...: name a directory by at most {limits.path_size_max} "
+                f"characters, {limits.path_depth_max} deep"
+            )
+        check_target_path(self._data, directory)
+        real = os.path.realpath(directory)
+        check_target_path(self._data, real)
+        allowed = [self._own, *map(os.path.realpath, self._named)]
+        if not any(_is_below(real, each) for each in allowed):
+            raise HttpRefusedError(
+                HTTPStatus.FORBIDDEN,
+                f"{directory} is not below {' or '.join([self._own, *self._named])}; "
+                "other directories stand in snapshot_dirs of node.toml, and without a directory "
+                "the snapshot is made in the first of these",
+            )
+        if _is_below(real, self._own) and _count(self._own) >= limits.snapshots_max:
+            raise SnapshotError(
+                f"{self._own} holds {limits.snapshots_max} snapshots; "
+                "remove those that nobody needs"
+            )
+        self._check_room(real)
+        return real
+
+    def _check_room(self, directory: str) -> None:
+        existing = directory
+        while not os.path.exists(existing):
+            existing = os.path.dirname(existing)
+        usage = shutil.disk_usage(existing)
+        space = DiskSpace(usage.free, usage.total)
+        if self._watermarks.level(space) >= DiskLevel.FORCE:
+            raise SnapshotError(
+                f"{existing}: the disk is {space.used_percent:.0f} % full; make room first"
+            )
+
+
+def _directory(body: bytearray) -> str | None:
+    """The directory that is asked for. Raises :class:`~broker.http.errors.HttpRefusedError`."""
+    document = decode_json(body or b"{}")
+    if document == {}:
+        return None
+    directory = None
+    if isinstance(document, dict) and document.keys() == {"directory"}:
+        directory = document["directory"]
+    if not isinstance(directory, str) or not directory:
+        raise HttpRefusedError(
+            HTTPStatus.BAD_REQUEST, 'the body must be {"directory": "/absolute/path"} or {}'
+        )
+    return directory
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path.startswith(f"{directory.rstrip('/')}/")
+
+
+def _count(directory: str) -> int:
+    """The snapshots below a directory, whole or not."""
+    count = 0
+    for _, names, _ in os.walk(directory):
+        if "commitlog" in names:
+            count += 1
+            names.clear()
+    return count

@@ -46,7 +46,8 @@ class AdminProcessor:
         except StoreError as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
         if oldest is None:
-            self._answer_info(connection, request, -1)
+            # Tools show for how long messages are kept: not since 1970, as with RocketMQ's -1.
+            self._answer_info(connection, request, context.wall_clock())
             return
 
         def found(times: Mapping[Place, int]) -> None:

@@ -12,6 +12,7 @@ the key are the same, nothing more needs to be read of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 
 from crc32c import crc32c
@@ -20,11 +21,16 @@ from isal.isal_zlib import crc32
 from broker.processors.shapes import SIZE, Likeness, Origin, Stager
 from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import RequestError
-from store.properties import PAIR_END
+from store.properties import NAME_END, PAIR_END, UNIQUE_KEY
 from store.record import StagedMessage
+
+GROWTH_MAX = 16 << 20
+"""Format: as much as a frame has. Bytes that messages of a batch may get of its header, all
+together."""
 
 _START = Struct(">i8xii")
 _FIXED_SIZE = _START.size + SIZE.size
+_UNIQUE_KEY_START = UNIQUE_KEY + NAME_END
 _UNLIKE = Likeness(-1, b"", b"", b"", b"", changed=False, tags_code=0)
 
 
@@ -32,12 +38,15 @@ def stage_batch(
     stager: Stager, of: Origin, data: bytes, of_all: bytes = b""
 ) -> list[StagedMessage]:
     """The messages of a batch, each as ``stager`` would stage it by itself; the properties
-    ``of_all`` are added to those of each message.
+    ``of_all`` are added to those of each message, but for pairs that it has already.
 
     Raises :class:`~broker.remoting.errors.RequestError` (code 13) where the sizes contradict each
     other, and as :meth:`~broker.processors.shapes.Stager.stage`.
     """
     messages: list[StagedMessage] = []
+    added = [pair for pair in of_all.split(PAIR_END) if pair]
+    grown = 0
+    alike = not any(pair.startswith(_UNIQUE_KEY_START) for pair in added)
     born, tried, prefix, fixed_size = of
     unpack_start = _START.unpack_from
     like_size, before, after, stored_before, stored_after, changed, code = _UNLIKE
@@ -86,10 +95,13 @@ def stage_batch(
         if int.from_bytes(data[body_end : body_end + 2], "big") != len(properties):
             (properties_size,) = SIZE.unpack_from(data, body_end)
             raise _illegal(end - total, f"total {total} with {properties_size} bytes of properties")
-        if of_all:
-            properties = _joined(properties, of_all)
-        messages.append(stager.stage(of, flag, body, properties))
-        like = (not of_all and stager.likeness(properties)) or _UNLIKE
+        joined = _joined(properties, added) if added else properties
+        grown += len(joined) - len(properties)
+        if grown > GROWTH_MAX:
+            raise _illegal(end - total, f"what all get of the header is above {GROWTH_MAX} bytes")
+        messages.append(stager.stage(of, flag, body, joined))
+        # What all messages have already is usual: Java's clients write WAIT here and there.
+        like = (alike and joined is properties and stager.likeness(properties)) or _UNLIKE
         like_size, before, after, stored_before, stored_after, changed, code = like
         before_size, after_size = len(before), len(after)
     return messages
@@ -99,9 +111,14 @@ def stage_batch(
 _new = tuple.__new__
 
 
-def _joined(properties: bytes, of_all: bytes) -> bytes:
+def _joined(properties: bytes, added: Sequence[bytes]) -> bytes:
+    """The same object where nothing is added."""
+    there = frozenset(properties.split(PAIR_END))
+    missing = [pair for pair in added if pair not in there]
+    if not missing:
+        return properties
     between = b"" if not properties or properties.endswith(PAIR_END) else PAIR_END
-    return properties + between + of_all
+    return properties + between + b"".join([pair + PAIR_END for pair in missing])
 
 
 def _illegal(start: int, what: str) -> RequestError:

@@ -198,7 +198,7 @@ class _Pull:
                 found.ranges, lambda parts, error: self._loaded(found, parts, error)
             )
         elif self._code(found) is not ResponseCode.PULL_NOT_FOUND or not self._held():
-            self.context.stats.pulls_missed += 1
+            self.context.rates.pulled(self.topic, self.group, 0, 0)
             self._answer(found)
 
     def _was_moved(self) -> bool:
@@ -227,12 +227,7 @@ class _Pull:
                 except StoreError as damage:
                     self.connection.respond(self.request, ResponseCode.SYSTEM_ERROR, str(damage))
                     return
-            stats = self.context.stats
-            stats.get_messages += found.messages
-            stats.pulls_found += 1
-            self.context.rates.meters.pulled(
-                self.topic, self.group, found.messages, sum(map(len, parts))
-            )
+            self.context.rates.pulled(self.topic, self.group, found.messages, sum(map(len, parts)))
             self._answer(found, parts)
         elif self.offset < self.context.reader.offsets(self.topic, self.queue_id)[0]:
             self.run()  # expired while it was read; the queue begins later now, and says so

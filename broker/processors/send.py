@@ -2,7 +2,8 @@
 
 A message is checked and staged in the turn in which its frame arrives, and answered when the entry
 that holds it is committed and applied. RocketMQ adds a property ``CLUSTER`` to every message and so
-rewrites all properties; here they are stored as the producer wrote them, but for ``WAIT``.
+rewrites all properties; here they are stored as the producer wrote them, but for ``WAIT`` of single
+messages.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from broker.processors.sendheader import (
     DeferredMessageError,
     HeaderNames,
     SendHeader,
-    checked_properties,
     read_header,
     read_like_header,
+    storable_in_batch,
 )
 from broker.processors.shapes import Origin, Stager, origin
 from broker.refusals import REFUSALS, code_of, refused, remark_of
@@ -56,9 +57,9 @@ class SendProcessor:
         self._gatherer = context.gatherer
         self._known_requests = context.gatherer.known_requests
         self._stager = Stager(context.config.cluster)
+        self._batch_stager = Stager(context.config.cluster, storable_in_batch)
         self._deferred = DeferredSend(context)
         self._body_size_max = context.config.max_message_size
-        self.stats = context.stats
         self.store_host_hex = context.store_host.hex().upper().encode()
 
     def send(self, connection: Connection, request: Frame) -> None:
@@ -132,9 +133,7 @@ class SendProcessor:
             queue_id = self._queue_id(request, names, header)
             body = self._checked_body(request)
             of = _origin(connection, header)
-            # Java's clients say here that they wait, which is not stored.
-            of_all = checked_properties(header.properties)
-            messages = stage_batch(self._stager, of, body, of_all)
+            messages = stage_batch(self._batch_stager, of, body, header.properties)
             if not messages:
                 raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
             answer = _Answer(self, connection, request, queue_id)
@@ -211,9 +210,7 @@ class _Answer:
         self.queue_id = queue_id
 
     def stored(self, first_offset: int, positions: Sequence[int]) -> None:
-        processor = self.processor
-        processor.stats.put_messages += len(positions)
-        self._acknowledge(processor.store_host_hex, first_offset, positions)
+        self._acknowledge(self.processor.store_host_hex, first_offset, positions)
 
     def stored_before(
         self, host: bytes, queue_id: int, first_offset: int, positions: Sequence[int]

@@ -194,10 +194,19 @@ def _read_unusual(request: Frame, names: HeaderNames) -> SendHeader:
 def storable_properties(properties: bytes) -> bytes:
     """The property bytes as they are stored: without ``WAIT``, as RocketMQ stores them.
 
-    Raises :class:`DeferredMessageError` where they say that the message is not to be delivered
-    at once.
+    Raises as :func:`storable_in_batch`.
     """
-    properties = checked_properties(properties)
+    return storable_in_batch(checked_properties(properties))
+
+
+def storable_in_batch(properties: bytes) -> bytes:
+    """The same for a message inside a batch, which keeps ``WAIT``: RocketMQ's
+    ``SendMessageProcessor`` takes it from single messages alone.
+
+    Raises :class:`DeferredMessageError` where they say that the message is not to be delivered
+    at once, and as :func:`checked_properties`.
+    """
+    _check_size(properties)
     if (
         (b"DELAY\x01" in properties and _DELAY.search(properties))
         or (b"TIMER_DE" in properties and _TIMER.search(properties))
@@ -208,16 +217,20 @@ def storable_properties(properties: bytes) -> bytes:
 
 
 def checked_properties(properties: bytes) -> bytes:
-    """The same for any message. Raises :class:`~broker.remoting.errors.RequestError`, code 13,
-    where they are too long."""
+    """Without ``WAIT``, of any single message. Raises
+    :class:`~broker.remoting.errors.RequestError`, code 13, where they are too long."""
+    _check_size(properties)
+    if b"WAIT\x01" in properties:
+        properties = _WAIT.sub(b"", properties)
+    return properties
+
+
+def _check_size(properties: bytes) -> None:
     if len(properties) > PROPERTIES_SIZE_MAX:
         raise RequestError(
             ResponseCode.MESSAGE_ILLEGAL,
             f"the properties have {len(properties)} bytes, at most {PROPERTIES_SIZE_MAX} fit",
         )
-    if b"WAIT\x01" in properties:
-        properties = _WAIT.sub(b"", properties)
-    return properties
 
 
 def is_half_message(properties: bytes) -> bool:

@@ -8,6 +8,7 @@ the code of the tag, the words of the keys.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
@@ -111,8 +112,12 @@ def topic_constants(topic: str) -> tuple[int, int]:
 class Stager:
     """Makes staged messages of what was sent."""
 
-    def __init__(self, cluster: str) -> None:
-        """``cluster`` is what requests are told of it, for whoever answers them."""
+    def __init__(
+        self, cluster: str, storable: Callable[[bytes], bytes] = storable_properties
+    ) -> None:
+        """``cluster`` is what requests are told of it, for whoever answers them; ``storable`` tells
+        which of the properties that were sent are stored."""
+        self._storable = storable
         self._cluster = CLUSTER + NAME_END + cluster.encode() + PAIR_END
         self._shapes: dict[tuple[bytes, bytes, bytes], Shape] = {}
 
@@ -129,7 +134,7 @@ class Stager:
         if shape is None or len(properties) > PROPERTIES_SIZE_MAX:
             if mark and before and not before.endswith(PAIR_END):
                 # Another property, whose name ends like that of the unique key.
-                properties = storable_properties(properties)
+                properties = self._storable(properties)
                 code, hashes = derive(prefix, properties)
                 size = fixed_size + len(body) + len(properties)
                 body_crc = crc32(body) & 0x7FFFFFFF
@@ -184,8 +189,8 @@ class Stager:
 
     def _learn(self, properties: bytes, before: bytes, mark: bytes, after: bytes) -> Shape:
         if len(properties) > PROPERTIES_SIZE_MAX:
-            storable_properties(properties)  # says what is wrong
-        stored_before, stored_after = storable_properties(before), storable_properties(after)
+            self._storable(properties)  # says what is wrong
+        stored_before, stored_after = self._storable(before), self._storable(after)
         is_request = REPLY_TO in before or REPLY_TO in after
         if is_request and len(properties) + len(self._cluster) <= PROPERTIES_SIZE_MAX:
             stored_before = self._cluster + stored_before

@@ -22,13 +22,11 @@ from broker.remoting.javajson import decode_json, encode_json
 from broker.topics import (
     PERM_MAX,
     QUEUES_MAX,
-    SYSTEM_TOPICS,
     TOPIC_SIZE_MAX,
     GroupConfig,
     TopicConfig,
     check_group_name,
     check_topic_name,
-    reply_topic,
     retry_topic,
 )
 from dledger.errors import ProposeError
@@ -96,21 +94,14 @@ class TopicProcessor:
 
     def system_topics(self, connection: Connection, request: Frame) -> None:
         """Code 305."""
-        config = self._context.config
         body = {
-            "brokerAddr": str(config.own.address),
-            "topicList": [
-                *SYSTEM_TOPICS,
-                reply_topic(config.cluster),
-                config.cluster,
-                config.group,
-            ],
+            "brokerAddr": str(self._context.config.own.address),
+            "topicList": self._context.machine.state.system_names,
         }
         connection.respond(request, body=(encode_json(body),))
 
     def _refuse_system_topic(self, name: str) -> None:
-        config = self._context.config
-        if name in {*SYSTEM_TOPICS, config.cluster, reply_topic(config.cluster)}:
+        if name in self._context.machine.state.system_names:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"the topic {name} belongs to the system")
         try:
             check_topic_name(name)

@@ -87,7 +87,7 @@ def test_runtime_info_has_what_apaches_tools_compute_with(tmp_path: Path) -> Non
     async def scenario(broker: SingleBroker) -> None:
         before = await info_of(broker)
         assert before.keys() >= TOOLS_FAIL_WITHOUT
-        assert before["earliestMessageTimeStamp"] == "-1"
+        assert before["earliestMessageTimeStamp"] == str(NOW_MS)
         await consumed(broker)
         broker.now_ms += 1000
         await broker.send("orders", 0, b"x")

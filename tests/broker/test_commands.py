@@ -22,7 +22,7 @@ from broker.commands import (
     encode_commands,
 )
 from broker.state import BrokerState, DataVersion, TimerMark
-from broker.topics import AUTO_CREATE_TOPIC, GroupConfig, TopicConfig
+from broker.topics import AUTO_CREATE_TOPIC, GroupConfig, TopicConfig, system_topics
 from dledger.errors import InvariantError
 
 names = st.text(alphabet="abcdef%_-", min_size=1, max_size=8)
@@ -88,6 +88,9 @@ def test_any_other_bytes_are_refused_in_the_same_way(data: bytes) -> None:
     assert data == b"" or type(msgpack.unpackb(data)) is list
 
 
+SYSTEM = system_topics("DefaultCluster", "broker-a")
+
+
 @given(st.lists(commands, max_size=30))
 def test_a_state_comes_back_from_its_bytes(given_commands: list[Command]) -> None:
     state = BrokerState()
@@ -96,6 +99,31 @@ def test_a_state_comes_back_from_its_bytes(given_commands: list[Command]) -> Non
     again = BrokerState.from_bytes(state.to_bytes())
     assert again == state
     assert again.to_bytes() == state.to_bytes()
+
+
+_NAMES = st.sampled_from(["DefaultCluster", "broker-a", "BenchmarkTest", "orders"])
+_TOPIC_COMMANDS = st.one_of(
+    st.builds(lambda name, queues: PutTopic.of(TopicConfig(name, queues), 5), _NAMES, st.just(1)),
+    st.builds(lambda topic: PutTopic.of(topic, 6), st.sampled_from([*SYSTEM.values()])),
+    st.builds(lambda name: DeleteTopic(name, 7), _NAMES),
+)
+
+
+@given(st.lists(_TOPIC_COMMANDS, max_size=12), st.integers(0, 12))
+def test_topics_of_the_system_change_nothing_that_the_log_says(
+    given_commands: list[Command], restored_after: int
+) -> None:
+    """A log of a time when their names were free gives the same bytes, restored or replayed."""
+    before, now = BrokerState(), BrokerState()
+    now.add_system_topics(SYSTEM)
+    for number, command in enumerate(given_commands):
+        if number == restored_after:
+            now = BrokerState.from_bytes(before.to_bytes())
+            now.add_system_topics(SYSTEM)
+        before.apply(command)
+        now.apply(command)
+        assert now.to_bytes() == before.to_bytes()
+        assert now.topics == {**SYSTEM, **before.topics}
 
 
 def test_bytes_of_another_version_are_refused() -> None:

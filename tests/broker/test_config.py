@@ -34,6 +34,11 @@ def complaint(text: str) -> str:
     return str(caught.value)
 
 
+def test_lists_are_read_as_they_are_written() -> None:
+    given = replace(parse_config(GOOD, "/data"), http_hosts=("a.b", "c"), snapshot_dirs=("/d",))
+    assert parse_config(given.to_toml(), "/data") == given
+
+
 def test_what_is_left_out_has_its_default() -> None:
     config = parse_config(GOOD, "/data")
 
@@ -70,6 +75,13 @@ def test_what_is_written_reads_the_same_wherever_the_directory_was_moved() -> No
         ("heartbeat_ms = 300", "heartbeat_ms: 300 is not allowed; it may be from 1 to 299"),
         ("max_message_size = 0", "max_message_size: 0 is not allowed"),
         ('cluster = "a b"', "cluster: 'a b' is not allowed"),
+        ('http_hosts = "a"', "http_hosts: must be a list, not 'a'"),
+        ("http_hosts = [1]", "http_hosts: each: must be a string, not 1"),
+        ('http_hosts = ["a:80"]', "http_hosts: 'a:80' is not allowed; it may be a name without"),
+        ('http_hosts = [""]', "http_hosts: '' is not allowed"),
+        ('snapshot_dirs = ["backup"]', "snapshot_dirs: 'backup' is not allowed; it may be the abs"),
+        ('snapshot_dirs = ["/"]', "snapshot_dirs: '/' is not allowed"),
+        ('snapshot_dirs = ["/a\\u0000"]', "snapshot_dirs: '/a\\x00' is not allowed"),
     ],
 )
 def test_a_bad_setting_is_named_with_what_it_may_be(line: str, said: str) -> None:

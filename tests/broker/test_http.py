@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,16 @@ import orjson
 import pytest
 from aiohttp import web
 
+from broker.http.consume import NO_GROUP
+from broker.http.memory import MEMORY, Memory
 from broker.http.server import HttpServer
+from broker.limits import HTTP, HttpLimits
 from broker.remoting.codes import RequestCode
 from tests.broker.harness import NOW_MS, SingleBroker, messages, with_broker
+from tests.broker.test_meters import view
+from tests.remoting.virtualnet import MemoryTransport
+
+HOST = "Host: 127.0.0.1:8080"
 
 
 class Curl(asyncio.Protocol):
@@ -30,10 +37,20 @@ class Curl(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set_result(None)
 
-    async def answer(self) -> tuple[int, Any]:
-        """Status and document."""
+    @property
+    def begun(self) -> bool:
+        """Whether something was answered."""
+        return bool(self._received)
+
+    async def parts(self) -> tuple[bytes, bytes]:
+        """Head and body."""
         await self._closed
         head, _, body = bytes(self._received).partition(b"\r\n\r\n")
+        return head, body
+
+    async def answer(self) -> tuple[int, Any]:
+        """Status and document."""
+        head, body = await self.parts()
         assert b"application/json" in head, head
         return int(head.split()[1]), orjson.loads(body)
 
@@ -45,16 +62,41 @@ class Site:
         self.broker = broker
         self._runner = runner
 
-    def ask(self, method: str, path: str, body: bytes = b"") -> asyncio.Task[tuple[int, Any]]:
+    @property
+    def memory(self) -> Memory:
+        return self._runner.app[MEMORY]
+
+    def protocol(self) -> asyncio.Protocol:
+        """What serves one connection."""
+        assert self._runner.server is not None
+        return self._runner.server()
+
+    def begin(
+        self, method: str, path: str, size: int, headers: Sequence[str] = (HOST,)
+    ) -> tuple[MemoryTransport, Curl]:
+        """Sends all but the body."""
         loop = self.broker.loop
         curl = Curl(loop)
-        assert self._runner.server is not None
-        near, _ = loop.join(curl, self._runner.server(), 8080)
-        near.write(
-            f"{method} {path} HTTP/1.1\r\nHost: broker\r\nConnection: close\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n".encode()
-            + body
+        near, _ = loop.join(curl, self.protocol(), 8080)
+        head = (
+            f"{method} {path} HTTP/1.1",
+            *headers,
+            "Connection: close",
+            f"Content-Length: {size}",
         )
+        near.write("\r\n".join((*head, "", "")).encode())
+        return near, curl
+
+    async def head(self, method: str, path: str, headers: Sequence[str]) -> bytes:
+        """What an answer begins with."""
+        _, curl = self.begin(method, path, 0, headers)
+        return (await curl.parts())[0]
+
+    def ask(
+        self, method: str, path: str, body: bytes = b"", headers: Sequence[str] = (HOST,)
+    ) -> asyncio.Task[tuple[int, Any]]:
+        connection, curl = self.begin(method, path, len(body), headers)
+        connection.write(body)
         return asyncio.ensure_future(curl.answer())
 
     async def post(self, topic: str, document: object) -> tuple[int, Any]:
@@ -62,15 +104,20 @@ class Site:
 
 
 def with_site(
-    scenario: Callable[[Site], Coroutine[Any, Any, None]], data: Path, *, serving: bool = True
+    scenario: Callable[[Site], Coroutine[Any, Any, None]],
+    data: Path,
+    *,
+    serving: bool = True,
+    limits: HttpLimits = HTTP,
+    **settings: Any,
 ) -> None:
     async def run(broker: SingleBroker) -> None:
-        runner = web.AppRunner(HttpServer(broker.broker.context).app(), access_log=None)
+        runner = HttpServer(broker.broker.context, limits).runner()
         await runner.setup()
         await scenario(Site(broker, runner))
         await runner.cleanup()
 
-    with_broker(run, data, serving=serving)
+    with_broker(run, data, serving=serving, **settings)
 
 
 def test_a_posted_message_is_stored_and_read_back(tmp_path: Path) -> None:
@@ -144,6 +191,18 @@ def test_a_bad_message_is_refused_with_what_is_wrong(
     with_site(scenario, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "document",
+    [{"x" * 100_000: 1}, {"body": ["x"] * 10_000}, {"body": "a", "keys": ["a b" * 10_000]}],
+)
+def test_a_refusal_does_not_repeat_all_that_was_sent(tmp_path: Path, document: object) -> None:
+    async def scenario(site: Site) -> None:
+        status, answer = await site.post("orders", document)
+        assert (status, len(answer["error"]) <= HTTP.told_max + 100) == (400, True)
+
+    with_site(scenario, tmp_path)
+
+
 def test_a_body_that_is_no_json_is_refused(tmp_path: Path) -> None:
     async def scenario(site: Site) -> None:
         status, answer = await site.ask("POST", "/topics/orders/messages", b"hello")
@@ -201,6 +260,24 @@ def test_a_reader_may_wait_for_a_message(tmp_path: Path) -> None:
     with_site(scenario, tmp_path)
 
 
+def test_a_reader_that_goes_away_waits_no_more(tmp_path: Path) -> None:
+    """As many as there may be of them would keep other clients from waiting."""
+
+    async def scenario(site: Site) -> None:
+        await site.broker.create_topic("orders")
+        path = "/topics/orders/queues/0/messages?wait_ms=60000"
+        begun = [site.begin("GET", path, 0)[0] for _ in range(5)]
+        await asyncio.sleep(1)
+        assert len(site.broker.broker.context.holds) == 5
+        for connection in begun:
+            connection.abort()
+        await asyncio.sleep(1)
+        assert len(site.broker.broker.context.holds) == 0
+        await site.broker.send("orders", 0, b"there")
+
+    with_site(scenario, tmp_path)
+
+
 def test_health_and_status_say_that_the_leader_serves(tmp_path: Path) -> None:
     async def scenario(site: Site) -> None:
         assert await site.ask("GET", "/healthz") == (
@@ -211,7 +288,16 @@ def test_health_and_status_say_that_the_leader_serves(tmp_path: Path) -> None:
         assert (status["leader"], status["serving"], status["term"]) == ("n0", True, 1)
         assert status["applied_index"] == status["last_index"] == 0
         _, topics = await site.ask("GET", "/topics")
-        assert [topic["name"] for topic in topics["topics"]] == ["TBW102"]
+        assert {topic["name"] for topic in topics["topics"] if topic["system"]} == {
+            "BenchmarkTest",
+            "DefaultCluster",
+            "DefaultCluster_REPLY_TOPIC",
+            "OFFSET_MOVED_EVENT",
+            "SELF_TEST_TOPIC",
+            "TBW102",
+            "broker-a",
+        }
+        assert not [topic for topic in topics["topics"] if not topic["system"]]
 
     with_site(scenario, tmp_path)
 
@@ -244,5 +330,38 @@ def test_groups_are_shown_with_what_they_have_not_acknowledged(tmp_path: Path) -
         _, found = await site.ask("GET", "/topics")
         (orders,) = [topic for topic in found["topics"] if topic["name"] == "orders"]
         assert orders["messages"] == 5
+
+    with_site(scenario, tmp_path)
+
+
+def test_what_goes_in_and_out_is_counted_as_for_other_clients(tmp_path: Path) -> None:
+    """By the same code: each message once, however often it is sent, each pull by its topic."""
+
+    async def scenario(site: Site) -> None:
+        broker, path = site.broker, "/topics/orders/queues/0/messages"
+        stats = broker.broker.context.stats
+        document = {"body": "a", "queue_id": 0, "properties": {"UNIQ_KEY": "k" * 32}}
+        answers = [await site.post("orders", document) for _ in range(3)]
+        assert [status for status, _ in answers] == [200] * 3
+        assert len({answer["queue_offset"] for _, answer in answers}) == 1
+        assert stats.put_messages == 1
+        await broker.send("orders", 0, b"bb")
+        assert stats.put_messages == 2
+        await site.ask("GET", path)
+        await site.ask("GET", f"{path}?offset=1")
+        await broker.pull("orders", 0, 0)
+        assert (stats.get_messages, stats.pulls_found, stats.pulls_missed) == (5, 3, 0)
+        _, nothing = await site.ask("GET", f"{path}?offset=2")
+        assert nothing["messages"] == []
+        await broker.pull("orders", 0, 2)
+        assert (stats.get_messages, stats.pulls_found, stats.pulls_missed) == (5, 3, 2)
+        put = await view(broker, "TOPIC_PUT_NUMS", "orders")
+        got = await view(broker, "GROUP_GET_NUMS", f"orders@{NO_GROUP}")
+        whole = await view(broker, "BROKER_GET_NUMS", broker.config.cluster)
+        sums = [figure["statsMinute"]["sum"] for figure in (put, got, whole)]
+        assert sums == [2, 3, 5]
+        size = await view(broker, "GROUP_GET_SIZE", f"orders@{NO_GROUP}")
+        records = messages(await broker.pull("orders", 0, 0))
+        assert size["statsMinute"]["sum"] == records[0].size + 2 * records[1].size
 
     with_site(scenario, tmp_path)

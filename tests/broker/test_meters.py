@@ -112,6 +112,21 @@ def test_tools_are_told_what_went_in_and_out(tmp_path: Path) -> None:
     with_broker(scenario, tmp_path)
 
 
+def test_a_pull_whose_filter_wants_nothing_brought_nothing(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await broker.send("orders", 0, b"x")
+        answer = await broker.pull(
+            "orders", 0, 0, subscription="color = 'red'", expressionType="SQL92"
+        )
+        assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        stats = broker.broker.context.stats
+        assert (stats.get_messages, stats.pulls_found, stats.pulls_missed) == (0, 0, 1)
+        assert broker.broker.context.rates.meters.got == {}
+
+    with_broker(scenario, tmp_path)
+
+
 def test_the_rate_of_a_group_is_told_with_its_progress(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         await broker.create_topic("orders")

@@ -148,8 +148,28 @@ def test_the_properties_of_a_batch_header_are_added_to_every_message(tmp_path: P
         ext = send_ext("orders", 0, "WAIT\x01true\x02ALL\x01yes\x02") | {"m": "true"}
         await broker.ask(RequestCode.SEND_BATCH_MESSAGE, ext, body)
         a, b = messages(await broker.pull("orders", 0, 0))
-        assert a.property_map == {"TAGS": "x", "ALL": "yes"}
-        assert b.property_map == {"ALL": "yes"}
+        assert a.property_map == {"TAGS": "x", "WAIT": "true", "ALL": "yes"}
+        assert b.property_map == {"WAIT": "true", "ALL": "yes"}
+
+    with_broker(scenario, tmp_path)
+
+
+@pytest.mark.parametrize("of_all", ["WAIT\x01true\x02", "WAIT\x01true", ""])
+def test_messages_of_a_batch_keep_that_their_producer_waits(tmp_path: Path, of_all: str) -> None:
+    """As with RocketMQ, which takes ``WAIT`` from single messages alone. Java's clients write it
+    into each message of a batch, and into the header."""
+
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        sent = [f"UNIQ_KEY\x01{number:032}\x02WAIT\x01true\x02".encode() for number in range(3)]
+        sent.append(b"WAIT\x01false")
+        body = b"".join(batched(b"x", properties) for properties in sent)
+        ext = send_ext("orders", 0, of_all) | {"m": "true"}
+        answer = await broker.ask(RequestCode.SEND_BATCH_MESSAGE, ext, body)
+        assert answer.code == ResponseCode.SUCCESS
+        stored = [record.properties for record in messages(await broker.pull("orders", 0, 0))]
+        assert stored[:3] == sent[:3]
+        assert stored[3] == (b"WAIT\x01false\x02WAIT\x01true\x02" if of_all else sent[3])
 
     with_broker(scenario, tmp_path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import pack
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 import broker.processors.shapes
 from broker.processors.batchbody import stage_batch
-from broker.processors.sendheader import PROPERTIES_SIZE_MAX, storable_properties
+from broker.processors.sendheader import PROPERTIES_SIZE_MAX, storable_in_batch, storable_properties
 from broker.processors.shapes import SHAPE_BYTES_MAX, Stager, origin
 from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import RequestError
@@ -31,11 +32,16 @@ def property_bytes(draw: st.DrawFn) -> bytes:
     return text.encode()
 
 
-def one_by_one(flag: int, body: bytes, properties: bytes) -> StagedMessage:
+def one_by_one(
+    flag: int,
+    body: bytes,
+    properties: bytes,
+    storable: Callable[[bytes], bytes] = storable_properties,
+) -> StagedMessage:
     return stage_message(
         "orders",
         body,
-        storable_properties(properties),
+        storable(properties),
         flag=flag,
         sys_flag=1,
         born_timestamp=1234,
@@ -61,7 +67,9 @@ def in_a_batch(flag: int, body: bytes, properties: bytes) -> bytes:
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=9), property_bytes()), max_size=4),
     st.lists(st.integers(0, 3), max_size=9),
-    st.sampled_from([b"", b"KEYS\x01all\x02"]),
+    st.sampled_from(
+        [b"", b"KEYS\x01all\x02", b"WAIT\x01a\x02", b"WAIT\x01a\x02TAG\x01b", b"UNIQ_KEY\x01a\x02"]
+    ),
 )
 def test_messages_of_a_batch_are_staged_as_each_by_itself(
     kinds: list[tuple[int, bytes, bytes]], order: list[int], of_all: bytes
@@ -70,10 +78,15 @@ def test_messages_of_a_batch_are_staged_as_each_by_itself(
     data = b"".join(in_a_batch(*message) for message in sent)
     expected = []
     for flag, body, properties in sent:
-        unended = of_all and properties and not properties.endswith(b"\x02")
-        joined = properties + (b"\x02" if unended else b"") + of_all
-        expected.append(one_by_one(flag, body, joined))
-    assert list(stage_batch(Stager("DefaultCluster"), ORIGIN, data, of_all)) == expected
+        there = properties.split(b"\x02")
+        added = [pair for pair in of_all.split(b"\x02") if pair and pair not in there]
+        joined = properties
+        if added:
+            unended = properties and not properties.endswith(b"\x02")
+            joined += (b"\x02" if unended else b"") + b"\x02".join([*added, b""])
+        expected.append(one_by_one(flag, body, joined, storable_in_batch))
+    stager = Stager("DefaultCluster", storable_in_batch)
+    assert list(stage_batch(stager, ORIGIN, data, of_all)) == expected
 
 
 @given(
@@ -117,6 +130,14 @@ def test_a_message_that_differs_in_more_than_its_unique_key_is_read_anew(
 def test_a_unique_key_that_nothing_ends_is_stored_as_it_was_sent() -> None:
     message = 0, b"", b"WAIT\x01true\x02UNIQ_KEY\x01a"
     assert Stager("DefaultCluster").stage(ORIGIN, *message) == one_by_one(*message)
+
+
+def test_a_header_cannot_blow_up_a_batch() -> None:
+    """Each of a hundred thousand messages would get 32 kB."""
+    data = in_a_batch(0, b"", b"") * 100_000
+    of_all = b"".join(b"%d\x01\x02" % number for number in range(4500))
+    with pytest.raises(RequestError, match="what all get of the header is above"):
+        stage_batch(Stager("DefaultCluster", storable_in_batch), ORIGIN, data, of_all)
 
 
 def test_properties_that_are_too_long_are_refused_also_where_their_shape_is_known() -> None:

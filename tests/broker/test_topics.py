@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from broker.remoting.codes import RequestCode, ResponseCode
-from tests.broker.harness import SingleBroker, messages, with_broker
+from tests.broker.harness import SingleBroker, messages, send_ext, with_broker
 
 CREATION = {
     "topic": "orders",
@@ -66,6 +66,55 @@ def test_a_topic_that_may_not_be_is_refused(
     with_broker(scenario, tmp_path)
 
 
+SYSTEM = {
+    "BenchmarkTest": (1024, 6),
+    "DefaultCluster": (16, 7),
+    "DefaultCluster_REPLY_TOPIC": (1, 6),
+    "OFFSET_MOVED_EVENT": (1, 4),
+    "SELF_TEST_TOPIC": (1, 4),
+    "TBW102": (8, 7),
+    "broker-a": (1, 7),
+}
+"""Queues and permissions of what is there from the start."""
+
+
+def test_topics_of_the_system_are_there_from_the_start(tmp_path: Path) -> None:
+    """Java's createTopic(key, ...) asks where the topic ``key`` is: the cluster, or a broker."""
+
+    async def scenario(broker: SingleBroker) -> None:
+        announced = broker.broker.announcement().topics
+        answer = await broker.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
+        for table in (announced, orjson.loads(answer.body)["topicConfigTable"]):
+            found = {name: (each["writeQueueNums"], each["perm"]) for name, each in table.items()}
+            assert found == SYSTEM
+        for name in SYSTEM:
+            answer = await broker.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": name})
+            assert orjson.loads(answer.body)["topicName"] == name
+            answer = await broker.ask(
+                RequestCode.UPDATE_AND_CREATE_TOPIC, CREATION | {"topic": name}
+            )
+            assert "belongs to the system" in (answer.remark or "")
+            answer = await broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": name})
+            assert "belongs to the system" in (answer.remark or "")
+            sent = await broker.ask(RequestCode.SEND_MESSAGE_V2, send_ext(name, 0), b"x")
+            refused = ResponseCode.NO_PERMISSION
+            assert sent.code == (ResponseCode.SUCCESS if SYSTEM[name][1] & 2 else refused)
+        assert broker.broker.context.machine.state.topics_version.counter == 0
+
+    with_broker(scenario, tmp_path)
+
+
+def test_a_topic_made_as_the_cluster_s_says_takes_its_queues(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        for name, key, queues in (("a", "DefaultCluster", 9), ("b", "broker-a", 1)):
+            ext = send_ext(name, 0) | {"c": key, "d": "9"}
+            assert (await broker.ask(RequestCode.SEND_MESSAGE_V2, ext, b"x")).code == 0
+            topic = broker.broker.context.machine.state.topics[name]
+            assert (topic.write_queues, topic.perm) == (queues, 6)
+
+    with_broker(scenario, tmp_path)
+
+
 def test_a_deleted_topic_created_again_goes_on_where_it_ended(tmp_path: Path) -> None:
     async def before(broker: SingleBroker) -> None:
         await broker.create_topic("orders")
@@ -95,12 +144,13 @@ async def _holds_one_new_message(broker: SingleBroker) -> None:
 
 def test_the_announcement_changes_with_the_topics(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
-        changes: list[int] = []
+        changes: list[set[str]] = []
+        before = set(broker.broker.announcement().topics)
         broker.broker.on_announcement_changed = lambda: changes.append(
-            len(broker.broker.announcement().topics)
+            broker.broker.announcement().topics.keys() - before
         )
         await broker.create_topic("orders")
-        assert changes == [3]
+        assert changes == [{"orders"}]
         announced = broker.broker.announcement()
         assert (announced.broker_name, announced.broker_id) == ("broker-a", 0)
         assert announced.data_version["counter"] == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.cli.admin import document_of, run_admin
+from broker.cli.admin import Admin, document_of, run_admin
 from broker.remoting.codes import RequestCode
 from tests.cluster.running import RunningCluster, while_needed
 
@@ -93,6 +93,38 @@ def test_a_topic_can_be_created_at_a_followers_address(
     created = shared_cluster.ask("topic", "create", topic, "-b", f"{host}:{port}")
 
     assert created["brokers"] == [view.leader_node.address]
+
+
+@pytest.mark.parametrize("key", ["DefaultCluster", "broker-a", "TBW102"])
+def test_java_s_create_topic_finds_the_brokers_by_its_key(
+    shared_cluster: RunningCluster, key: str
+) -> None:
+    """What ``MQAdminImpl.createTopic(key, newTopic, queueNum)`` sends: 105 for the route of the
+    key, and 17 to each master in it."""
+    topic = f"made-by-{key}"
+
+    async def create(admin: Admin) -> list[str]:
+        route = await admin.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": key})
+        brokers = document_of(route)["brokerDatas"]
+        fields = {
+            "topic": topic,
+            "defaultTopic": key,
+            "readQueueNums": "3",
+            "writeQueueNums": "3",
+            "perm": "6",
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": "0",
+            "order": "false",
+        }
+        masters = [str(data["brokerAddrs"]["0"]) for data in brokers]
+        for address in masters:
+            await admin.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
+        return masters
+
+    leader = shared_cluster.view().leader_node
+    assert leader is not None
+    assert run_admin(shared_cluster.namesrv, create) == [leader.address]
+    assert len(shared_cluster.ask("topic", "describe", topic)["queues"]) == 3
 
 
 def test_a_topic_that_is_there_keeps_all_but_the_number_of_its_queues(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -50,15 +51,36 @@ def test_a_snapshot_under_load_is_consistent_and_complete(
 def test_a_snapshot_is_refused_where_there_is_one_already(
     loaded: RunningCluster, tmp_path: Path
 ) -> None:
-    loaded.dledger("snapshot", "--out", str(tmp_path / "snap"))
-    done = loaded.dledger("snapshot", "--out", str(tmp_path / "snap"), code=1)
+    snap = tmp_path / "snap"
+    loaded.dledger("snapshot", "--out", str(snap))
+    # Not even where a node has none there: that would be a snapshot of two moments.
+    shutil.rmtree(snap / "broker-a/n1")
+    before = set(snap.rglob("*"))
+    done = loaded.dledger("snapshot", "--out", str(snap), code=1)
     assert "not empty; name a new directory" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+    assert set(snap.rglob("*")) == before
+    for node in loaded.nodes:
+        assert list((loaded.data(node) / "snapshots").iterdir()) == []
+    file = tmp_path / "file"
+    file.write_text("mine")
+    done = loaded.dledger("snapshot", "--out", str(file), code=1)
+    assert "name a new directory" in done.stderr
 
     loaded.kill("n2")
     done = loaded.dledger("snapshot", "--out", str(tmp_path / "other"), code=1)
     assert "broker-a/n2: no answer from" in done.stderr
     assert (tmp_path / "other/broker-a/n0/manifest.json").exists()
+
+
+def test_live_data_gets_no_snapshot_into_it(loaded: RunningCluster) -> None:
+    before = {node: sorted(loaded.data(node).iterdir()) for node in loaded.nodes}
+    done = loaded.dledger("snapshot", "--out", str(loaded.directory / "broker-a"), code=1)
+    assert "not empty" in done.stderr
+    inside = loaded.data("n0") / "new"
+    done = loaded.dledger("snapshot", "--out", str(inside), code=1)
+    assert "a snapshot cannot be in the directory of a replica" in done.stderr
+    assert {node: sorted(loaded.data(node).iterdir()) for node in loaded.nodes} == before
 
 
 def test_a_node_that_hangs_is_told_soon(loaded: RunningCluster, tmp_path: Path) -> None:

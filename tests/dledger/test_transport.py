@@ -187,6 +187,22 @@ async def test_a_stranger_is_refused_and_told_so(greeting: object) -> None:
         await a.stop()
 
 
+async def test_a_page_in_a_browser_is_no_peer() -> None:
+    """A browser lets any page open a WebSocket anywhere, and says which page it is."""
+    [port] = free_ports(1)
+    a = transport("a", {"a": port})
+    await a.start(Recorder())
+    try:
+        async with aiohttp.ClientSession() as session:
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await session.ws_connect(
+                    f"http://127.0.0.1:{port}{PATH}", origin="http://evil.example"
+                )
+        assert refused.value.status == 403
+    finally:
+        await a.stop()
+
+
 async def test_a_request_that_is_no_http_is_one_line_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

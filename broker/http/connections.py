@@ -1,0 +1,116 @@
+"""The connections of an HTTP port: how many there may be, and for how long one may stand still."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+from broker.limits import HttpLimits
+
+
+class Connections:
+    """Makes the protocol of each connection that is accepted; ends those whose peer takes nothing.
+
+    aiohttp closes a connection that is idle, but waits without an end until the peer has taken what
+    was written.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: HttpLimits,
+        make: Callable[[], asyncio.Protocol],
+    ) -> None:
+        """``make`` makes the protocol that serves a connection."""
+        self._loop = loop
+        self._limits = limits
+        self._make = make
+        self._open: set[_Connection] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def start(self) -> None:
+        """Begins to look after the connections."""
+        self._timer = self._loop.call_later(self._limits.stall_seconds, self._look)
+
+    def stop(self) -> None:
+        """Closes them, however much was not taken."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for connection in tuple(self._open):
+            connection.abort()
+
+    def accept(self) -> asyncio.Protocol:
+        """The protocol of a connection that comes in."""
+        if len(self._open) >= self._limits.connections_max:
+            return _Refused()
+        return _Connection(self._make(), self._open)
+
+    def _look(self) -> None:
+        self._timer = self._loop.call_later(self._limits.stall_seconds, self._look)
+        for connection in tuple(self._open):
+            connection.abort_if_stalled()
+
+
+class _Refused(asyncio.Protocol):
+    """Of a connection that is one too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+class _Connection(asyncio.Protocol):
+    """Hands on to the protocol that serves; knows the transport when that has let go of it."""
+
+    def __init__(self, serving: asyncio.Protocol, connections: set[_Connection]) -> None:
+        self._serving = serving
+        self._connections = connections
+        self._transport: asyncio.Transport | None = None
+        self._stuck = False
+        """Whether the peer is waited for to take something."""
+        self._seen: int | None = None
+        """Bytes that it had not taken at the last look, where it was waited for."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self._connections.add(self)
+        self._serving.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.discard(self)
+        self._serving.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._serving.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._serving.eof_received()
+
+    def pause_writing(self) -> None:
+        self._stuck = True
+        self._serving.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._stuck = False
+        self._seen = None
+        self._serving.resume_writing()
+
+    def abort(self) -> None:
+        """Ends the connection without a word."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def abort_if_stalled(self) -> None:
+        """Ends it where the peer has taken nothing since this was called before."""
+        transport = self._transport
+        if transport is None or not (self._stuck or transport.is_closing()):
+            self._seen = None
+            return
+        left = transport.get_write_buffer_size()
+        if self._seen is not None and left >= self._seen:
+            transport.abort()
+        self._seen = left

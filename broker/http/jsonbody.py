@@ -1,0 +1,41 @@
+"""The JSON of a request, which may be long, and yet has few parts."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import orjson
+
+from broker.http.errors import HttpRefusedError
+from broker.limits import HTTP
+
+
+def decode_json(body: bytes | bytearray) -> object:
+    """What the body of a request says.
+
+    Raises :class:`~broker.http.errors.HttpRefusedError` where it is not JSON, or has more parts
+    than any request.
+    """
+    if _containers(body) > HTTP.containers_max or body.count(b'"') > 2 * HTTP.strings_max:
+        _check_parts(body)
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise _bad(f"the request is not JSON: {error}") from error
+
+
+def _check_parts(body: bytes | bytearray) -> None:
+    """Takes a few ns a byte, whatever the body is."""
+    ended = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if ended.count(b'"') > 2 * HTTP.strings_max:
+        raise _bad(f"the request has more than {HTTP.strings_max} strings")
+    if _containers(b"".join(ended.split(b'"')[::2])) > HTTP.containers_max:
+        raise _bad(f"the request has more than {HTTP.containers_max} objects and lists")
+
+
+def _containers(body: bytes | bytearray) -> int:
+    return body.count(b"[") + body.count(b"{")
+
+
+def _bad(what: str) -> HttpRefusedError:
+    return HttpRefusedError(HTTPStatus.BAD_REQUEST, what)

@@ -1,0 +1,126 @@
+"""The memory that requests and answers of the HTTP port take: one budget for all connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from broker.http.errors import HttpRefusedError, refusal_response
+from broker.limits import HttpLimits
+
+
+class Memory:
+    """Counts what is held, and reads bodies."""
+
+    def __init__(self, limits: HttpLimits, body_size_max: int) -> None:
+        """``body_size_max`` is the largest body of a request, in bytes."""
+        self.held = 0
+        """Bytes, without what is free of each request."""
+        self.body_size_max = body_size_max
+        self._limits = limits
+        self._max = max(limits.memory_max, body_size_max)
+
+    @web.middleware
+    async def account(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Holds what the request takes until the client has taken the answer."""
+        with self._holding() as held:
+            request[HELD] = held
+            response = await handler(request)
+            body = response.body if isinstance(response, web.Response) else None
+            if isinstance(body, bytes) and len(body) > self._limits.free_bytes:
+                try:
+                    held.hold(len(body))
+                except HttpRefusedError as error:
+                    return refusal_response(error)
+                with suppress(ConnectionError):
+                    await response.prepare(request)
+                    await response.write_eof()
+                    await request.writer.drain()
+            return response
+
+    async def read(self, request: web.Request) -> bytearray:
+        """The body of the request.
+
+        Raises :class:`~broker.http.errors.HttpRefusedError` where it is too large, too slow, or cut
+        short, or where there is no room for it now.
+        """
+        size_max = self.body_size_max
+        if (request.content_length or 0) > size_max:
+            raise _too_large(size_max)
+        held, limits, time = request[HELD], self._limits, asyncio.get_running_loop().time
+        started_at = time()
+        body = bytearray()
+        try:
+            async with asyncio.timeout(limits.stall_seconds) as timeout:
+                while chunk := await request.content.readany():
+                    if len(body) + len(chunk) > size_max:
+                        raise _too_large(size_max)
+                    held.hold(len(body) + len(chunk))
+                    body += chunk
+                    # At the lowest rate that is allowed, so much came in this time.
+                    paid_until = started_at + len(body) / limits.body_bytes_per_second
+                    timeout.reschedule(min(time(), paid_until) + limits.stall_seconds)
+            return body
+        except TimeoutError:
+            raise HttpRefusedError(
+                HTTPStatus.REQUEST_TIMEOUT, f"the body came too slowly: {len(body)} bytes are here"
+            ) from None
+        except (web.RequestPayloadError, ConnectionError, RuntimeError) as error:
+            # The stream keeps its error, and with it the frames of who waited, which keep the
+            # stream: a cycle that a rare collector leaves in memory for long.
+            error.__traceback__ = None
+            raise HttpRefusedError(
+                HTTPStatus.BAD_REQUEST, f"the body is cut short after {len(body)} bytes"
+            ) from None
+
+    @contextmanager
+    def _holding(self) -> Iterator[Held]:
+        held = Held(self)
+        try:
+            yield held
+        finally:
+            held.hold(0)
+
+    def change(self, counted: int, size: int) -> int:
+        """How much is counted of a request that holds ``size`` bytes now, and not ``counted``."""
+        now = max(size - self._limits.free_bytes, 0)
+        if now > counted and self.held - counted + now > self._max:
+            raise HttpRefusedError(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "too much is being sent and read over HTTP at the same time; try again",
+            )
+        self.held += now - counted
+        return now
+
+
+class Held:
+    """What one request has in memory."""
+
+    __slots__ = ("_counted", "_memory")
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._counted = 0
+
+    def hold(self, size: int) -> None:
+        """So many bytes from now on, until the answer is sent.
+
+        Raises :class:`~broker.http.errors.HttpRefusedError` (503) where there is no room for them.
+        """
+        self._counted = self._memory.change(self._counted, size)
+
+
+MEMORY = web.AppKey("memory", Memory)
+HELD = web.RequestKey("held", Held)
+"""Of a request that :meth:`Memory.account` has let in."""
+
+
+def _too_large(size_max: int) -> HttpRefusedError:
+    return HttpRefusedError(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request has more than {size_max} bytes"
+    )
