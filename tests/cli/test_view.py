@@ -78,3 +78,20 @@ def test_a_leader_that_has_not_applied_its_first_entry_does_not_serve() -> None:
 
     assert group.leader == "broker-a/n0"
     assert not group.serves
+
+
+def test_who_is_no_member_by_the_leaders_word_is_not_shown() -> None:
+    answers = {
+        "n1": told("n1", "leader", serving=True),
+        "n4": told("n4", "follower"),  # removed, and it does not know it
+    }
+    assert [node.node for node in assemble_group("broker-a", answers).nodes] == [
+        "broker-a/n0",
+        "broker-a/n1",
+        "broker-a/n2",
+    ]
+
+
+def test_without_a_leader_whoever_answers_is_shown() -> None:
+    group = assemble_group("broker-a", {"n4": told("n4", "follower")})
+    assert [node.node for node in group.nodes][-1] == "broker-a/n4"
