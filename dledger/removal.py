@@ -4,7 +4,7 @@ The log says who is a member: a node that holds the committed entry without itse
 A node that was away lacks that entry, and nobody sends it any more. So members tell those that they
 are connected with and that are none (:class:`~dledger.service.RemovedNotice`). That is a peer's
 word and no proof, so it ends nothing: once a majority of the others have said it, the node asks for
-votes more seldom each time. When it hears a leader, as after it was added again, it goes on as ever.
+votes more seldom each time, until it hears a leader, as it does after it was added again.
 """
 
 from __future__ import annotations
