@@ -8,6 +8,9 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 """The command line is wrong, or what it names cannot be used."""
 
+EXIT_INTERRUPTED = 130
+"""Ctrl-C: 128 and the number of the signal, as shells have it."""
+
 
 class CommandError(Exception):
     """The command cannot do what it was asked."""
