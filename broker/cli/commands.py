@@ -20,7 +20,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol, cast
+from typing import NoReturn, Protocol, cast
 
 from broker.cli.failure import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, CommandError
 from broker.cli.streams import buffer_output, drop_output, open_missing_streams, unwritable
@@ -70,6 +70,12 @@ def run_command(argv: Sequence[str] | None = None) -> int:
     open_missing_streams()
     buffer_output()
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for number, argument in enumerate(arguments, 1):
+        if not _is_text(argument):
+            print(
+                f"dledger: argument {number} is not UTF-8: {ascii(argument)[:80]}", file=sys.stderr
+            )
+            return EXIT_USAGE
     code = 0
     try:
         try:
@@ -90,11 +96,26 @@ def run_command(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def _shortened(text: str) -> str:
+    from store.outside import shortened  # noqa: PLC0415 - no command that succeeds needs it
+
+    return shortened(text)
+
+
+def _is_text(argument: str) -> bool:
+    """Whether it can be written anywhere: bytes that are none come as halves of characters."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _run(arguments: Sequence[str]) -> int:
     with _quiet_interrupt():
         name = _parse_command(arguments[:1])
         command = cast(Command, importlib.import_module(f"broker.cli.{name}"))
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=f"dledger {name}",
         description=COMMANDS[name][0].upper() + COMMANDS[name][1:] + ".",
         epilog=f"examples:\n{command.EXAMPLES}",
@@ -108,7 +129,7 @@ def _run(arguments: Sequence[str]) -> int:
         drop_output()
         return EXIT_FAILED
     except CommandError as error:
-        print(f"dledger {name}: {error}", file=sys.stderr)
+        print(f"dledger {name}: {_shortened(str(error))}", file=sys.stderr)
         return error.exit_code
 
 
@@ -124,6 +145,13 @@ def _quiet_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Repeats no more of what was typed than anybody reads."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(_shortened(message))
 
 
 class _Version(argparse.Action):
@@ -143,7 +171,7 @@ def _parse_command(arguments: Sequence[str]) -> str:
     """The command's name. Prints help or a complaint and leaves where there is none."""
     width = max(map(len, COMMANDS))
     listing = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items())
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="dledger",
         usage="dledger COMMAND ...",
         description=f"A replicated message broker that speaks RocketMQ.\n\ncommands:\n{listing}",

@@ -11,6 +11,11 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 """Ctrl-C: 128 and the number of the signal, as shells have it."""
 
+WHERE_A_NAMESERVER_IS = (
+    "start a cluster with `dledger up`, or say where a NameServer is with --namesrv HOST:PORT, "
+    "which is neither a broker's port nor one for HTTP"
+)
+
 
 class CommandError(Exception):
     """The command cannot do what it was asked."""

@@ -11,7 +11,8 @@ from typing import Any
 from broker.cli.admin import Admin, NoTopicError, RefusedError, document_of, run_on_leaders
 from broker.cli.failure import CommandError
 from broker.cli.names import group_name, topic_name
-from broker.cli.options import add_json, add_namesrv, place_in_time, print_json, print_table
+from broker.cli.options import add_json, add_namesrv, print_json, print_table
+from broker.cli.times import TIME, TIME_HELP, place_in_time
 from broker.cli.topic import QueueView, view_queues
 from broker.client.resets import reset_offsets as reset_offsets_of
 from broker.remoting.codes import RequestCode, ResponseCode
@@ -49,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     reset.add_argument("--topic", metavar="T", type=topic_name, required=True)
     reset.add_argument(
-        "--to", type=place_in_time, metavar="earliest|latest|TIMESTAMP_MS", required=True
+        "--to", type=place_in_time, metavar=f"earliest|latest|{TIME}", required=True, help=TIME_HELP
     )
     delete = actions.add_parser("delete", help="delete a group and its offsets")
     for action in (describe, reset, delete):
