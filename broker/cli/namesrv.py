@@ -7,7 +7,7 @@ import asyncio
 import os
 
 from broker.cli.failure import CommandError
-from broker.cli.foreground import announce, log_to_stderr, run_until_stopped
+from broker.cli.foreground import announce, log_to_stderr, run_until_stopped, show_as
 from broker.cli.options import add_json, port_number
 from broker.nameserver.server import serve
 
@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    show_as("dledger-namesrv")
     log_to_stderr()
     return run_until_stopped(lambda stopped: _serve(args, stopped))
 
