@@ -23,7 +23,13 @@ from contextlib import contextmanager
 from typing import NoReturn, Protocol, cast
 
 from broker.cli.failure import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, CommandError
-from broker.cli.streams import buffer_output, drop_output, open_missing_streams, unwritable
+from broker.cli.streams import (
+    buffer_output,
+    drop_output,
+    open_missing_streams,
+    unusable,
+    unwritable,
+)
 
 COMMANDS = {
     "up": "start a local cluster: a NameServer and groups of brokers",
@@ -76,6 +82,9 @@ def run_command(argv: Sequence[str] | None = None) -> int:
                 f"dledger: argument {number} is not UTF-8: {ascii(argument)[:80]}", file=sys.stderr
             )
             return EXIT_USAGE
+        if argument.startswith("-") and argument.endswith("=--"):  # argparse makes a list of it
+            print(f"dledger: {_shortened(argument)}: `--` is no value", file=sys.stderr)
+            return EXIT_USAGE
     code = 0
     try:
         try:
@@ -87,19 +96,23 @@ def run_command(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except OSError as error:
-        told = unwritable(error)
+        told = unwritable(error) or unusable(error)
         if told is None:
             raise
         drop_output()
-        print(f"{' '.join(['dledger', *arguments[:1]])}: {told}", file=sys.stderr)
+        print(f"{' '.join(['dledger', *arguments[:1]])}: {_shortened(told)}", file=sys.stderr)
         return EXIT_FAILED
     return code
 
 
 def _shortened(text: str) -> str:
+    """One line that a terminal takes, whatever was typed."""
     from store.outside import shortened  # noqa: PLC0415 - no command that succeeds needs it
 
-    return shortened(text)
+    text = shortened(text)
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def _is_text(argument: str) -> bool:
