@@ -67,5 +67,5 @@ def unusable(error: OSError) -> str | None:
     if error.filename is None:
         return None
     name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else ""
-    shown = name if name.isprintable() and len(name) <= NAME_MAX else f"{ascii(name[:NAME_MAX])}..."
+    shown = name if name.isprintable() and len(name) <= NAME_MAX else f"{name[:NAME_MAX]!a}..."
     return f"{shown} cannot be used: {error.strerror}"
