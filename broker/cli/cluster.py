@@ -80,12 +80,8 @@ class LocalCluster:
         """By its name ``group/node``, or ``node`` alone where there is one group."""
         full = _full_name(name, [*self.nodes, *self.removed], self.directory)
         if full in self.removed:
-            group, _, node = full.partition("/")
             address = self.removed[full].config.own.address
-            raise CommandError(
-                f"{full} was removed from its group; `dledger member add {group} {node} {address}"
-                f"{data_option(self.directory)}` adds it again"
-            )
+            raise CommandError(how_it_comes_back(full, self.directory, str(address)))
         return self.nodes[full]
 
     def process(self, name: str) -> ManagedProcess:
@@ -152,6 +148,15 @@ class LocalCluster:
                     f"{endpoint}, meant for {user}, cannot be had ({why}): "
                     f"stop what uses it, or choose another with {option}"
                 )
+
+
+def how_it_comes_back(name: str, directory: Path, address: str = "ADDR") -> str:
+    """What to say of a node that was removed from its group."""
+    group, _, node = name.partition("/")
+    return (
+        f"{name} was removed from its group; `dledger member add {group} {node} {address}"
+        f"{data_option(directory)}` adds it again"
+    )
 
 
 def find_processes(directory: Path) -> dict[str, ManagedProcess]:

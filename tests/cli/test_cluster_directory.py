@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
+from broker.cli import kill
 from broker.cli.cluster import (
     design_cluster,
     find_process,
@@ -164,6 +166,8 @@ def test_a_removed_node_is_not_started_and_says_how_it_comes_back(tmp_path: Path
             match=r"n2 was removed .* `dledger member add broker-a n2 127.0.0.1:10931 --data ",
         ):
             found.process("n2")
+        with pytest.raises(CommandError, match="n2 was removed from its group"):
+            kill.run(Namespace(data=tmp_path, node="n2", json=False))
         assert retire(found, "broker-a", "n2")
         assert not retire(found, "broker-a", "n7")
 
