@@ -73,6 +73,8 @@ class Changes:
         found = self.changeable()
         if found.votes(node):
             raise ChangeRefusedError(f"{node} is a voter already")
+        # Nothing is known of a node that was removed a moment ago: it may be on another disk.
+        self._replicator.set_peers(self._majorities.peers(), self._connected, now)
         return self._change(found.with_learner(node, address), now)
 
     def promote(self, node: str, now: float) -> int:
