@@ -272,7 +272,7 @@ async def _aliases(address: str) -> set[str]:
     host, port = split_address(address)
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, ValueError):  # also for what can be no host
         return {address}
     return {address, *(f"{where[0]}:{port}" for *_, where in found)}
 

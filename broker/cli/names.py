@@ -11,9 +11,6 @@ from broker.remoting.client import split_address
 from broker.topics import NameRefusedError, check_group_name, check_topic_name
 from store.outside import quoted
 
-server_address = checked(split_address, ValueError)
-"""The type of an option that says where a server is."""
-
 topic_name = checked(check_topic_name, NameRefusedError)
 group_name = checked(check_group_name, NameRefusedError)
 
@@ -39,10 +36,30 @@ def name_servers(text: str) -> str:
     return ";".join(parts)
 
 
+def server_address(text: str) -> str:
+    """The type of an option that says where a server is."""
+    if not _is_address(text):
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not an address host:port")
+    return text
+
+
+def host_name(text: str) -> str:
+    """The type of an option that says on which of this machine's addresses to listen."""
+    if not _is_host(text):
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is neither an address nor a host's name")
+    return text
+
+
 def _is_address(text: str) -> bool:
     try:
         host, _ = split_address(text)
     except ValueError:
         return False
-    # A label of a host name has 63 characters at most (RFC 1035).
-    return HOST.fullmatch(host) is not None and all(len(part) < 64 for part in host.split("."))
+    return _is_host(host)
+
+
+def _is_host(text: str) -> bool:
+    # A label of a name has 1 to 63 characters (RFC 1035); the last may be followed by a dot.
+    labels = text.removesuffix(".").split(".")
+    is_name = all(0 < len(label) < 64 for label in labels)
+    return HOST.fullmatch(text) is not None and (is_name or ":" in text)

@@ -42,6 +42,8 @@ BAD = {
     "separators": ";;,;||||",
     "number": "1e400",
     "url": "http://127.0.0.1:9876/x",
+    "label": "a" * 70 + ":1",
+    "no label": "a..b:1",
 }
 """A zero byte is none of them: no argument can hold one."""
 
@@ -218,6 +220,18 @@ def test_odd_files_in_a_cluster_directory_are_told(
     for arguments in (leaf.line(), *(leaf.line(action, "given") for action in paths)):
         code, _, told = run(arguments)
         check_told(arguments, code, told)
+
+
+def test_a_host_that_is_none_is_bad_usage(run: Run) -> None:
+    for host in ("", "a..b", "a" * 64, "a b", "\u00fc"):
+        for arguments in (
+            ["namesrv", f"--host={host}"],
+            ["topic", "create", "x", f"-b={host}:1"],
+            ["status", f"--namesrv={host}:1"],
+        ):
+            code, out, told = run(arguments)
+            check_told(arguments, code, told)
+            assert (code, out) == (2, ""), arguments
 
 
 @pytest.mark.parametrize(
