@@ -132,7 +132,7 @@ def nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for module in (foreground, node, importlib.import_module("broker.cli.namesrv")):
         monkeypatch.setattr(module, "run_until_stopped", refuse)
         monkeypatch.setattr(module, "show_as", lambda _name: None)
-        monkeypatch.setattr(module, "log_to_stderr", lambda: None)
+        monkeypatch.setattr(module, "log_to_stderr", lambda *_: None, raising=False)
     monkeypatch.setattr("broker.cli.bench._measure_own", refuse)
     monkeypatch.setattr("broker.cli.node.import_broker", lambda: None)
     monkeypatch.setattr("broker.cli.node.tune_interpreter", lambda: None)
