@@ -187,6 +187,7 @@ class Broker(MachineListener):
         self._told_serving = False
         self._addresses = str(config.own.address), str(config.own.http)
         node.fitness.on_level = self._disk_level_changed
+        node.removal.on_change = self._membership_changed
 
     # --- life
 
@@ -243,6 +244,7 @@ class Broker(MachineListener):
             },
             topics=self._told_topics[1],
             members=self._told_members[1],
+            is_member=node.removal.is_member,
         )
 
     def _topic_table(self) -> dict[str, dict[str, object]]:
@@ -283,6 +285,9 @@ class Broker(MachineListener):
         if serving or self._told_serving or told is None or told[0] is not node.core.configuration:
             self._told_serving = serving
             self.on_announcement_changed()
+
+    def _membership_changed(self) -> None:
+        self.on_announcement_changed()
 
     def _disk_level_changed(self, level: DiskLevel) -> None:
         no_room = self.context.node.fitness.no_room

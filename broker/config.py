@@ -7,7 +7,7 @@ because a misspelt setting that is silently ignored is found the day it was need
     cluster = "DefaultCluster"
     group = "broker-a"              # the group's name, and RocketMQ's broker name
     node = "n0"                     # n0, n1, ...: this process among the members below
-    data = "/var/lib/dledger"       # default: the directory of this file
+    data = "/var/lib/dledger"       # an absolute path; default: the directory of this file
     namesrv = ["127.0.0.1:9876"]
     flush = "sync"                  # or "async": acknowledged before it is on stable storage
     segment_size = 268435456        # bytes; one for the whole group, fixed when data is first made
@@ -55,14 +55,16 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from pathlib import Path
 from typing import NamedTuple, Self
 
+from broker.smallfiles import read_small
 from store.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
+from store.outside import QUOTED_MAX, quoted, shortened
 from store.retention import HOUR_MS, RetentionPolicy
 from store.watermarks import Watermarks
 
@@ -75,8 +77,17 @@ MESSAGE_SIZE_MAX = 15 << 20
 """A frame of the remoting protocol holds 16 MiB, header and properties included."""
 
 
+CONFIG_BYTES_MAX = 64 << 10
+"""A file of settings is no longer than this: enough for hundreds of members."""
+
 HOURS_MAX = 1_000_000
 DAY_MS = 24 * HOUR_MS
+ENDPOINT_MAX = 40
+"""Characters; an IPv4 address and a port have 21 at most."""
+
+PATH_MAX = 4095
+"""Bytes of a path, as Linux has it."""
+
 BYTES_MAX = 1 << 60
 
 
@@ -96,13 +107,15 @@ class Endpoint(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Self:
         """From ``host:port``. Raises :class:`ConfigError`."""
+        if len(text) > ENDPOINT_MAX:
+            raise ConfigError(f'{quoted(text)} is not host:port, such as "127.0.0.1:10911"')
         host, colon, port = text.rpartition(":")
         if not colon or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ConfigError(f'"{text}" is not host:port, such as "127.0.0.1:10911"')
+            raise ConfigError(f'"{_one_line(text)}" is not host:port, such as "127.0.0.1:10911"')
         try:
             return cls(str(ipaddress.IPv4Address(host)), int(port))
         except ipaddress.AddressValueError:
-            raise ConfigError(f'"{text}": the host must be an IPv4 address') from None
+            raise ConfigError(f'"{_one_line(text)}": the host must be an IPv4 address') from None
 
 
 class Member(NamedTuple):
@@ -160,7 +173,14 @@ class NodeConfig:
         for name in (self.node, *self.members):
             _require(NODE_NAME.fullmatch(name), "node", name, "n0, n1, n2 and so on")
         if self.node not in self.members:
-            raise ConfigError(f"members: {self.node} itself is missing from {list(self.members)}")
+            known = quoted(list(self.members))
+            raise ConfigError(f"members: {self.node} itself is missing from {known}")
+        _require(
+            0 < len(os.fsencode(self.data)) <= PATH_MAX and self.data.isprintable(),
+            "data",
+            self.data,
+            f"the path of a directory, of up to {PATH_MAX} bytes, without control characters",
+        )
         _check_distinct(self.members)
         if not self.namesrv:
             raise ConfigError("namesrv: at least one NameServer is needed")
@@ -257,18 +277,24 @@ def broker_id_of(node: str) -> int:
 def read_config(path: str) -> NodeConfig:
     """Reads and checks a ``node.toml``. Raises :class:`ConfigError` naming the file and the key."""
     try:
-        return parse_config(Path(path).read_text(encoding="utf-8"), str(Path(path).parent))
+        text = read_small(path, CONFIG_BYTES_MAX).decode()
+        return parse_config(text, os.path.dirname(os.path.abspath(path)))
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: is not TOML: {error}") from error
+        raise ConfigError(f"{_one_line(path)}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not TOML: {shortened(error)}") from error
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 
 
 def parse_config(text: str, directory: str) -> NodeConfig:
     """As :func:`read_config`, for a text that would stand in ``directory``."""
-    given = tomllib.loads(text)
+    try:
+        given = tomllib.loads(text)
+    except RecursionError:
+        raise ConfigError("is not TOML of this kind: it is nested too deeply") from None
+    except ValueError as error:  # also for a number of thousands of digits
+        raise ConfigError(f"is not TOML: {shortened(error)}") from error
     known = {field.name: field for field in fields(NodeConfig)}
     _check_keys(given, list(known), "")
     given.setdefault("data", directory)
@@ -287,6 +313,11 @@ def parse_config(text: str, directory: str) -> NodeConfig:
             for each in value:
                 _require_type(f"{key}: each", each, str)
             given[key] = tuple(value)
+    if not os.path.isabs(given["data"]):
+        raise ConfigError(
+            f"data: {quoted(given['data'])} is not an absolute path: write out where the data is, "
+            "or leave it out, which means the directory of this file"
+        )
     namesrv = tuple(_endpoint("namesrv", address) for address in given["namesrv"])
     members = {node: _member(node, value) for node, value in given["members"].items()}
     return NodeConfig(
@@ -304,9 +335,9 @@ TYPE_NAMES = {
 
 
 def _member(node: str, value: object) -> Member:
-    where = f"members.{node}"
+    where = f"members.{_one_line(node)}"
     if not isinstance(value, dict):
-        raise ConfigError(f"{where}: must be a table, not {value!r}")
+        raise ConfigError(f"{where}: must be a table, not {quoted(value)}")
     _check_keys(value, list(Member._fields), f"{where}.")
     for key in Member._fields:
         if key not in value:
@@ -316,7 +347,7 @@ def _member(node: str, value: object) -> Member:
 
 def _endpoint(key: str, value: object) -> Endpoint:
     if not isinstance(value, str):
-        raise ConfigError(f"{key}: must be a string, not {value!r}")
+        raise ConfigError(f"{key}: must be a string, not {quoted(value)}")
     try:
         return Endpoint.parse(value)
     except ConfigError as error:
@@ -330,7 +361,7 @@ def _check_keys(given: Mapping[str, object], known: list[str], where: str) -> No
 
             near = difflib.get_close_matches(key, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
-            raise ConfigError(f"{where}{key}: is no setting{hint}")
+            raise ConfigError(f"{where}{_one_line(key)}: is no setting{hint}")
 
 
 def _check_distinct(members: Mapping[str, Member]) -> None:
@@ -345,7 +376,7 @@ def _check_distinct(members: Mapping[str, Member]) -> None:
 def _require_type(key: str, value: object, wanted: type) -> None:
     # A TOML boolean is a Python int too, and must not pass for a number.
     if type(value) is not wanted:
-        raise ConfigError(f"{key}: must be {TYPE_NAMES[wanted]}, not {value!r}")
+        raise ConfigError(f"{key}: must be {TYPE_NAMES[wanted]}, not {quoted(value)}")
 
 
 def _require_between(key: str, value: int, minimum: int, maximum: int) -> None:
@@ -354,4 +385,9 @@ def _require_between(key: str, value: int, minimum: int, maximum: int) -> None:
 
 def _require(holds: object, key: str, value: object, wanted: str) -> None:
     if not holds:
-        raise ConfigError(f"{key}: {value!r} is not allowed; it may be {wanted}")
+        raise ConfigError(f"{key}: {quoted(value)} is not allowed; it may be {wanted}")
+
+
+def _one_line(text: str) -> str:
+    """As it is, where it is short and of one line, else quoted."""
+    return text if len(text) <= QUOTED_MAX and text.isprintable() else quoted(text)

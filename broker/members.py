@@ -56,6 +56,8 @@ def standing(context: BrokerContext) -> str:
     that does not hold what it confirmed, and that counts for nothing until it does.
     """
     core = context.node.core
+    if core.standing.dismissed:
+        return STRANGER
     found, node = core.configuration, core.node
     if found.votes(node):
         return VOTER if core.counts else REFILLING

@@ -1,7 +1,8 @@
 """The broker's side of the NameServers: says who it is, to every one of them, again and again.
 
 Every member of a group registers: the leader as broker id 0, node ``n<k>`` as id k + 1 while it
-follows. So clients see one address that they may write to, and tools see all of them.
+follows. So clients see one address that they may write to, and tools see all of them. A broker that
+is no member of its group, because it waits to be added or was removed, does not register.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class Announcement:
     members: Sequence[str] = ()
     """The addresses of all members of the group; none where they are not known. A change of them
     is told with the next registration."""
+    is_member: bool = True
+    """Whether the broker is a member of its group; if not, NameServers are not to know it."""
 
     def identity(self) -> dict[str, str]:
         return {
@@ -67,6 +70,8 @@ class Announcement:
 
     def news(self) -> tuple[object, ...]:
         """What NameServers go by: of a follower neither its topics nor its term."""
+        if not self.is_member:
+            return (self.identity(),)
         news = (self.identity(), self.http_address, self.members)
         return news if self.broker_id else (*news, self.term, self.data_version, self.topics)
 
@@ -84,6 +89,8 @@ class Announcement:
 
 class Registrar:
     """Registers with every NameServer on a schedule, when there is news, and when one forgot us.
+
+    Who is no member any more says goodbye to those that know it.
 
     ``announce`` tells what is true now. ``states`` says for each NameServer what it last did:
     "registered", or why not. Dead NameServers cost a log line when they die, and nothing else.
@@ -108,6 +115,7 @@ class Registrar:
         self._told: tuple[object, ...] = ()
         self._retries: dict[str, asyncio.TimerHandle] = {}
         self._stopped = False
+        self._is_member = True
         self.states = dict.fromkeys(nameservers, "not registered yet")
 
     def start(self) -> None:
@@ -127,16 +135,23 @@ class Registrar:
                 handle.cancel()
         for timer in self._retries.values():
             timer.cancel()
-        identity = self._announce().identity()
-        goodbyes = [
-            self._client.invoke_nowait(
-                nameserver, RequestCode.UNREGISTER_BROKER, identity, timeout=GOODBYE_SECONDS
-            )
-            for nameserver, state in self.states.items()
-            if state == "registered"
-        ]
+        goodbyes = self._say_goodbye(self._announce(), list(self.states))
         await asyncio.gather(*goodbyes, return_exceptions=True)
         await self._client.close()
+
+    def _say_goodbye(
+        self, announcement: Announcement, nameservers: Sequence[str]
+    ) -> list[asyncio.Future[Frame]]:
+        return [
+            self._client.invoke_nowait(
+                nameserver,
+                RequestCode.UNREGISTER_BROKER,
+                announcement.identity(),
+                timeout=GOODBYE_SECONDS,
+            )
+            for nameserver in nameservers
+            if self.states[nameserver] == "registered"
+        ]
 
     def _look_for_news(self) -> None:
         self._look = None
@@ -158,6 +173,10 @@ class Registrar:
         self._register(self._announce(), [nameserver])
 
     def _register(self, announcement: Announcement, nameservers: Sequence[str]) -> None:
+        self._is_member = announcement.is_member
+        if not self._is_member:
+            self._leave(announcement, nameservers)
+            return
         body = announcement.body()
         ext = announcement.ext(body)
         for nameserver in nameservers:
@@ -168,6 +187,13 @@ class Registrar:
                 nameserver, RequestCode.REGISTER_BROKER, ext, (body,), timeout=ANSWER_SECONDS
             )
             answer.add_done_callback(partial(self._answered, nameserver))
+
+    def _leave(self, announcement: Announcement, nameservers: Sequence[str]) -> None:
+        for goodbye in self._say_goodbye(announcement, nameservers):
+            goodbye.add_done_callback(_hear_out)
+        for nameserver in nameservers:
+            if self.states[nameserver] == "registered":
+                self._note(nameserver, "not registered, as this broker is no member of its group")
 
     def _answered(self, nameserver: str, answer: asyncio.Future[Frame]) -> None:
         if answer.cancelled():
@@ -182,6 +208,8 @@ class Registrar:
         frame = answer.result()
         if frame.code == ResponseCode.SUCCESS:
             self._note(nameserver, "registered")
+            if not self._is_member:  # any more, while this was on its way
+                self._leave(self._announce(), [nameserver])
         else:
             self._note(nameserver, f"refused: {refusal_words(frame.code, frame.remark)}")
 
@@ -200,3 +228,9 @@ class Registrar:
         if self.states[nameserver] != state:
             self.states[nameserver] = state
             logger.info("NameServer %s: %s", nameserver, state)
+
+
+def _hear_out(answer: asyncio.Future[Frame]) -> None:
+    """Whether a NameServer has heard a goodbye or not: it forgets who says nothing any more."""
+    if not answer.cancelled():
+        answer.exception()

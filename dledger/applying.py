@@ -101,6 +101,7 @@ class Applier:
         node.keeper.applied(entry)
         if entry.kind is EntryKind.CONFIGURATION:
             node.membership.applied(entry.index)
+            node.removal.applied(entry.index)
         node.proposals.applied(entry)
         return True
 

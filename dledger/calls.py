@@ -13,6 +13,7 @@ from dledger.service import (
     FetchAnswer,
     FetchRequest,
     RefillNotice,
+    RemovedNotice,
     Report,
     ServiceMessage,
 )
@@ -59,6 +60,8 @@ class PeerCalls:
                 node.fitness.received(sender, message)
             case RefillNotice():
                 node.catch_up.noticed(sender, message)
+            case RemovedNotice():
+                node.removal.received(sender, message, self._loop.time())
             case FetchRequest():
                 node.supply.fetch(sender, message)
             case CheckpointRequest():

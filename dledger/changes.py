@@ -73,6 +73,8 @@ class Changes:
         found = self.changeable()
         if found.votes(node):
             raise ChangeRefusedError(f"{node} is a voter already")
+        # Nothing is known of a node that was removed a moment ago: it may be on another disk.
+        self._replicator.set_peers(self._majorities.peers(), self._connected, now)
         return self._change(found.with_learner(node, address), now)
 
     def promote(self, node: str, now: float) -> int:
@@ -151,9 +153,7 @@ class Changes:
             return True
         replicator = self._replicator
         if len(replicator.peers) != len(self._majorities.peers()):
-            replicator.tick(commit_index, now)
-            replicator.ask_all(commit_index)
-            replicator.set_peers(self._majorities.peers(), self._connected, now)
+            self._part(now)
         if not found.votes(self._node):
             return False
         noted = self._incarnations_to_note(found, now)
@@ -164,12 +164,28 @@ class Changes:
                     replicator.peers[peer].lost = False
         return True
 
+    def _part(self, now: float) -> None:
+        """Those that were removed get the log until they know it: a node that does not know goes on
+        asking for votes. Not for long, and not where that would take a refill."""
+        replicator, log, index = self._replicator, self._local.log, self._local.configurations.index
+        staying = self._majorities.peers()
+        leaving = [peer for peer in replicator.peers if peer not in staying]
+        if any(replicator.peers[peer].match_index >= index for peer in leaving):
+            replicator.ask_all(self._local.commit_index)  # tells them that it is committed
+        for peer in leaving if now - self._changed_at < self._config.change_seconds else ():
+            progress = replicator.peers[peer]
+            here = log.term_at(progress.next_index - 1) is not None
+            if progress.connected and progress.sent_commit < index and here:
+                staying.append(peer)
+        replicator.set_peers(staying, self._connected, now)
+
     def _incarnations_to_note(self, found: Configuration, now: float) -> dict[str, int]:
         noted: dict[str, int] = {}
         if not found.incarnations.get(self._node) and self._incarnation:
             noted[self._node] = self._incarnation
         waits = False
-        for peer, progress in self._replicator.peers.items():
+        for peer in self._majorities.peers():
+            progress = self._replicator.peers[peer]
             before = found.incarnations.get(peer, NO_INCARNATION)
             if progress.lost and before != LOST_INCARNATION:
                 noted[peer] = LOST_INCARNATION

@@ -51,6 +51,8 @@ class Elections:
     def due(self, now: float) -> None:
         """Nobody was heard for an election timeout."""
         if self.campaigns and self.may_campaign:
+            if self._standing.dismissed:
+                self._standing.campaign_seldom()
             self.campaign(now, pre_vote=True)
         else:
             self._standing.wait(now)

@@ -36,6 +36,7 @@ from dledger.messages import AppendRequest, Message
 from dledger.proposals import Proposals
 from dledger.reading import LinearizableReads
 from dledger.recovered import recovered_core
+from dledger.removal import Removal
 from dledger.scrub import Scrubber
 from dledger.service import (
     ServiceMessage,
@@ -118,6 +119,7 @@ class Node:
         self.reads = LinearizableReads(node=self, loop=loop)
         self.checked_reads = CheckedReads(node=self, reads=executors.reads)
         self.membership = Membership(node=self, loop=loop)
+        self.removal = Removal(node=self)
         self._members_from = -1  # the entry from which the transport knows the members
         self.calls = PeerCalls(self, loop)
         self.supply = Supply(
@@ -143,6 +145,7 @@ class Node:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._leadership = Leadership(Role.FOLLOWER, self.core.term, None, False)
+        self._logged: tuple[Role | None, str | None] = (Role.FOLLOWER, "")
         self._running = False
 
     # --- life
@@ -156,6 +159,7 @@ class Node:
         await self._transport.start(self)
         self.fitness.start()
         self.scrubber.start()
+        self.removal.start()
         self.after_event()
 
     async def stop(self) -> None:
@@ -274,6 +278,7 @@ class Node:
         """See :class:`~dledger.transport.TransportHandler`."""
         if self.alive:
             self.fitness.greet(peer)
+            self.removal.greet(peer)
             self.core.peer_connected(peer, self._loop.time())
             self.after_event()
 
@@ -360,7 +365,11 @@ class Node:
         self._leadership = now
         if before.role is Role.LEADER and (now.role is not Role.LEADER or now.term != before.term):
             self.proposals.drop()
-        if (before.role, before.leader) != (now.role, now.leader):
+        # A node that cannot be elected asks whether it could be, again and again: said once.
+        seeks = now.leader is None and now.role is not Role.CANDIDATE
+        told = (None if seeks else now.role, now.leader)
+        if told != self._logged:
+            self._logged = told
             log.info(
                 "%s is %s in term %d, leader %s", core.node, now.role.value, now.term, now.leader
             )

@@ -78,6 +78,13 @@ class RefillNotice:
 
 
 @dataclass(frozen=True, slots=True)
+class RemovedNotice:
+    """A member tells a peer that it is none, by the committed entry of that ``index``."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointRequest:
     """Asks for a piece of the sender's newest checkpoint file, from byte ``offset`` on.
 
@@ -108,5 +115,11 @@ class CheckpointAnswer:
 
 
 ServiceMessage: TypeAlias = (
-    Report | FetchRequest | FetchAnswer | RefillNotice | CheckpointRequest | CheckpointAnswer
+    Report
+    | FetchRequest
+    | FetchAnswer
+    | RefillNotice
+    | CheckpointRequest
+    | CheckpointAnswer
+    | RemovedNotice
 )

@@ -12,6 +12,7 @@ from dledger.service import (
     FetchRequest,
     FetchStatus,
     RefillNotice,
+    RemovedNotice,
     Report,
     ServiceMessage,
 )
@@ -28,6 +29,7 @@ SERVICE_FIELDS: dict[int, tuple[Scalar, ...]] = {
     35: (int,),
     36: (int, int, int),
     37: (int, int, int, int, int, int, bytes),
+    38: (int,),
 }
 
 
@@ -46,6 +48,8 @@ def service_fields(message: ServiceMessage) -> tuple[int | bool | bytes, ...]:
             return (36, number, index, offset)
         case CheckpointAnswer(number, index, first_index, first_position, size, offset, data):
             return (37, number, index, first_index, first_position, size, offset, data)
+        case RemovedNotice(index):
+            return (38, index)
 
 
 def service_message(kind: int, values: Sequence[Any]) -> ServiceMessage:
@@ -67,5 +71,7 @@ def service_message(kind: int, values: Sequence[Any]) -> ServiceMessage:
             return RefillNotice(*values)
         case 36:
             return CheckpointRequest(*values)
-        case _:
+        case 37:
             return CheckpointAnswer(*values)
+        case _:
+            return RemovedNotice(*values)

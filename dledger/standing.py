@@ -19,6 +19,10 @@ from dledger.locallog import LocalLog
 
 NOBODY = ""
 
+SELDOM_MAX = 64.0
+"""So many election timeouts lie between two campaigns of a node that was told that it was removed:
+with the usual one 40 to 80 s."""
+
 
 class Role(Enum):
     """What a node is in its term."""
@@ -61,6 +65,9 @@ class Standing:
         """Members, this node among them, whose log has damaged entries."""
         self.patience = 1.0
         """How many times as long as usual this node waits before it campaigns."""
+        self.dismissed = False
+        """Whether a majority of the others have said that this node was removed; see
+        ``removal.py``. Until it hears a leader it campaigns more and more seldom."""
         self.leader_heard_at = now
         self.election_at = now + config.election_seconds * (1 + rng.random())
         self._local = local
@@ -68,6 +75,7 @@ class Standing:
         self._outbox = outbox
         self._config = config
         self._rng = rng
+        self._seldom = 1.0
 
     # --- waiting
 
@@ -79,8 +87,12 @@ class Standing:
         """The next election is close: the leader, or an election, is lost."""
         self.election_at = min(self.election_at, now + self._draw(self._config.lost_leader_seconds))
 
+    def campaign_seldom(self) -> None:
+        """From now on half as often as before."""
+        self._seldom = min(2 * self._seldom, SELDOM_MAX)
+
     def _draw(self, seconds: float) -> float:
-        return seconds * self.patience * (1 + self._rng.random())
+        return seconds * self.patience * self._seldom * (1 + self._rng.random())
 
     def is_led(self, now: float) -> bool:
         """Whether a leader was heard so lately that nobody else may be elected (stickiness)."""
@@ -147,6 +159,8 @@ class Standing:
         if term > self.term or self.leader != sender or self.role is not Role.FOLLOWER:
             self.become_follower(term, sender, now)
         self.leader_heard_at = now
+        self.dismissed = False
+        self._seldom = 1.0
         self.wait(now)
         return True
 

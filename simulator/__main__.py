@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from simulator.cli.main import main
+EXIT_INTERRUPTED = 130
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        from simulator.cli.main import main
+
+        code = main()
+    except (KeyboardInterrupt, RuntimeError) as error:
+        # While a module is imported, Python may wrap the one in the other (`__set_name__`).
+        if not isinstance(error if error.__cause__ is None else error.__cause__, KeyboardInterrupt):
+            raise
+        code = EXIT_INTERRUPTED
+    sys.exit(code)

@@ -9,7 +9,16 @@ if not __package__:
     # Run as a file: this directory's modules must not shadow others.
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-from spark.cli import main
+EXIT_INTERRUPTED = 130
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        from spark.cli import main
+
+        code = main()
+    except (KeyboardInterrupt, RuntimeError) as error:
+        # While a module is imported, Python may wrap the one in the other (`__set_name__`).
+        if not isinstance(error if error.__cause__ is None else error.__cause__, KeyboardInterrupt):
+            raise
+        code = EXIT_INTERRUPTED
+    sys.exit(code)

@@ -6,6 +6,7 @@ Every failure becomes a :class:`CommandError`: whom it asked, what came back, wh
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import closing
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from broker.cli.failure import CommandError
+from broker.cli.failure import WHERE_A_NAMESERVER_IS, CommandError
 from broker.remoting.client import RemotingClient, split_address
 from broker.remoting.codes import RequestCode, ResponseCode, refusal_words
 from broker.remoting.errors import CallError, ConnectFailedError
@@ -36,6 +37,10 @@ ASK_AGAIN_SECONDS = 0.1
 
 class UnreachableError(CommandError):
     """No connection could be made, so nothing was asked."""
+
+
+class NoAnswerError(CommandError):
+    """It was asked, and nothing came that is an answer."""
 
 
 class NoTopicError(CommandError):
@@ -119,7 +124,7 @@ class Admin:
         except ConnectFailedError as error:
             raise UnreachableError(f"cannot connect to {error}") from error
         except CallError as error:
-            raise CommandError(f"no answer from {error}") from error
+            raise NoAnswerError(f"no answer from {error}") from error
         if answer.code != ResponseCode.SUCCESS:
             raise RefusedError(address, answer.code, answer.remark, answer.ext)
         return answer
@@ -139,11 +144,12 @@ class Admin:
                     raise
                 raise CommandError(
                     f"{address} is no NameServer, it does not know request {int(code)}; "
-                    "say where one is with --namesrv"
+                    f"{WHERE_A_NAMESERVER_IS}"
                 ) from error
+            except NoAnswerError as error:
+                raise NoAnswerError(f"{error}; {WHERE_A_NAMESERVER_IS}") from error
         raise UnreachableError(
-            f"no NameServer answers ({'; '.join(unreachable)}); start a cluster with `dledger up`, "
-            "or say where one is with --namesrv"
+            f"no NameServer answers ({'; '.join(unreachable)}); {WHERE_A_NAMESERVER_IS}"
         )
 
     async def tell_namesrvs(self, code: RequestCode, ext: Mapping[str, object]) -> None:
@@ -217,6 +223,8 @@ class Admin:
 
 def run_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]]) -> T:
     """Runs ``work`` on an event loop of its own, with a client that is closed behind it."""
+    # What becomes of a connection is told by the error of the call that waited for it.
+    logging.getLogger("dledger.remoting").addHandler(logging.NullHandler())
 
     async def session() -> T:
         client = RemotingClient(asyncio.get_running_loop())
@@ -264,7 +272,7 @@ async def _aliases(address: str) -> set[str]:
     host, port = split_address(address)
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, ValueError):  # also for what can be no host
         return {address}
     return {address, *(f"{where[0]}:{port}" for *_, where in found)}
 

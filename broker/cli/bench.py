@@ -26,6 +26,7 @@ from broker.bench.jobs import (
 from broker.cli.admin import run_admin
 from broker.cli.benchcluster import measure_failover, server_pids, temporary_cluster
 from broker.cli.failure import CommandError, UsageError
+from broker.cli.names import name_servers
 from broker.cli.options import DEFAULT_CLUSTER, add_json, positive, print_json, print_table
 from broker.cli.signals import interrupt_on_ending
 from broker.cli.topic import create_topic, delete_topic
@@ -79,7 +80,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="sync (default): acknowledged when on stable storage on a majority",
     )
     parser.add_argument(
-        "--namesrv", metavar="ADDR", help="measure the cluster there, and not one made for this"
+        "--namesrv",
+        metavar="ADDR",
+        type=name_servers,
+        help="measure the cluster there, and not one made for this",
     )
     parser.add_argument(
         "--dir",

@@ -5,20 +5,20 @@
     <data>/namesrv/pid, log/namesrv.log          the NameServer
     <data>/<group>/<node>/node.toml              what a node is started with
     <data>/<group>/<node>/pid, log/node.log      its process; the rest is the replica's
+    <data>/<group>/<node>/removed                of a node that is no member any more; not started
 
 The files say everything: a cluster is found again from its directory alone.
 """
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from broker.cli.failure import CommandError, UsageError
-from broker.cli.layout import Ports, change_ports, plan_cluster
+from broker.cli.layout import Ports, change_ports, plan_cluster, why_taken
 from broker.cli.options import data_option
 from broker.cli.processes import (
     DLEDGER,
@@ -40,6 +40,9 @@ class LocalNode:
     process: ManagedProcess
 
 
+REMOVED_FILE = "removed"
+"""Marks the directory of a node that `dledger member remove` took out of its group."""
+
 NAMESRV = "namesrv"
 """What the NameServer is called where a node may be named."""
 
@@ -47,8 +50,12 @@ NAMESRV = "namesrv"
 class LocalCluster:
     """See the module. Made by :func:`design_cluster` or :func:`open_cluster`."""
 
-    def __init__(self, directory: Path, configs: Sequence[NodeConfig]) -> None:
+    def __init__(
+        self, directory: Path, configs: Sequence[NodeConfig], removed: Sequence[NodeConfig] = ()
+    ) -> None:
+        """``removed`` are nodes whose files are there, but that are no members any more."""
         self.directory = directory
+        self.removed = {config.name: local_node(config) for config in removed}
         self.nodes = {config.name: local_node(config) for config in configs}
         self.namesrv = Endpoint.parse(configs[0].namesrv[0])
         home = directory / NAMESRV
@@ -71,7 +78,11 @@ class LocalCluster:
 
     def node(self, name: str) -> LocalNode:
         """By its name ``group/node``, or ``node`` alone where there is one group."""
-        return self.nodes[_full_name(name, self.nodes, self.directory)]
+        full = _full_name(name, [*self.nodes, *self.removed], self.directory)
+        if full in self.removed:
+            address = self.removed[full].config.own.address
+            raise CommandError(how_it_comes_back(full, self.directory, str(address)))
+        return self.nodes[full]
 
     def process(self, name: str) -> ManagedProcess:
         """That of a node, or the NameServer's."""
@@ -131,15 +142,21 @@ class LocalCluster:
             wanted[member.peer] = (f"Raft of {node.config.name}", "--port")
             wanted[member.http] = (f"HTTP of {node.config.name}", "--http-port")
         for endpoint, (user, option) in wanted.items():
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind(endpoint)
-                except OSError as error:
-                    raise CommandError(
-                        f"{endpoint}, meant for {user}, cannot be had ({error.strerror}): "
-                        f"stop what uses it, or choose another with {option}"
-                    ) from error
+            why = why_taken(endpoint)
+            if why is not None:
+                raise CommandError(
+                    f"{endpoint}, meant for {user}, cannot be had ({why}): "
+                    f"stop what uses it, or choose another with {option}"
+                )
+
+
+def how_it_comes_back(name: str, directory: Path, address: str = "ADDR") -> str:
+    """What to say of a node that was removed from its group."""
+    group, _, node = name.partition("/")
+    return (
+        f"{name} was removed from its group; `dledger member add {group} {node} {address}"
+        f"{data_option(directory)}` adds it again"
+    )
 
 
 def find_processes(directory: Path) -> dict[str, ManagedProcess]:
@@ -189,10 +206,10 @@ def _full_name(name: str, nodes: Collection[str], directory: Path) -> str:
 
 def open_cluster(directory: Path) -> LocalCluster:
     """The cluster whose files are in ``directory``."""
-    configs = _read_configs(directory)
+    configs, removed = _read_configs(directory)
     if not configs:
         raise _no_cluster(directory)
-    return LocalCluster(directory, configs)
+    return LocalCluster(directory, configs, removed)
 
 
 def design_cluster(
@@ -208,7 +225,7 @@ def design_cluster(
     Nothing is written yet. The number of nodes and groups cannot change: each group votes with the
     members it has. Raises :class:`UsageError`.
     """
-    found = _read_configs(directory)
+    found, removed = _read_configs(directory)
     try:
         if found:
             configs = _adapt(found, directory, nodes, groups, ports)
@@ -218,7 +235,7 @@ def design_cluster(
             configs = [replace(config, flush=flush) for config in configs]
     except ConfigError as error:
         raise UsageError(str(error)) from error
-    return LocalCluster(directory, configs)
+    return LocalCluster(directory, configs, removed)
 
 
 def _adapt(
@@ -238,11 +255,17 @@ def _adapt(
     return found if ports is None else change_ports(directory, found, known_groups, ports)
 
 
-def _read_configs(directory: Path) -> list[NodeConfig]:
+def _read_configs(directory: Path) -> tuple[list[NodeConfig], list[NodeConfig]]:
+    """Of the members, and of the nodes that are none any more."""
+    members: list[NodeConfig] = []
+    removed: list[NodeConfig] = []
     try:
-        return [read_config(str(path)) for path in sorted(directory.glob("*/*/node.toml"))]
+        for path in sorted(directory.glob("*/*/node.toml")):
+            kind = removed if path.with_name(REMOVED_FILE).exists() else members
+            kind.append(read_config(str(path)))
     except ConfigError as error:
         raise UsageError(str(error)) from error
+    return members, removed
 
 
 def write_config(config: NodeConfig) -> None:

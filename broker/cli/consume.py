@@ -16,13 +16,13 @@ from broker.cli.options import (
     add_json,
     add_namesrv,
     checked,
-    place_in_time,
     positive,
     seconds,
 )
 from broker.cli.progress import Progress
 from broker.cli.session import run_session
 from broker.cli.streams import drop_output
+from broker.cli.times import TIME, TIME_HELP, place_in_time
 from broker.client.consumer import Consumer
 from broker.client.errors import UndecodableBodyError
 from broker.client.message import Bytes
@@ -68,11 +68,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from",
         dest="start_from",
-        metavar="WHERE",
+        metavar=f"earliest|latest|{TIME}",
         type=place_in_time,
         default="earliest",
         help="where to begin queues of which the group has no offset: earliest (default), latest, "
-        "or a time in milliseconds since 1970",
+        f"or a time; {TIME_HELP}",
     )
     parser.add_argument("--count", metavar="N", type=positive, help="end after so many messages")
     parser.add_argument(

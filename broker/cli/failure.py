@@ -8,6 +8,14 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 """The command line is wrong, or what it names cannot be used."""
 
+EXIT_INTERRUPTED = 130
+"""Ctrl-C: 128 and the number of the signal, as shells have it."""
+
+WHERE_A_NAMESERVER_IS = (
+    "start a cluster with `dledger up`, or say where a NameServer is with --namesrv HOST:PORT, "
+    "which is neither a broker's port nor one for HTTP"
+)
+
 
 class CommandError(Exception):
     """The command cannot do what it was asked."""

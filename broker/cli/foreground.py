@@ -7,11 +7,16 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 
 import uvloop
 
 from broker.cli.options import print_json
 from broker.cli.streams import drop_output
+
+COMM = "/proc/self/comm"
+COMM_MAX = 15
+"""Bytes of a process's name that the kernel keeps (proc(5))."""
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -19,6 +24,12 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 def log_to_stderr() -> None:
     """Everything from INFO up, one line each, with the time."""
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
+
+
+def show_as(name: str) -> None:
+    """Makes ``name``, or the end of a long one, what `ps -e` and `top` call this process."""
+    with suppress(OSError), open(COMM, "w", encoding="ascii") as comm:
+        comm.write(name[-COMM_MAX:])
 
 
 def announce(server: Mapping[str, object], line: str, *, as_json: bool) -> None:

@@ -3,7 +3,8 @@
 An interpreter that starts and imports a broker's modules takes half a second of processor time.
 Where several are started at once, they share that of the command; one alone saves the command's
 own. What a fork runs is the very command line that it shows, in a session and with files of its
-own, so nobody can tell it from a process that was executed (``title.py`` sees to what `ps` says).
+own. Its name in `ps -e` and `top` is the node's, as that of any server (``foreground.py``); what
+`ps -f` shows as its arguments are those of the command that it was forked from.
 
 Only a process with one thread may do this: a lock that another thread holds at that moment would
 be held for ever in the fork. Where there are more, and from programs that may have any number, the
@@ -26,7 +27,6 @@ from broker.cli.failure import EXIT_FAILED
 from broker.cli.main import main
 from broker.cli.processes import DLEDGER, Child, execute
 from broker.cli.signals import ENDING, heeded
-from broker.cli.title import set_title
 
 NODE = "node"
 TASKS = "/proc/self/task"
@@ -95,7 +95,7 @@ def _run(arguments: Sequence[str], log: BinaryIO, mask: Iterable[int]) -> NoRetu
     """In the fork, with the signals blocked; ``mask`` is the one to go on with."""
     code = EXIT_FAILED
     try:
-        _become(arguments, log)
+        _become(log)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         code = main(arguments[len(DLEDGER) :])
     finally:
@@ -115,7 +115,7 @@ def _import_server(command: str) -> None:
         server.import_broker()
 
 
-def _become(arguments: Sequence[str], log: BinaryIO) -> None:
+def _become(log: BinaryIO) -> None:
     """A process as it is after exec: session, signals and files are its own."""
     os.setsid()
     for sig in heeded():
@@ -125,4 +125,3 @@ def _become(arguments: Sequence[str], log: BinaryIO) -> None:
     for fd, number in ((nothing, 0), (log.fileno(), 1), (log.fileno(), 2)):
         os.dup2(fd, number)
     os.closerange(FIRST_FREE_FD, os.sysconf("SC_OPEN_MAX"))
-    set_title(" ".join(arguments))

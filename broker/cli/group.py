@@ -17,7 +17,8 @@ from broker.cli.consumergroups import (
     group_names,
 )
 from broker.cli.names import group_name, topic_name
-from broker.cli.options import add_json, add_namesrv, place_in_time, print_json, print_table
+from broker.cli.options import add_json, add_namesrv, print_json, print_table
+from broker.cli.times import TIME, TIME_HELP, place_in_time
 from broker.cli.topic import QueueView, view_queues
 from broker.client.resets import reset_offsets as reset_offsets_of
 from broker.remoting.codes import RequestCode, ResponseCode
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     reset.add_argument("--topic", metavar="T", type=topic_name, required=True)
     reset.add_argument(
-        "--to", type=place_in_time, metavar="earliest|latest|TIMESTAMP_MS", required=True
+        "--to", type=place_in_time, metavar=f"earliest|latest|{TIME}", required=True, help=TIME_HELP
     )
     reset.add_argument(
         "--create", action="store_true", help="make the group where no broker knows it"

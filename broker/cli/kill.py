@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from broker.cli.cluster import find_process
+from broker.cli.cluster import REMOVED_FILE, find_process, how_it_comes_back
 from broker.cli.failure import CommandError
 from broker.cli.options import add_data, add_json, data_option, print_json
 from broker.cli.processes import end_processes
@@ -24,6 +24,8 @@ def run(args: argparse.Namespace) -> int:
     process = find_process(args.data, args.node)
     ended = end_processes([process], kill=True)
     start = f"`dledger start {process.name}{data_option(args.data)}`"
+    if not ended and (process.directory / REMOVED_FILE).exists():
+        raise CommandError(how_it_comes_back(process.name, args.data))
     if not ended:
         raise CommandError(f"{process.name} does not run; {start} starts it")
     pid = ended[process.name]

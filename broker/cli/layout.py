@@ -87,8 +87,8 @@ def change_ports(
     as_planned = {config.name: set(config.members) for config in fresh}
     if {config.name: set(config.members) for config in found} != as_planned:
         raise UsageError(
-            f"{directory} holds nodes that were added online, whose ports `up` cannot change; "
-            "leave the ports out"
+            f"{directory} holds nodes that were added online, or lacks some that were removed: "
+            "their ports `up` cannot change; leave the ports out"
         )
     return [
         replace(
@@ -111,11 +111,38 @@ def _change_member(old: Member, new: Member, ports: Ports) -> Member:
     )
 
 
-def plan_member(address: Endpoint | None) -> Member:
-    """The addresses of one more node: where clients find it, and two free ports beside that."""
+def plan_member(address: Endpoint, known: Collection[Member]) -> Member:
+    """The addresses of one more node beside those that are known: clients find it at ``address``,
+    and the other two are the next in the order of :func:`plan_cluster` that nothing uses."""
+    taken = {endpoint.port for member in known for endpoint in member} | {address.port}
+    first_http = max((member.http.port + 1 for member in known), default=DEFAULT_PORTS.http or 0)
+    peer = _next_port(address.port + PEER_PORT_DISTANCE, taken)
+    http = _next_port(first_http, taken | {peer})
+    return Member(Endpoint(HOST, peer), address, Endpoint(HOST, http))
+
+
+def _next_port(first: int, taken: Collection[int]) -> int:
+    for port in range(first, PORT_MAX + 1):
+        if port not in taken and why_taken(Endpoint(HOST, port)) is None:
+            return port
+    raise UsageError(f"there is no free port from {first} to {PORT_MAX}")
+
+
+def why_taken(endpoint: Endpoint) -> str | None:
+    """Why nobody could listen there now; None where that is possible."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(endpoint)
+        except OSError as error:
+            return error.strerror
+    return None
+
+
+def free_member() -> Member:
+    """Three addresses on any free ports."""
     with ExitStack() as reserved:
-        member = _Allocator(reserved, Ports(0, 0, 0), Random()).member()
-    return member if address is None else member._replace(address=address)
+        return _Allocator(reserved, Ports(0, 0, 0), Random()).member()
 
 
 class _Allocator:

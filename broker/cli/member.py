@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from typing import Any
 
 from broker.cli.admin import Admin, run_admin
 from broker.cli.failure import CommandError, UsageError
-from broker.cli.localmember import local_cluster, put_aside, start_new_node
+from broker.cli.localmember import local_cluster, put_aside, retire, start_member
 from broker.cli.members import GroupMembers
 from broker.cli.options import add_data, add_json, add_namesrv, print_json, print_table
 from broker.cli.readiness import wait_until_answering
@@ -23,8 +24,9 @@ EXAMPLES = """\
   dledger member replace broker-a n2                          dead, or its disk is lost
 
 ADDR is where clients find the new node. In a cluster of `dledger up` (--data) the node is made and
-started, if nothing of that name is there. Elsewhere it must run already: a node.toml with
-`join = true`, its own addresses and those of a member or two, and `dledger node --config FILE`.
+started, if it does not run already, and one that is removed is ended: `up` does not start it any
+more. Elsewhere a new node must run already: a node.toml with `join = true`, its own addresses and
+those of a member or two, and `dledger node --config FILE`.
 """
 
 
@@ -42,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add.add_argument("address", metavar="ADDR", type=_address)
     replace.add_argument("address", metavar="ADDR", type=_address, nargs="?")
     add.add_argument("--learner", action="store_true", help="leave it a learner")
-    for action in (add, replace):
+    for action in (add, remove, replace):
         add_data(action)
     for action in (add, promote, remove, replace, listing):
         add_namesrv(action)
@@ -86,9 +88,11 @@ def _add(args: argparse.Namespace) -> dict[str, Any]:
     members = _list(args)
     if args.node in members["voters"]:
         raise CommandError(f"{args.node} is a voter of {args.group} already")
-    cluster = local_cluster(args.data, args.group)
-    if cluster is not None and f"{args.group}/{args.node}" not in cluster.nodes:
-        wait_until_answering(start_new_node(cluster, args.group, args.node, args.address))
+    cluster = local_cluster(args.data, args.group, args.namesrv)
+    if cluster is not None:
+        started = start_member(cluster, args.group, args.node, args.address)
+        if started is not None:
+            wait_until_answering(started)
     return _join(args, args.address, promote=not args.learner)
 
 
@@ -106,7 +110,19 @@ def _promote(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _remove(args: argparse.Namespace) -> dict[str, Any]:
-    return run_admin(args.namesrv, lambda admin: GroupMembers(admin, args.group).remove(args.node))
+    cluster = local_cluster(args.data, args.group, args.namesrv)
+    name, members = f"{args.group}/{args.node}", _list(args)
+    if args.node in members["members"] or cluster is None or name not in cluster.nodes:
+        members = run_admin(
+            args.namesrv, lambda admin: GroupMembers(admin, args.group).remove(args.node)
+        )
+    if cluster is None or not retire(cluster, args.group, args.node):
+        print(
+            f"{name} is no node of a cluster in {args.data}: "
+            "its process may be stopped, and is not to be started again",
+            file=sys.stderr,
+        )
+    return members
 
 
 def _replace(args: argparse.Namespace) -> dict[str, Any]:
@@ -122,7 +138,7 @@ def _replace(args: argparse.Namespace) -> dict[str, Any]:
     )
     if came_back and args.address in (None, known["address"]):
         return _list(args)
-    cluster = local_cluster(args.data, args.group)
+    cluster = local_cluster(args.data, args.group, args.namesrv)
     if cluster is None and args.address is None:
         raise UsageError(
             f"{args.node} does not answer at {address}: start a new one with `join = true` in its "
@@ -132,7 +148,9 @@ def _replace(args: argparse.Namespace) -> dict[str, Any]:
         run_admin(args.namesrv, lambda admin: GroupMembers(admin, args.group).remove(args.node))
     if cluster is not None:
         put_aside(cluster, args.group, args.node)
-        wait_until_answering(start_new_node(cluster, args.group, args.node, address))
+        started = start_member(cluster, args.group, args.node, address)
+        if started is not None:
+            wait_until_answering(started)
     return _join(args, address, promote=True)
 
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from broker.cli.admin import Admin, NoLeaderError, RefusedError, run_on_leaders
 from broker.cli.failure import CommandError, UsageError
 from broker.cli.names import topic_name
-from broker.cli.options import add_json, add_namesrv, positive, print_json, timestamp_ms
+from broker.cli.options import add_json, add_namesrv, positive, print_json
+from broker.cli.times import TIME, TIME_HELP, timestamp_ms
 from broker.client.errors import UndecodableBodyError
 from broker.client.message import MessageQueue
 from broker.client.message_json import message_json
@@ -47,10 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--count", type=positive, default=QUERY_MESSAGES, metavar="N", help="at most (default: 64)"
     )
     query.add_argument(
-        "--since", type=timestamp_ms, default=0, metavar="MS", help="stored then or later"
+        "--since",
+        type=timestamp_ms,
+        default=0,
+        metavar=TIME,
+        help=f"stored then or later; {TIME_HELP}",
     )
     query.add_argument(
-        "--until", type=timestamp_ms, default=INT64_MAX, metavar="MS", help="stored then or earlier"
+        "--until", type=timestamp_ms, default=INT64_MAX, metavar=TIME, help="stored then or earlier"
     )
     for action in (get, query):
         add_namesrv(action)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import socket
 
 from broker.cli.failure import CommandError
-from broker.cli.foreground import announce, log_to_stderr, run_until_stopped
+from broker.cli.foreground import announce, log_to_stderr, run_until_stopped, show_as
+from broker.cli.names import host_name
 from broker.cli.options import add_json, port_number
 from broker.nameserver.server import serve
 
@@ -18,7 +20,7 @@ EXAMPLES = """\
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1")
+    parser.add_argument("--host", type=host_name, default="127.0.0.1", help="default: 127.0.0.1")
     parser.add_argument(
         "--port", type=port_number, default=9876, help="default: 9876; 0: any that is free"
     )
@@ -26,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    show_as("dledger-namesrv")
     log_to_stderr()
     return run_until_stopped(lambda stopped: _serve(args, stopped))
 
@@ -35,7 +38,7 @@ async def _serve(args: argparse.Namespace, stopped: asyncio.Future[None]) -> int
         nameserver = await serve(args.host, args.port)
     except OSError as error:
         raise CommandError(
-            f"cannot listen on {args.host}:{args.port} ({os.strerror(error.errno or 0)}): "
+            f"cannot listen on {args.host}:{args.port} ({_reason(error)}): "
             "stop what uses it, or choose another with --port"
         ) from error
     address = f"{args.host}:{nameserver.port}"
@@ -43,3 +46,10 @@ async def _serve(args: argparse.Namespace, stopped: asyncio.Future[None]) -> int
     await stopped
     await nameserver.stop()
     return 0
+
+
+def _reason(error: OSError) -> str:
+    """A name that cannot be resolved has an error number of its own kind."""
+    if isinstance(error, socket.gaierror):
+        return error.strerror or str(error)
+    return os.strerror(error.errno or 0)

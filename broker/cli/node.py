@@ -10,7 +10,7 @@ import sys
 
 from broker.allocator import keep_freed_memory
 from broker.cli.failure import CommandError, UsageError
-from broker.cli.foreground import announce, log_to_stderr, run_until_stopped
+from broker.cli.foreground import announce, log_to_stderr, run_until_stopped, show_as
 from broker.cli.options import add_json
 from broker.config import ConfigError, NodeConfig, read_config
 from dledger.errors import RefilledError
@@ -36,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
         config = read_config(args.config)
     except ConfigError as error:
         raise UsageError(str(error)) from error
+    show_as(config.name)
     log_to_stderr()
     import_broker()
     tune_interpreter()

@@ -8,11 +8,10 @@ import os
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
 
 import orjson
 
-from broker.remoting.fields import INT64_MAX
+from store.outside import quoted, shortened
 
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 DEFAULT_CLUSTER = "DefaultCluster"
@@ -30,13 +29,13 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def add_namesrv(parser: argparse.ArgumentParser) -> None:
     """``--namesrv``: a list separated by semicolons, as RocketMQ's tools take it."""
     # Here alone: commands that talk to no server need not wait for what this imports.
-    from broker.cli.names import name_servers  # noqa: PLC0415 - see above
+    from broker.cli.names import FromEnvironment, name_servers  # noqa: PLC0415 - see above
 
     parser.add_argument(
         "--namesrv",
         metavar="ADDR",
         type=name_servers,
-        default=os.environ.get("NAMESRV_ADDR") or DEFAULT_NAMESRV,
+        default=FromEnvironment(os.environ.get("NAMESRV_ADDR", "")) or DEFAULT_NAMESRV,
         help=f"NameServer address (default: $NAMESRV_ADDR, else {DEFAULT_NAMESRV})",
     )
 
@@ -58,18 +57,34 @@ def data_option(directory: Path) -> str:
     return "" if directory == DEFAULT_DATA else f" --data {shlex.quote(str(directory))}"
 
 
+DIGITS_MAX = 18
+"""Of a number that an option takes; Python reads no more than 4,300."""
+
+COUNT_MAX = 10**DIGITS_MAX - 1
+
+
+def whole_number(text: str, minimum: int, maximum: int) -> int | None:
+    """The number that the text is, if it is one within the limits."""
+    if not text.isascii() or not text.isdigit() or len(text) > DIGITS_MAX:
+        return None
+    number = int(text)
+    return number if minimum <= number <= maximum else None
+
+
 def positive(text: str) -> int:
     """The type of an option that counts something."""
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
-    return int(text)
+    number = whole_number(text, 1, COUNT_MAX)
+    if number is None:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a number from 1 up")
+    return number
 
 
 def port_number(text: str) -> int:
     """The type of an option that is a port, 0 for any that is free."""
-    if not text.isascii() or not text.isdigit() or int(text) > PORT_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to {PORT_MAX}")
-    return int(text)
+    number = whole_number(text, 0, PORT_MAX)
+    if number is None:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a port from 0 to {PORT_MAX}")
+    return number
 
 
 def checked(check: Callable[[str], object], *failures: type[Exception]) -> Callable[[str], str]:
@@ -79,29 +94,10 @@ def checked(check: Callable[[str], object], *failures: type[Exception]) -> Calla
         try:
             check(text)
         except failures as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
+            raise argparse.ArgumentTypeError(shortened(error)) from None
         return text
 
     return argument
-
-
-def timestamp_ms(text: str) -> int:
-    """The type of an option that is a time in milliseconds since 1970."""
-    if not text.isascii() or not text.isdigit() or int(text) > INT64_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time in milliseconds since 1970")
-    return int(text)
-
-
-def place_in_time(text: str) -> Literal["earliest", "latest"] | int:
-    """The type of an option that says from where on a queue is wanted."""
-    if text == "earliest":
-        return "earliest"
-    if text == "latest":
-        return "latest"
-    try:
-        return timestamp_ms(text)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{error}, nor earliest or latest") from None
 
 
 def seconds(text: str) -> float:
@@ -111,7 +107,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a number of seconds above 0")
     return value
 
 

@@ -1,8 +1,9 @@
 """Processes of a local cluster: started in the background, found again, and ended, by pid.
 
-A process is remembered in a file ``pid``: its number and its start time as the kernel counts it. A
-number alone could be another process by now; with its start time it is this one or none. Signals
-go through a pidfd, which cannot come to mean another process between the look and the signal.
+A process is remembered in a file ``pid``: its number, its start time as the kernel counts it, and
+the inode of the directory. A number alone could be another process by now; with its start time it
+is this one or none. A copy of the directory has another inode, and no process yet. Signals go
+through a pidfd, which cannot come to mean another process between the look and the signal.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from typing import BinaryIO, Protocol
 
 from broker.cli.failure import CommandError
 from broker.cli.signals import held_back
-from broker.cli.wholefile import write_whole
+from broker.cli.wholefile import without_waiting, write_whole
+from broker.smallfiles import read_small
 
 DLEDGER = (sys.executable, "-m", "broker")
 """How the command line of one of our own processes begins."""
 
 PID_FILE = "pid"
+PID_BYTES_MAX = 100
 KILLED_SECONDS = 15.0
 """A process that was killed is gone by then, unless its disk is stuck."""
 
@@ -71,10 +74,17 @@ class ManagedProcess:
     def pid(self) -> int | None:
         """The process that runs now, if any."""
         try:
-            pid, started = map(int, (self.directory / PID_FILE).read_text().split())
+            recorded = read_small(str(self.directory / PID_FILE), PID_BYTES_MAX)
+            pid, started, *home = map(int, recorded.split())
+            if home and home != [self._home()]:
+                return None  # a copy of the directory: the process is that of the original
         except (OSError, ValueError):
             return None
         return pid if _start_time(pid) == started else None
+
+    def _home(self) -> int:
+        """What is the directory's own as long as it exists, and no copy's."""
+        return self.directory.stat().st_ino
 
     @property
     def exit_code(self) -> int | None:
@@ -100,7 +110,7 @@ class ManagedProcess:
             raise CommandError(f"{self.name} runs already (pid {self.pid})")
         try:
             self.log.parent.mkdir(parents=True, exist_ok=True)
-            with held_back(), self.log.open("ab") as log:
+            with held_back(), open(self.log, "ab", opener=without_waiting) as log:
                 self._child = starter(self._arguments, log)
                 self._remember(self._child)
         except OSError as error:
@@ -113,7 +123,8 @@ class ManagedProcess:
         """For other programs. A process that none of them could find must not go on."""
         started = _start_time(child.pid) or 0
         try:
-            write_whole(self.directory / PID_FILE, f"{child.pid} {started}\n")
+            recorded = f"{child.pid} {started} {self._home()}\n"
+            write_whole(self.directory / PID_FILE, recorded)
         except OSError:
             os.kill(child.pid, signal.SIGKILL)
             self.reap(KILLED_SECONDS)
@@ -122,7 +133,7 @@ class ManagedProcess:
     def last_words(self) -> str:
         """The last line that the process wrote, for saying why it ended."""
         try:
-            with self.log.open("rb") as log:
+            with open(self.log, "rb", opener=without_waiting) as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - 4096))
                 lines = log.read().decode(errors="replace").split("\n")
         except OSError:

@@ -12,7 +12,7 @@ from typing import Any
 import uvloop
 
 from broker.allocator import keep_freed_memory
-from broker.cli.failure import CommandError
+from broker.cli.failure import WHERE_A_NAMESERVER_IS, CommandError
 from broker.client.errors import ClientError, NameServersUnreachableError
 from broker.remoting.errors import CallError
 
@@ -24,10 +24,12 @@ def run_session(command: str, work: Callable[[], Coroutine[Any, Any, int]]) -> i
 
     Raises :class:`CommandError` where the cluster cannot be reached or refuses.
     """
+    told = logging.StreamHandler(sys.stderr)
+    # What becomes of a connection is told by the error of the call that waited for it.
+    told.addFilter(lambda record: record.name != "dledger.remoting")
     logging.basicConfig(
-        level=logging.WARNING, format=f"dledger {command}: %(message)s", stream=sys.stderr
+        level=logging.WARNING, format=f"dledger {command}: %(message)s", handlers=[told]
     )
-
     keep_freed_memory()
 
     async def session() -> int:
@@ -42,8 +44,6 @@ def run_session(command: str, work: Callable[[], Coroutine[Any, Any, int]]) -> i
     except asyncio.CancelledError:
         return EXIT_TERMINATED
     except NameServersUnreachableError as error:
-        raise CommandError(
-            f"{error}; start a cluster with `dledger up`, or say where one is with --namesrv"
-        ) from error
+        raise CommandError(f"{error}; {WHERE_A_NAMESERVER_IS}") from error
     except (CallError, ClientError) as error:
         raise CommandError(str(error)) from error

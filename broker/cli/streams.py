@@ -8,6 +8,7 @@ import os
 import sys
 
 STDIN, STDOUT, STDERR = 0, 1, 2
+NAME_MAX = 255
 
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EAGAIN})
 """How a write ends for which there is no room, or whose disk fails. EAGAIN: the stream does not
@@ -59,3 +60,12 @@ def unwritable(error: OSError) -> str | None:
         return None
     where = "what it prints" if error.filename is None else error.filename
     return f"cannot write {where}: {error.strerror}"
+
+
+def unusable(error: OSError) -> str | None:
+    """What to tell of an error that names a file; else None."""
+    if error.filename is None:
+        return None
+    name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else ""
+    shown = name if name.isprintable() and len(name) <= NAME_MAX else f"{name[:NAME_MAX]!a}..."
+    return f"{shown} cannot be used: {error.strerror}"

@@ -12,13 +12,21 @@ from broker.admin.health import LEADER
 from broker.cli.cluster import LocalCluster, design_cluster
 from broker.cli.forking import fork
 from broker.cli.layout import DEFAULT_PORTS, GROUPS_MAX, NODES_MAX, Ports
-from broker.cli.options import add_data, add_json, data_option, port_number, print_json
+from broker.cli.options import (
+    add_data,
+    add_json,
+    data_option,
+    port_number,
+    print_json,
+    whole_number,
+)
 from broker.cli.readiness import wait_until_serving
 from broker.cli.signals import heeded, interrupt_on_ending
 from broker.cli.status import print_groups
 from broker.cli.streams import drop_output
 from broker.cli.view import GroupView
 from broker.config import FLUSH_MODES
+from store.outside import quoted
 
 EXAMPLES = """\
   dledger up                                three nodes in ./data, until Ctrl-C
@@ -159,8 +167,9 @@ def _report_ended(cluster: LocalCluster, reported: frozenset[str]) -> frozenset[
 
 def _count(maximum: int) -> Callable[[str], int]:
     def count(text: str) -> int:
-        if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= maximum:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {maximum}")
-        return int(text)
+        number = whole_number(text, 1, maximum)
+        if number is None:
+            raise argparse.ArgumentTypeError(f"{quoted(text)} is not a number from 1 to {maximum}")
+        return number
 
     return count

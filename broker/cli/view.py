@@ -157,10 +157,10 @@ def assemble_group(group: str, told: Mapping[str, Mapping[str, str]]) -> GroupVi
     leading = leader_of(reports)
     leader = None if leading is None else leading.node
     last_index = None if leading is None else leading.last_index
-    # The leader knows best who is a member; who answers is shown all the same.
+    # The leader knows who is a member. Without one, whoever answers is shown.
     members = _members(told if leader is None else {leader: told[leader]})
-    others = _members(told)
-    members |= {node: others.get(node, {}) for node in told if node not in members}
+    known = told if leader is None else (leader,)  # that one may be about to leave
+    members |= {node: {} for node in known if node not in members}
     return GroupView(
         group=group,
         leader=None if leader is None else f"{group}/{leader}",

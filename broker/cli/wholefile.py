@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
+
+
+def without_waiting(path: str, flags: int) -> int:
+    """For ``open(opener=...)``: a pipe in the place of a file is an error, and not waited for."""
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    os.set_blocking(fd, True)
+    return fd
 
 
 def write_whole(path: Path, text: str) -> None:
     """What stood there stays where this cannot be written. Raises ``OSError`` with the path."""
     new = path.with_name(f"{path.name}.new")
     try:
+        new.unlink(missing_ok=True)  # whatever it is: a pipe would be waited for
         new.write_text(text, encoding="utf-8")
         new.replace(path)
     except OSError as error:

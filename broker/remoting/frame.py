@@ -67,6 +67,7 @@ _I16 = Struct(">h")
 _I32 = Struct(">i")
 _BINARY_MARK = Serialization.ROCKETMQ << 24
 _FIRST_BYTE_OF_TLS = 0x16
+_FIRST_BYTES_OF_HTTP = (b"HTTP", b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"DELE")
 
 
 class Frame:
@@ -133,6 +134,8 @@ def frame_sizes(prefix: bytes | bytearray, start: int = 0) -> tuple[int, int, in
         return mark >> 24, header_size, total - 4 - header_size
     if prefix[start] == _FIRST_BYTE_OF_TLS:
         raise FrameError("a TLS handshake; this port speaks plain remoting")
+    if bytes(prefix[start : start + 4]) in _FIRST_BYTES_OF_HTTP:
+        raise FrameError("that is HTTP, and not RocketMQ's remoting protocol")
     if not 4 <= total <= FRAME_SIZE_MAX - 4:
         raise FrameError(f"total {total} is not between 4 and {FRAME_SIZE_MAX - 4}")
     if header_size > HEADER_SIZE_MAX:

@@ -6,11 +6,15 @@ import argparse
 import json
 from pathlib import Path
 
+from broker.smallfiles import read_small
 from simulator.cli.options import Refusal
 from simulator.cli.replay import write_page
 from simulator.cli.summary import as_json, one_line
 from simulator.page import render_page
 from simulator.scenario import Scenario, ScenarioError, parse_scenario
+
+SCENARIO_BYTES_MAX = 16 << 20
+"""The schedule of an hour has a few thousand lines."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -50,7 +54,7 @@ def scenario(asked: argparse.Namespace) -> int:
 def read_scenario(path: Path) -> Scenario:
     """Reads a file. Raises :class:`Refusal`."""
     try:
-        return parse_scenario(path.read_text(encoding="utf-8"))
+        return parse_scenario(read_small(str(path), SCENARIO_BYTES_MAX).decode())
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise Refusal(f"cannot read {path}: {reason}", code=2) from error

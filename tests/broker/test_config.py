@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config import ConfigError, Endpoint, parse_config, read_config
+from broker.config import ConfigError, Endpoint, Member, NodeConfig, parse_config, read_config
+from tests.oddfiles import make_odd_file
 
 GOOD = """
 group = "broker-a"
@@ -120,6 +121,106 @@ def test_a_file_that_is_no_toml_is_named_with_its_line(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"node\.toml: cannot be read: No such file"):
         read_config(str(tmp_path / "node.toml"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("fifo", "cannot be read: it is no regular file"),
+        ("directory", "cannot be read: Is a directory"),
+        ("loop", "cannot be read: Too many levels of symbolic links"),
+        ("huge", "cannot be read: it is longer than 65536 bytes"),
+        ("bytes", "is not TOML: 'utf-8' codec can't decode"),
+        ("digits", "is not TOML: "),
+        ("empty", "group: is missing"),
+        ("nested", "is nested too deeply"),
+    ],
+)
+def test_what_is_no_file_of_settings_is_told_in_a_line(
+    kind: str, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "node.toml"
+    make_odd_file(path, kind)
+    with pytest.raises(ConfigError) as caught:
+        read_config(str(path))
+    assert str(caught.value).startswith(f"{path}: ")
+    assert said in str(caught.value)
+
+
+HUGE = "x" * 50_000
+KEYS = [field.name for field in fields(NodeConfig) if field.name != "members"]
+BAD_VALUES = {
+    "empty": '""',
+    "nul": '"a\\u0000b"',
+    "newline": '"a\\nb"',
+    "relative": '"data"',
+    "huge": f'"{HUGE}"',
+    "number": "-1",
+    "many digits": "9" * 5000,
+    "beyond 64 bits": "9" * 30,
+    "float": "1.5",
+    "nan": "nan",
+    "nested": "[" * 3000 + "]" * 3000,
+    "nested a little": "[[[[[[[[[[[1]]]]]]]]]]]",
+    "date": "1979-05-27",
+    "table": "{ a = 1 }",
+}
+
+
+@pytest.mark.parametrize("value", BAD_VALUES)
+@pytest.mark.parametrize("key", KEYS)
+def test_every_setting_refuses_what_it_cannot_be_in_a_line_that_names_it(
+    key: str, value: str, tmp_path: Path
+) -> None:
+    if (key, value) in SENSIBLE:
+        return
+    path = tmp_path / "node.toml"
+    lines = [line for line in GOOD.splitlines() if not line.startswith(f"{key} =")]
+    path.write_text(f"{key} = {BAD_VALUES[value]}\n" + "\n".join(lines))
+    with pytest.raises(ConfigError) as caught:
+        read_config(str(path))
+    told = str(caught.value)
+    assert told.startswith(f"{path}: ")
+    assert key in told or "is not TOML" in told
+    assert len(told) < 1000
+    assert told.isprintable()
+
+
+SENSIBLE = {("preferred_leader", "empty"), ("cluster", "relative"), ("group", "relative")}
+
+
+@pytest.mark.parametrize("value", BAD_VALUES)
+@pytest.mark.parametrize("where", ["peer", "address", "http", "table", "name", "unknown"])
+def test_a_member_that_cannot_be_one_is_told_in_a_line(
+    where: str, value: str, tmp_path: Path
+) -> None:
+    bad = BAD_VALUES[value]
+    member = {key: f'"10.0.0.1:1{place}"' for place, key in enumerate(Member._fields)}
+    if where in member:
+        member[where] = bad
+    name = bad if where == "name" and bad.startswith('"') else "n2"
+    text = GOOD + f"[members.{name}]\n" + "".join(f"{k} = {v}\n" for k, v in member.items())
+    if where == "table":
+        text = f"members = {bad}\n" + GOOD.partition("[members")[0]
+    elif where == "unknown" or (name != bad and where == "name"):
+        text = GOOD + f'"{HUGE if value == "huge" else "x y"}" = {bad}\n'
+    path = tmp_path / "node.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_config(str(path))
+    assert len(str(caught.value)) < 1000
+    assert str(caught.value).isprintable()
+
+
+def test_a_relative_directory_is_refused_and_the_files_own_is_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("node.toml").write_text(GOOD)
+    assert read_config("node.toml").data == str(tmp_path)
+    Path("node.toml").write_text('data = "./data"\n' + GOOD)
+    with pytest.raises(ConfigError, match=r"data: '\./data' is not an absolute path: write out"):
+        read_config("node.toml")
 
 
 @given(st.binary(max_size=200))

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
+from broker.cli import kill
 from broker.cli.cluster import (
     design_cluster,
     find_process,
     find_processes,
     open_cluster,
 )
-from broker.cli.failure import UsageError
-from broker.cli.layout import FREE_PORTS, Ports, plan_cluster
+from broker.cli.failure import CommandError, UsageError
+from broker.cli.layout import FREE_PORTS, Ports, plan_cluster, plan_member
+from broker.cli.localmember import local_cluster, retire
 from broker.cli.processes import PID_FILE, ManagedProcess, end_processes
-from broker.config import read_config
+from broker.config import Endpoint, Member, read_config
 
 
 def test_the_addresses_are_counted_from_the_first_ports() -> None:
@@ -118,8 +121,66 @@ def test_the_ports_of_a_cluster_with_another_member_cannot_change(tmp_path: Path
     path = tmp_path / "broker-a/n2/node.toml"
     path.write_text(path.read_text().replace("n2", "n3"))
 
-    with pytest.raises(UsageError, match="were added online, whose ports `up` cannot change"):
+    with pytest.raises(UsageError, match=r"were added online, .* their ports `up` cannot change"):
         design_cluster(tmp_path, ports=Ports(http=9300)).write()
+
+
+def member(number: int) -> Member:
+    ports = (10915 + 10 * number, 10911 + 10 * number, 8080 + number)
+    return Member(*(Endpoint("127.0.0.1", port) for port in ports))
+
+
+def test_a_node_that_is_added_gets_the_next_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.cli.layout.why_taken", lambda endpoint: None)
+    known = [member(0), member(1), member(2)]
+    assert plan_member(Endpoint("127.0.0.1", 10941), known) == member(3)
+    assert plan_member(Endpoint("127.0.0.1", 10951), [*known, member(3)]) == member(4)
+    own = plan_member(Endpoint("127.0.0.1", 10921), known)  # in the midst of those of another
+    assert (own.peer.port, own.http.port) == (10926, 8083)
+
+
+def test_a_port_that_is_used_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = (10945, 8083, 8084)
+    monkeypatch.setattr(
+        "broker.cli.layout.why_taken", lambda endpoint: endpoint.port in used or None
+    )
+    own = plan_member(Endpoint("127.0.0.1", 10941), [member(0), member(1), member(2)])
+    assert (own.peer.port, own.http.port) == (10946, 8085)
+    monkeypatch.setattr("broker.cli.layout.why_taken", lambda endpoint: "in use")
+    with pytest.raises(UsageError, match="no free port from 10945 to 65535"):
+        plan_member(Endpoint("127.0.0.1", 10941), [])
+
+
+def test_a_removed_node_is_not_started_and_says_how_it_comes_back(tmp_path: Path) -> None:
+    cluster = design_cluster(tmp_path).write()
+    assert retire(cluster, "broker-a", "n2")
+    for found in (open_cluster(tmp_path), design_cluster(tmp_path)):
+        assert [*found.nodes] == ["broker-a/n0", "broker-a/n1"]
+        assert [process.name for process in found.processes] == [
+            "namesrv",
+            "broker-a/n0",
+            "broker-a/n1",
+        ]
+        with pytest.raises(
+            CommandError,
+            match=r"n2 was removed .* `dledger member add broker-a n2 127.0.0.1:10931 --data ",
+        ):
+            found.process("n2")
+        with pytest.raises(CommandError, match="n2 was removed from its group"):
+            kill.run(Namespace(data=tmp_path, node="n2", json=False))
+        assert retire(found, "broker-a", "n2")
+        assert not retire(found, "broker-a", "n7")
+
+
+def test_only_the_cluster_that_was_asked_is_changed(tmp_path: Path) -> None:
+    made = design_cluster(tmp_path, ports=Ports(9000, 9100, 9200)).write()
+    assert local_cluster(tmp_path, "broker-a", "127.0.0.1:9876") is None
+    assert local_cluster(tmp_path, "broker-b", str(made.namesrv)) is None
+    assert local_cluster(tmp_path / "other", "broker-a", str(made.namesrv)) is None
+    for namesrv in ("127.0.0.1:9000", "10.0.0.1:9876;localhost:9000"):
+        found = local_cluster(tmp_path, "broker-a", namesrv)
+        assert found is not None
+        assert found.directory == tmp_path
 
 
 def test_a_design_is_written_nowhere(tmp_path: Path) -> None:

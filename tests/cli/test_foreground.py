@@ -36,3 +36,18 @@ def test_a_server_goes_on_where_it_cannot_print_that_it_listens(form: str) -> No
         "listens here; stdout cannot be written: [Errno 28] No space left on device"
     )
     assert last == "serves"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("broker-a/n0", "broker-a/n0"), ("a-long-name-of-a-group/n12", "of-a-group/n12")],
+)
+def test_a_server_is_called_by_its_name_in_ps(name: str, shown: str) -> None:
+    script = (
+        "import sys; from broker.cli.foreground import show_as; show_as(sys.argv[1]);"
+        "print(open('/proc/self/comm').read(), end='')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, name], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip().endswith(shown)

@@ -7,23 +7,12 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from broker.cli.forking import ForkedChild, fork
 from broker.cli.processes import DLEDGER
-
-SHOWS_ITSELF = """
-import subprocess, sys
-from pathlib import Path
-from broker.cli.title import set_title
-set_title(sys.argv[1])
-print(Path("/proc/self/cmdline").read_bytes().rstrip(bytes(1)).decode())
-print(subprocess.run(["env"], capture_output=True, text=True, check=True).stdout)
-"""
-
 
 IMPORTS_A_BROKER = """
 import os, sys
@@ -84,13 +73,11 @@ def forked_for_good() -> ForkedChild:
     return ForkedChild(pid)
 
 
-def run_program(
-    program: str, *arguments: str | Path, environment: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+def run_program(program: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """What another interpreter prints, that finds the same modules and has no other environment."""
     return subprocess.run(
         [sys.executable, "-c", program, *arguments],
-        env={"PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})},
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
         check=True,
@@ -149,16 +136,6 @@ def test_a_fork_that_cannot_say_why_it_ends_does_not_unwind_the_command() -> Non
     done = run_program(CANNOT_WRITE_ANYTHING)
 
     assert done.stdout == "1\nended by the command\n"
-
-
-@pytest.mark.parametrize("title", ["short", "dledger node --config " + "a/long/path/" * 12])
-def test_a_title_is_shown_and_the_environment_stays(title: str) -> None:
-    done = run_program(SHOWS_ITSELF, title, environment={"MARK": "x" * 200, "LAST": "here"})
-
-    shown, *environment = done.stdout.splitlines()
-    assert shown == title
-    assert f"MARK={'x' * 200}" in environment
-    assert "LAST=here" in environment
 
 
 def test_importing_a_broker_starts_no_thread_and_loads_no_numpy() -> None:

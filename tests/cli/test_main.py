@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from broker.cli.main import COMMANDS, main
+from broker.cli.commands import COMMANDS
+from broker.cli.main import main
 
 
 def run(*arguments: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ import pytest
 from broker.cli import processes
 from broker.cli.failure import CommandError
 from broker.cli.processes import PID_FILE, Child, ManagedProcess, end_processes, execute
+from tests.oddfiles import make_odd_file
 
 WAITS = "import signal; signal.pause()"
 IGNORES_SIGTERM = (
@@ -95,14 +97,53 @@ def test_a_process_of_the_same_number_but_another_start_is_not_taken_for_it(
 ) -> None:
     pid_file = tmp_path / PID_FILE
     recorded = pid_file.read_text()
-    pid, started = recorded.split()
-    pid_file.write_text(f"{pid} {int(started) - 1}\n")
+    pid, started, home = recorded.split()
+    pid_file.write_text(f"{pid} {int(started) - 1} {home}\n")
 
     assert waiting.pid is None
     assert end_processes([waiting], kill=True) == {}
 
     pid_file.write_text(recorded)
     assert waiting.pid == int(pid)
+
+
+def test_a_copy_of_the_directory_does_not_own_the_process(
+    waiting: ManagedProcess, tmp_path: Path
+) -> None:
+    shutil.copytree(tmp_path, tmp_path / "copy", symlinks=True)
+    copy = managed(tmp_path / "copy", WAITS)
+    assert copy.pid is None
+    assert end_processes([copy], kill=True) == {}
+    moved = tmp_path.with_name(f"{tmp_path.name}-moved")
+    pid = waiting.pid
+    tmp_path.rename(moved)
+    try:
+        assert managed(moved, WAITS).pid == pid is not None
+    finally:
+        moved.rename(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "directory", "huge", "bytes", "digits", "negative"])
+def test_a_pid_file_that_is_none_names_no_process(kind: str, tmp_path: Path) -> None:
+    make_odd_file(tmp_path / PID_FILE, kind)
+    process = managed(tmp_path, WAITS)
+    assert process.pid is None
+    assert end_processes([process], kill=True) == {}
+    if kind == "directory":
+        with pytest.raises(CommandError, match=r"it is not started: .*/pid: Is a directory"):
+            process.start()
+        return
+    process.start()
+    assert list(end_processes([process], kill=True)) == ["it"]
+
+
+def test_a_log_that_is_a_pipe_is_told_and_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    os.mkfifo(tmp_path / "log/it.log")
+    process = managed(tmp_path, WAITS)
+    assert process.last_words() == ""
+    with pytest.raises(CommandError, match=r"it is not started: .*/it\.log: No such device"):
+        process.start()
 
 
 def test_ending_returns_when_the_process_is_gone(waiting: ManagedProcess) -> None:

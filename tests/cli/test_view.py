@@ -116,3 +116,20 @@ def test_a_group_is_healthy_with_a_leader_and_a_majority() -> None:
     assert (two.healthy, two.may_lose, two.missing) == (True, 0, ("n2",))
     assert (one.healthy, one.has_majority, one.missing) == (False, False, ("n0", "n2"))
     assert one.problem == "it has no majority: 1 of 3 voters are in touch"
+
+
+def test_who_is_no_member_by_the_leaders_word_is_not_shown() -> None:
+    answers = {
+        "n1": told("n1", "leader", serving=True),
+        "n4": told("n4", "follower"),  # removed, and it does not know it
+    }
+    assert [node.node for node in assemble_group("broker-a", answers).nodes] == [
+        "broker-a/n0",
+        "broker-a/n1",
+        "broker-a/n2",
+    ]
+
+
+def test_without_a_leader_whoever_answers_is_shown() -> None:
+    group = assemble_group("broker-a", {"n4": told("n4", "follower")})
+    assert [node.node for node in group.nodes][-1] == "broker-a/n4"

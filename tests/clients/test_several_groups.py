@@ -15,7 +15,7 @@ import pytest
 
 from broker.cli.admin import run_admin
 from broker.cli.cluster import LocalCluster, design_cluster, open_cluster
-from broker.cli.layout import Ports, plan_member
+from broker.cli.layout import Ports, free_member
 from broker.cli.processes import end_processes
 from broker.cli.readiness import wait_until_serving
 from broker.cli.view import view_groups
@@ -68,7 +68,7 @@ class TwoGroups:
 @pytest.fixture
 def groups(tmp_path: Path) -> Iterator[TwoGroups]:
     design_cluster(tmp_path, nodes=1, groups=2, ports=Ports(0, 0, 0)).write()
-    second = plan_member(None).peer
+    second = free_member().peer
     for path in tmp_path.glob("*/*/node.toml"):
         text = re.sub(
             r"^namesrv = \[(.*)\]$", rf'namesrv = [\1, "{second}"]', path.read_text(), flags=re.M

@@ -16,7 +16,7 @@ import pytest
 
 from broker.cli.admin import run_admin
 from broker.cli.cluster import LocalCluster, design_cluster, open_cluster
-from broker.cli.layout import Ports, plan_member
+from broker.cli.layout import Ports, free_member
 from broker.cli.processes import end_processes
 from broker.cli.readiness import wait_until_answering, wait_until_serving
 from broker.cli.view import GroupView, view_groups
@@ -161,7 +161,7 @@ def while_needed(process: subprocess.Popen[T]) -> Iterator[subprocess.Popen[T]]:
 
 def free_address() -> str:
     """For clients of one more node; none that the system gives to a connection meanwhile."""
-    return str(plan_member(None).address)
+    return str(free_member().address)
 
 
 @pytest.fixture

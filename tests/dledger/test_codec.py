@@ -33,6 +33,7 @@ from dledger.service import (
     FetchRequest,
     FetchStatus,
     RefillNotice,
+    RemovedNotice,
     Report,
 )
 from tests.dledger.cluster import written_log
@@ -56,6 +57,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(FetchRequest, numbers, numbers, numbers, numbers),
     st.builds(FetchAnswer, numbers, st.sampled_from(FetchStatus), numbers, logs.map(tuple)),
     st.builds(RefillNotice, numbers),
+    st.builds(RemovedNotice, numbers),
     st.builds(CheckpointRequest, numbers, numbers, numbers),
     st.builds(CheckpointAnswer, *[numbers] * 6, st.binary(max_size=9)),
 )

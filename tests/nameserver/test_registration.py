@@ -253,3 +253,24 @@ async def test_stopping_while_a_nameserver_is_silent_leaves_no_error_unseen(
     await turns(10)
     gc.collect()
     assert complaints == []
+
+
+@in_virtual_time
+async def test_who_is_no_member_of_its_group_is_not_registered(loop: VirtualLoop) -> None:
+    server = await nameserver(loop)
+    member = Member(loop)
+    member.announcement = replace(LEADER, broker_id=4, is_member=False)
+    member.registrar.start()
+    await asyncio.sleep(100)
+    assert server.routes.cluster_info()["brokerAddrTable"] == {}
+    member.announcement = replace(LEADER, broker_id=4)  # it is added
+    member.registrar.register_now()
+    await turns(10)
+    assert server.routes.cluster_info()["brokerAddrTable"]["broker-a"]["brokerAddrs"] == {4: N0}
+    member.announcement = replace(LEADER, broker_id=4, is_member=False)  # and removed
+    member.registrar.register_now()
+    await turns(10)
+    assert server.routes.cluster_info()["brokerAddrTable"] == {}
+    await asyncio.sleep(100)
+    assert server.routes.cluster_info()["brokerAddrTable"] == {}
+    await member.registrar.stop()

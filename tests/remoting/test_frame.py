@@ -252,6 +252,8 @@ def test_a_header_as_large_as_allowed_is_decoded() -> None:
             "a header of 1048577 bytes exceeds 1048576",
         ),
         (bytes.fromhex("1603010200010001"), "a TLS handshake"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "that is HTTP"),
+        (b"GET / HTTP/1.1\r\n", "that is HTTP"),
         (PREFIX.pack(6, 2 << 24 | 2) + b"{}", "serialization 2 is neither"),
         (b"\0\0\0", "3 bytes are fewer than the 8"),
         (PREFIX.pack(8, 2) + b"{}", "total says 12 bytes, there are 10"),

@@ -13,6 +13,7 @@ from simulator.cli.main import main
 from simulator.scenario import Scenario, ScenarioError, parse_scenario
 from simulator.schedule import Action
 from simulator.shrink import NotBrokenError, Shrinker, kind_of
+from tests.oddfiles import make_odd_file
 
 SCENARIOS = sorted(Path(__file__).with_name("scenarios").glob("*.txt"))
 
@@ -151,3 +152,12 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert "line 3" in lines[0]
     assert "cannot read" in lines[1]
     assert "nothing to make smaller" in lines[2]
+
+
+@pytest.mark.parametrize("kind", ["fifo", "directory", "loop", "bytes", "digits"])
+def test_what_is_no_scenario_file_is_said_in_one_line(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_odd_file(tmp_path / "odd", kind)
+    assert main(["scenario", str(tmp_path / "odd")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

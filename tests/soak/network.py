@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from broker.cli.layout import plan_member
+from broker.cli.layout import free_member
 from broker.cli.processes import Child, Starter, execute
 from broker.config import Endpoint, Member
 
@@ -97,14 +97,14 @@ class Loopback:
     def __init__(self, missing: str) -> None:
         self.missing: str | None = missing
         self._members: dict[int, Member] = {}
-        self._namesrv = plan_member(None).address
+        self._namesrv = free_member().address
 
     def namesrv(self) -> Endpoint:
         return self._namesrv
 
     def member(self, number: int) -> Member:
         if number not in self._members:
-            self._members[number] = plan_member(None)
+            self._members[number] = free_member()
         return self._members[number]
 
     def starter(self, number: int) -> Starter:
