@@ -12,12 +12,18 @@ from random import Random
 
 from dledger.config import RaftConfig
 from dledger.effects import Outbox
-from dledger.errors import InvariantError, NotLeaderError
+from dledger.errors import InvariantError, NotLeaderError, PeerError
 from dledger.holdings import Holdings
 from dledger.leading import Leading
 from dledger.locallog import LocalLog
+from dledger.terms import TermBound
 
 NOBODY = ""
+
+STRANGER_ELECTIONS = 3.0
+"""A sender that is no member by this node's log is heard as a candidate or leader only after so
+many of the shortest election timeouts without a leader that is one. It is then the turn of the
+members for as long again, so that it keeps none of them from an election."""
 
 
 class Role(Enum):
@@ -62,6 +68,9 @@ class Standing:
         self.patience = 1.0
         """How many times as long as usual this node waits before it campaigns."""
         self.leader_heard_at = now
+        self._led_at = now  # by a member; or a stranger was heard
+        self._by_stranger = False  # whether `leader` is one
+        self.terms = TermBound(now)
         self.election_at = now + config.election_seconds * (1 + rng.random())
         self._local = local
         self._holdings = holdings
@@ -87,8 +96,47 @@ class Standing:
         if self.role is Role.LEADER:
             return True
         # A lease counts on this even when the link broke, or the node started anew.
-        known = self.leader is not None or self._config.lease_reads
-        return known and now - self.leader_heard_at < self._config.election_seconds
+        known = self.leader is not None and not self._by_stranger
+        return (known or self._config.lease_reads) and now - self.leader_heard_at < self._config.election_seconds
+
+    # --- strangers
+
+    def knows(self, node: str) -> bool:
+        """Whether the node is a member, by what is committed here or by any entry behind that."""
+        return self._local.configurations.knows(node, self._local.commit_index)
+
+    @property
+    def joins(self) -> bool:
+        """Whether this node waits to be told who the members are."""
+        return not self._local.configurations.current.voters
+
+    def hears_strangers(self, now: float) -> bool:
+        """Whether no member has led for so long that one may lead whom this log does not know."""
+        patience = STRANGER_ELECTIONS * self._config.election_seconds
+        return self.role is not Role.LEADER and now - self._led_at >= patience
+
+    def stranger_heard(self, now: float) -> None:
+        """A stranger changed this node's term, vote or leader: others have to wait."""
+        self._led_at = now
+
+    def hears_leader(self, sender: str, term: int, now: float) -> bool:
+        """Whether a message of a leader of that term is heard at all.
+
+        A node follows whoever leads, be it by a configuration that it does not have yet. But only
+        a member by its own log is heard at any time: a stranger is where it was voted for, where no
+        member has led for long, and where this node waits to be added to a group.
+
+        Raises :class:`~dledger.errors.PeerError` if another node leads that term.
+        """
+        if term < self.term:
+            return True  # it is told that its time is over
+        if term == self.term and self.leader not in (None, sender):
+            raise PeerError(f"{self.leader} and {sender} both lead term {term}")
+        if self.knows(sender) or self.joins:
+            return True
+        if term == self.term and sender in (self.leader, self.vote):
+            return True
+        return self.hears_strangers(now)
 
     # --- changes
 
@@ -103,6 +151,18 @@ class Standing:
         self.term = term
         self.vote = vote
 
+    def adopt(self, sender: str, term: int, now: float) -> None:
+        """Follows nobody yet, in a later term that a peer tells of.
+
+        Raises :class:`~dledger.errors.PeerError` for a term that cannot be right.
+        """
+        self._bound(sender, term, now)
+        self.become_follower(term, None, now)
+
+    def _bound(self, sender: str, term: int, now: float) -> None:
+        self.terms.check(sender, self.term, term, now)
+        self.terms.raised(term - self.term, now)
+
     def become_follower(self, term: int, leader: str | None, now: float) -> None:
         """Of ``leader``, where one is known."""
         if term > self.term:
@@ -110,6 +170,7 @@ class Standing:
         self.role = Role.FOLLOWER
         self.leader = leader
         if self.leading is not None:
+            self._led_at = now
             self.leading.reads.drop()
             self.leading.remember()
             self.leading = None
@@ -139,15 +200,24 @@ class Standing:
             self.become_follower(self.term, None, now)
 
     def follow(self, sender: str, term: int, now: float) -> bool:
-        """Takes the sender of an append or heartbeat as leader, unless its term is over."""
+        """Takes the sender of an append or heartbeat as leader, unless its term is over.
+
+        What a stranger sends puts off no election. Raises :class:`~dledger.errors.PeerError` for a
+        term that cannot be right.
+        """
         if term < self.term:
             return False
-        if term == self.term and self.leader not in (None, sender):
-            raise InvariantError(f"{self.leader} and {sender} both lead term {term}")
+        stranger = not (self.knows(sender) or self.joins)
+        if term > self.term:
+            self._bound(sender, term, now)
         if term > self.term or self.leader != sender or self.role is not Role.FOLLOWER:
             self.become_follower(term, sender, now)
-        self.leader_heard_at = now
-        self.wait(now)
+            if stranger:
+                self.stranger_heard(now)
+        self._by_stranger = stranger
+        if not stranger:
+            self.leader_heard_at = self._led_at = now
+            self.wait(now)
         return True
 
     def lead(self) -> Leading:
