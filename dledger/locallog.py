@@ -195,7 +195,7 @@ class LocalLog:
                 f"leader {sender} has term {theirs}"
             )
 
-    def _check_continues(  # noqa: PLR0917 - what the entry before was
+    def _check_continues(
         self, entry: Entry, sender: str, end: int, chain_crc: int, last_term: int
     ) -> None:
         try:

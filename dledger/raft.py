@@ -162,6 +162,12 @@ class Raft:
         """All members but this node."""
         return tuple(name for name in self.configuration.members if name != self.node)
 
+    def serves(self, node: str) -> bool:
+        """Whether that node may have what the log holds: a member, as this node knows them, or one
+        whose removal is not committed yet. Who joins is a member from the entry on that says so."""
+        replicator = self.replicator
+        return self.standing.knows(node) or (replicator is not None and node in replicator.peers)
+
     @property
     def counts(self) -> bool:
         """Whether this node is a voter, on the disk that is noted for it."""
@@ -384,8 +390,7 @@ class Raft:
     ) -> None:
         standing, leading = self.standing, self.standing.leading
         if message.term > standing.term:
-            # Who is being removed gets the log as well.
-            if (leading and sender in leading.replicator.peers) or standing.knows(sender):
+            if self.serves(sender):
                 standing.adopt(sender, message.term, now)
             return
         if message.term < standing.term or leading is None:

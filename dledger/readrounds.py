@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-
 READS_WAITING_MAX = 64
 
 

@@ -97,7 +97,9 @@ class Standing:
             return True
         # A lease counts on this even when the link broke, or the node started anew.
         known = self.leader is not None and not self._by_stranger
-        return (known or self._config.lease_reads) and now - self.leader_heard_at < self._config.election_seconds
+        return (
+            known or self._config.lease_reads
+        ) and now - self.leader_heard_at < self._config.election_seconds
 
     # --- strangers
 

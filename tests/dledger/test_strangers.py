@@ -70,7 +70,6 @@ def leader_of(cluster: Cluster) -> str:
 def says(cluster: Cluster, sender: str, to: str, message: RaftMessage) -> None:
     """The node hears it; a :class:`PeerError` is all that may come of it."""
 
-
     def hear(core: Raft) -> None:
         with suppress(PeerError):
             core.receive(sender, message, cluster.now)
@@ -159,13 +158,12 @@ def test_a_stranger_keeps_no_member_from_an_election() -> None:
     cluster = group()
     cluster.crash(leader_of(cluster))
     cluster.run(0.0)
-    left = list(cluster.cores)
-    for name in left:
-        cluster.connect(*left, up=False)
+    left = one, other = list(cluster.cores)
+    cluster.connect(one, other, up=False)
     until = cluster.now + NOBODY_LEADS
     while cluster.now < until:
         cluster.run(0.01)
-    cluster.connect(*left, up=True)
+    cluster.connect(one, other, up=True)
     for _ in range(600):
         for name in left:
             term = cluster.cores[name].term + 1

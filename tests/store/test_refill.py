@@ -14,6 +14,7 @@ from store.refill import Plan, Refill
 from store.replica import ReplicaStore
 from tests.store.steps import DIRECTORY, Writer, contents, open_store, simulated
 
+TERM_MAX = 1 << 62
 FIRST, LAST = 12, 30
 """The log of the peer begins and ends with these entries, the last of them checkpointed."""
 
@@ -46,7 +47,8 @@ def behind(fs: SimulatedFileSystem, own: int = 5) -> None:
 def begin(store: ReplicaStore, writer: Writer) -> Refill:
     entries = retained(writer)
     plan = Plan(entries[0].index, entries[0].position, LAST)
-    return store.begin_refill(plan, encode_checkpoint(writer.checkpoint(LAST)))
+    checkpoint = writer.checkpoint(LAST)
+    return store.begin_refill(plan, encode_checkpoint(checkpoint), checkpoint.term)
 
 
 def gather(fs: SimulatedFileSystem) -> None:
@@ -212,7 +214,8 @@ def test_entries_that_do_not_lead_to_the_checkpoint_are_refused() -> None:
     other.make_many(35, term=3)
     entries = retained(writer)
     plan = Plan(entries[0].index, entries[0].position, LAST)
-    refill = store.begin_refill(plan, encode_checkpoint(other.checkpoint(LAST)))
+    checkpoint = other.checkpoint(LAST)
+    refill = store.begin_refill(plan, encode_checkpoint(checkpoint), checkpoint.term)
     with pytest.raises(StoreError, match="do not lead to the checkpoint"):
         refill.append(entries)
     with pytest.raises(StoreError, match="ends at"):
@@ -241,7 +244,7 @@ def test_a_checkpoint_that_is_not_the_planned_one_is_refused() -> None:
     store = open_store(fs)
     data = encode_checkpoint(peer_log().checkpoint(LAST))
     with pytest.raises(DamagedError, match="not the checkpoint of the plan"):
-        store.begin_refill(Plan(FIRST, 0, LAST - 1), data)
+        store.begin_refill(Plan(FIRST, 0, LAST - 1), data, TERM_MAX)
     store.close()
 
 
