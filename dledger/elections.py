@@ -153,7 +153,7 @@ class Elections:
         theirs, ours = (request.last_term, request.last_index), (log.last_term, log.last_index)
         up_to_date = theirs > ours if stranger else theirs >= ours
         willing = up_to_date and self._may_vote(sender, request)
-        standing.terms.check(sender, standing.term, request.term, now)
+        standing.terms.check(sender, standing.term, request.term)
         if request.pre_vote:
             if willing and (request.term > standing.term or standing.vote in (NOBODY, sender)):
                 incarnation, last_index = standing.incarnation, log.last_index
@@ -165,11 +165,10 @@ class Elections:
         if stranger and not willing:
             self._refuse(sender, request)  # its term is nobody else's yet
             return
-        if request.term > standing.term:
-            standing.adopt(sender, request.term, now)
-        if willing and standing.vote in (NOBODY, sender):
-            if stranger:
-                standing.stranger_heard(now)
+        if stranger:
+            standing.stranger_heard(now)
+        reached = request.term == standing.term or standing.adopt(sender, request.term, now)
+        if reached and willing and standing.vote in (NOBODY, sender):
             standing.wait(now)
             standing.set_hard_state(standing.term, sender)
             incarnation, last_index = standing.incarnation, log.last_index

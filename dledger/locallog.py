@@ -95,9 +95,13 @@ class LocalLog:
 
     def new_term(self, write_id: int) -> None:
         """A new term began, which that write makes durable."""
+        self.doubt()
+        self._term_write = write_id
+
+    def doubt(self) -> None:
+        """Another leads this term than seemed to: nothing is known yet to be equal to its log."""
         self.verified_index = self.commit_index
         self.proven = False
-        self._term_write = write_id
 
     def begun(self, write: Write) -> None:
         """The driver took a write; it will be reported to :meth:`written`."""

@@ -132,9 +132,12 @@ class Standing:
         """
         if term < self.term:
             return True  # it is told that its time is over
+        member = self.knows(sender)
         if term == self.term and self.leader not in (None, sender):
-            raise PeerError(f"{self.leader} and {sender} both lead term {term}")
-        if self.knows(sender) or self.joins:
+            if not (member and self._by_stranger):
+                raise PeerError(f"{self.leader} and {sender} both lead term {term}")
+            self._local.doubt()  # all that came was a stranger's
+        if member or self.joins:
             return True
         if term == self.term and sender in (self.leader, self.vote):
             return True
@@ -153,17 +156,19 @@ class Standing:
         self.term = term
         self.vote = vote
 
-    def adopt(self, sender: str, term: int, now: float) -> None:
-        """Follows nobody yet, in a later term that a peer tells of.
+    def adopt(self, sender: str, term: int, now: float) -> bool:
+        """Follows nobody yet, in a later term that a peer tells of, or on the way there.
 
-        Raises :class:`~dledger.errors.PeerError` for a term that cannot be right.
+        Returns whether that term is reached. Raises :class:`~dledger.errors.PeerError` for a term
+        that cannot be right.
         """
-        self._bound(sender, term, now)
-        self.become_follower(term, None, now)
-
-    def _bound(self, sender: str, term: int, now: float) -> None:
-        self.terms.check(sender, self.term, term, now)
-        self.terms.raised(term - self.term, now)
+        raised = term - self.term
+        if not self.joins:  # else it knows of no term at all
+            self.terms.check(sender, self.term, term)
+            raised = min(raised, self.terms.jump(self.term, now))
+            self.terms.raised(raised, now)
+        self.become_follower(self.term + raised, None, now)
+        return self.term == term
 
     def become_follower(self, term: int, leader: str | None, now: float) -> None:
         """Of ``leader``, where one is known."""
@@ -171,6 +176,7 @@ class Standing:
             self.set_hard_state(term, NOBODY)
         self.role = Role.FOLLOWER
         self.leader = leader
+        self._by_stranger = False
         if self.leading is not None:
             self._led_at = now
             self.leading.reads.drop()
@@ -202,7 +208,8 @@ class Standing:
             self.become_follower(self.term, None, now)
 
     def follow(self, sender: str, term: int, now: float) -> bool:
-        """Takes the sender of an append or heartbeat as leader, unless its term is over.
+        """Takes the sender of an append or heartbeat as leader, unless its term is over, or too far
+        ahead for now.
 
         What a stranger sends puts off no election. Raises :class:`~dledger.errors.PeerError` for a
         term that cannot be right.
@@ -210,12 +217,13 @@ class Standing:
         if term < self.term:
             return False
         stranger = not (self.knows(sender) or self.joins)
-        if term > self.term:
-            self._bound(sender, term, now)
-        if term > self.term or self.leader != sender or self.role is not Role.FOLLOWER:
-            self.become_follower(term, sender, now)
+        reached = term == self.term or self.adopt(sender, term, now)
+        if self.leader != sender or self.role is not Role.FOLLOWER:
             if stranger:
                 self.stranger_heard(now)
+            if not reached:
+                return False
+            self.become_follower(term, sender, now)
         self._by_stranger = stranger
         if not stranger:
             self.leader_heard_at = self._led_at = now

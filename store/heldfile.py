@@ -62,8 +62,9 @@ class HeldFile:
     def __init__(self, fs: FileSystem, state: str, owner: str = "") -> None:
         """Reads what there is; ``owner`` is whose replica it is, ``group/node``.
 
-        Raises ``OSError``, :class:`~store.errors.DataFormatError` for another's file, and :class:`~store.errors.DamagedError` with what to do: passing over
-        the damage would be to forget, unasked, which disks are old copies.
+        Raises ``OSError``, :class:`~store.errors.DataFormatError` for another's file, and
+        :class:`~store.errors.DamagedError` with what to do: passing over the damage would be to
+        forget, unasked, which disks are old copies.
         """
         self._fs = fs
         self._state = state

@@ -48,6 +48,11 @@ class StoreConfig:
     direct: bool = False
     alone: bool = False
 
+    @property
+    def owner(self) -> str:
+        """How the files that belong to this node alone name it."""
+        return f"{self.group}/{self.node}"
+
     def __post_init__(self) -> None:
         if not SEGMENT_SIZE_MIN <= self.segment_size <= SEGMENT_SIZE_MAX:
             raise ValueError(
@@ -113,8 +118,8 @@ def _claim(fs: FileSystem, directory: str, config: StoreConfig) -> int:
         raise DamagedError(path, 0, "the file is missing, though there is a log")
     fs.sync_directory(directory.rpartition("/")[0] or ("/" if directory[0] == "/" else "."))
     fs.sync_directory(directory)
-    SlotFile.create(fs, state, VOTE_NAME, HardState().pack(), identity.owner).close()
-    SlotFile.create(fs, state, MARK_NAME, Mark().pack(), identity.owner).close()
+    SlotFile.create(fs, state, VOTE_NAME, HardState().pack(), config.owner).close()
+    SlotFile.create(fs, state, MARK_NAME, Mark().pack(), config.owner).close()
     replace_file(fs, state, FORMAT_NAME, encode_format(identity))
     return identity.incarnation
 
@@ -130,12 +135,11 @@ def _recover(
     fs: FileSystem, directory: str, config: StoreConfig, lock: Lock, incarnation: int
 ) -> Parts:
     state = f"{directory}/state"
-    owner = Identity(config.group, config.node, config.segment_size).owner
-    vote_file = _open_slots(fs, f"{state}/{VOTE_NAME}", owner)
+    vote_file = _open_slots(fs, f"{state}/{VOTE_NAME}", config.owner)
     hard_state = HardState.unpack(vote_file.payload, vote_file.path)
-    mark_file = _open_slots(fs, f"{state}/{MARK_NAME}", owner)
+    mark_file = _open_slots(fs, f"{state}/{MARK_NAME}", config.owner)
     mark = Mark.unpack(mark_file.payload, mark_file.path)
-    held_file = HeldFile(fs, state, owner)
+    held_file = HeldFile(fs, state, config.owner)
     checkpoints = Checkpoints(fs, state)
     checkpoint = _newest(checkpoints, mark, mark_file.path)
 

@@ -117,6 +117,7 @@ def _read_slots(
     owner: str,
     kind: FindingKind,
     log: FindingLog,
+    *,
     advice: str = RESTORE,
 ) -> bytes | None:
     """The payload of the newest whole slot."""
@@ -146,7 +147,7 @@ def _read_held(fs: FileSystem, path: str, owner: str, log: FindingLog) -> None:
     """It may be absent."""
     if not fs.exists(path):
         return
-    payload = _read_slots(fs, path, owner, FindingKind.HELD, log, FORGET)
+    payload = _read_slots(fs, path, owner, FindingKind.HELD, log, advice=FORGET)
     try:
         if payload is not None:
             unpack_held(payload, path)

@@ -28,7 +28,7 @@ from dledger.messages import (
 from dledger.raft import Raft
 from dledger.readrounds import READS_WAITING_MAX
 from dledger.standing import STRANGER_ELECTIONS, Role
-from dledger.terms import JUMP_MAX, TERM_MAX
+from dledger.terms import DISTANCE_MAX, JUMP_MAX, RISE_PER_SECOND, TERM_MAX
 from tests.dledger.cluster import Cluster, next_entry, written_log
 from tests.dledger.invariants import Invariants
 
@@ -187,7 +187,7 @@ def test_a_node_that_joins_follows_whoever_finds_it_first() -> None:
 
 
 @pytest.mark.parametrize("sender", ["n1", "n9"])
-@pytest.mark.parametrize("term", [10 + JUMP_MAX, 1 << 62, TERM_MAX])
+@pytest.mark.parametrize("term", [10 + DISTANCE_MAX, 1 << 62, TERM_MAX])
 @pytest.mark.parametrize(
     "message",
     [
@@ -215,21 +215,51 @@ def test_no_term_is_adopted_that_is_far_from_what_is_known(
     assert node.take().write is None
 
 
-def test_a_node_that_was_away_for_a_year_of_elections_follows() -> None:
+def test_a_node_that_was_away_for_millions_of_elections_follows() -> None:
     node = core()
     node.receive("n1", Heartbeat(9 + JUMP_MAX, -1), 0.0)
     assert (node.leader, node.term) == ("n1", 9 + JUMP_MAX)
+
+
+def test_a_node_that_was_away_for_longer_gets_there_step_by_step() -> None:
+    node, now = core(), 0.0
+    for _ in range(100):
+        now += 0.1
+        node.receive("n1", Heartbeat(9 + 2 * JUMP_MAX, -1), now)
+    assert (node.leader, node.term) == ("n1", 9 + 2 * JUMP_MAX)
 
 
 def test_a_member_that_raises_the_term_again_and_again_gets_nowhere() -> None:
     node, now = core(1), 0.0
     for _ in range(10_000):
         now += 0.001
-        jump = node.standing.terms.jump(node.term, now)
-        node.receive("n1", VoteRequest(node.term + jump, 9, 9, False), now)
-    assert node.term < 9 + JUMP_MAX + 20_000
+        node.receive("n1", VoteRequest(node.term + DISTANCE_MAX, 9, 9, False), now)
+    assert node.term < 10 + JUMP_MAX + 10 * RISE_PER_SECOND
+    now += 0.1
     node.receive("n2", VoteRequest(node.term + 1, 100, 9, False), now)
     assert node.vote == "n2"
+
+
+def test_a_member_whose_term_was_raised_far_is_followed_by_the_others_in_time() -> None:
+    """Else it would be out for ever: it follows no earlier term, and its own would be refused."""
+    cluster = group()
+    leader = leader_of(cluster)
+    [node, liar] = [name for name in cluster.names if name != leader]
+    for _ in range(30):
+        term = cluster.cores[node].term + DISTANCE_MAX
+        says(cluster, liar, node, VoteRequest(term, 1 << 40, 1 << 40, False, ordered=True))
+        cluster.run(0.1)
+    cluster.run(10.0)
+    terms = {core.term for core in cluster.cores.values()}
+    assert min(terms) > JUMP_MAX
+    assert len(terms) == 1
+    assert leader_of(cluster)
+
+
+def test_a_node_that_joins_a_group_of_any_term_follows() -> None:
+    node = core(term=0, voters=())
+    node.receive("n1", Heartbeat(1 << 62, -1), 0.0)
+    assert (node.leader, node.term) == ("n1", 1 << 62)
 
 
 @pytest.mark.parametrize("term", [1 << 62, TERM_MAX - 1000])
