@@ -126,14 +126,10 @@ class LocalLog:
             self.configurations.append(entry.index, Configuration.unpack(entry.body))
         self._outbox.write().entries.append(entry)
 
-    def accept(
-        self, sender: str, request: AppendRequest, *, member: bool = True
-    ) -> AppendAccepted | AppendRejected | None:
+    def accept(self, sender: str, request: AppendRequest) -> AppendAccepted | AppendRejected | None:
         """What the leader of the present term sent; the answer, or None if it waits for the disk.
 
-        A sender that is no ``member`` as far as this log says is believed about commits only once
-        it has shown that it knows the log. Raises :class:`PeerError` for entries that cannot be
-        right, and nothing is changed then.
+        Raises :class:`PeerError` for entries that cannot be right, and nothing is changed then.
         """
         log = self.log
         previous = request.prev_index
@@ -154,11 +150,17 @@ class LocalLog:
             self.proven = True
         last = previous + len(request.entries)
         self.verified_index = max(self.verified_index, last)
-        if member or self.proven:
+        if self.believes(sender):
             self.commit_to(min(request.commit_index, last))
         if added or self._term_write is not None:
             return None
         return AppendAccepted(request.term, self.match_index, self._incarnation)
+
+    def believes(self, leader: str) -> bool:
+        """Whether the leader's word counts for what is committed: that of a member, and of who has
+        shown that it knows the log; where no member is known, anybody's."""
+        found = self.configurations
+        return self.proven or not found.current.voters or found.knows(leader, self.commit_index)
 
     def _checked(self, sender: str, request: AppendRequest) -> list[Entry]:
         """Those of the entries that are not here yet, if all of them can be right."""

@@ -255,7 +255,8 @@ class Node:
                 return
             if not self.has_room(message.size):
                 # As if lost: the leader asks again, and has its majority elsewhere.
-                log.warning("%s has no room for entries of %s", self.core.node, sender)
+                if sender == self.core.leader:
+                    log.warning("%s has no room for entries of %s", self.core.node, sender)
                 return
         try:
             self.core.receive(sender, message, self._loop.time())

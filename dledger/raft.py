@@ -354,7 +354,7 @@ class Raft:
         if not standing.hears_leader(sender, beat.term, now):
             return
         if standing.follow(sender, beat.term, now):
-            if local.proven or standing.knows(sender):
+            if local.believes(sender):
                 local.commit_to(min(beat.commit_index, local.verified_index))
             if beat.round == NOTICE:
                 return
@@ -375,8 +375,7 @@ class Raft:
             return
         answer: AppendAccepted | AppendRejected | None
         if standing.follow(sender, request.term, now):
-            member = standing.joins or standing.knows(sender)
-            answer = self.local.accept(sender, request, member=member)
+            answer = self.local.accept(sender, request)
         else:
             answer = AppendRejected(standing.term, request.prev_index, -1, 0)
         if answer is not None:
