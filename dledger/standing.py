@@ -130,8 +130,8 @@ class Standing:
 
         Raises :class:`~dledger.errors.PeerError` if another node leads that term.
         """
-        if term < self.term:
-            return True  # it is told that its time is over
+        if self._follows(sender, term) or term < self.term:
+            return True  # if its time is over, it is told so
         member = self.knows(sender)
         if term == self.term and self.leader not in (None, sender):
             if not (member and self._by_stranger):
@@ -140,8 +140,12 @@ class Standing:
         if member or self.joins:
             return True
         if term == self.term and sender in (self.leader, self.vote):
-            return True
+            return self.role is Role.FOLLOWER  # no stranger breaks off an election
         return self.hears_strangers(now)
+
+    def _follows(self, sender: str, term: int) -> bool:
+        """Whether that is the leader of the term, and was a member when it began to lead."""
+        return term == self.term and sender == self.leader and not self._by_stranger
 
     # --- changes
 
@@ -216,7 +220,7 @@ class Standing:
         """
         if term < self.term:
             return False
-        stranger = not (self.knows(sender) or self.joins)
+        stranger = not (self._follows(sender, term) or self.knows(sender) or self.joins)
         reached = term == self.term or self.adopt(sender, term, now)
         if self.leader != sender or self.role is not Role.FOLLOWER:
             if stranger:

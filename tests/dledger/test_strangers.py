@@ -126,6 +126,28 @@ def test_a_stranger_is_heard_where_no_member_has_led_for_long() -> None:
     assert (node.log.last_index, node.commit_index) == (2, 1)
 
 
+def test_a_stranger_that_was_voted_for_breaks_off_no_election() -> None:
+    node = core(1, 1)
+    node.receive("n9", VoteRequest(10, 5, 2, pre_vote=False), NOBODY_LEADS)
+    node.receive("n9", Heartbeat(10, -1), NOBODY_LEADS)
+    node.peer_connected("n1", NOBODY_LEADS)
+    node.tick(2 * NOBODY_LEADS - 0.1)
+    assert node.role is Role.PRE_CANDIDATE
+    node.receive("n9", Heartbeat(10, -1), 2 * NOBODY_LEADS - 0.1)
+    assert node.role is Role.PRE_CANDIDATE
+
+
+def test_a_member_takes_the_place_of_a_stranger_that_seemed_to_lead() -> None:
+    node = core(1, 1)
+    node.receive("n9", Heartbeat(10, -1), NOBODY_LEADS)
+    node.receive("n9", AppendRequest(10, 1, 1, -1, ()), NOBODY_LEADS)
+    assert (node.leader, node.match_index) == ("n9", -1)
+    node.receive("n1", Heartbeat(10, -1), NOBODY_LEADS)
+    assert (node.leader, node.local.verified_index) == ("n1", -1)
+    with pytest.raises(PeerError, match="n1 and n9 both lead term 10"):
+        node.receive("n9", Heartbeat(10, -1), NOBODY_LEADS)
+
+
 def test_a_stranger_whose_log_is_no_longer_gets_no_vote_and_raises_no_term() -> None:
     node = core(1, 1)
     node.receive("n9", VoteRequest(10, 1, 1, pre_vote=False), NOBODY_LEADS)
