@@ -35,6 +35,7 @@ from dledger.strangers import Strangers
 log = logging.getLogger(__name__)
 
 QUEUE_BYTES_MAX = 64 << 20
+STRANGER_QUEUE_BYTES_MAX = 1 << 20
 DIAL_SECONDS_FIRST = 0.02
 DIAL_SECONDS_MAX = 0.5
 MISBEHAVED_SECONDS_MAX = 5.0
@@ -158,7 +159,8 @@ class WebSocketTransport:
             return
         if link.socket.is_closing():  # it broke in this turn; who waits for it is told in the next
             return
-        if link.socket.get_write_buffer_size() > QUEUE_BYTES_MAX:
+        waiting_max = QUEUE_BYTES_MAX if link.wanted else STRANGER_QUEUE_BYTES_MAX
+        if link.socket.get_write_buffer_size() > waiting_max:
             return
         payload = self._encoder.encode(message)
         link.socket.writelines((frame_header(sum(map(len, payload))), *payload))
