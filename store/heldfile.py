@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgpack
 
-from store.errors import DamagedError
+from store.errors import DamagedError, DataFormatError
 from store.filesystem import FileSystem
 from store.slotfile import PAYLOAD_SIZE_MAX, SlotFile
 
@@ -75,6 +75,8 @@ class HeldFile:
             self.held = () if self._file is None else unpack_held(self._file.payload, path)
             if self._file is not None and owner:
                 self._file.claim(owner)
+        except DataFormatError as error:
+            raise DataFormatError(f"{error}; or {FORGET}") from error
         except DamagedError as error:
             raise DamagedError(path, error.position, f"{error.what}; {FORGET}") from error
 

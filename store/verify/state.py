@@ -137,6 +137,7 @@ def _read_slots(
         if found not in ("", owner):
             expected = f"the file of {owner}"
             log.add(kind, path, at, expected=expected, found=f"that of {found}", advice=advice)
+            break
     if len(whole) < SLOT_COUNT:
         at = 0 if slots[0] is None else SLOT_SIZE
         log.add(kind, path, at, expected="two whole copies", found="one", advice=ONE_SLOT)

@@ -192,7 +192,7 @@ def attacked(
 
 def shows_its_seed(test: Callable[[int], None]) -> Callable[[int], None]:
     """Hypothesis draws the seeds, and prints the one that failed."""
-    return settings(max_examples=120, deadline=None)(given(st.integers(0, 1 << 30))(test))
+    return settings(max_examples=60, deadline=None)(given(st.integers(0, 1 << 30))(test))
 
 
 @shows_its_seed

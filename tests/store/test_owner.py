@@ -71,6 +71,7 @@ def test_a_file_of_another_node_is_refused_and_nothing_is_changed(
             ReplicaStore.open(fs, "/n0", CONFIGS["n0"])
         assert str(refused.value).startswith(f"{path}: the file belongs to {owner}, and this node")
         assert read(fs, path) == strange
+        assert ("remove state/held" in str(refused.value)) == (name == "held")
     write(fs, path, own)
     ReplicaStore.open(fs, "/n0", CONFIGS["n0"]).close()
 
@@ -85,7 +86,7 @@ def test_a_check_of_the_replica_finds_it(fs: SimulatedFileSystem, name: str) -> 
     write(fs, path, read(fs, f"/n1/state/{name}"))
     log = FindingLog("/n0")
     read_state(fs, "/n0", identity, log)
-    found = log.findings[0]
+    [found] = [each for each in log.findings if "the file of" in each.expected]
     assert (found.path, found.expected, found.found) == (path, "the file of g/n0", "that of g/n1")
 
 
