@@ -125,6 +125,7 @@ async def _open_store(config: NodeConfig, fs: OsFileSystem) -> ReplicaStore:
         settings,
         lambda: _transport(config),
         asyncio.get_running_loop(),
+        config.peers,
     )
 
 

@@ -95,7 +95,25 @@ class CatchUp:
         """
         core = self._node.core
         if leader == core.leader and core.commit_index + 1 < notice.first_index:
-            self.begin(leader)
+            source = self._trusted(leader)
+            if source:
+                self.begin(source)
+
+    def _trusted(self, leader: str) -> str:
+        """Whom to refill from: the leader, or where it is no member as far as is known here, one
+        that is. Anybody may say that it leads, and a refill brings a log of its own."""
+        core = self._node.core
+        if core.standing.joins or core.serves(leader):
+            return leader
+        known = [peer for peer in core.peers if peer in core.standing.up]
+        if not known:
+            log.error(
+                "%s lacks entries that %s gave up, which leads, and no member that is known here "
+                "is reached: start this node with an empty directory and `join = true`",
+                core.node,
+                leader,
+            )
+        return known[0] if known else ""
 
     def begin(self, source: str) -> None:
         """Begins, or goes on with what was gathered before."""
@@ -201,12 +219,12 @@ class CatchUp:
         if answer.index < 0 or (index >= 0 and answer.index != index) or not answer.data:
             self._pause()  # there is none, or a newer one
             return
-        if answer.size > CHECKPOINT_BYTES_MAX:
+        offset += len(answer.data)
+        if max(offset, answer.size) > CHECKPOINT_BYTES_MAX:
             log.error("a checkpoint of %d bytes is refused", answer.size)
             self._pause()
             return
         self._pieces.append(answer.data)
-        offset += len(answer.data)
         if offset < answer.size:
             self._ask_checkpoint(answer.index, offset)
             return
@@ -220,8 +238,8 @@ class CatchUp:
             plan.first_index,
             plan.checkpoint_index,
         )
-        store = self._node.store
-        self._background.submit(lambda: store.begin_refill(plan, data), self._begun)
+        store, term = self._node.store, self._node.core.term
+        self._background.submit(lambda: store.begin_refill(plan, data, term), self._begun)
 
     def _begun(self, refill: Refill | None, error: BaseException | None) -> None:
         if not self._failed(error):

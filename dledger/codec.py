@@ -15,6 +15,7 @@ from functools import lru_cache
 import msgpack
 from crc32c import crc32c
 
+from dledger.configuration import MEMBERS_MAX
 from dledger.errors import DamagedFrameError, PeerError
 from dledger.holdings import Holding
 from dledger.messages import (
@@ -37,13 +38,15 @@ from dledger.servicecodec import (
     service_fields,
     service_message,
 )
+from dledger.terms import TERM_MAX
 from store.entry import decode_entries
 from store.errors import CorruptEntryError
 from store.filesystem import Bytes
 
 MESSAGE_BYTES_MAX = 64 << 20
 CRC = struct.Struct(">I")
-NUMBER_MAX = 1 << 62  # indexes and terms are i64 on disk, and are counted up from what peers say
+NUMBER_MAX = TERM_MAX  # indexes and terms are i64 on disk
+FIELDS_TOLD_MAX = 10
 
 _ARRAY_OF_SIX = b"\x96"
 _BIN_32 = struct.Struct(">BI")
@@ -127,8 +130,8 @@ def _holdings(packed: bytes) -> tuple[Holding, ...]:
         found = msgpack.unpackb(packed)
     except (ValueError, msgpack.UnpackException) as error:
         raise PeerError(f"what members hold is no msgpack: {error}") from error
-    if not isinstance(found, list):
-        raise PeerError("what members hold is no array")
+    if not isinstance(found, list) or len(found) > MEMBERS_MAX:
+        raise PeerError("what members hold is no array of so many members")
     for fields in found:
         known = isinstance(fields, list) and tuple(map(type, fields)) == (str, int, int)
         if not known or not all(-1 <= number <= NUMBER_MAX for number in fields[1:]):
@@ -187,11 +190,12 @@ def decode_message(frame: Bytes) -> Message:
     if expected is None:
         raise PeerError(f"unknown kind of peer message: {kind}")
     if tuple(map(type, values)) != expected:
-        found = ", ".join(type(value).__name__ for value in values)
+        found = ", ".join(type(value).__name__ for value in values[:FIELDS_TOLD_MAX])
         raise PeerError(f"peer message {kind} has the wrong fields: {found}")
     numbers = values if kind not in _WITH_OTHERS else [v for v in values if type(v) is int]
     if numbers and (min(numbers) < -1 or max(numbers) > NUMBER_MAX):
-        raise PeerError(f"peer message {kind} has a number out of range: {values[:4]}")
+        told = [value[:10] if isinstance(value, bytes) else value for value in values[:4]]
+        raise PeerError(f"peer message {kind} has a number out of range: {told}")
     if kind >= FIRST_SERVICE_KIND:
         try:
             return service_message(kind, values)

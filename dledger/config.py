@@ -6,6 +6,42 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class PeerLimits:
+    """What others may make of the peer port. A *stranger* is who is no member, as far as is known:
+    it may be about to be added, or lead by an entry that has not arrived here yet."""
+
+    strangers_max: int = 8
+    """Strangers that are linked at a time; one that has been for long gives way to the next."""
+
+    stranger_seconds: float = 10.0
+    """For so long none does."""
+
+    strangers_per_second: float = 1.0
+    """Strangers that are let in, beyond :attr:`strangers_max` at once."""
+
+    stranger_dials: int = 3
+    """How often one is dialled after it has dialled us."""
+
+    stranger_message_bytes_max: int = 17 << 20
+    """Of one message of a stranger: enough for the largest message of a client, and what is
+    around it."""
+
+    early_bytes_max: int = 64 << 10
+    """Of one message of a peer that cannot be answered yet; larger ones are sent again."""
+
+    ungreeted_max: int = 64
+    """Connections that have not said yet whose they are; of more, the oldest is closed."""
+
+    greeting_seconds: float = 5.0
+    """From the connection to the greeting, whichever side dials."""
+
+    greeting_bytes_max: int = 1024
+
+    message_seconds: float = 60.0
+    """In which a message that was begun must be whole."""
+
+
+@dataclass(frozen=True, slots=True)
 class RaftConfig:
     """Times are seconds. Every queue has a bound.
 

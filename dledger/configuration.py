@@ -18,15 +18,21 @@ presents another than the one noted here has lost what it confirmed under that o
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from dledger.errors import PeerError
 from store.entry import Entry
 from store.filesystem import Bytes
 
 CONFIGURATION_VERSION = 1
+MEMBERS_MAX = 64
+ADDRESS_CHARACTERS_MAX = 300
+NODE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
 NO_INCARNATION = 0
 """Not known yet: every incarnation is taken for the right one."""
 
@@ -35,6 +41,17 @@ LOST_INCARNATION = 1
 
 FIRST_INCARNATION = 2
 """From here on, numbers are those of data directories."""
+
+
+def is_node_name(name: str) -> bool:
+    """Whether a node may be called so: letters, digits, ``_``, ``.`` and ``-``, up to 64."""
+    return NODE_NAME.fullmatch(name) is not None
+
+
+def check_incarnation(sender: str, incarnation: int) -> None:
+    """Raises :class:`~dledger.errors.PeerError` for what is the number of no data directory."""
+    if incarnation != NO_INCARNATION and incarnation < FIRST_INCARNATION:
+        raise PeerError(f"{sender} says that it stands on disk {incarnation}")
 
 
 class ConfigurationError(ValueError):
@@ -73,6 +90,10 @@ class Configuration:
     def members(self) -> tuple[str, ...]:
         """Everybody who gets the log."""
         return tuple(sorted({*self.voters, *self.old_voters, *self.learners}))
+
+    def includes(self, node: str) -> bool:
+        """Whether the node is one of the members."""
+        return node in self.voters or node in self.old_voters or node in self.learners
 
     def votes(self, node: str) -> bool:
         """Whether the node's vote counts, in one set at least."""
@@ -162,16 +183,33 @@ class Configuration:
                 {name: MemberAddress(*map(str, at)) for name, at in fields["addresses"].items()},
                 {name: int(number) for name, number in fields["incarnations"].items()},
             )
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
-            raise ConfigurationError(f"no configuration: {error}") from error
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            raise ConfigurationError(f"no configuration: {error!s:.200}") from error
         if not found.voters:
             raise ConfigurationError("a configuration without voters")
         return found
 
 
+def check_plausible(found: Configuration) -> None:
+    """Raises :class:`ConfigurationError` for what no leader makes, though it can be read: names
+    that no node may have, too many of them, or numbers out of range."""
+    names = {*found.members, *found.addresses, *found.incarnations}
+    if len(names) > MEMBERS_MAX:
+        raise ConfigurationError(f"a configuration of {len(names)} members")
+    for name in names:
+        if not is_node_name(name):
+            raise ConfigurationError(f"no node may be called {name!r:.100}")
+    for incarnation in found.incarnations.values():
+        if not NO_INCARNATION <= incarnation < 1 << 63:
+            raise ConfigurationError(f"incarnation {incarnation} is out of range")
+    for at in found.addresses.values():
+        if any(len(text) > ADDRESS_CHARACTERS_MAX or not text.isprintable() for text in at):
+            raise ConfigurationError("a configuration with an address that is none")
+
+
 def _names(names: object) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ConfigurationError(f"these are no names: {names!r}")
+        raise ConfigurationError(f"these are no names: {names!r:.100}")
     return tuple(names)
 
 
@@ -209,6 +247,13 @@ class Configurations:
         for entry in entries:
             found.append(entry.index, Configuration.unpack(entry.body))
         return found
+
+    def knows(self, node: str, commit_index: int) -> bool:
+        """Whether the node is a member, by what is committed or by any entry behind that."""
+        if self.current.includes(node):
+            return True
+        place = max(bisect_right(self._indexes, commit_index) - 1, 0)
+        return any(found.includes(node) for found in self._found[place:])
 
     def at(self, index: int) -> Configuration:
         """What was in effect after the entry of that index."""

@@ -42,9 +42,11 @@ class Divergence:
         self._refused = 0
 
     def refused(self, sender: str, request: AppendRequest) -> None:
-        """An append contradicts our log."""
+        """An append was refused; it may contradict our log."""
+        if not (request.entries and self._differs(sender, request.entries[0])):
+            return
         self._refused += 1
-        if self._refused < REFUSALS or not request.entries or self.found:
+        if self._refused < REFUSALS or self.found:
             return
         self._refused = 0
         entry = request.entries[0]
@@ -56,6 +58,16 @@ class Divergence:
                     lambda number: FetchRequest(number, entry.index, entry.index, PIECE_BYTES),
                     lambda answer, peer=peer: self._compare(sender, entry, peer, answer),  # type: ignore[misc]
                 )
+
+    def _differs(self, sender: str, entry: Entry) -> bool:
+        """Whether the entry is none of ours, and comes from a member that leads."""
+        core = self._node.core
+        if sender != core.leader or not core.serves(sender):
+            return False
+        held = core.log.entry(entry.index)
+        if held is not None:
+            return held.chain_crc != entry.chain_crc
+        return core.log.term_at(entry.index) != entry.term
 
     def _compare(self, leader: str, entry: Entry, peer: str, answer: Answer | None) -> None:
         if not isinstance(answer, FetchAnswer) or not answer.entries or self.found:

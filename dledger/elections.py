@@ -9,13 +9,14 @@ before what its disk is known to have held (``holdings.py``).
 
 from __future__ import annotations
 
-from dledger.configuration import NO_INCARNATION, Configurations
+from dledger.configuration import NO_INCARNATION, Configurations, check_incarnation
 from dledger.effects import Outbox
 from dledger.holdings import Holdings
 from dledger.locallog import LocalLog
 from dledger.messages import VoteRequest, VoteResponse
 from dledger.quorum import VoteResult, joint_vote_result
 from dledger.standing import NOBODY, Role, Standing
+from dledger.terms import TERM_MAX
 
 
 class Elections:
@@ -50,7 +51,7 @@ class Elections:
 
     def due(self, now: float) -> None:
         """Nobody was heard for an election timeout."""
-        if self.campaigns and self.may_campaign:
+        if self.campaigns and self.may_campaign and self._standing.term < TERM_MAX:
             if self._standing.dismissed:
                 self._standing.campaign_seldom()
             self.campaign(now, pre_vote=True)
@@ -97,8 +98,11 @@ class Elections:
     def answered(self, sender: str, answer: VoteResponse, now: float) -> None:
         """A voter says yes or no."""
         standing = self._standing
+        if not standing.knows(sender):
+            return  # it was not asked
+        check_incarnation(sender, answer.incarnation)
         if not answer.granted and answer.term > standing.term:
-            standing.become_follower(answer.term, None, now)
+            standing.adopt(sender, answer.term, now)
             return
         asked = standing.term + 1 if answer.pre_vote else standing.term
         if answer.granted and answer.term != asked:
@@ -132,13 +136,26 @@ class Elections:
     # --- granting
 
     def asked(self, sender: str, request: VoteRequest, now: float) -> None:
-        """A candidate asks for this node's vote, or whether it would get it."""
+        """A candidate asks for this node's vote, or whether it would get it.
+
+        It may be a voter by an entry that is not here yet. Its log must end behind this one then,
+        and it has its turn only where no member leads for long.
+        """
         standing, log = self._standing, self._log
-        if request.term < standing.term or (standing.is_led(now) and not request.ordered):
+        check_incarnation(sender, request.incarnation)
+        stranger = not standing.knows(sender)
+        ordered = request.ordered and not stranger
+        if (
+            request.term < standing.term
+            or (standing.is_led(now) and not ordered)
+            or (stranger and not standing.hears_strangers(now))
+        ):
             self._refuse(sender, request)
             return
-        up_to_date = (request.last_term, request.last_index) >= (log.last_term, log.last_index)
+        theirs, ours = (request.last_term, request.last_index), (log.last_term, log.last_index)
+        up_to_date = theirs > ours if stranger else theirs >= ours
         willing = up_to_date and self._may_vote(sender, request)
+        standing.terms.check(sender, standing.term, request.term)
         if request.pre_vote:
             if willing and (request.term > standing.term or standing.vote in (NOBODY, sender)):
                 incarnation, last_index = standing.incarnation, log.last_index
@@ -147,9 +164,13 @@ class Elections:
             else:
                 self._refuse(sender, request)
             return
-        if request.term > standing.term:
-            standing.become_follower(request.term, None, now)
-        if willing and standing.vote in (NOBODY, sender):
+        if stranger and not willing:
+            self._refuse(sender, request)  # its term is nobody else's yet
+            return
+        if stranger:
+            standing.stranger_heard(now)
+        reached = request.term == standing.term or standing.adopt(sender, request.term, now)
+        if reached and willing and standing.vote in (NOBODY, sender):
             standing.wait(now)
             standing.set_hard_state(standing.term, sender)
             incarnation, last_index = standing.incarnation, log.last_index

@@ -87,8 +87,19 @@ class RefilledError(DLedgerError):
     must be opened anew; not a failure."""
 
 
+TOLD_MAX = 300
+"""Characters of what a peer did wrong, which may repeat what it said."""
+
+
 class PeerError(DLedgerError):
-    """A peer broke the protocol, or its log contradicts ours: its message is dropped."""
+    """A peer broke the protocol, or its log contradicts ours: its message is dropped.
+
+    It is one line of bounded length, whatever the peer said.
+    """
+
+    def __init__(self, what: str) -> None:
+        told = what if len(what) <= TOLD_MAX else f"{what[:TOLD_MAX]}..."
+        super().__init__(told if told.isprintable() else ascii(told))
 
 
 class DamagedFrameError(PeerError):

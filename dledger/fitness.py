@@ -132,11 +132,21 @@ class Fitness:
         return told[0]
 
     def received(self, peer: str, report: Report) -> None:
-        """A peer says how it is."""
+        """A peer says how it is. One that is no member yet may be one soon."""
+        core = self._node.core
+        if not (core.serves(peer) or peer in core.standing.up):
+            return
         self._reports[peer] = (report, self._loop.time())
         standing = self._node.core.standing
         _note(standing.unfit, peer, not report.fit)
         _note(standing.damaged, peer, not report.whole)
+
+    def lost(self, peer: str) -> None:
+        """A link broke: what is no member is forgotten."""
+        if not self._node.core.serves(peer):
+            standing = self._node.core.standing
+            for known in (self._reports, standing.unfit, standing.damaged):
+                known.pop(peer, None)
 
     def greet(self, peer: str) -> None:
         """A peer that is reached is told at once, before anything that a leader might count on."""

@@ -17,6 +17,8 @@ BUFFER_SIZE = 64 << 10
 BUFFER_KEPT = 4 << 20
 """A larger buffer is given up when the messages that needed it are read."""
 
+ROOM_BYTES = 1 << 20
+
 _FINAL_BINARY = 0x82
 _HEADER_16 = struct.Struct(">BBH")
 _HEADER_64 = struct.Struct(">BBQ")
@@ -46,31 +48,41 @@ class MessageReader(asyncio.BufferedProtocol):
         loop's exception handler, and closes the connection. No ``OSError`` may leave it: a loop
         takes that for one of the connection's own, and tells nobody."""
         self._inner = inner
-        self._size_max = size_max
+        self.size_max = size_max
+        """A larger message is given to aiohttp, and ends the connection."""
         self._received = received
         self._reading = True
         self._given_over = False
         self._buffer = bytearray(BUFFER_SIZE)
         self._view = memoryview(self._buffer)
         self._begin = self._end = 0  # what has arrived and is not read
+        self.messages = 0
+        """How many were read; it stands still while one is under way."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether a message is under way."""
+        return self._begin != self._end
 
     @staticmethod
     def put_before_protocol(
         transport: asyncio.Transport, size_max: int, received: Callable[[memoryview], bool]
-    ) -> None:
+    ) -> MessageReader:
         """Reads that connection from now on. Nothing may have arrived on it that is unread."""
         inner = transport.get_protocol()
         if not isinstance(inner, asyncio.Protocol):
             raise TypeError(f"the protocol of the connection is {inner!r}")
         # How a loop reads depends on the kind of protocol that it found when it began to.
         transport.pause_reading()
-        transport.set_protocol(MessageReader(inner, size_max, received))
+        reader = MessageReader(inner, size_max, received)
+        transport.set_protocol(reader)
         transport.resume_reading()
+        return reader
 
     # --- what the transport calls
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio calls it so
-        """Never empty: where a message does not fit, room for all of it was made at once."""
+        """Never empty: where a message does not fit, room for more of it was made."""
         return self._view[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -94,13 +106,14 @@ class MessageReader(asyncio.BufferedProtocol):
                 break
             if head > 2:
                 size = int.from_bytes(view[begin + 2 : begin + head], "big")
-            if view[begin] != _FINAL_BINARY or view[begin + 1] > _SIZE_64 or size > self._size_max:
+            if view[begin] != _FINAL_BINARY or view[begin + 1] > _SIZE_64 or size > self.size_max:
                 self._give_over()
                 return
             if available < head + size:
                 self._make_room(head + size)
                 return
             self._begin = end = begin + head + size
+            self.messages += 1
             self._reading = self._received(view[begin + head : end])
         if self._begin == self._end or not self._reading:
             self._begin = self._end = 0
@@ -131,8 +144,13 @@ class MessageReader(asyncio.BufferedProtocol):
         self._inner.data_received(rest)
 
     def _make_room(self, size: int) -> None:
-        """So that the message under way, of ``size`` bytes, fits behind what of it is here."""
+        """So that the message under way, of ``size`` bytes, fits behind what of it is here.
+
+        Of a large one as much as has arrived, and :data:`ROOM_BYTES`: a size that is only stated
+        takes no memory.
+        """
         begin, end = self._begin, self._end
+        size = min(size, 2 * (end - begin) + ROOM_BYTES)
         if begin + size <= len(self._buffer):
             return
         if size > len(self._buffer):

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from dledger.changes import Changes
 from dledger.config import RaftConfig
+from dledger.configuration import check_incarnation
 from dledger.effects import Outbox
 from dledger.errors import BusyError, ChangeRefusedError, PeerError, TransferringError
 from dledger.handover import Handover
@@ -210,6 +211,7 @@ class Leading:
             raise PeerError(f"{sender} confirms entry {match_index} that does not exist")
         progress = self.replicator.peers.get(sender)
         if progress is not None and progress.incarnation != incarnation:
+            check_incarnation(sender, incarnation)
             progress.incarnation = incarnation
             # All that it can have confirmed under another one is in this log.
             progress.needed_index = self._local.log.last_index

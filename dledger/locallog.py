@@ -15,7 +15,12 @@ from __future__ import annotations
 
 from collections import deque
 
-from dledger.configuration import Configuration, ConfigurationError, Configurations
+from dledger.configuration import (
+    Configuration,
+    ConfigurationError,
+    Configurations,
+    check_plausible,
+)
 from dledger.effects import Outbox, Write
 from dledger.errors import InvariantError, PeerError
 from dledger.log import RaftLog
@@ -49,6 +54,9 @@ class LocalLog:
         self.commit_index = commit_index
         self.durable_index = log.last_index
         self.verified_index = commit_index
+        self.proven = False
+        """Whether the leader of this term has sent an entry that the chain CRC ties to ours: it
+        knows the log."""
         self._node = node
         self._incarnation = incarnation
         self._segment_size = segment_size
@@ -87,8 +95,13 @@ class LocalLog:
 
     def new_term(self, write_id: int) -> None:
         """A new term began, which that write makes durable."""
-        self.verified_index = self.commit_index
+        self.doubt()
         self._term_write = write_id
+
+    def doubt(self) -> None:
+        """Another leads this term than seemed to: nothing is known yet to be equal to its log."""
+        self.verified_index = self.commit_index
+        self.proven = False
 
     def begun(self, write: Write) -> None:
         """The driver took a write; it will be reported to :meth:`written`."""
@@ -116,7 +129,7 @@ class LocalLog:
     def accept(self, sender: str, request: AppendRequest) -> AppendAccepted | AppendRejected | None:
         """What the leader of the present term sent; the answer, or None if it waits for the disk.
 
-        Raises :class:`PeerError` for entries that cannot be right.
+        Raises :class:`PeerError` for entries that cannot be right, and nothing is changed then.
         """
         log = self.log
         previous = request.prev_index
@@ -127,30 +140,54 @@ class LocalLog:
         # Below the commit index logs are equal, but the terms there may be long forgotten.
         if term is not None:
             self._check_committed(sender, previous, term, request.prev_term)
-        added = False
-        for place, entry in enumerate(request.entries, previous + 1):
-            if entry.index != place or entry.term > request.term:
-                raise PeerError(f"{sender} sent entry {entry.index} out of place")
-            if entry.index <= log.last_index:
-                # An entry that is here already cuts nothing: the request may be an old one.
-                if self._holds(entry, sender):
-                    continue
-                self._truncate(entry.index)
-            self._check_continues(entry, sender)
-            self.add(entry)
-            added = True
+        added = self._checked(sender, request)
+        if added:
+            # What is here and differs is cut only for entries that continue what stays.
+            if added[0].index <= log.last_index:
+                self._truncate(added[0].index)
+            for entry in added:
+                self.add(entry)
+            self.proven = True
         last = previous + len(request.entries)
         self.verified_index = max(self.verified_index, last)
-        self.commit_to(min(request.commit_index, last))
+        if self.believes(sender):
+            self.commit_to(min(request.commit_index, last))
         if added or self._term_write is not None:
             return None
         return AppendAccepted(request.term, self.match_index, self._incarnation)
 
+    def believes(self, leader: str) -> bool:
+        """Whether the leader's word counts for what is committed: that of a member, and of who has
+        shown that it knows the log; where no member is known, anybody's."""
+        found = self.configurations
+        return self.proven or not found.current.voters or found.knows(leader, self.commit_index)
+
+    def _checked(self, sender: str, request: AppendRequest) -> list[Entry]:
+        """Those of the entries that are not here yet, if all of them can be right."""
+        log = self.log
+        added: list[Entry] = []
+        end = chain_crc = last_term = 0
+        for place, entry in enumerate(request.entries, request.prev_index + 1):
+            if entry.index != place or entry.term > request.term:
+                raise PeerError(f"{sender} sent entry {entry.index} out of place")
+            if not added:
+                # An entry that is here already cuts nothing: the request may be an old one.
+                if entry.index <= log.last_index and self._holds(entry, sender):
+                    continue
+                end, chain_crc = log.end_before(entry.index)
+                last_term = log.term_at(entry.index - 1) or 0
+            self._check_continues(entry, sender, end, chain_crc, last_term)
+            added.append(entry)
+            end, chain_crc, last_term = entry.end, entry.chain_crc, entry.term
+        return added
+
     def _holds(self, entry: Entry, sender: str) -> bool:
         term = self.log.term_at(entry.index)
         held = self.log.entry(entry.index)
-        if held is not None and held.term == entry.term and held.chain_crc != entry.chain_crc:
-            raise PeerError(f"the log of {sender} differs from ours at or below {entry.index}")
+        if held is not None and held.term == entry.term:
+            if held.chain_crc != entry.chain_crc:
+                raise PeerError(f"the log of {sender} differs from ours at or below {entry.index}")
+            self.proven = True
         if term is None:
             return True  # long removed, so committed
         if entry.index <= self.commit_index:
@@ -159,17 +196,19 @@ class LocalLog:
 
     def _check_committed(self, sender: str, index: int, ours: int, theirs: int) -> None:
         if ours != theirs:
-            raise InvariantError(
+            raise PeerError(
                 f"{self._node}: committed entry {index} has term {ours}, "
                 f"leader {sender} has term {theirs}"
             )
 
-    def _check_continues(self, entry: Entry, sender: str) -> None:
+    def _check_continues(
+        self, entry: Entry, sender: str, end: int, chain_crc: int, last_term: int
+    ) -> None:
         try:
-            check_chain(entry, self.log.chain_crc)
-            position = self.next_position(entry.size)
+            check_chain(entry, chain_crc)
+            position = next_position(end, entry.size, self._segment_size)
             if entry.kind is EntryKind.CONFIGURATION:
-                Configuration.unpack(entry.body)
+                check_plausible(Configuration.unpack(entry.body))
         except (CorruptEntryError, EntryTooLargeError, ConfigurationError) as error:
             raise PeerError(
                 f"entry {entry.index} of {sender} does not continue our log: {error}"
@@ -177,6 +216,10 @@ class LocalLog:
         if entry.position != position:
             raise PeerError(
                 f"entry {entry.index} of {sender} stands at {entry.position}, ours at {position}"
+            )
+        if entry.term < last_term:
+            raise PeerError(
+                f"entry {entry.index} of {sender} has term {entry.term}, after term {last_term}"
             )
 
     def _truncate(self, first_index: int) -> None:

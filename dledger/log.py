@@ -121,6 +121,13 @@ class RaftLog:
             (last.end, last.chain_crc) if last is not None else self._base
         )
 
+    def end_before(self, index: int) -> tuple[int, int]:
+        """End position and chain CRC of the entry before ``index``, which memory must reach."""
+        if index == self.last_index + 1:
+            return self.end_position, self.chain_crc
+        held = self.entry(index - 1)
+        return self._base if held is None else (held.end, held.chain_crc)
+
     def entries(self, first_index: int, bytes_max: int) -> tuple[Entry, ...]:
         """Cached entries from ``first_index`` on: one, then more while they fit in the limit."""
         taken: list[Entry] = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from dledger.messages import Message
 from dledger.service import FetchAnswer, FetchRequest, FetchStatus
@@ -32,14 +32,18 @@ ASK_SECONDS = 1.0
 TELL_SECONDS = 10.0
 
 
-async def open_mended(
+async def open_mended(  # noqa: PLR0917 - what a replica is opened with, then who mends it
     fs: FileSystem,
     directory: str,
     config: StoreConfig,
     make_transport: Callable[[], Transport],
     loop: asyncio.AbstractEventLoop,
+    members: Collection[str],
 ) -> ReplicaStore:
     """Opens the replica; what of its log is damaged is put back from the peers before that.
+
+    ``members`` are the peers that this node is set up with: they alone may give an entry that no
+    chain CRC ties to what is here.
 
     Raises the errors of :meth:`store.replica.ReplicaStore.open`, but for damage that peers may
     have mended, and those of :meth:`Mending.mend`.
@@ -63,6 +67,7 @@ async def open_mended(
                 config=config,
                 transport=make_transport(),
                 loop=loop,
+                members=members,
             )
             await mending.mend(error)
 
@@ -78,7 +83,9 @@ class Mending:
         config: StoreConfig,
         transport: Transport,
         loop: asyncio.AbstractEventLoop,
+        members: Collection[str],
     ) -> None:
+        self._members = frozenset(members)
         self._fs = fs
         self._directory = directory
         self._config = config
@@ -146,6 +153,8 @@ class Mending:
     def on_message(self, sender: str, message: Message) -> None:
         """See :class:`~dledger.transport.TransportHandler`; the protocol's messages go unheard."""
         if not isinstance(message, FetchAnswer) or self._mended.done():
+            return
+        if self._damage.chain_crc is None and sender not in self._members:
             return
         first = self._damage.index
         if message.status is FetchStatus.EXPIRED and message.number == first:

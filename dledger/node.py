@@ -254,11 +254,13 @@ class Node:
             return
         if isinstance(message, AppendRequest):
             if self.divergence.found:
-                self.catch_up.begin(sender)
+                if self.core.serves(sender):
+                    self.catch_up.begin(sender)
                 return
             if not self.has_room(message.size):
                 # As if lost: the leader asks again, and has its majority elsewhere.
-                log.warning("%s has no room for entries of %s", self.core.node, sender)
+                if sender == self.core.leader:
+                    log.warning("%s has no room for entries of %s", self.core.node, sender)
                 return
         try:
             self.core.receive(sender, message, self._loop.time())
@@ -286,6 +288,7 @@ class Node:
         """See :class:`~dledger.transport.TransportHandler`."""
         if self.alive:
             self.core.peer_lost(peer, self._loop.time())
+            self.fitness.lost(peer)
             self.after_event()
 
     # --- what nodes do for one another beside the protocol

@@ -18,8 +18,14 @@ Theory of operation, by section of Ongaro's thesis:
 - A leader commits only entries of its own term by counting (3.6.2), so it begins with a no-op:
   ``leading.py``. Beside it are its changes of the members (``changes.py``), the hand-over of the
   leadership (``handover.py``) and the reads that it confirms (``leaderreads.py``).
-- Who votes is what the log says (4.3, ``configuration.py``). Requests are heard from anybody: a
-  node that lacks the entry which made the sender a member must still vote for it, and follow it.
+- Who votes is what the log says (4.3, ``configuration.py``). A node that lacks the entry which made
+  a sender a member must still vote for it, and follow it. But a *stranger*, who is no member by any
+  configuration from the commit index on, may as well be nobody: it is heard as candidate or leader
+  only where no member has led for long (``standing.py``), must have a longer log to get a vote, is
+  believed about what is committed only once it has shown that it knows the log (``locallog.py``),
+  and keeps no member from an election. Its other messages go unheard.
+- No message of a peer ends a node: what cannot be right is a :class:`PeerError`, and changes
+  nothing. Terms may rise only so far at a time (``terms.py``).
 """
 
 from __future__ import annotations
@@ -31,7 +37,7 @@ from dledger.configuration import NO_INCARNATION, Configuration, Configurations
 from dledger.effects import Effects, Outbox
 from dledger.elections import Elections
 from dledger.errors import InvariantError, PeerError
-from dledger.holdings import Holdings
+from dledger.holdings import Holding, Holdings
 from dledger.leading import Leading
 from dledger.locallog import LocalLog
 from dledger.log import RaftLog
@@ -89,6 +95,7 @@ class Raft:
         self.log = log
         self.config = config
         self._outbox = Outbox()
+        self._read_asked: tuple[str, int] | None = None  # of whom, by what number
         self.local = LocalLog(
             node=node,
             log=log,
@@ -155,6 +162,12 @@ class Raft:
         """All members but this node."""
         return tuple(name for name in self.configuration.members if name != self.node)
 
+    def serves(self, node: str) -> bool:
+        """Whether that node may have what the log holds: a member, as this node knows them, or one
+        whose removal is not committed yet. Who joins is a member from the entry on that says so."""
+        replicator = self.replicator
+        return self.standing.knows(node) or (replicator is not None and node in replicator.peers)
+
     @property
     def counts(self) -> bool:
         """Whether this node is a voter, on the disk that is noted for it."""
@@ -218,6 +231,8 @@ class Raft:
         if replicator is not None:
             if peer in replicator.peers:
                 replicator.connected(peer, self.commit_index, now)
+        elif not (standing.joins or standing.knows(peer)):
+            return  # whoever it is, it keeps nobody waiting and hurries nobody
         elif standing.leader is None and standing.role is not Role.CANDIDATE:
             # Nobody leads that we know of: a leader would say so at once over the new link.
             standing.hurry(now)
@@ -269,9 +284,11 @@ class Raft:
         The answer comes as an effect with that number; where the leader does not answer, never.
         """
         standing = self.standing
+        self._read_asked = None
         if standing.leading is not None:
             standing.leading.reads.ask(self.node, number, now)
         elif standing.leader is not None:
+            self._read_asked = (standing.leader, number)
             self._outbox.send(standing.leader, ReadRequest(standing.term, number))
         else:
             self._outbox.read_index(number, None)
@@ -308,15 +325,7 @@ class Raft:
             case AppendRequest():
                 self._append(sender, message, now)
             case Heartbeat():
-                local = self.local
-                if standing.follow(sender, message.term, now):
-                    local.commit_to(min(message.commit_index, local.verified_index))
-                    if message.round == NOTICE:
-                        return
-                    self.holdings.learn(message.held)
-                held = (local.match_index, local.received_index)
-                echo = (message.round, self.incarnation, self.log.last_index)
-                outbox.send(sender, HeartbeatResponse(standing.term, *held, *echo))
+                self._heartbeat(sender, message, now)
             case AppendAccepted() | AppendRejected() | HeartbeatResponse():
                 self._answer(sender, message, now)
             case VoteRequest():
@@ -325,19 +334,45 @@ class Raft:
                 self.elections.answered(sender, message, now)
             case TimeoutNow():
                 ours = (standing.term, standing.leader)
-                if (message.term, sender) == ours and self.elections.may_campaign:
+                known = standing.knows(sender)
+                if (message.term, sender) == ours and known and self.elections.may_campaign:
                     self.elections.campaign(now, pre_vote=False, ordered=True)
             case ReadRequest():
+                if not standing.knows(sender):
+                    return
                 if standing.leading is not None and message.term == standing.term:
                     standing.leading.reads.ask(sender, message.id, now)
                 else:
                     outbox.send(sender, ReadResponse(standing.term, message.id, -1))
             case ReadResponse():
-                known = message.index >= 0
-                outbox.read_index(message.id, message.index if known else None)
+                if (sender, message.id) == self._read_asked:
+                    known = message.index >= 0
+                    outbox.read_index(message.id, message.index if known else None)
+
+    def _heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
+        standing, local = self.standing, self.local
+        if not standing.hears_leader(sender, beat.term, now):
+            return
+        if standing.follow(sender, beat.term, now):
+            if local.believes(sender):
+                local.commit_to(min(beat.commit_index, local.verified_index))
+            if beat.round == NOTICE:
+                return
+            if local.proven and beat.held:
+                self.holdings.learn(self._plausible(beat.held))
+        held = (local.match_index, local.received_index)
+        echo = (beat.round, self.incarnation, self.log.last_index)
+        self._outbox.send(sender, HeartbeatResponse(standing.term, *held, *echo))
+
+    def _plausible(self, held: tuple[Holding, ...]) -> list[Holding]:
+        """Of what a leader tells, what it says of members."""
+        found = self.configuration
+        return [each for each in held if found.includes(each.node)]
 
     def _append(self, sender: str, request: AppendRequest, now: float) -> None:
         standing = self.standing
+        if not standing.hears_leader(sender, request.term, now):
+            return
         answer: AppendAccepted | AppendRejected | None
         if standing.follow(sender, request.term, now):
             answer = self.local.accept(sender, request)
@@ -352,11 +387,11 @@ class Raft:
         message: AppendAccepted | AppendRejected | HeartbeatResponse,
         now: float,
     ) -> None:
-        standing = self.standing
+        standing, leading = self.standing, self.standing.leading
         if message.term > standing.term:
-            standing.become_follower(message.term, None, now)
+            if self.serves(sender):
+                standing.adopt(sender, message.term, now)
             return
-        leading = standing.leading
         if message.term < standing.term or leading is None:
             return  # an answer to an earlier leadership
         match message:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+READS_WAITING_MAX = 64
+
 
 class ReadAsked(NamedTuple):
     """Who asked, by its own number; ``read_from`` is the entry that it must apply first."""
@@ -28,8 +30,17 @@ class ReadRounds:
         self._under_way: deque[tuple[int, list[ReadAsked]]] = deque()
 
     def add(self, asked: ReadAsked) -> bool:
-        """Takes a read; whether a round must be begun for it now."""
-        self._gathering.append(asked)
+        """Takes a read; whether a round must be begun for it now.
+
+        One of an asker that has :data:`READS_WAITING_MAX` in the next round already is dropped: a
+        node has one question open at a time, and asks anew what goes unanswered.
+        """
+        gathering = self._gathering
+        if len(gathering) >= READS_WAITING_MAX:
+            others = sum(1 for each in gathering if each.asker == asked.asker)
+            if others >= READS_WAITING_MAX:
+                return False
+        gathering.append(asked)
         return not self._under_way
 
     @property

@@ -338,10 +338,11 @@ class Scrubber:
         return sorted(core.peers, key=lambda peer: (peer != core.leader, peer))
 
     def _fetched(self, index: int, peer: str, answer: Answer | None) -> None:
-        if not isinstance(answer, FetchAnswer) or not answer.entries:
+        entries = answer.entries if isinstance(answer, FetchAnswer) else ()
+        if not entries or entries[0].index != index:
             self._loop.call_later(RETRY_SECONDS, self._mend)
             return
-        entry = answer.entries[0]
+        entry = entries[0]
         self._background.submit(
             lambda: self._node.store.mend_entry(entry),
             lambda _none, error: self._mended(index, peer, error),

@@ -12,16 +12,21 @@ from random import Random
 
 from dledger.config import RaftConfig
 from dledger.effects import Outbox
-from dledger.errors import InvariantError, NotLeaderError
+from dledger.errors import InvariantError, NotLeaderError, PeerError
 from dledger.holdings import Holdings
 from dledger.leading import Leading
 from dledger.locallog import LocalLog
+from dledger.terms import TermBound
 
 NOBODY = ""
 
 SELDOM_MAX = 64.0
 """So many election timeouts lie between two campaigns of a node that was told that it was removed:
 with the usual one 40 to 80 s."""
+STRANGER_ELECTIONS = 3.0
+"""A sender that is no member by this node's log is heard as a candidate or leader only after so
+many of the shortest election timeouts without a leader that is one. It is then the turn of the
+members for as long again, so that it keeps none of them from an election."""
 
 
 class Role(Enum):
@@ -69,6 +74,9 @@ class Standing:
         """Whether a majority of the others have said that this node was removed; see
         ``removal.py``. Until it hears a leader it campaigns more and more seldom."""
         self.leader_heard_at = now
+        self._led_at = now  # by a member; or a stranger was heard
+        self._by_stranger = False  # whether `leader` is one
+        self.terms = TermBound(now)
         self.election_at = now + config.election_seconds * (1 + rng.random())
         self._local = local
         self._holdings = holdings
@@ -99,8 +107,56 @@ class Standing:
         if self.role is Role.LEADER:
             return True
         # A lease counts on this even when the link broke, or the node started anew.
-        known = self.leader is not None or self._config.lease_reads
-        return known and now - self.leader_heard_at < self._config.election_seconds
+        known = self.leader is not None and not self._by_stranger
+        return (
+            known or self._config.lease_reads
+        ) and now - self.leader_heard_at < self._config.election_seconds
+
+    # --- strangers
+
+    def knows(self, node: str) -> bool:
+        """Whether the node is a member, by what is committed here or by any entry behind that."""
+        return self._local.configurations.knows(node, self._local.commit_index)
+
+    @property
+    def joins(self) -> bool:
+        """Whether this node waits to be told who the members are."""
+        return not self._local.configurations.current.voters
+
+    def hears_strangers(self, now: float) -> bool:
+        """Whether no member has led for so long that one may lead whom this log does not know."""
+        patience = STRANGER_ELECTIONS * self._config.election_seconds
+        return self.role is not Role.LEADER and now - self._led_at >= patience
+
+    def stranger_heard(self, now: float) -> None:
+        """A stranger changed this node's term, vote or leader: others have to wait."""
+        self._led_at = now
+
+    def hears_leader(self, sender: str, term: int, now: float) -> bool:
+        """Whether a message of a leader of that term is heard at all.
+
+        A node follows whoever leads, be it by a configuration that it does not have yet. But only
+        a member by its own log is heard at any time: a stranger is where it was voted for, where no
+        member has led for long, and where this node waits to be added to a group.
+
+        Raises :class:`~dledger.errors.PeerError` if another node leads that term.
+        """
+        if self._follows(sender, term) or term < self.term:
+            return True  # if its time is over, it is told so
+        member = self.knows(sender)
+        if term == self.term and self.leader not in (None, sender):
+            if not (member and self._by_stranger):
+                raise PeerError(f"{self.leader} and {sender} both lead term {term}")
+            self._local.doubt()  # all that came was a stranger's
+        if member or self.joins:
+            return True
+        if term == self.term and sender in (self.leader, self.vote):
+            return self.role is Role.FOLLOWER  # no stranger breaks off an election
+        return self.hears_strangers(now)
+
+    def _follows(self, sender: str, term: int) -> bool:
+        """Whether that is the leader of the term, and was a member when it began to lead."""
+        return term == self.term and sender == self.leader and not self._by_stranger
 
     # --- changes
 
@@ -115,13 +171,29 @@ class Standing:
         self.term = term
         self.vote = vote
 
+    def adopt(self, sender: str, term: int, now: float) -> bool:
+        """Follows nobody yet, in a later term that a peer tells of, or on the way there.
+
+        Returns whether that term is reached. Raises :class:`~dledger.errors.PeerError` for a term
+        that cannot be right.
+        """
+        raised = term - self.term
+        if not self.joins:  # else it knows of no term at all
+            self.terms.check(sender, self.term, term)
+            raised = min(raised, self.terms.jump(self.term, now))
+            self.terms.raised(raised, now)
+        self.become_follower(self.term + raised, None, now)
+        return self.term == term
+
     def become_follower(self, term: int, leader: str | None, now: float) -> None:
         """Of ``leader``, where one is known."""
         if term > self.term:
             self.set_hard_state(term, NOBODY)
         self.role = Role.FOLLOWER
         self.leader = leader
+        self._by_stranger = False
         if self.leading is not None:
+            self._led_at = now
             self.leading.reads.drop()
             self.leading.remember()
             self.leading = None
@@ -151,17 +223,28 @@ class Standing:
             self.become_follower(self.term, None, now)
 
     def follow(self, sender: str, term: int, now: float) -> bool:
-        """Takes the sender of an append or heartbeat as leader, unless its term is over."""
+        """Takes the sender of an append or heartbeat as leader, unless its term is over, or too far
+        ahead for now.
+
+        What a stranger sends puts off no election. Raises :class:`~dledger.errors.PeerError` for a
+        term that cannot be right.
+        """
         if term < self.term:
             return False
-        if term == self.term and self.leader not in (None, sender):
-            raise InvariantError(f"{self.leader} and {sender} both lead term {term}")
-        if term > self.term or self.leader != sender or self.role is not Role.FOLLOWER:
+        stranger = not (self._follows(sender, term) or self.knows(sender) or self.joins)
+        reached = term == self.term or self.adopt(sender, term, now)
+        if self.leader != sender or self.role is not Role.FOLLOWER:
+            if stranger:
+                self.stranger_heard(now)
+            if not reached:
+                return False
             self.become_follower(term, sender, now)
-        self.leader_heard_at = now
-        self.dismissed = False
-        self._seldom = 1.0
-        self.wait(now)
+        self._by_stranger = stranger
+        if not stranger:
+            self.leader_heard_at = self._led_at = now
+            self.dismissed = False
+            self._seldom = 1.0
+            self.wait(now)
         return True
 
     def lead(self) -> Leading:

@@ -121,12 +121,12 @@ class Supply:
     # --- questions
 
     def fetch(self, peer: str, request: FetchRequest) -> None:
-        """Answers with entries, when the rate allows it."""
+        """Answers with entries, when the rate allows it; a node that is no member gets none."""
         store, core = self._node.store, self._node.core
         last_index = min(request.last_index, core.commit_index, store.last_index)
         if request.first_index < store.first_index:
             self._refuse(peer, request, FetchStatus.EXPIRED)
-        elif request.first_index > last_index:
+        elif request.first_index > last_index or not core.serves(peer):
             self._refuse(peer, request, FetchStatus.MISSING)
         elif peer in self._serving:
             self._refuse(peer, request, FetchStatus.BUSY)
@@ -186,12 +186,19 @@ class Supply:
             self._node.fail(error)
 
     def checkpoint(self, peer: str, request: CheckpointRequest) -> None:
-        """Answers with a piece of the newest checkpoint."""
+        """Answers with a piece of the newest checkpoint; a node that is no member gets none."""
         store = self._node.store
+        if not self._node.core.serves(peer):
+            self._node.tell(peer, CheckpointAnswer(request.number, -1, -1, -1, 0, 0, b""))
+            return
+        if peer in self._serving:
+            return  # it has one question open at a time, and asks again what goes unanswered
+        self._serving[peer] = None
         first_index, first_position = store.beginning()
         self._needed[peer] = (first_index, self._loop.time())
 
         def done(found: tuple[int, int, bytes] | None, error: BaseException | None) -> None:
+            self._serving.pop(peer, None)
             if error is not None and not isinstance(error, StoreError | OSError):
                 self._node.fail(error)
                 return

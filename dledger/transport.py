@@ -4,6 +4,11 @@ Every node dials each of its peers, says who it is, and from then on *listens* o
 it speaks on the connections that its peers dialled. So bulk data always flows from the accepting to
 the dialling side, where WebSocket frames need no masking (RFC 6455, 5.3). A link is up when both
 connections stand, and lost when either breaks: a process that dies closes both at once.
+
+Members are dialled for ever. A peer of another name is dialled back a few times, on the host that
+it dials from, and forgotten when its connection ends; there are few such at a time
+(``strangers.py``). What anybody may hold open or leave unfinished is in
+:class:`~dledger.config.PeerLimits`.
 """
 
 from __future__ import annotations
@@ -11,33 +16,34 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections import deque
 from collections.abc import Collection, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import aiohttp
-import msgpack
 from aiohttp import hdrs, web
 
-from dledger.codec import MESSAGE_BYTES_MAX, MessageEncoder, decode_message, seal, unseal
+from dledger.codec import MESSAGE_BYTES_MAX, MessageEncoder, decode_message
+from dledger.config import PeerLimits
 from dledger.errors import DLedgerError, PeerError
 from dledger.frames import MessageReader, frame_header
+from dledger.greeting import Greeting, check_address, host_of, pack_greeting, unpack_greeting
+from dledger.link import Dialled, PeerLink
 from dledger.messages import Message
-from dledger.requestlog import RequestLog
+from dledger.peerdoor import PeerDoor
+from dledger.strangers import Strangers
 
 log = logging.getLogger(__name__)
 
-PROTOCOL_VERSION = 4
-PATH = "/dledger"
 QUEUE_BYTES_MAX = 64 << 20
+STRANGER_QUEUE_BYTES_MAX = 1 << 20
 DIAL_SECONDS_FIRST = 0.02
 DIAL_SECONDS_MAX = 0.5
 MISBEHAVED_SECONDS_MAX = 5.0
 FORGIVEN_SECONDS = 10.0
 """A connection that stood for so long makes up for what the peer did before."""
-HELLO_SECONDS = 5.0
-EARLY_MESSAGES_MAX = 64
-"""Of a peer that cannot be answered yet; of more the last are kept: it sends anew what is lost."""
+LOOKS = 4
+"""So many times at one unfinished message, and its time is over."""
+
 
 # A connection that only listens would never notice that it is half open. The kernel asks for us:
 # pings of the WebSocket would arm a timer anew for every message.
@@ -76,94 +82,59 @@ class Transport(Protocol):
         are those that were not known from the start."""
 
 
-class _Dialled(aiohttp.ClientWebSocketResponse):
-    """A connection that was dialled, with the transport that it stands on."""
-
-    # aiohttp documents ``ws_response_class``, but not what such a class is made with: everything
-    # is passed on as it comes. The response is all that this one looks at, since its `connection`
-    # and the `transport` of that are public; from the finished object they are not to be had.
-    def __init__(
-        self,
-        reader: Any,
-        writer: Any,
-        protocol: str | None,
-        response: aiohttp.ClientResponse,
-        *rest: Any,
-        **more: Any,
-    ) -> None:
-        super().__init__(reader, writer, protocol, response, *rest, **more)
-        transport = response.connection and response.connection.transport
-        assert transport is not None  # noqa: S101 - aiohttp has just made sure of it
-        self.transport = transport
-
-
-class _Link:
-    """Both connections to one peer, and what waits to be sent."""
-
-    def __init__(self, peer: str, address: str) -> None:
-        self.peer = peer
-        self.address = address
-        self.wanted = True
-        self.task: asyncio.Task[None] | None = None
-        self.listening: aiohttp.ClientWebSocketResponse | None = None
-        self.heard: asyncio.Transport | None = None  # under `listening`
-        self.misbehaved = False
-        """Whether the peer said on that connection what it should not."""
-        self.speaking: web.WebSocketResponse | None = None
-        self.socket: asyncio.Transport | None = None  # under `speaking`
-        self.up = False
-        self.early: deque[Message] = deque(maxlen=EARLY_MESSAGES_MAX)
-        """What the peer said while it took the link to be up and we did not yet."""
-        self.dial_now = asyncio.Event()
-
-    @property
-    def url(self) -> str:
-        """Where to dial."""
-        return f"http://{self.address}{PATH}"
-
-
 class WebSocketTransport:
     """The transport of one node of one group. ``peers`` maps node ids to ``host:port``."""
 
     def __init__(
-        self, *, group: str, node: str, host: str, port: int, peers: Mapping[str, str]
+        self,
+        *,
+        group: str,
+        node: str,
+        host: str,
+        port: int,
+        peers: Mapping[str, str],
+        limits: PeerLimits | None = None,
     ) -> None:
+        self._limits = limits or PeerLimits()
+        self._known = dict(peers)  # where members are, as settings and the log say
+        self._strangers = Strangers(self._limits)
+        self._door = PeerDoor(self._limits)
+        self._look: asyncio.TimerHandle | None = None
         self._group = group
         self._node = node
         self._host = host
         self._port = port
         self._address = f"{host}:{port}"
-        self._links = {peer: _Link(peer, address) for peer, address in peers.items()}
+        self._links = {peer: PeerLink(peer, address) for peer, address in peers.items()}
         self._encoder = MessageEncoder()
         self._handler: TransportHandler
         self._session: aiohttp.ClientSession | None = None  # None: nobody is dialled
-        self._runner: web.AppRunner | None = None
 
     async def start(self, handler: TransportHandler) -> None:
         """Listens and dials. ``OSError`` if the port is taken; nothing is left open then."""
         self._handler = handler
-        app = web.Application()
-        app.router.add_get(PATH, self._accept)
-        self._runner = web.AppRunner(
-            app, access_log=None, shutdown_timeout=0.1, logger=RequestLog(log)
-        )
         try:
-            await self._runner.setup()
-            await web.TCPSite(self._runner, self._host, self._port).start()
+            await self._door.open(self._host, self._port, self._accept)
         except OSError:
             await self.stop()
             raise
+        trace = aiohttp.TraceConfig()
+        trace.on_request_redirect.append(_refuse_redirect)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             timeout=aiohttp.ClientTimeout(total=None),
-            ws_response_class=_Dialled,
+            ws_response_class=Dialled,
+            trace_configs=[trace],
         )
+        self._look_for_unfinished()
         for link in self._links.values():
             self._dial(link)
 
     async def stop(self) -> None:
         """Closes every connection; no callback comes after. It may not have been started."""
         session, self._session = self._session, None  # peers that still come in are not dialled
+        if self._look is not None:
+            self._look.cancel()
         tasks = [link.task for link in self._links.values() if link.task is not None]
         for task in tasks:
             task.cancel()
@@ -174,8 +145,7 @@ class WebSocketTransport:
                 await link.speaking.close()
         if session is not None:
             await session.close()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._door.close()
 
     def send(self, peer: str, message: Message) -> None:
         """Writes a message; dropped if the link is down or the peer does not read.
@@ -189,7 +159,8 @@ class WebSocketTransport:
             return
         if link.socket.is_closing():  # it broke in this turn; who waits for it is told in the next
             return
-        if link.socket.get_write_buffer_size() > QUEUE_BYTES_MAX:
+        waiting_max = QUEUE_BYTES_MAX if link.wanted else STRANGER_QUEUE_BYTES_MAX
+        if link.socket.get_write_buffer_size() > waiting_max:
             return
         payload = self._encoder.encode(message)
         link.socket.writelines((frame_header(sum(map(len, payload))), *payload))
@@ -207,40 +178,58 @@ class WebSocketTransport:
 
     def set_peers(self, members: Collection[str], addresses: Mapping[str, str]) -> None:
         """See :class:`Transport`."""
+        for peer, address in addresses.items():
+            try:
+                host_of(address)
+                self._known[peer] = address
+            except PeerError as error:
+                log.error("%s cannot be dialled: %s", peer, error)
         for peer in members:
-            link = self._links.get(peer)
+            link, known = self._links.get(peer), self._known.get(peer)
+            if link is None and known is not None and peer != self._node:
+                self._links[peer] = link = PeerLink(peer, known)
             if link is not None:
-                link.wanted = True
-            elif peer in addresses and peer != self._node:
-                self._links[peer] = link = _Link(peer, addresses[peer])
-            if link is not None:
-                self._dial(link)
+                self._want(link)
         for peer, link in self._links.items():
             if peer not in members:
                 link.wanted = False
 
+    def _want(self, link: PeerLink) -> None:
+        if not link.wanted:
+            link.wanted = True
+            self._strangers.forget(link.peer)
+            if link.reader is not None:
+                link.reader.size_max = MESSAGE_BYTES_MAX
+            if not link.up:
+                link.address = self._known.get(link.peer, link.address)
+        self._dial(link)
+
     # --- the connection that we dialled
 
-    def _dial(self, link: _Link) -> None:
-        """Wants the link, unless there is an end: peers dial until the port is closed."""
+    def _dial(self, link: PeerLink) -> None:
+        """Unless there is an end: peers dial until the port is closed."""
         if self._session is not None and (link.task is None or link.task.done()):
-            link.wanted = True
             link.task = asyncio.create_task(self._listen(link, self._session))
 
-    async def _listen(self, link: _Link, session: aiohttp.ClientSession) -> None:
+    async def _listen(self, link: PeerLink, session: aiohttp.ClientSession) -> None:
         loop = asyncio.get_running_loop()
         pause = after_offence = DIAL_SECONDS_FIRST
-        while link.wanted:
+        while link.wanted or (link.speaking and link.dials < self._limits.stranger_dials):
             link.dial_now.clear()
             link.misbehaved = False
+            link.dials += not link.wanted
             try:
-                async with session.ws_connect(
-                    link.url, max_msg_size=MESSAGE_BYTES_MAX, compress=0
-                ) as connection:
+                async with (
+                    asyncio.timeout(self._limits.greeting_seconds) as in_time,
+                    session.ws_connect(
+                        link.url, max_msg_size=MESSAGE_BYTES_MAX, compress=0
+                    ) as connection,
+                ):
+                    in_time.reschedule(None)
                     _keep_alive(connection.get_extra_info("socket"))
                     transport = link.heard = self._take_over(link, connection)
-                    greeting = [PROTOCOL_VERSION, self._group, self._node, self._address]
-                    await connection.send_bytes(seal(msgpack.packb(greeting)))
+                    greeting = Greeting(self._group, self._node, self._address)
+                    await connection.send_bytes(pack_greeting(greeting))
                     link.listening = connection
                     pause = DIAL_SECONDS_FIRST
                     since = loop.time()
@@ -256,9 +245,11 @@ class WebSocketTransport:
             except (aiohttp.ClientError, OSError) as error:
                 log.debug("no link to %s: %s", link.peer, error)
             finally:
-                link.listening = link.heard = None
+                link.listening = link.heard = link.reader = None
                 link.early.clear()
                 self._check_up(link)
+            if link.misbehaved and not link.wanted:
+                break
             if link.misbehaved:
                 # Whoever does so every time may dial us as often as it likes: that changes nothing.
                 await asyncio.sleep(after_offence)
@@ -266,8 +257,12 @@ class WebSocketTransport:
             else:
                 await self._pause(link, pause)
                 pause = min(2 * pause, DIAL_SECONDS_MAX)
+        link.task = None
+        if link.socket is not None:
+            link.socket.abort()
+        self._forget(link)
 
-    async def _pause(self, link: _Link, seconds: float) -> None:
+    async def _pause(self, link: PeerLink, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
                 await link.dial_now.wait()
@@ -275,11 +270,11 @@ class WebSocketTransport:
             pass
 
     def _take_over(
-        self, link: _Link, connection: aiohttp.ClientWebSocketResponse
+        self, link: PeerLink, connection: aiohttp.ClientWebSocketResponse
     ) -> asyncio.Transport:
         """Reads its messages past aiohttp, off the transport that is returned. The peer has sent
         none yet: it waits for a greeting."""
-        assert isinstance(connection, _Dialled)  # noqa: S101 - what the session was told to make
+        assert isinstance(connection, Dialled)  # noqa: S101 - what the session was told to make
         transport = connection.transport
 
         def received(frame: memoryview) -> bool:
@@ -288,7 +283,7 @@ class WebSocketTransport:
                 message = decode_message(frame)
                 if link.up:
                     self._handler.on_message(link.peer, message)
-                else:
+                elif len(frame) <= self._limits.early_bytes_max:
                     link.early.append(message)  # an answer would be dropped
                 taken = True
             except PeerError as error:
@@ -299,10 +294,22 @@ class WebSocketTransport:
                     link.misbehaved = True
             return not link.misbehaved
 
-        MessageReader.put_before_protocol(transport, MESSAGE_BYTES_MAX, received)
+        size_max = MESSAGE_BYTES_MAX if link.wanted else self._limits.stranger_message_bytes_max
+        link.reader = MessageReader.put_before_protocol(transport, size_max, received)
         return transport
 
-    async def _ended(self, link: _Link, connection: aiohttp.ClientWebSocketResponse) -> None:
+    def _look_for_unfinished(self) -> None:
+        """Breaks links on which a message was begun and is not whole in time. Looks now and then: a
+        timer for each message would cost more than the message."""
+        seconds = self._limits.message_seconds / LOOKS
+        self._look = asyncio.get_running_loop().call_later(seconds, self._look_for_unfinished)
+        for link in self._links.values():
+            if link.looks_at_same_message() > LOOKS and link.heard is not None:
+                log.error("dropping the link to %s: half a message, and no end of it", link.peer)
+                link.misbehaved = True
+                link.heard.abort()
+
+    async def _ended(self, link: PeerLink, connection: aiohttp.ClientWebSocketResponse) -> None:
         """Returns when it broke or was closed; whatever comes past the messages means the end."""
         last = await connection.receive()
         if last.type in {aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT}:
@@ -314,15 +321,18 @@ class WebSocketTransport:
     async def _accept(self, request: web.Request) -> web.WebSocketResponse:
         if hdrs.ORIGIN in request.headers:  # a browser asks for a page, and peers are none
             raise web.HTTPForbidden(text="no page may speak to a peer's port")
-        connection = web.WebSocketResponse(max_msg_size=1 << 16, compress=False)
+        connection = web.WebSocketResponse(
+            max_msg_size=self._limits.greeting_bytes_max, compress=False, autoping=False
+        )
         await connection.prepare(request)
         try:
-            link = await self._hello(connection)
+            link = await self._hello(connection, request.remote or "")
         except DLedgerError as error:
-            log.error("refusing a peer at %s: %s", request.remote, error)
+            self._door.refused(request.remote, error)
             reason = str(error).encode()[:120]
             await connection.close(code=aiohttp.WSCloseCode.POLICY_VIOLATION, message=reason)
             return connection
+        self._door.greeted(request.protocol)
         if link.speaking is not None:
             # The peer dialled again before we noticed that the old connection is dead.
             if link.socket is not None:
@@ -332,37 +342,55 @@ class WebSocketTransport:
         link.speaking = connection
         link.socket = request.transport
         link.dial_now.set()
+        self._dial(link)
         self._check_up(link)
         try:
             await connection.receive()  # the peer only listens: whatever comes means the end
         finally:
             if link.speaking is connection:
-                link.speaking = None
+                link.speaking = link.socket = None
                 self._check_up(link)
+                if not link.wanted and link.heard is not None:
+                    link.heard.abort()
+                link.dial_now.set()  # a stranger is not waited for
+                self._forget(link)
         return connection
 
-    async def _hello(self, connection: web.WebSocketResponse) -> _Link:
+    async def _hello(self, connection: web.WebSocketResponse, remote: str) -> PeerLink:
         try:
-            frame = await connection.receive_bytes(timeout=HELLO_SECONDS)
-            version, group, node, address = msgpack.unpackb(unseal(frame))
-        except (TypeError, ValueError, TimeoutError, msgpack.UnpackException) as error:
+            frame = await connection.receive_bytes(timeout=self._limits.greeting_seconds)
+        except (TypeError, TimeoutError) as error:
             raise PeerError(f"no greeting: {error}") from error
-        if version != PROTOCOL_VERSION:
-            raise PeerError(f"it speaks version {version}, we speak {PROTOCOL_VERSION}")
+        greeting = unpack_greeting(frame)
+        group, node, address = greeting
         if group != self._group:
-            raise PeerError(f"it is of group {group}, we are of {self._group}")
-        if not isinstance(node, str) or not isinstance(address, str) or node == self._node:
+            raise PeerError(f"it is of group {group!r:.100}, we are of {self._group}")
+        if node == self._node:
             raise PeerError(f"{node} at {address} is no peer of {self._node}")
+        check_address(greeting, remote, self._known.get(greeting.node))
         link = self._links.get(node)
+        if link is None or not link.wanted:
+            self._strangers.forget(node)
+            oldest = self._strangers.admit(node, asyncio.get_running_loop().time())
+            if oldest is not None:
+                self.reset(oldest)
         if link is None:
             # It may be about to be added, or lead by an entry that has not arrived here yet.
-            link = self._links[node] = _Link(node, address)
+            link = self._links[node] = PeerLink(node, address, wanted=False)
         # Who dials knows best where it can be dialled: a node may have moved to another port.
         link.address = address
-        self._dial(link)
+        link.dials = 0
         return link
 
-    def _check_up(self, link: _Link) -> None:
+    def _forget(self, link: PeerLink) -> None:
+        """Of a stranger that is gone nothing stays."""
+        if link.wanted or link.speaking is not None or link.task is not None:
+            return
+        self._strangers.forget(link.peer)
+        if self._links.get(link.peer) is link:
+            del self._links[link.peer]
+
+    def _check_up(self, link: PeerLink) -> None:
         up = link.listening is not None and link.speaking is not None
         if up == link.up:
             return
@@ -373,6 +401,10 @@ class WebSocketTransport:
         self._handler.on_peer_connected(link.peer)
         while link.up and link.early:
             self._handler.on_message(link.peer, link.early.popleft())
+
+
+async def _refuse_redirect(*_: object) -> None:
+    raise aiohttp.ClientError("a peer that sends us elsewhere")
 
 
 def _keep_alive(connection: socket.socket) -> None:

@@ -270,7 +270,12 @@ class Host(Watched):
         self.note(f"is to be mended: {damage}")
         self._come_up(process)
         opening = open_mended(
-            self.fs, DIRECTORY, config, partial(self._make_transport, process), self._loop
+            self.fs,
+            DIRECTORY,
+            config,
+            partial(self._make_transport, process),
+            self._loop,
+            self._group.voters,
         )
         self._opening = self._loop.create_task(opening)
         self._opening.add_done_callback(partial(self._mended, process))

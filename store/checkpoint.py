@@ -17,6 +17,7 @@ the newest be damaged at rest, recovery starts from the one before and reads mor
 
 from __future__ import annotations
 
+import itertools
 import struct
 from dataclasses import dataclass, field, replace
 
@@ -87,6 +88,9 @@ def decode_checkpoint(data: bytes, path: str) -> Checkpoint:
         index, end_position, chain, term, starts, commit_index, state, *more = fields
         (configuration,) = more or (b"",)
         term_starts = tuple((first_term, first_index) for first_term, first_index in starts)
+        numbers = [index, end_position, chain, term, commit_index, *itertools.chain(*term_starts)]
+        if {*map(type, numbers)} != {int} or {type(state), type(configuration)} != {bytes}:
+            raise TypeError("fields of other types")
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise DamagedError(path, 16, f"payload of the checkpoint: {error}") from error
     return Checkpoint(

@@ -36,6 +36,11 @@ class Identity(NamedTuple):
     incarnation: int = 0
     """Whoever opens the directory learns it; 0 where there is none."""
 
+    @property
+    def owner(self) -> str:
+        """How the files that belong to one node alone name it (:mod:`store.slotfile`)."""
+        return f"{self.group}/{self.node}"
+
 
 CHECKED = ("group", "node", "segment_size")
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgpack
 
-from store.errors import DamagedError
+from store.errors import DamagedError, DataFormatError
 from store.filesystem import FileSystem
 from store.slotfile import PAYLOAD_SIZE_MAX, SlotFile
 
@@ -59,18 +59,24 @@ def pack_held(held: Sequence[Held]) -> bytes:
 class HeldFile:
     """Of one replica. Used by the background thread after it was opened."""
 
-    def __init__(self, fs: FileSystem, state: str) -> None:
-        """Reads what there is.
+    def __init__(self, fs: FileSystem, state: str, owner: str = "") -> None:
+        """Reads what there is; ``owner`` is whose replica it is, ``group/node``.
 
-        Raises ``OSError``, and :class:`~store.errors.DamagedError` with what to do: passing over
-        the damage would be to forget, unasked, which disks are old copies.
+        Raises ``OSError``, :class:`~store.errors.DataFormatError` for another's file, and
+        :class:`~store.errors.DamagedError` with what to do: passing over the damage would be to
+        forget, unasked, which disks are old copies.
         """
         self._fs = fs
         self._state = state
+        self._owner = owner
         path = f"{state}/{HELD_NAME}"
         try:
             self._file = SlotFile.open(fs, path) if fs.exists(path) else None
             self.held = () if self._file is None else unpack_held(self._file.payload, path)
+            if self._file is not None and owner:
+                self._file.claim(owner)
+        except DataFormatError as error:
+            raise DataFormatError(f"{error}; or {FORGET}") from error
         except DamagedError as error:
             raise DamagedError(path, error.position, f"{error.what}; {FORGET}") from error
 
@@ -80,7 +86,7 @@ class HeldFile:
             return
         payload = pack_held(held)
         if self._file is None:
-            self._file = SlotFile.create(self._fs, self._state, HELD_NAME, payload)
+            self._file = SlotFile.create(self._fs, self._state, HELD_NAME, payload, self._owner)
         else:
             self._file.save(payload)
         self.held = tuple(held)

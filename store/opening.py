@@ -48,6 +48,11 @@ class StoreConfig:
     direct: bool = False
     alone: bool = False
 
+    @property
+    def owner(self) -> str:
+        """How the files that belong to this node alone name it."""
+        return f"{self.group}/{self.node}"
+
     def __post_init__(self) -> None:
         if not SEGMENT_SIZE_MIN <= self.segment_size <= SEGMENT_SIZE_MAX:
             raise ValueError(
@@ -113,8 +118,8 @@ def _claim(fs: FileSystem, directory: str, config: StoreConfig) -> int:
         raise DamagedError(path, 0, "the file is missing, though there is a log")
     fs.sync_directory(directory.rpartition("/")[0] or ("/" if directory[0] == "/" else "."))
     fs.sync_directory(directory)
-    SlotFile.create(fs, state, VOTE_NAME, HardState().pack()).close()
-    SlotFile.create(fs, state, MARK_NAME, Mark().pack()).close()
+    SlotFile.create(fs, state, VOTE_NAME, HardState().pack(), config.owner).close()
+    SlotFile.create(fs, state, MARK_NAME, Mark().pack(), config.owner).close()
     replace_file(fs, state, FORMAT_NAME, encode_format(identity))
     return identity.incarnation
 
@@ -130,11 +135,11 @@ def _recover(
     fs: FileSystem, directory: str, config: StoreConfig, lock: Lock, incarnation: int
 ) -> Parts:
     state = f"{directory}/state"
-    vote_file = _open_slots(fs, f"{state}/{VOTE_NAME}")
+    vote_file = _open_slots(fs, f"{state}/{VOTE_NAME}", config.owner)
     hard_state = HardState.unpack(vote_file.payload, vote_file.path)
-    mark_file = _open_slots(fs, f"{state}/{MARK_NAME}")
+    mark_file = _open_slots(fs, f"{state}/{MARK_NAME}", config.owner)
     mark = Mark.unpack(mark_file.payload, mark_file.path)
-    held_file = HeldFile(fs, state)
+    held_file = HeldFile(fs, state, config.owner)
     checkpoints = Checkpoints(fs, state)
     checkpoint = _newest(checkpoints, mark, mark_file.path)
 
@@ -248,9 +253,11 @@ def _read_log(log: CommitLog, found: LogScan, mark: Mark, floor: int, config: St
     return strange is None or not config.incarnation
 
 
-def _open_slots(fs: FileSystem, path: str) -> SlotFile:
+def _open_slots(fs: FileSystem, path: str, owner: str) -> SlotFile:
     try:
-        return SlotFile.open(fs, path)
+        slots = SlotFile.open(fs, path)
+        slots.claim(owner)
+        return slots
     except FileNotFoundError as error:
         what = "the file is missing, though this is not a new node: replace it, see docs/safety.md"
         raise DamagedError(path, 0, f"{what} (dledger member replace GROUP NODE)") from error

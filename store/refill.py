@@ -82,20 +82,23 @@ class Refill:
         directory: str,
         plan: Plan,
         checkpoint_data: bytes,
+        term_max: int,
         *,
         segment_size: int,
         min_free_bytes: int,
     ) -> Refill:
         """Drops what was gathered before and begins anew.
 
-        Raises :class:`~store.errors.DamagedError` where the checkpoint is not whole, or not the
-        one of the plan.
+        Raises :class:`~store.errors.DamagedError` where the checkpoint is not whole, not the one of
+        the plan, or of a term above ``term_max``, that of who leads.
         """
         refill = f"{directory}/{REFILL_NAME}"
         path = f"{refill}/{CHECKPOINT_NAME}"
         checkpoint = decode_checkpoint(checkpoint_data, path)
         if checkpoint.index != plan.checkpoint_index or checkpoint.index < plan.first_index - 1:
             raise DamagedError(path, 16, f"not the checkpoint of the plan {plan}")
+        if checkpoint.term > term_max:
+            raise DamagedError(path, 16, f"of term {checkpoint.term}, when term {term_max} is led")
         _forget(fs, directory)
         fs.make_directories(f"{refill}/commitlog")
         replace_file(fs, refill, CHECKPOINT_NAME, checkpoint_data)
@@ -159,7 +162,8 @@ class Refill:
             index, chain, term = index + 1, entry.chain_crc, entry.term
         if index > self.plan.checkpoint_index + 1:
             raise StoreError(f"entries up to {index - 1} go beyond the plan {self.plan}")
-        if index == self.plan.checkpoint_index + 1 and chain != self.checkpoint.chain_crc:
+        end = (self.checkpoint.chain_crc, self.checkpoint.term)
+        if index == self.plan.checkpoint_index + 1 and (chain, term) != end:
             raise StoreError(f"the entries do not lead to the checkpoint of {index - 1}")
         self._log.append(entries)
         if self._log.end - self._log.synced_end >= SYNC_BYTES:

@@ -339,13 +339,14 @@ class ReplicaStore(ReplicaReads):
         except OSError as error:
             raise self._fail("mending a row of the entry index", error) from error
 
-    def begin_refill(self, plan: Plan, checkpoint_data: bytes) -> Refill:
+    def begin_refill(self, plan: Plan, checkpoint_data: bytes, term_max: int) -> Refill:
         """Begins to gather another log beside this one; see :mod:`store.refill`."""
         return Refill.begin(
             self._fs,
             self._directory,
             plan,
             checkpoint_data,
+            term_max,
             segment_size=self._log.segment_size,
             min_free_bytes=self._log.min_free_bytes,
         )

@@ -7,7 +7,11 @@ The file is two slots of 512 bytes, one disk sector each, big-endian::
        4  u32   CRC32C of the bytes from 8 to the end of the payload
        8  u64   sequence: 1 for the first save, then one more each time
       16  u32   length of the payload, at most 492
-      20        payload, then zeros to 512
+      20        payload, then zeros
+
+and, where there is room behind the payload, whose file it is: at the end of the slot the owner's
+name (``group/node``), its length as u8, and the CRC32C of both as u32. Files that were made before
+there were owners have zeros there.
 
 A save writes the first slot and syncs, then the second slot and syncs: at rest both hold the same
 record. If a save is torn, the other slot is whole. If one slot rots at rest, the other still has
@@ -21,7 +25,7 @@ import struct
 
 from crc32c import crc32c
 
-from store.errors import DamagedError
+from store.errors import DamagedError, DataFormatError
 from store.filesystem import File, FileSystem
 from store.wholefile import replace_file
 
@@ -32,13 +36,29 @@ SLOT_HEADER = struct.Struct(">4sIQI")
 PAYLOAD_SIZE_MAX = SLOT_SIZE - SLOT_HEADER.size
 
 
-def encode_slot(sequence: int, payload: bytes) -> bytes:
+def encode_slot(sequence: int, payload: bytes, owner: str = "") -> bytes:
     """The 512 bytes of a slot. Raises :class:`ValueError` where the payload does not fit."""
     if len(payload) > PAYLOAD_SIZE_MAX:
         raise ValueError(f"a payload of {len(payload)} bytes exceeds {PAYLOAD_SIZE_MAX}")
     covered = struct.pack(">QI", sequence, len(payload)) + payload
     slot = SLOT_MAGIC + struct.pack(">I", crc32c(covered)) + covered
-    return slot.ljust(SLOT_SIZE, b"\0")
+    name = owner.encode()
+    signed = name + bytes((len(name),)) if 0 < len(name) < 256 else b""
+    trailer = signed + struct.pack(">I", crc32c(signed)) if signed else b""
+    if len(slot) + len(trailer) > SLOT_SIZE:
+        trailer = b""
+    return slot.ljust(SLOT_SIZE - len(trailer), b"\0") + trailer
+
+
+def slot_owner(data: bytes) -> str:
+    """Whose slot it is; empty where it does not say."""
+    if len(data) < SLOT_SIZE:
+        return ""
+    length = data[SLOT_SIZE - 5]
+    signed = data[SLOT_SIZE - 5 - length : SLOT_SIZE - 4]
+    if not length or crc32c(signed) != int.from_bytes(data[SLOT_SIZE - 4 : SLOT_SIZE], "big"):
+        return ""
+    return signed[:-1].decode(errors="replace")
 
 
 def decode_slot(data: bytes) -> tuple[int, bytes] | None:
@@ -56,17 +76,21 @@ def decode_slot(data: bytes) -> tuple[int, bytes] | None:
 class SlotFile:
     """The open file. One thread at a time; every ``OSError`` of a save is fatal to the caller."""
 
-    def __init__(self, file: File, sequence: int, payload: bytes) -> None:
+    def __init__(self, file: File, sequence: int, payload: bytes, owner: str = "") -> None:
+        self.owner = owner
+        """Whose file it is, ``group/node``; empty where it does not say."""
         self._file = file
         self._sequence = sequence
         self.path = file.path
         self.payload = payload
 
     @staticmethod
-    def create(fs: FileSystem, directory: str, name: str, payload: bytes) -> SlotFile:
+    def create(
+        fs: FileSystem, directory: str, name: str, payload: bytes, owner: str = ""
+    ) -> SlotFile:
         """Makes the file with its first record, durable on return."""
-        replace_file(fs, directory, name, encode_slot(1, payload) * SLOT_COUNT)
-        return SlotFile(fs.open(f"{directory}/{name}"), 1, payload)
+        replace_file(fs, directory, name, encode_slot(1, payload, owner) * SLOT_COUNT)
+        return SlotFile(fs.open(f"{directory}/{name}"), 1, payload, owner)
 
     @staticmethod
     def open(fs: FileSystem, path: str) -> SlotFile:
@@ -83,7 +107,8 @@ class SlotFile:
             file.close()
             raise DamagedError(path, 0, "neither of the two slots is whole")
         sequence, payload = max(whole)
-        slot_file = SlotFile(file, sequence, payload)
+        owners = [slot_owner(data[at : at + SLOT_SIZE]) for at in (0, SLOT_SIZE)]
+        slot_file = SlotFile(file, sequence, payload, owners[0] or owners[1])
         # The newest record goes first, over itself: should the sync that once wrote it have failed,
         # only this makes it durable before its elder is overwritten.
         newest = slots.index((sequence, payload))
@@ -103,9 +128,27 @@ class SlotFile:
         self._write(0)
         self._write(1)
 
+    def claim(self, owner: str) -> None:
+        """Notes whose file it is, durably, where it does not say.
+
+        Raises :class:`~store.errors.DataFormatError` where it is another's; it is closed then.
+        """
+        if self.owner == owner:
+            return
+        if self.owner:
+            self.close()
+            raise DataFormatError(
+                f"{self.path}: the file belongs to {self.owner}, and this node is {owner}: "
+                "put this node's own file back, or replace the node, see docs/safety.md"
+            )
+        self.owner = owner
+        self._write(0)
+        self._write(1)
+
     def close(self) -> None:
         self._file.close()
 
     def _write(self, slot: int) -> None:
-        self._file.pwrite(encode_slot(self._sequence, self.payload), slot * SLOT_SIZE)
+        data = encode_slot(self._sequence, self.payload, self.owner)
+        self._file.pwrite(data, slot * SLOT_SIZE)
         self._file.datasync()

@@ -25,7 +25,7 @@ from store.formatfile import FORMAT_NAME, decode_format
 from store.layout import parse_segment_name, segment_name, segment_start
 from store.machinestate import decode_machine_state
 from store.manifest import MANIFEST_NAME, Manifest, encode_manifest
-from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot, encode_slot
+from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot, encode_slot, slot_owner
 from store.statefiles import MARK_NAME, VOTE_NAME, Mark
 from store.wholefile import read_file, replace_file
 
@@ -192,7 +192,8 @@ class SnapshotWriter:
         vote = max((slot for slot in slots if slot is not None), default=None)
         if vote is None:
             raise DamagedError(path, 0, "neither of the two slots is whole")
-        replace_file(fs, state, VOTE_NAME, encode_slot(*vote) * SLOT_COUNT)
+        owner = slot_owner(data) or slot_owner(data[SLOT_SIZE:])
+        replace_file(fs, state, VOTE_NAME, encode_slot(*vote, owner) * SLOT_COUNT)
         mark = Mark(
             checkpoint.index,
             checkpoint.end_position,
@@ -201,7 +202,7 @@ class SnapshotWriter:
             self._first_index,
             self._first_position,
         )
-        replace_file(fs, state, MARK_NAME, encode_slot(1, mark.pack()) * SLOT_COUNT)
+        replace_file(fs, state, MARK_NAME, encode_slot(1, mark.pack(), owner) * SLOT_COUNT)
         source = read_file(fs, f"{self._directory}/state/{FORMAT_NAME}")
         replace_file(fs, state, FORMAT_NAME, source)
 

@@ -152,7 +152,9 @@ def log_before_an_append_not_compared(patch: Patch) -> None:
         prev_term = local.log.term_at(previous) or 0
         return accept(local, sender, replace(request, prev_term=prev_term))
 
-    patch.set(LocalLog, "_check_continues", lambda _local, _entry, _sender: None)
+    patch.set(
+        LocalLog, "_check_continues", lambda _local, _entry, _sender, _end, _chain_crc, _term: None
+    )
     patch.set(LocalLog, "accept", credulous)
 
 

@@ -88,8 +88,8 @@ def what_disks_held_is_forgotten_at_a_restart(patch: Patch) -> None:
     """What was saved of the members' disks is not read when a node starts."""
     begin = HeldFile.__init__
 
-    def forgetful(file: HeldFile, fs: FileSystem, state: str) -> None:
-        begin(file, fs, state)
+    def forgetful(file: HeldFile, fs: FileSystem, state: str, owner: str = "") -> None:
+        begin(file, fs, state, owner)
         file.held = ()
 
     patch.set(HeldFile, "__init__", forgetful)

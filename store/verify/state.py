@@ -11,7 +11,7 @@ from store.formatfile import FORMAT_NAME, Identity, decode_format
 from store.heldfile import FORGET, HELD_NAME, unpack_held
 from store.machinestate import MachineState, decode_machine_state
 from store.manifest import MANIFEST_NAME, Manifest, decode_manifest
-from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot
+from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot, slot_owner
 from store.statefiles import MARK_NAME, VOTE_NAME, HardState, Mark
 from store.verify.findings import RESTORE, FindingKind, FindingLog
 from store.wholefile import TEMPORARY_SUFFIX, read_file
@@ -92,8 +92,9 @@ def read_state(fs: FileSystem, directory: str, identity: Identity, log: FindingL
     state.vote_path = f"{directory}/state/{VOTE_NAME}"
     state.mark_path = f"{directory}/state/{MARK_NAME}"
     state.manifest_path = f"{directory}/{MANIFEST_NAME}"
-    vote = _read_slots(fs, state.vote_path, FindingKind.VOTE, log)
-    mark = _read_slots(fs, state.mark_path, FindingKind.MARK, log)
+    owner = identity.owner
+    vote = _read_slots(fs, state.vote_path, owner, FindingKind.VOTE, log)
+    mark = _read_slots(fs, state.mark_path, owner, FindingKind.MARK, log)
     try:
         if vote is not None:
             state.hard_state = HardState.unpack(vote, state.vote_path)
@@ -104,14 +105,20 @@ def read_state(fs: FileSystem, directory: str, identity: Identity, log: FindingL
             state.mark = Mark.unpack(mark, state.mark_path)
     except DamagedError as error:
         _add(log, FindingKind.MARK, error, expected="the mark of a log")
-    _read_held(fs, f"{directory}/state/{HELD_NAME}", log)
+    _read_held(fs, f"{directory}/state/{HELD_NAME}", owner, log)
     _read_checkpoints(fs, f"{directory}/state", state, log)
     _read_manifest(fs, state, log)
     return state
 
 
 def _read_slots(
-    fs: FileSystem, path: str, kind: FindingKind, log: FindingLog, advice: str = RESTORE
+    fs: FileSystem,
+    path: str,
+    owner: str,
+    kind: FindingKind,
+    log: FindingLog,
+    *,
+    advice: str = RESTORE,
 ) -> bytes | None:
     """The payload of the newest whole slot."""
     try:
@@ -125,17 +132,23 @@ def _read_slots(
         expected = "two copies of the record"
         log.add(kind, path, 0, expected=expected, found="neither is whole", advice=advice)
         return None
+    for at in range(0, SLOT_COUNT * SLOT_SIZE, SLOT_SIZE):
+        found = slot_owner(data[at : at + SLOT_SIZE])
+        if found not in ("", owner):
+            expected = f"the file of {owner}"
+            log.add(kind, path, at, expected=expected, found=f"that of {found}", advice=advice)
+            break
     if len(whole) < SLOT_COUNT:
         at = 0 if slots[0] is None else SLOT_SIZE
         log.add(kind, path, at, expected="two whole copies", found="one", advice=ONE_SLOT)
     return max(whole)[1]
 
 
-def _read_held(fs: FileSystem, path: str, log: FindingLog) -> None:
+def _read_held(fs: FileSystem, path: str, owner: str, log: FindingLog) -> None:
     """It may be absent."""
     if not fs.exists(path):
         return
-    payload = _read_slots(fs, path, FindingKind.HELD, log, FORGET)
+    payload = _read_slots(fs, path, owner, FindingKind.HELD, log, advice=FORGET)
     try:
         if payload is not None:
             unpack_held(payload, path)

@@ -20,6 +20,7 @@ from broker.cli.layout import Ports, free_member
 from broker.cli.processes import end_processes
 from broker.cli.readiness import wait_until_answering, wait_until_serving
 from broker.cli.view import GroupView, view_groups
+from broker.config import NodeConfig
 
 T = TypeVar("T", str, bytes)
 
@@ -47,6 +48,10 @@ class RunningCluster:
     def data(self, node: str) -> Path:
         """The directory of a node's replica."""
         return Path(self._local.node(node).config.data)
+
+    def config(self, node: str) -> NodeConfig:
+        """What the node was started with."""
+        return self._local.node(node).config
 
     def view(self) -> GroupView:
         """The group as `dledger status` sees it."""

@@ -33,6 +33,7 @@ CORE = (
     "replication",
     "service",
     "standing",
+    "terms",
 )
 WORLD = ("aiohttp", "asyncio", "msgpack", "os", "socket", "ssl", "threading", "time", "uvloop")
 

@@ -97,7 +97,7 @@ def mend(
 
     async def run() -> None:
         async with asyncio.timeout(seconds):
-            opened = await open_mended(fs, DIRECTORY, config, lambda: givers, loop)
+            opened = await open_mended(fs, DIRECTORY, config, lambda: givers, loop, list(logs))
             opened.close()
 
     try:

@@ -167,7 +167,7 @@ def test_an_old_copy_that_nobody_recognises_elects_a_leader_without_what_was_ack
     ("bug", "seeds"),
     [
         (configuration_forgotten_at_a_restart, 20),
-        (configuration_of_a_cut_entry_kept, 60),
+        (configuration_of_a_cut_entry_kept, 160),
         (what_members_held_is_not_heeded, 120),
     ],
 )

@@ -20,12 +20,12 @@ from dledger.messages import (
     VoteResponse,
 )
 from dledger.raft import Raft
-from store.entry import Entry
+from store.entry import Entry, EntryKind, build_entry
 from tests.dledger.cluster import Cluster, next_entry, written_log
 
 
-def core(*terms: int, term: int = 9, commit_index: int = -1) -> Raft:
-    """One core of three, with such a log, in segments of 200 bytes."""
+def core(*terms: int, term: int = 9, commit_index: int = -1, segment_size: int = 200) -> Raft:
+    """One core of three, with such a log."""
     log = RaftLog()
     for entry in written_log(terms):
         log.append(entry)
@@ -33,7 +33,7 @@ def core(*terms: int, term: int = 9, commit_index: int = -1) -> Raft:
         node="n0",
         configurations=Configurations(Configuration(("n0", "n1", "n2"))),
         log=log,
-        segment_size=200,
+        segment_size=segment_size,
         rng=Random(1),
         now=0.0,
         config=RaftConfig(),
@@ -84,17 +84,67 @@ def test_an_entry_at_another_position_is_refused() -> None:
         core().receive("n1", append(elsewhere), 0.0)
 
 
-def test_two_leaders_of_one_term_stop_the_node() -> None:
+def test_the_second_leader_of_a_term_is_refused_and_the_first_followed() -> None:
     node = core()
     node.receive("n1", Heartbeat(9, -1), 0.0)
-    with pytest.raises(InvariantError, match="n1 and n2 both lead term 9"):
+    with pytest.raises(PeerError, match="n1 and n2 both lead term 9"):
         node.receive("n2", Heartbeat(9, -1), 0.0)
+    with pytest.raises(PeerError, match="n1 and n2 both lead term 9"):
+        node.receive("n2", append(*written_log([9])), 0.0)
+    assert (node.leader, node.term, node.log.last_index) == ("n1", 9, -1)
 
 
-def test_a_leader_with_another_term_at_a_committed_index_stops_the_node() -> None:
+def test_a_leader_with_another_term_at_a_committed_index_is_refused() -> None:
     node = core(1, 1, commit_index=1)
-    with pytest.raises(InvariantError, match="committed entry 1 has term 1, leader n1 has term 2"):
+    with pytest.raises(PeerError, match="committed entry 1 has term 1, leader n1 has term 2"):
         node.receive("n1", append(prev=1, prev_term=2), 0.0)
+    with pytest.raises(PeerError, match="committed entry 1 has term 1, leader n1 has term 9"):
+        node.receive("n1", append(*written_log([1, 9])), 0.0)
+    assert node.log.term_at(1) == 1
+
+
+def test_entries_that_do_not_continue_what_stays_cut_nothing() -> None:
+    """What is behind the commit index may be what a majority counts on."""
+    node = core(1, 1, 1, commit_index=0)
+    node.take()
+    forged = build_entry(EntryKind.DATA, 1, 9, 53, 12345, (b"x",))
+    with pytest.raises(PeerError, match="entry 1 of n1 does not continue our log"):
+        node.receive("n1", append(forged, prev=0, prev_term=1), 0.0)
+    assert node.log.last_index == 2
+
+
+def test_an_entry_of_an_earlier_term_than_the_one_before_it_is_refused() -> None:
+    node = core(2)
+    entries = written_log([2, 2])
+    older = next_entry(node.log, 1, entries[0].end, b"x")
+    with pytest.raises(PeerError, match="entry 1 of n1 has term 1, after term 2"):
+        node.receive("n1", append(older, prev=0, prev_term=2), 0.0)
+    first = next_entry(RaftLog(), 3, 0, b"0/3")
+    log = RaftLog()
+    log.append(first)
+    second = next_entry(log, 2, first.end, b"1/2")
+    with pytest.raises(PeerError, match="entry 1 of n1 has term 2, after term 3"):
+        core().receive("n1", append(first, second), 0.0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100_000,
+        Configuration(("n0", "n" * 1000)).pack(),
+        Configuration(("n0", "a\nb")).pack(),
+        Configuration(tuple(f"n{number}" for number in range(1000))).pack(),
+        Configuration(("n0",), incarnations={"n0": -5}).pack(),
+    ],
+    ids=["nested", "long name", "two lines", "many members", "incarnation"],
+)
+def test_a_configuration_that_no_leader_makes_is_refused(body: bytes) -> None:
+    entry = build_entry(EntryKind.CONFIGURATION, 0, 9, 0, 0, (body,))
+    node = core(segment_size=1 << 20)
+    with pytest.raises(PeerError, match="entry 0 of n1 does not continue our log") as refused:
+        node.receive("n1", append(entry), 0.0)
+    assert len(str(refused.value)) < 400
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("answer", [AppendAccepted(1, 5), HeartbeatResponse(1, 5, 5)])

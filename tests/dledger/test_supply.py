@@ -63,7 +63,7 @@ class Follower:
         self._entries = entries
         self._begun_at = 0.0
         writer = SimpleNamespace(jobs_done=0)
-        core = SimpleNamespace(commit_index=0, replicator=None)
+        core = SimpleNamespace(commit_index=0, replicator=None, serves=lambda _peer: True)
         node = SimpleNamespace(store=store, core=core, writer=writer, failure=None, tell=self._told)
 
         def work() -> None:
@@ -176,7 +176,7 @@ def test_what_rotted_has_not_expired_and_is_looked_at_at_once(
 
     node = SimpleNamespace(
         store=SimpleNamespace(first_index=0, last_index=9, read_entries=fail),
-        core=SimpleNamespace(commit_index=9),
+        core=SimpleNamespace(commit_index=9, serves=lambda _peer: True),
         failure=None,
         scrubber=SimpleNamespace(suspect=suspects.append),
         tell=lambda _peer, message: told.append(message),

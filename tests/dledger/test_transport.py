@@ -16,8 +16,10 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
 from dledger.codec import seal
+from dledger.greeting import PROTOCOL_VERSION
+from dledger.link import PATH
 from dledger.messages import AppendRequest, Heartbeat, Message
-from dledger.transport import DIAL_SECONDS_FIRST, PATH, PROTOCOL_VERSION, WebSocketTransport
+from dledger.transport import DIAL_SECONDS_FIRST, WebSocketTransport
 from store.entry import EntryKind, build_entry
 
 
@@ -250,10 +252,11 @@ async def test_a_peer_that_comes_in_while_the_node_stops_is_not_dialled() -> Non
             await c.send_bytes(seal(msgpack.packb([PROTOCOL_VERSION, "g", "c", "127.0.0.1:1"])))
             while "c" not in a._links:  # noqa: ASYNC110 - nobody is told of it
                 await asyncio.sleep(0)
+            link = a._links["c"]
             assert not stopping.done()
             await b.close()
             await stopping
-    assert a._links["c"].task is None
+    assert link.task is None
 
 
 async def test_a_peer_that_is_gone_before_it_is_answered_is_no_error(

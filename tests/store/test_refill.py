@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
 
 from simulator.disk import PowerLossError, SimulatedFileSystem
-from store.checkpoint import encode_checkpoint
+from store.checkpoint import decode_checkpoint, encode_checkpoint
 from store.entry import Entry
 from store.errors import DamagedError, StoreError
 from store.refill import Plan, Refill
 from store.replica import ReplicaStore
 from tests.store.steps import DIRECTORY, Writer, contents, open_store, simulated
 
+TERM_MAX = 1 << 62
 FIRST, LAST = 12, 30
 """The log of the peer begins and ends with these entries, the last of them checkpointed."""
 
@@ -46,7 +48,8 @@ def behind(fs: SimulatedFileSystem, own: int = 5) -> None:
 def begin(store: ReplicaStore, writer: Writer) -> Refill:
     entries = retained(writer)
     plan = Plan(entries[0].index, entries[0].position, LAST)
-    return store.begin_refill(plan, encode_checkpoint(writer.checkpoint(LAST)))
+    checkpoint = writer.checkpoint(LAST)
+    return store.begin_refill(plan, encode_checkpoint(checkpoint), checkpoint.term)
 
 
 def gather(fs: SimulatedFileSystem) -> None:
@@ -212,7 +215,8 @@ def test_entries_that_do_not_lead_to_the_checkpoint_are_refused() -> None:
     other.make_many(35, term=3)
     entries = retained(writer)
     plan = Plan(entries[0].index, entries[0].position, LAST)
-    refill = store.begin_refill(plan, encode_checkpoint(other.checkpoint(LAST)))
+    checkpoint = other.checkpoint(LAST)
+    refill = store.begin_refill(plan, encode_checkpoint(checkpoint), checkpoint.term)
     with pytest.raises(StoreError, match="do not lead to the checkpoint"):
         refill.append(entries)
     with pytest.raises(StoreError, match="ends at"):
@@ -241,7 +245,41 @@ def test_a_checkpoint_that_is_not_the_planned_one_is_refused() -> None:
     store = open_store(fs)
     data = encode_checkpoint(peer_log().checkpoint(LAST))
     with pytest.raises(DamagedError, match="not the checkpoint of the plan"):
-        store.begin_refill(Plan(FIRST, 0, LAST - 1), data)
+        store.begin_refill(Plan(FIRST, 0, LAST - 1), data, TERM_MAX)
+    store.close()
+
+
+def test_a_checkpoint_of_a_term_that_nobody_leads_yet_is_refused() -> None:
+    """It would raise the node's own term, durably, as high as a peer likes."""
+    fs = simulated()
+    behind(fs)
+    store = open_store(fs)
+    checkpoint = peer_log().checkpoint(LAST)
+    with pytest.raises(DamagedError, match="of term 3, when term 2 is led"):
+        store.begin_refill(Plan(FIRST, 0, LAST), encode_checkpoint(checkpoint), 2)
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"index": "5"}, {"term": 1.5}, {"term_starts": ((1, b"0"),)}, {"state": "text"}]
+)
+def test_a_checkpoint_with_fields_of_other_types_is_damaged(wrong: dict[str, object]) -> None:
+    data = encode_checkpoint(replace(peer_log().checkpoint(LAST), **wrong))  # type: ignore[arg-type]
+    with pytest.raises(DamagedError, match="fields of other types"):
+        decode_checkpoint(data, "checkpoint")
+
+
+def test_a_refill_whose_last_entry_is_of_another_term_than_its_checkpoint_is_refused() -> None:
+    fs = simulated()
+    behind(fs)
+    store = open_store(fs)
+    writer = peer_log()
+    entries = retained(writer)
+    plan = Plan(entries[0].index, entries[0].position, LAST)
+    other = replace(writer.checkpoint(LAST), term=2)
+    refill = store.begin_refill(plan, encode_checkpoint(other), 3)
+    with pytest.raises(StoreError, match=f"do not lead to the checkpoint of {LAST}"):
+        refill.append(entries)
     store.close()
 
 

@@ -10,6 +10,7 @@ from store.batch import Run
 from store.entry import EntryKind, build_entry
 from store.errors import DataLockedError
 from store.layout import segment_name, segment_start
+from store.slotfile import SLOT_SIZE, decode_slot, encode_slot
 from store.verify import Finding, FindingKind, Verification, verify_replicas
 from store.verify.compare import compare_replicas
 from store.verify.report import ReplicaReport
@@ -51,6 +52,15 @@ def check(fs: SimulatedFileSystem, *replicas: Replica) -> Verification:
     ranged = verify_replicas(fs, directories, range_bytes=1500)
     assert summary(ranged.findings) == summary(whole.findings)
     return whole
+
+
+def give_to(fs: SimulatedFileSystem, directory: str, owner: str) -> None:
+    """Makes vote and mark say that they are that node's."""
+    for name in ("vote", "mark"):
+        path = f"{directory}/state/{name}"
+        slot = decode_slot(fs.visible_bytes(path)[:SLOT_SIZE])
+        assert slot is not None
+        fs.overwrite(path, encode_slot(*slot, owner) * 2, 0)
 
 
 def summary(findings: list[Finding]) -> list[tuple[object, ...]]:
@@ -169,6 +179,7 @@ def test_replicas_of_different_groups_are_not_compared(fs: SimulatedFileSystem) 
     format_path = f"{other}/state/format"
     text = fs.visible_bytes(format_path).rpartition(b"crc32c")[0].replace(b"broker-a", b"broker-b")
     fs.overwrite(format_path, text + b"crc32c %08x\n" % crc32c(text), 0)
+    give_to(fs, other, "broker-b/n1")
     assert verify_replicas(fs, [one.directory, other]).findings == []
 
 
@@ -196,6 +207,7 @@ def test_two_copies_of_one_replica_are_compared(fs: SimulatedFileSystem) -> None
     directory = written(fs, "n1").directory
     forked = "/data/broker-a/n0"
     fs.overwrite(f"{forked}/state/format", fs.visible_bytes(f"{directory}/state/format"), 0)
+    give_to(fs, forked, "broker-a/n1")
     findings = verify_replicas(fs, [forked, directory]).findings
     assert told(findings) == [("unknown", 9, 29)]
 
