@@ -31,3 +31,26 @@ class RemotingLimits:
 
     stop_seconds: float = 1.0
     """How long a closing server lets peers take the answers that are written already."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """Of what requests hold, beyond the size of a frame."""
+
+    lenient_json_size: int = 1024 * 1024
+    """Bytes of JSON in which keys may lack their quotes. It is read by this program, which takes
+    up to a fifth of a second for so many; standard JSON may fill a frame."""
+
+    lenient_json_depth: int = 1024
+    """Of arrays and objects within each other there; the parser of standard JSON has the same."""
+
+    expression_size: int = 64 * 1024
+    """Characters of a subscription's expression, whether tags or SQL92. They are kept, and sent to
+    whoever asks for a group."""
+
+    expression_size_usual: int = 4 * 1024
+    """What was made of an expression is remembered for many of up to so many characters, and for
+    few that are longer."""
+
+
+BODY_LIMITS = BodyLimits()

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from broker.remoting.errors import FieldError
 from broker.remoting.javajson import decode_json
+from store.outside import quoted
 
 INFLATED_SIZE_MAX = 64 * 1024 * 1024
 
@@ -144,7 +145,7 @@ def _queue_data_of_text(text: bytes) -> tuple[str, QueueData]:
         name, read_queues, write_queues, perm = text.decode().split(" ")[:4]
         return name, QueueData(int(read_queues), int(write_queues), int(perm))
     except ValueError:
-        raise FieldError(f"{text!r} does not describe a topic") from None
+        raise FieldError(f"{quoted(text)} does not describe a topic") from None
 
 
 def _queue_data(config: Mapping[str, Any]) -> QueueData:
@@ -181,5 +182,5 @@ def _integer(fields: Mapping[str, Any], name: str, default: int) -> int:
     if value is None:
         return default
     if type(value) is not int:
-        raise FieldError(f"{name} is not an integer: {value!r}")
+        raise FieldError(f"{name} is not an integer: {quoted(value)}")
     return value
