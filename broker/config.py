@@ -69,6 +69,8 @@ GROUP_NAME = re.compile(r"[A-Za-z0-9_-]{1,127}")
 MESSAGE_SIZE_MAX = 15 << 20
 """A frame of the remoting protocol holds 16 MiB, header and properties included."""
 
+CONFIG_SIZE_MAX = 64 << 10
+"""Characters of a ``node.toml``: tomllib takes quadratic time for some that say nothing."""
 
 HOURS_MAX = 1_000_000
 DAY_MS = 24 * HOUR_MS
@@ -256,6 +258,8 @@ def read_config(path: str) -> NodeConfig:
 
 def parse_config(text: str, directory: str) -> NodeConfig:
     """As :func:`read_config`, for a text that would stand in ``directory``."""
+    if len(text) > CONFIG_SIZE_MAX:
+        raise ConfigError(f"has {len(text)} characters, at most {CONFIG_SIZE_MAX} are allowed")
     given = tomllib.loads(text)
     known = {field.name: field for field in fields(NodeConfig)}
     _check_keys(given, list(known), "")

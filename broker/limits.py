@@ -44,6 +44,10 @@ class BodyLimits:
     lenient_json_depth: int = 1024
     """Of arrays and objects within each other there; the parser of standard JSON has the same."""
 
+    inflated_size: int = 16 * 1024 * 1024
+    """Bytes that a compressed body may become: as many as one that is sent as it is may have. A
+    thousandth of them makes so many."""
+
     expression_size: int = 64 * 1024
     """Characters of a subscription's expression, whether tags or SQL92. They are kept, and sent to
     whoever asks for a group."""

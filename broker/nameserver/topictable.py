@@ -22,11 +22,10 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Any, NamedTuple
 
+from broker.limits import BODY_LIMITS
 from broker.remoting.errors import FieldError
 from broker.remoting.javajson import decode_json
 from store.outside import quoted
-
-INFLATED_SIZE_MAX = 64 * 1024 * 1024
 
 _I32 = Struct(">i")
 
@@ -104,11 +103,11 @@ class _Inflated:
     def __init__(self, body: bytes) -> None:
         inflater = zlib.decompressobj()
         try:
-            self._data = inflater.decompress(body, INFLATED_SIZE_MAX)
+            self._data = inflater.decompress(body, BODY_LIMITS.inflated_size)
         except zlib.error as error:
             raise FieldError(f"the body is not a zlib stream: {error}") from None
         if inflater.unconsumed_tail:
-            raise FieldError(f"the body inflates to more than {INFLATED_SIZE_MAX} bytes")
+            raise FieldError(f"the body inflates to more than {BODY_LIMITS.inflated_size} bytes")
         self._position = 0
 
     def table(self) -> TopicTable:
