@@ -27,6 +27,18 @@ class RemotingLimits:
     pending_max: int = 65_536
     """Requests of one connection that may wait for an answer."""
 
+    unfinished_max: int = 128 * 1024 * 1024
+    """Bytes of frames that were begun and not finished, of all connections of a server. Above, the
+    connection is closed whose frame was begun first."""
+
+    unfinished_each: int = 16 * 1024
+    """Bytes of such a frame that each connection may keep all the same."""
+
+    progress_seconds: float = 15.0
+    progress_bytes: int = 8 * 1024
+    """Of a frame that was begun so many bytes must come in so many seconds, or the rest of it. A
+    link that carries 5 kbit/s is quick enough."""
+
     connect_seconds: float = 3.0
 
     stop_seconds: float = 1.0
