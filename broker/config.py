@@ -32,6 +32,8 @@ because a misspelt setting that is silently ignored is found the day it was need
     transaction_check_interval_ms = 30000   # again after that,
     transaction_check_max = 15      # and so often; then it is rolled back
     dedup_window_seconds = 60       # a request that is sent again within it is stored once; 0: off
+    logging_file_mib = 32           # after so much another log/node.log is begun; 0: never
+    logging_files = 4               # of which so many are kept
     refill_mib_per_second = 32      # what this node sends at most to members that lack old entries
 
     join = false                    # true: this node waits to be added to the group by
@@ -58,6 +60,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from broker.limits import LogLimits
 from store.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
 from store.retention import HOUR_MS, RetentionPolicy
 from store.watermarks import Watermarks
@@ -148,6 +151,8 @@ class NodeConfig:
     transaction_check_interval_ms: int = 30_000
     transaction_check_max: int = 15
     dedup_window_seconds: int = 60
+    logging_file_mib: int = 32
+    logging_files: int = 4
 
     def __post_init__(self) -> None:
         for key, name in (("group", self.group), ("cluster", self.cluster)):
@@ -184,6 +189,8 @@ class NodeConfig:
             _require_between(key, getattr(self, key), 1, DAY_MS)
         _require_between("transaction_check_max", self.transaction_check_max, 1, 1_000)
         _require_between("dedup_window_seconds", self.dedup_window_seconds, 0, 86_400)
+        _require_between("logging_file_mib", self.logging_file_mib, 0, 1 << 20)
+        _require_between("logging_files", self.logging_files, 1, 1_000)
         _require_between("refill_mib_per_second", self.refill_mib_per_second, 1, 100_000)
         _require_between("follower_reads_percent", self.follower_reads_percent, 0, 100)
         _require_between("scrub_mib_per_second", self.scrub_mib_per_second, 1, 100_000)
@@ -214,6 +221,11 @@ class NodeConfig:
                 self.disk_enough_bytes,
             ),
         )
+
+    @property
+    def logging(self) -> LogLimits:
+        """What the node's own log may take on the disk."""
+        return LogLimits(file_size=self.logging_file_mib << 20, files=self.logging_files)
 
     @property
     def peers(self) -> dict[str, str]:

@@ -70,3 +70,20 @@ class BodyLimits:
 
 
 BODY_LIMITS = BodyLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class LogLimits:
+    """Of what a server writes to stderr."""
+
+    line_max: int = 2000
+    """Characters of a line, and as many of a traceback."""
+
+    repeat_seconds: float = 10.0
+    """Of the lines of one kind that anybody outside can cause, one is shown in so long."""
+
+    file_size: int = 32 * 1024 * 1024
+    """Bytes after which another file is begun; 0: never."""
+
+    files: int = 4
+    """How many are kept, the newest included."""

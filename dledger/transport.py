@@ -24,6 +24,7 @@ from dledger.errors import DLedgerError, PeerError
 from dledger.frames import MessageReader, frame_header
 from dledger.messages import Message
 from dledger.requestlog import RequestLog
+from store.outside import FROM_OUTSIDE
 
 log = logging.getLogger(__name__)
 
@@ -145,7 +146,7 @@ class WebSocketTransport:
         app = web.Application()
         app.router.add_get(PATH, self._accept)
         self._runner = web.AppRunner(
-            app, access_log=None, shutdown_timeout=0.1, logger=RequestLog(log)
+            app, access_log=None, shutdown_timeout=0.1, logger=RequestLog(log, FROM_OUTSIDE)
         )
         try:
             await self._runner.setup()
@@ -251,7 +252,7 @@ class WebSocketTransport:
                     if loop.time() - since >= FORGIVEN_SECONDS:
                         after_offence = DIAL_SECONDS_FIRST
                     if connection.close_code == aiohttp.WSCloseCode.POLICY_VIOLATION:
-                        log.error("%s refuses to talk to us", link.peer)
+                        log.error("%s refuses to talk to us", link.peer, extra=FROM_OUTSIDE)
                         pause = DIAL_SECONDS_MAX
             except (aiohttp.ClientError, OSError) as error:
                 log.debug("no link to %s: %s", link.peer, error)
@@ -292,7 +293,7 @@ class WebSocketTransport:
                     link.early.append(message)  # an answer would be dropped
                 taken = True
             except PeerError as error:
-                log.error("dropping the link to %s: %s", link.peer, error)
+                log.error("dropping the link to %s: %s", link.peer, error, extra=FROM_OUTSIDE)
                 transport.abort()
             finally:
                 if not taken:
@@ -306,7 +307,7 @@ class WebSocketTransport:
         """Returns when it broke or was closed; whatever comes past the messages means the end."""
         last = await connection.receive()
         if last.type in {aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT}:
-            log.error("%s sent something else than whole messages", link.peer)
+            log.error("%s sent something else than whole messages", link.peer, extra=FROM_OUTSIDE)
             link.misbehaved = True
 
     # --- the connection that the peer dialled
@@ -317,7 +318,7 @@ class WebSocketTransport:
         try:
             link = await self._hello(connection)
         except DLedgerError as error:
-            log.error("refusing a peer at %s: %s", request.remote, error)
+            log.error("refusing a peer at %s: %s", request.remote, error, extra=FROM_OUTSIDE)
             reason = str(error).encode()[:120]
             await connection.close(code=aiohttp.WSCloseCode.POLICY_VIOLATION, message=reason)
             return connection

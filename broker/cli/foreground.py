@@ -5,20 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import sys
 from collections.abc import Callable, Coroutine, Mapping
 
 import uvloop
 
 from broker.cli.options import print_json
 from broker.cli.streams import drop_output
-
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-
-
-def log_to_stderr() -> None:
-    """Everything from INFO up, one line each, with the time."""
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
 
 
 def announce(server: Mapping[str, object], line: str, *, as_json: bool) -> None:

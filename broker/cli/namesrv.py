@@ -7,8 +7,9 @@ import asyncio
 import os
 
 from broker.cli.failure import CommandError
-from broker.cli.foreground import announce, log_to_stderr, run_until_stopped
+from broker.cli.foreground import announce, run_until_stopped
 from broker.cli.options import add_json, port_number
+from broker.logs import log_to_stderr
 from broker.nameserver.server import serve
 
 EXAMPLES = """\

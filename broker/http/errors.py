@@ -11,6 +11,7 @@ from aiohttp.typedefs import Handler
 
 from broker.refusals import Refusal, code_of, remark_of
 from broker.remoting.codes import ResponseCode
+from store.outside import shortened
 
 _STATUS: Mapping[int, HTTPStatus] = {
     ResponseCode.SYSTEM_BUSY: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -25,7 +26,7 @@ class HttpRefusedError(Exception):
 
     def __init__(self, status: int, what: str, leader: str | None = None) -> None:
         self.status = status
-        self.what = what
+        self.what = what = shortened(what)
         self.leader = leader
         super().__init__(what)
 

@@ -32,6 +32,7 @@ from broker.http.produce import ProduceHandler
 from broker.http.snapshot import SnapshotHandler
 from broker.runtime import role_name
 from dledger.requestlog import RequestLog
+from store.outside import FROM_OUTSIDE
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class HttpServer:
             self.app(),
             access_log=None,
             shutdown_timeout=SHUTDOWN_SECONDS,
-            logger=RequestLog(log),
+            logger=RequestLog(log, FROM_OUTSIDE),
         )
         await self._runner.setup()
         await web.TCPSite(self._runner, host, port).start()

@@ -24,6 +24,7 @@ from broker.remoting.fields import ext_bool, ext_int, ext_str
 from broker.remoting.frame import Frame
 from broker.remoting.javajson import encode_json
 from broker.remoting.server import RemotingServer
+from store.outside import FROM_OUTSIDE
 
 SCAN_SECONDS = 10.0
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
@@ -96,7 +97,7 @@ class NameServer:
 
     def _scan(self) -> None:
         for address, channel in self.routes.expire():
-            logger.warning("%s: dropped: silent for too long", address)
+            logger.warning("%s: dropped: silent for too long", address, extra=FROM_OUTSIDE)
             self._brokers[channel].abort(what="silent for too long")
         self._scan_timer = self._loop.call_later(SCAN_SECONDS, self._scan)
 
@@ -138,7 +139,7 @@ class NameServer:
     def _broker_gone(self, connection: Connection) -> None:
         del self._brokers[connection.number]
         for address in self.routes.channel_closed(connection.number):
-            logger.warning("%s: dropped: its connection closed", address)
+            logger.warning("%s: dropped: its connection closed", address, extra=FROM_OUTSIDE)
 
     def _unregister(self, connection: Connection, request: Frame) -> None:
         self.routes.unregister(
