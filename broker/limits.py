@@ -13,7 +13,8 @@ class RemotingLimits:
     """A connection over which nothing went in either direction for so long is closed."""
 
     connections_max: int = 20_000
-    """The server closes a connection beyond these as soon as it is accepted."""
+    """The server closes a connection beyond these as soon as it is accepted. Fewer, where the
+    process may not have so many files open (:mod:`broker.filelimit`)."""
 
     backlog: int = 1024
     """Connections that wait to be accepted; RocketMQ's ``serverSocketBacklogSize``."""
@@ -87,3 +88,24 @@ class LogLimits:
 
     files: int = 4
     """How many are kept, the newest included."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptorLimits:
+    """How the descriptors of a process are shared out; what is left is for remoting."""
+
+    files_max: int = 1 << 20
+    """The limit of open files (``ulimit -n``) is raised as far as the system lets it, and no
+    further than to this."""
+
+    broker_files: int = 768
+    """For the files of a broker: up to 256 of queues, 128 segments of the log, twice where they are
+    written past the page cache, and what is read, checked and made now and then."""
+
+    name_server_files: int = 64
+
+    http: int = 1024
+    """Connections of the HTTP port."""
+
+    peers: int = 1024
+    """Connections of the port for peers."""

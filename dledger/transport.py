@@ -22,6 +22,7 @@ from aiohttp import web
 from dledger.codec import MESSAGE_BYTES_MAX, MessageEncoder, decode_message, seal, unseal
 from dledger.errors import DLedgerError, PeerError
 from dledger.frames import MessageReader, frame_header
+from dledger.listening import BoundedSite
 from dledger.messages import Message
 from dledger.requestlog import RequestLog
 from store.outside import FROM_OUTSIDE
@@ -127,8 +128,16 @@ class WebSocketTransport:
     """The transport of one node of one group. ``peers`` maps node ids to ``host:port``."""
 
     def __init__(
-        self, *, group: str, node: str, host: str, port: int, peers: Mapping[str, str]
+        self,
+        *,
+        group: str,
+        node: str,
+        host: str,
+        port: int,
+        peers: Mapping[str, str],
+        connections_max: int = 1024,
     ) -> None:
+        self._connections_max = connections_max
         self._group = group
         self._node = node
         self._host = host
@@ -150,7 +159,9 @@ class WebSocketTransport:
         )
         try:
             await self._runner.setup()
-            await web.TCPSite(self._runner, self._host, self._port).start()
+            await BoundedSite(
+                self._runner, self._host, self._port, connections_max=self._connections_max
+            ).start()
         except OSError:
             await self.stop()
             raise

@@ -69,12 +69,12 @@ class DirectWriter:
         """Whether the last append is durable as it is."""
 
     @staticmethod
-    def open(path: str) -> DirectWriter | None:
+    def open(path: str, open_file: Callable[[str, int], int] = os.open) -> DirectWriter | None:
         """A writer for the file, or ``None`` where its file system knows no such writes."""
         if not _O_DIRECT:
             return None
         try:
-            return DirectWriter(path, os.open(path, os.O_WRONLY | os.O_CLOEXEC | _O_DIRECT))
+            return DirectWriter(path, open_file(path, os.O_WRONLY | os.O_CLOEXEC | _O_DIRECT))
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
                 raise

@@ -31,6 +31,7 @@ from broker.http.errors import json_response, refuse_as_json
 from broker.http.produce import ProduceHandler
 from broker.http.snapshot import SnapshotHandler
 from broker.runtime import role_name
+from dledger.listening import BoundedSite
 from dledger.requestlog import RequestLog
 from store.outside import FROM_OUTSIDE
 
@@ -45,7 +46,8 @@ SHUTDOWN_SECONDS = 1.0
 class HttpServer:
     """Serves HTTP for one broker."""
 
-    def __init__(self, context: BrokerContext) -> None:
+    def __init__(self, context: BrokerContext, connections_max: int = 1024) -> None:
+        self._connections_max = connections_max
         self._context = context
         self._runner: web.AppRunner | None = None
 
@@ -81,7 +83,7 @@ class HttpServer:
             logger=RequestLog(log, FROM_OUTSIDE),
         )
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
+        await BoundedSite(self._runner, host, port, connections_max=self._connections_max).start()
 
     async def stop(self) -> None:
         """Closes the port and the connections."""

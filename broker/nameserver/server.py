@@ -7,7 +7,8 @@ import logging
 import zlib
 from collections.abc import Callable
 
-from broker.limits import RemotingLimits
+from broker.filelimit import connections_of_name_server, raise_file_limit
+from broker.limits import DescriptorLimits, RemotingLimits
 from broker.nameserver.routes import (
     EXPIRY_MS,
     EarlierConnectionError,
@@ -269,6 +270,8 @@ def _document(request: Frame, document: object) -> bytes:
 
 async def serve(host: str, port: int) -> NameServer:
     """Starts a NameServer on the running loop; its owner awaits :meth:`NameServer.stop`."""
-    nameserver = NameServer(asyncio.get_running_loop(), host, port)
+    limits = DescriptorLimits()
+    connections = connections_of_name_server(raise_file_limit(limits), limits)
+    nameserver = NameServer(asyncio.get_running_loop(), host, port, limits=connections)
     await nameserver.start()
     return nameserver

@@ -182,7 +182,8 @@ def _cost_of(function: Callable[..., Any], args: tuple[Any, ...]) -> int | None:
 
 def _searched(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[int, int, int]:
     """Where a search begins and ends, and how long that is which it looks for."""
-    size = len(function.__self__)  # type: ignore[attr-defined]
+    owner: Any = getattr(function, "__self__", b"")
+    size = len(owner)
     begin = args[1] if len(args) > 1 else None
     end = args[2] if len(args) > 2 else None
     first, last, _ = slice(begin, end).indices(size)

@@ -7,7 +7,7 @@ import builtins
 import re
 import sys
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Any
@@ -53,7 +53,7 @@ class _Finder(MetaPathFinder):
         return spec
 
 
-class _Loader(SourceFileLoader, Loader):
+class _Loader(SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         tree = ast.parse(self.get_data(self.path), self.path)
         counted = ast.fix_missing_locations(_Instrument(fullname).visit(tree))
@@ -77,7 +77,7 @@ class _Instrument(ast.NodeTransformer):
         self._scope.pop()
         return node
 
-    def visit_FunctionDef(self, node: Any) -> ast.AST:
+    def visit_FunctionDef(self, node: Any) -> Any:
         self._scope.append(node.name)
         node.args = self.visit(node.args)
         node.decorator_list = [self.visit(one) for one in node.decorator_list]

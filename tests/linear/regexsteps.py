@@ -163,7 +163,7 @@ def _one_of(items: Any) -> Callable[[int], bool]:
 
 def _repeat(kind: Any, low: int, high: int, items: Any, flags: int) -> Step:
     body = _sequence(items, flags)
-    single = len(items) == 1 and _character(*items[0], flags)
+    single = _character(items[0][0], items[0][1], flags) if len(items) == 1 else None
 
     def greedy(run: _Run, position: int, then: Next, count: int = 0) -> int | None:
         if single:
