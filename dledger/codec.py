@@ -40,7 +40,7 @@ from dledger.servicecodec import (
 from store.entry import decode_entries
 from store.errors import CorruptEntryError
 from store.filesystem import Bytes
-from store.outside import quoted
+from store.outside import quoted, shortened
 
 MESSAGE_BYTES_MAX = 64 << 20
 CRC = struct.Struct(">I")
@@ -189,7 +189,7 @@ def decode_message(frame: Bytes) -> Message:
         raise PeerError(f"unknown kind of peer message: {kind}")
     if tuple(map(type, values)) != expected:
         found = ", ".join(type(value).__name__ for value in values)
-        raise PeerError(f"peer message {kind} has the wrong fields: {found}")
+        raise PeerError(f"peer message {kind} has the wrong fields: {shortened(found)}")
     numbers = values if kind not in _WITH_OTHERS else [v for v in values if type(v) is int]
     if numbers and (min(numbers) < -1 or max(numbers) > NUMBER_MAX):
         raise PeerError(f"peer message {kind} has a number out of range: {values[:4]}")

@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 from store.entry import Entry
 from store.filesystem import Bytes
-from store.outside import quoted
 
 CONFIGURATION_VERSION = 1
 NO_INCARNATION = 0
@@ -172,7 +171,7 @@ class Configuration:
 
 def _names(names: object) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ConfigurationError(f"these are no names: {quoted(names)}")
+        raise ConfigurationError(f"these are no names: {type(names).__name__}")
     return tuple(names)
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from store.outside import shortened
-
 
 class DLedgerError(Exception):
     """Base of every error that this layer raises on purpose."""
@@ -91,9 +89,6 @@ class RefilledError(DLedgerError):
 
 class PeerError(DLedgerError):
     """A peer broke the protocol, or its log contradicts ours: its message is dropped."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(shortened(what))
 
 
 class DamagedFrameError(PeerError):

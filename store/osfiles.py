@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from store.descriptors import DescriptorReserve
-from store.directwriter import DirectWriter
+from store.directwriter import DirectWriter, OpenFile
 from store.filesystem import BLOCK_SIZE, Bytes
 from store.kernelwrites import Submitting
 
@@ -50,7 +50,7 @@ class OsFile:
         path: str,
         fd: int,
         writes: Submitting | None = None,
-        open_file: Callable[[str, int], int] = os.open,
+        open_file: OpenFile | None = None,
     ) -> None:
         self._path = path
         self._open_file = open_file
@@ -216,10 +216,6 @@ class OsLock:
             os.close(fd)
 
 
-def _attempt(_path: str, opening: Callable[[], T]) -> T:
-    return opening()
-
-
 class OsFileSystem:
     """The operating system's files. See :class:`~store.filesystem.FileSystem`.
 
@@ -232,8 +228,15 @@ class OsFileSystem:
     ) -> None:
         self._writes = writes
         self._reserve = reserve
-        self._open = os.open if reserve is None else reserve.open
-        self._attempt = _attempt if reserve is None else reserve.attempt
+        self._open_file = None if reserve is None else reserve.open
+
+    def _open(self, path: str, flags: int, mode: int = 0o777) -> int:
+        if self._reserve is None:
+            return os.open(path, flags, mode)
+        return self._reserve.open(path, flags, mode)
+
+    def _attempt(self, path: str, opening: Callable[[], T]) -> T:
+        return opening() if self._reserve is None else self._reserve.attempt(path, opening)
 
     def close(self) -> None:
         """Gives up what is in reserve."""
@@ -244,7 +247,7 @@ class OsFileSystem:
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
         if create:
             flags |= os.O_CREAT
-        return OsFile(path, self._open(path, flags, 0o644), self._writes, self._open)
+        return OsFile(path, self._open(path, flags, 0o644), self._writes, self._open_file)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from broker.http.errors import HttpRefusedError
 from broker.remoting.errors import FieldError, FrameError, RequestError
 from broker.remoting.frame import Frame
-from dledger.errors import PeerError
 from store.outside import QUOTED_MAX, TEXT_MAX, quoted, shortened
 
 MILLION = 1_000_000
@@ -60,7 +59,6 @@ def test_an_error_is_shortened() -> None:
         FrameError("x" * MILLION),
         RequestError(1, "x" * MILLION),
         FieldError("x" * MILLION),
-        PeerError("x" * MILLION),
         HttpRefusedError(400, "x" * MILLION),
     ],
     ids=lambda error: type(error).__name__,

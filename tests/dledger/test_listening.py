@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 import pytest
 from aiohttp import web
@@ -32,9 +33,11 @@ async def turns() -> None:
 async def test_connections_beyond_the_limit_are_refused_and_others_take_their_place(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    factories = []
+    factories: list[Callable[[], asyncio.Protocol]] = []
 
-    async def create_server(factory: object, *_args: object, **_named: object) -> object:
+    async def create_server(
+        factory: Callable[[], asyncio.Protocol], *_args: object, **_named: object
+    ) -> object:
         factories.append(factory)
         return None
 

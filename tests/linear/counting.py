@@ -176,7 +176,7 @@ def _cost_of(function: Callable[..., Any], args: tuple[Any, ...]) -> int | None:
         return sum(map(_size, args[:1]))
     if name in {"pop", "extend"}:
         moved = name == "pop" and isinstance(owner, list) and bool(args)
-        return len(owner) if moved else sum(map(_size, args))
+        return _size(owner) if moved else sum(map(_size, args))
     return sum(map(_size, args)) + (0 if isinstance(owner, type) else _size(owner))
 
 
