@@ -261,10 +261,10 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def refuse(self, why: str) -> None:
-        """Closes at once, and says in the log why; a peer can bring that about at will."""
-        logger.warning("%s: closed: %s", self.remote_address, why, extra=FROM_OUTSIDE)
-        self.abort(what=why)
+    def refuse(self, why: str, *args: object) -> None:
+        """Closes at once, and says in the log why (``why % args``); a peer can cause it at will."""
+        logger.warning(f"%s: closed: {why}", self.remote_address, *args, extra=FROM_OUTSIDE)
+        self.abort(what=why % args)
 
     # What asyncio calls.
 
@@ -308,7 +308,7 @@ class Connection(asyncio.Protocol):
                 if self._closed:
                     return
         except FrameError as error:
-            self.refuse(f"it does not speak RocketMQ's protocol ({shortened(error)})")
+            self.refuse("it does not speak RocketMQ's protocol (%s)", shortened(error))
         except HANDLER_FAULTS as error:  # whatever a peer sends, it harms its connection alone
             logger.error(
                 "%s: closed: it cannot be read",

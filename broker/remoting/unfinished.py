@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from broker.limits import RemotingLimits
 
-Refuse: TypeAlias = Callable[[str], None]
-"""Closes a connection, and says why in the log."""
+Refuse: TypeAlias = Callable[..., None]
+"""Closes a connection, and says why in the log: a format, and what it is filled with."""
 
 
 class FrameBudget:
@@ -43,8 +43,8 @@ class FrameBudget:
             oldest = next(iter(self._kept))
             self._total -= self._kept.pop(oldest)
             oldest.refuse(
-                f"more than {self._limits.unfinished_max} bytes of unfinished frames are kept, "
-                "and of those its own was begun first"
+                "more than %d bytes of unfinished frames are kept, and its own was begun first",
+                self._limits.unfinished_max,
             )
 
 
@@ -106,8 +106,10 @@ class FrameUnderWay:
         was_awake = self._loop.time() - due < limits.progress_seconds / 10
         if number == self._number and came < limits.progress_bytes and self.reads and was_awake:
             self.refuse(
-                f"of a frame that was begun {came} bytes came in {limits.progress_seconds:g} s, "
-                f"fewer than {limits.progress_bytes}"
+                "of a frame that was begun %d bytes came in %g s, fewer than %d",
+                came,
+                limits.progress_seconds,
+                limits.progress_bytes,
             )
         else:
             self._await_progress()
