@@ -162,7 +162,7 @@ class Configuration:
                 {name: MemberAddress(*map(str, at)) for name, at in fields["addresses"].items()},
                 {name: int(number) for name, number in fields["incarnations"].items()},
             )
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise ConfigurationError(f"no configuration: {error}") from error
         if not found.voters:
             raise ConfigurationError("a configuration without voters")
