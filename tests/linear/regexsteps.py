@@ -251,7 +251,7 @@ def _place(value: Any) -> Step:
             code.AT_BEGINNING: position == 0,
             code.AT_BEGINNING_STRING: position == 0,
             code.AT_END_STRING: position == run.end,
-            code.AT_END: position >= run.end - 1,
+            code.AT_END: run.text[position : run.end] in {"", b"", "\n", b"\n"},
         }[value]
         return then(position) if holds else None
 
