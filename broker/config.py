@@ -36,6 +36,8 @@ because a misspelt setting that is silently ignored is found the day it was need
                                     # beside localhost and the addresses of this node
     snapshot_dirs = []              # absolute paths below which HTTP may make snapshots, beside
                                     # snapshots/ in the data directory
+    logging_file_mib = 32           # after so much another log/node.log is begun; 0: never
+    logging_files = 4               # of which so many are kept
     refill_mib_per_second = 32      # what this node sends at most to members that lack old entries
 
     join = false                    # true: this node waits to be added to the group by
@@ -62,6 +64,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import NamedTuple, Self
 
+from broker.limits import LogLimits
 from broker.smallfiles import read_small
 from store.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
 from store.outside import QUOTED_MAX, quoted, shortened
@@ -76,9 +79,9 @@ HOST_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,252}")
 MESSAGE_SIZE_MAX = 15 << 20
 """A frame of the remoting protocol holds 16 MiB, header and properties included."""
 
-
-CONFIG_BYTES_MAX = 64 << 10
-"""A file of settings is no longer than this: enough for hundreds of members."""
+CONFIG_SIZE_MAX = 64 << 10
+"""Bytes of a ``node.toml``, enough for hundreds of members: tomllib takes quadratic time for some
+files that say nothing."""
 
 HOURS_MAX = 1_000_000
 DAY_MS = 24 * HOUR_MS
@@ -166,6 +169,8 @@ class NodeConfig:
     dedup_window_seconds: int = 60
     http_hosts: tuple[str, ...] = ()
     snapshot_dirs: tuple[str, ...] = ()
+    logging_file_mib: int = 32
+    logging_files: int = 4
 
     def __post_init__(self) -> None:
         for key, name in (("group", self.group), ("cluster", self.cluster)):
@@ -209,6 +214,8 @@ class NodeConfig:
             _require_between(key, getattr(self, key), 1, DAY_MS)
         _require_between("transaction_check_max", self.transaction_check_max, 1, 1_000)
         _require_between("dedup_window_seconds", self.dedup_window_seconds, 0, 86_400)
+        _require_between("logging_file_mib", self.logging_file_mib, 0, 1 << 20)
+        _require_between("logging_files", self.logging_files, 1, 1_000)
         _require_between("refill_mib_per_second", self.refill_mib_per_second, 1, 100_000)
         _require_between("follower_reads_percent", self.follower_reads_percent, 0, 100)
         _require_between("scrub_mib_per_second", self.scrub_mib_per_second, 1, 100_000)
@@ -246,6 +253,11 @@ class NodeConfig:
         )
 
     @property
+    def logging(self) -> LogLimits:
+        """What the node's own log may take on the disk."""
+        return LogLimits(file_size=self.logging_file_mib << 20, files=self.logging_files)
+
+    @property
     def peers(self) -> dict[str, str]:
         """The Raft addresses of all the other members."""
         return {node: str(m.peer) for node, m in self.members.items() if node != self.node}
@@ -277,7 +289,7 @@ def broker_id_of(node: str) -> int:
 def read_config(path: str) -> NodeConfig:
     """Reads and checks a ``node.toml``. Raises :class:`ConfigError` naming the file and the key."""
     try:
-        text = read_small(path, CONFIG_BYTES_MAX).decode()
+        text = read_small(path, CONFIG_SIZE_MAX).decode()
         return parse_config(text, os.path.dirname(os.path.abspath(path)))
     except OSError as error:
         raise ConfigError(f"{_one_line(path)}: cannot be read: {error.strerror}") from error
@@ -289,6 +301,8 @@ def read_config(path: str) -> NodeConfig:
 
 def parse_config(text: str, directory: str) -> NodeConfig:
     """As :func:`read_config`, for a text that would stand in ``directory``."""
+    if len(text) > CONFIG_SIZE_MAX:
+        raise ConfigError(f"has {len(text)} characters, at most {CONFIG_SIZE_MAX} are allowed")
     try:
         given = tomllib.loads(text)
     except RecursionError:

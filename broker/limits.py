@@ -13,7 +13,8 @@ class RemotingLimits:
     """A connection over which nothing went in either direction for so long is closed."""
 
     connections_max: int = 20_000
-    """The server closes a connection beyond these as soon as it is accepted."""
+    """The server closes a connection beyond these as soon as it is accepted. Fewer, where the
+    process may not have so many files open (:mod:`broker.filelimit`)."""
 
     backlog: int = 1024
     """Connections that wait to be accepted; RocketMQ's ``serverSocketBacklogSize``."""
@@ -26,6 +27,18 @@ class RemotingLimits:
 
     pending_max: int = 65_536
     """Requests of one connection that may wait for an answer."""
+
+    unfinished_max: int = 128 * 1024 * 1024
+    """Bytes of frames that were begun and not finished, of all connections of a server. Above, the
+    connection is closed whose frame was begun first."""
+
+    unfinished_each: int = 16 * 1024
+    """Bytes of such a frame that each connection may keep all the same."""
+
+    progress_seconds: float = 15.0
+    progress_bytes: int = 8 * 1024
+    """Of a frame that was begun so many bytes must come in so many seconds, or the rest of it. A
+    link that carries 5 kbit/s is quick enough."""
 
     connect_seconds: float = 3.0
 
@@ -106,3 +119,68 @@ class HttpLimits:
 
 
 HTTP = HttpLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """Of what requests hold, beyond the size of a frame."""
+
+    lenient_json_size: int = 1024 * 1024
+    """Bytes of JSON in which keys may lack their quotes. It is read by this program, which takes
+    up to a fifth of a second for so many; standard JSON may fill a frame."""
+
+    lenient_json_depth: int = 1024
+    """Of arrays and objects within each other there; the parser of standard JSON has the same."""
+
+    inflated_size: int = 16 * 1024 * 1024
+    """Bytes that a compressed body may become: as many as one that is sent as it is may have. A
+    thousandth of them makes so many."""
+
+    expression_size: int = 64 * 1024
+    """Characters of a subscription's expression, whether tags or SQL92. They are kept, and sent to
+    whoever asks for a group."""
+
+    expression_size_usual: int = 4 * 1024
+    """What was made of an expression is remembered for many of up to so many characters, and for
+    few that are longer."""
+
+
+BODY_LIMITS = BodyLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class LogLimits:
+    """Of what a server writes to stderr."""
+
+    line_max: int = 2000
+    """Characters of a line, and as many of a traceback."""
+
+    repeat_seconds: float = 10.0
+    """Of the lines of one kind that anybody outside can cause, one is shown in so long."""
+
+    file_size: int = 32 * 1024 * 1024
+    """Bytes after which another file is begun; 0: never."""
+
+    files: int = 4
+    """How many are kept, the newest included."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptorLimits:
+    """How the descriptors of a process are shared out; what is left is for remoting."""
+
+    files_max: int = 1 << 20
+    """The limit of open files (``ulimit -n``) is raised as far as the system lets it, and no
+    further than to this."""
+
+    broker_files: int = 768
+    """For the files of a broker: up to 256 of queues, 128 segments of the log, twice where they are
+    written past the page cache, and what is read, checked and made now and then."""
+
+    name_server_files: int = 64
+
+    http: int = HTTP.connections_max
+    """Connections of the HTTP port."""
+
+    peers: int = 256
+    """Connections of the port for peers: those linked, and as many that have not greeted yet."""

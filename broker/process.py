@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import ExitStack
+from dataclasses import replace
 from importlib import import_module
 from random import SystemRandom
 from typing import Any
@@ -12,14 +13,18 @@ from typing import Any
 from broker.broker import Broker, World
 from broker.clock import system_clock_ms
 from broker.config import NodeConfig
+from broker.filelimit import Connections, connections_of_broker, raise_file_limit
 from broker.http.server import HttpServer
+from broker.limits import HTTP, DescriptorLimits
 from broker.registration import Registrar
 from broker.remoting.server import RemotingServer
 from broker.unexpected import stops_the_node
+from dledger.config import PeerLimits
 from dledger.configuration import FIRST_INCARNATION
 from dledger.executor import Executors, ThreadExecutor
 from dledger.mending import open_mended
 from dledger.transport import WebSocketTransport
+from store.descriptors import DescriptorReserve
 from store.errors import StoreError
 from store.kernelwrites import KernelWrites
 from store.osfiles import OsFileSystem
@@ -37,12 +42,14 @@ class BrokerProcess:
         store: ReplicaStore,
         fs: OsFileSystem,
         writes: KernelWrites | None,
+        connections: Connections,
     ) -> None:
         """``writes`` does what ``fs`` begins, and has this process tell it when something ended."""
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._config = config
         self._writes = writes
+        self._fs = fs
         if writes is not None:
             loop.add_reader(writes.fileno(), writes.completed)
         self._executors = Executors(
@@ -57,7 +64,7 @@ class BrokerProcess:
             store,
             World(
                 fs=fs,
-                transport=_transport(config),
+                transport=_transport(config, connections.peers),
                 executors=self._executors,
                 loop=loop,
                 rng=SystemRandom(),
@@ -66,9 +73,11 @@ class BrokerProcess:
             self._fail,
         )
         host, port = config.own.address
-        self._server = RemotingServer(loop, host, port, self.broker.dispatch)
+        self._server = RemotingServer(loop, host, port, self.broker.dispatch, connections.remoting)
         self._registrar = Registrar(loop, config.namesrv, self.broker.announcement)
-        self._http = HttpServer(self.broker.context)
+        self._http = HttpServer(
+            self.broker.context, replace(HTTP, connections_max=connections.http)
+        )
 
     async def start(self) -> None:
         """Recovers, joins the group, opens the ports, registers. ``OSError`` if a port is taken."""
@@ -94,6 +103,7 @@ class BrokerProcess:
         if self._writes is not None:
             self._loop.remove_reader(self._writes.fileno())
             self._writes.close()
+        self._fs.close()
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """An error that no code expected: a node that goes on half alive is worse than none.
@@ -110,7 +120,9 @@ class BrokerProcess:
             self.failed.set_result(error)
 
 
-async def _open_store(config: NodeConfig, fs: OsFileSystem) -> ReplicaStore:
+async def _open_store(
+    config: NodeConfig, fs: OsFileSystem, connections: Connections
+) -> ReplicaStore:
     settings = StoreConfig(
         config.group,
         config.node,
@@ -123,19 +135,21 @@ async def _open_store(config: NodeConfig, fs: OsFileSystem) -> ReplicaStore:
         fs,
         config.data,
         settings,
-        lambda: _transport(config),
+        lambda: _transport(config, connections.peers),
         asyncio.get_running_loop(),
         config.peers,
     )
 
 
-def _transport(config: NodeConfig) -> WebSocketTransport:
+def _transport(config: NodeConfig, connections_max: int) -> WebSocketTransport:
+    usual = PeerLimits()
     return WebSocketTransport(
         group=config.group,
         node=config.node,
         host=config.own.peer.host,
         port=config.own.peer.port,
         peers=config.peers,
+        limits=replace(usual, ungreeted_max=min(usual.ungreeted_max, connections_max // 2)),
     )
 
 
@@ -146,15 +160,18 @@ async def serve(config: NodeConfig) -> BrokerProcess:
     :class:`~store.errors.StoreError` where its data cannot be used, and ``OSError`` where a port is
     taken; nothing keeps running then.
     """
+    limits = DescriptorLimits()
+    connections = connections_of_broker(raise_file_limit(limits), limits)
     clock = asyncio.get_running_loop().time
     writes = KernelWrites.open(clock) if config.flush == "sync" else None
-    fs = OsFileSystem(writes)
+    fs = OsFileSystem(writes, DescriptorReserve())
     with ExitStack() as unless_opened:
+        unless_opened.callback(fs.close)
         if writes is not None:
             unless_opened.callback(writes.close)
-        store = await _open_store(config, fs)
+        store = await _open_store(config, fs, connections)
         unless_opened.pop_all()
-    process = BrokerProcess(config, store, fs, writes)
+    process = BrokerProcess(config, store, fs, writes, connections)
     try:
         await process.start()
     except (OSError, StoreError):

@@ -18,7 +18,7 @@ from dataclasses import replace
 from broker.commands import Expire
 from broker.context import BrokerContext
 from dledger.errors import ProposeError
-from store.errors import OutOfRangeError, StoreError
+from store.errors import DiskFullError, OutOfRangeError, StoreError
 from store.retention import RetentionPolicy, SegmentStats, expiry_position, relief_position
 from store.watermarks import DiskLevel
 
@@ -56,6 +56,9 @@ class Retention:
             return
         try:
             position = self.due_position()
+        except DiskFullError as error:
+            log.warning("cannot look for old segments now: %s", error)
+            return
         except (StoreError, OSError) as error:
             self._context.node.fail(error)
             return

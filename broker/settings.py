@@ -13,6 +13,7 @@ from typing import Protocol
 
 from broker.config import HOURS_MAX, NodeConfig
 from broker.state import BrokerState
+from store.outside import quoted
 from store.retention import HOUR_MS
 
 AUTO_CREATE_TOPICS = "autoCreateTopicEnable"
@@ -82,7 +83,7 @@ def changed_settings(properties: bytes) -> Mapping[str, str]:
         if line and not line.startswith(("#", "!")):
             name, equals, value = line.partition("=")
             if not equals:
-                raise SettingError(f"{line!r} is not name=value")
+                raise SettingError(f"{quoted(line)} is not name=value")
             changed[name.strip()] = _checked(name.strip(), value.strip())
     if not changed:
         raise SettingError("the body changes nothing; it has lines name=value")
@@ -97,8 +98,10 @@ def _checked(name: str, value: str) -> str:
         )
     if name in SWITCHES:
         if value.lower() not in {"true", "false"}:
-            raise SettingError(f"{name} is true or false, not {value!r}")
+            raise SettingError(f"{name} is true or false, not {quoted(value)}")
         return value.lower()
     if not re.fullmatch("[0-9]{1,9}", value) or int(value) > HOURS_MAX:
-        raise SettingError(f"{name} is a number of hours from 0 to {HOURS_MAX}, not {value!r}")
+        raise SettingError(
+            f"{name} is a number of hours from 0 to {HOURS_MAX}, not {quoted(value)}"
+        )
     return str(int(value))

@@ -7,11 +7,16 @@ the C++ clients send ``codeSet`` [0, 0] with a right expression.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
+from typing import TypeVar
 
+from broker.limits import BODY_LIMITS
 from store.javahash import tags_code
+from store.outside import quoted
+
+T = TypeVar("T")
 
 ALL = "*"
 TAG_TYPE = "TAG"
@@ -22,7 +27,28 @@ class ExpressionError(ValueError):
     """A subscription expression that means nothing."""
 
 
-@lru_cache(maxsize=4096)
+def remembered(make: Callable[[str], T]) -> Callable[[str], T]:
+    """Makes something of an expression, once where it comes again soon.
+
+    What it makes raises :class:`ExpressionError` for an expression that is too long.
+    """
+    usual, long = lru_cache(maxsize=1024)(make), lru_cache(maxsize=16)(make)
+
+    @wraps(make)
+    def made(expression: str) -> T:
+        if len(expression) <= BODY_LIMITS.expression_size_usual:
+            return usual(expression)
+        if len(expression) <= BODY_LIMITS.expression_size:
+            return long(expression)
+        raise ExpressionError(
+            f"the expression {quoted(expression)} is longer than the "
+            f"{BODY_LIMITS.expression_size} characters that are allowed"
+        )
+
+    return made
+
+
+@remembered
 def tag_codes(expression: str) -> frozenset[int] | None:
     """The codes that pass ``*``, an empty expression (both: None, all pass) or ``A || B``.
 
@@ -33,7 +59,7 @@ def tag_codes(expression: str) -> frozenset[int] | None:
     tags = [tag.strip() for tag in expression.split("||")]
     tags = [tag for tag in tags if tag]
     if not tags:
-        raise ExpressionError(f"the subscription {expression!r} names no tag")
+        raise ExpressionError(f"the subscription {quoted(expression)} names no tag")
     return frozenset(map(tags_code, tags))
 
 
@@ -55,11 +81,20 @@ class Subscription:
         topic, expression = fields.get("topic"), fields.get("subString")
         version, expression_type = fields.get("subVersion", 0), fields.get("expressionType")
         if type(topic) is not str or not topic:
-            raise ValueError(f"a subscription has no topic: {topic!r}")
+            raise ValueError(f"a subscription has no topic: {quoted(topic)}")
         if expression is not None and type(expression) is not str:
-            raise ValueError(f"the subscription of {topic} is not text: {expression!r}")
+            raise ValueError(
+                f"the subscription of {quoted(topic)} is not text: {quoted(expression)}"
+            )
+        if expression is not None and len(expression) > BODY_LIMITS.expression_size:
+            raise ValueError(
+                f"the subscription of {quoted(topic)} has {len(expression)} characters, "
+                f"at most {BODY_LIMITS.expression_size} are allowed"
+            )
         if type(version) is not int and not (type(version) is str and version.isascii()):
-            raise ValueError(f"the subscription of {topic} has the version {version!r}")
+            raise ValueError(
+                f"the subscription of {quoted(topic)} has the version {quoted(version)}"
+            )
         kind = expression_type if type(expression_type) is str and expression_type else TAG_TYPE
         return cls(topic, expression or ALL, int(version or 0), kind)
 

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 
 from store.deferred import SCHEDULE_TOPIC, TIMER_TOPIC
+from store.outside import quoted
 
 PERM_WRITE = 2
 PERM_READ = 4
@@ -174,5 +175,6 @@ def _check_name(kind: str, name: str, size_max: int) -> None:
         )
     if not _NAME.fullmatch(name):
         raise NameRefusedError(
-            f"the {kind} name {name!r} may only have letters, digits and the characters % | _ -"
+            f"the {kind} name {quoted(name)} may only have letters, digits and the characters "
+            "% | _ -"
         )

@@ -24,6 +24,10 @@ OF_THE_NETWORK = frozenset(
 """What connecting, sending and receiving end with, and no file ever does (``connect(2)``)."""
 
 
+OF_TOO_MANY = frozenset({errno.EMFILE, errno.ENFILE})
+"""Too many files and connections are open. Nothing is wrong with what is open already."""
+
+
 def stops_the_node(context: Mapping[str, object]) -> BaseException | None:
     """The error for which a node must stop, of what an exception handler of asyncio is told.
 
@@ -39,6 +43,6 @@ def stops_the_node(context: Mapping[str, object]) -> BaseException | None:
 def _is_of_a_socket(context: Mapping[str, object], error: OSError) -> bool:
     return (
         isinstance(error, ConnectionError | TimeoutError | gaierror | ssl.SSLError)
-        or error.errno in OF_THE_NETWORK
+        or error.errno in OF_THE_NETWORK | OF_TOO_MANY
         or any(key in context for key in TOLD_OF_SOCKETS)
     )

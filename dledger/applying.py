@@ -17,7 +17,7 @@ from dledger.executor import Executor
 from dledger.standing import Role
 from dledger.statemachine import StateMachine
 from store.entry import Entry, EntryKind
-from store.errors import DamagedError, StoreError
+from store.errors import DamagedError, DiskFullError, StoreError
 
 if TYPE_CHECKING:
     from dledger.node import Node
@@ -120,9 +120,10 @@ class Applier:
     def _came(self, entries: list[Entry] | None, error: BaseException | None) -> None:
         self._reading = False
         node = self._node
-        if isinstance(error, DamagedError) and node.alive:
+        if isinstance(error, DamagedError | DiskFullError) and node.alive:
             log.error("%s cannot apply: %s", node.core.node, error)
-            node.scrubber.suspect(self.applied_index + 1)
+            if isinstance(error, DamagedError):
+                node.scrubber.suspect(self.applied_index + 1)
             self._reading = True
             self._loop.call_later(APPLY_RETRY_SECONDS, self._again)
             return

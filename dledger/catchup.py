@@ -192,7 +192,7 @@ class CatchUp:
         if error is None:
             return False
         if _is_full(error):
-            log.warning("the refill waits for room on the disk: %s", error)
+            log.warning("the refill waits: %s", error)
             self._loop.call_later(RETRY_SECONDS, self._pause)
         elif isinstance(error, OSError):
             self._node.fail(FatalDiskError(f"refilling failed: {error}"))

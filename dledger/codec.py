@@ -42,6 +42,7 @@ from dledger.terms import TERM_MAX
 from store.entry import decode_entries
 from store.errors import CorruptEntryError
 from store.filesystem import Bytes
+from store.outside import quoted
 
 MESSAGE_BYTES_MAX = 64 << 20
 CRC = struct.Struct(">I")
@@ -135,7 +136,7 @@ def _holdings(packed: bytes) -> tuple[Holding, ...]:
     for fields in found:
         known = isinstance(fields, list) and tuple(map(type, fields)) == (str, int, int)
         if not known or not all(-1 <= number <= NUMBER_MAX for number in fields[1:]):
-            raise PeerError(f"what a member holds has the wrong fields: {fields!r:.100}")
+            raise PeerError(f"what a member holds has the wrong fields: {quoted(fields)}")
     return tuple(Holding(*fields) for fields in found)
 
 

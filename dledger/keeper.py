@@ -119,7 +119,7 @@ class Keeper:
 
     def _failed(self, error: BaseException | None) -> bool:
         if isinstance(error, DiskFullError):
-            log.warning("housekeeping waits for room on the disk: %s", error)
+            log.warning("housekeeping waits: %s", error)
         elif error is not None:
             self._node.fail(error)
         return error is not None

@@ -47,6 +47,7 @@ from dledger.statemachine import Leadership, StateMachine
 from dledger.supply import Supply
 from dledger.transport import Transport
 from store.filesystem import Bytes
+from store.outside import FROM_OUTSIDE
 from store.replica import ReplicaStore
 from store.watermarks import Watermarks
 
@@ -260,14 +261,25 @@ class Node:
             if not self.has_room(message.size):
                 # As if lost: the leader asks again, and has its majority elsewhere.
                 if sender == self.core.leader:
-                    log.warning("%s has no room for entries of %s", self.core.node, sender)
+                    log.warning(
+                        "%s has no room for entries of %s",
+                        self.core.node,
+                        sender,
+                        extra=FROM_OUTSIDE,
+                    )
                 return
         try:
             self.core.receive(sender, message, self._loop.time())
             if isinstance(message, AppendRequest):
                 self.divergence.accepted()
         except PeerError as error:
-            log.error("%s drops a message of %s: %s", self.core.node, sender, error)
+            log.error(
+                "%s drops a message of %s: %s",
+                self.core.node,
+                sender,
+                error,
+                extra=FROM_OUTSIDE,
+            )
             self._transport.reset(sender)
             if isinstance(message, AppendRequest):
                 self.divergence.refused(sender, message)

@@ -12,6 +12,7 @@ from dledger.config import PeerLimits
 from dledger.errors import DLedgerError
 from dledger.link import PATH
 from dledger.requestlog import RequestLog
+from store.outside import FROM_OUTSIDE
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class PeerDoor:
         app = web.Application()
         app.router.add_get(PATH, accept)
         self._runner = web.AppRunner(
-            app, access_log=None, shutdown_timeout=0.1, logger=RequestLog(log)
+            app, access_log=None, shutdown_timeout=0.1, logger=RequestLog(log, FROM_OUTSIDE)
         )
         await self._runner.setup()
         loop = asyncio.get_running_loop()

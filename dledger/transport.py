@@ -31,6 +31,7 @@ from dledger.link import Dialled, PeerLink
 from dledger.messages import Message
 from dledger.peerdoor import PeerDoor
 from dledger.strangers import Strangers
+from store.outside import FROM_OUTSIDE
 
 log = logging.getLogger(__name__)
 
@@ -240,7 +241,7 @@ class WebSocketTransport:
                     if loop.time() - since >= FORGIVEN_SECONDS:
                         after_offence = DIAL_SECONDS_FIRST
                     if connection.close_code == aiohttp.WSCloseCode.POLICY_VIOLATION:
-                        log.error("%s refuses to talk to us", link.peer)
+                        log.error("%s refuses to talk to us", link.peer, extra=FROM_OUTSIDE)
                         pause = DIAL_SECONDS_MAX
             except (aiohttp.ClientError, OSError) as error:
                 log.debug("no link to %s: %s", link.peer, error)
@@ -287,7 +288,7 @@ class WebSocketTransport:
                     link.early.append(message)  # an answer would be dropped
                 taken = True
             except PeerError as error:
-                log.error("dropping the link to %s: %s", link.peer, error)
+                log.error("dropping the link to %s: %s", link.peer, error, extra=FROM_OUTSIDE)
                 transport.abort()
             finally:
                 if not taken:
@@ -313,7 +314,7 @@ class WebSocketTransport:
         """Returns when it broke or was closed; whatever comes past the messages means the end."""
         last = await connection.receive()
         if last.type in {aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT}:
-            log.error("%s sent something else than whole messages", link.peer)
+            log.error("%s sent something else than whole messages", link.peer, extra=FROM_OUTSIDE)
             link.misbehaved = True
 
     # --- the connection that the peer dialled

@@ -20,6 +20,7 @@ import errno
 import mmap
 import os
 from collections.abc import Callable
+from typing import TypeAlias
 
 from store.filesystem import BLOCK_SIZE, Bytes
 from store.kernelwrites import Submitting
@@ -40,6 +41,9 @@ _TRY_AGAIN = _DSYNC_UNSUPPORTED | {
 }
 _O_DIRECT: int = getattr(os, "O_DIRECT", 0)
 _DSYNC: int = getattr(os, "RWF_DSYNC", 0)
+
+OpenFile: TypeAlias = Callable[[str, int], int]
+"""As ``os.open``."""
 
 
 class DirectWriter:
@@ -69,12 +73,14 @@ class DirectWriter:
         """Whether the last append is durable as it is."""
 
     @staticmethod
-    def open(path: str) -> DirectWriter | None:
+    def open(path: str, open_file: OpenFile | None = None) -> DirectWriter | None:
         """A writer for the file, or ``None`` where its file system knows no such writes."""
         if not _O_DIRECT:
             return None
         try:
-            return DirectWriter(path, os.open(path, os.O_WRONLY | os.O_CLOEXEC | _O_DIRECT))
+            return DirectWriter(
+                path, (open_file or os.open)(path, os.O_WRONLY | os.O_CLOEXEC | _O_DIRECT)
+            )
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
                 raise

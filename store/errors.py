@@ -104,6 +104,11 @@ class DiskFullError(StoreError):
     retriable = True
 
 
+class OutOfDescriptorsError(DiskFullError):
+    """Too many files are open, in this process or in all. The disk is well, and nothing was done:
+    as where a disk is full, whoever wanted it tries again later."""
+
+
 class FatalDiskError(StoreError):
     """A write or a sync failed. What the disk holds is unknown, so the process must stop."""
 

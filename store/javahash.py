@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+CACHED_SIZE_MAX = 128
+"""Characters of a tag whose code is remembered: the tags of others are as long as they like."""
 
-@lru_cache(maxsize=65536)
+
 def tags_code(tag: str) -> int:
     """The hash of a tag as a ConsumeQueue row holds it: ``h = 31 * h + c`` over UTF-16 code units.
 
     Kept to 32 bits and read as signed; 0 for no tag. Few tags are in use at a time, so the loop
     is paid once for each.
     """
+    return _cached(tag) if len(tag) <= CACHED_SIZE_MAX else _hash(tag)
+
+
+def _hash(tag: str) -> int:
     code = 0
     encoded = tag.encode("utf-16-be", "surrogatepass")
     for high, low in zip(encoded[::2], encoded[1::2], strict=True):
         code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
     return code - (1 << 32) if code >= 1 << 31 else code
+
+
+_cached = lru_cache(maxsize=65536)(_hash)

@@ -10,10 +10,14 @@ import os
 import shutil
 import threading
 from collections.abc import Callable
+from typing import TypeVar
 
-from store.directwriter import DirectWriter
+from store.descriptors import DescriptorReserve
+from store.directwriter import DirectWriter, OpenFile
 from store.filesystem import BLOCK_SIZE, Bytes
 from store.kernelwrites import Submitting
+
+T = TypeVar("T")
 
 _LOOK_SECONDS = 0.1
 """How often who waits for his turn to write looks whether the file was closed meanwhile."""
@@ -34,14 +38,22 @@ class OsFile:
         "_direct",
         "_direct_tried",
         "_fd",
+        "_open_file",
         "_path",
         "_synced",
         "_turn",
         "_writes",
     )
 
-    def __init__(self, path: str, fd: int, writes: Submitting | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        fd: int,
+        writes: Submitting | None = None,
+        open_file: OpenFile | None = None,
+    ) -> None:
         self._path = path
+        self._open_file = open_file
         self._writes = writes
         self._fd = fd
         self._direct: DirectWriter | None = None
@@ -108,7 +120,7 @@ class OsFile:
     def append_direct(self, data: Bytes, position: int) -> None:
         if not self._direct_tried:
             self._direct_tried = True
-            self._direct = DirectWriter.open(self._path)
+            self._direct = DirectWriter.open(self._path, self._open_file)
         direct = self._direct
         if direct is not None:
             self._take_turn()
@@ -207,23 +219,41 @@ class OsLock:
 class OsFileSystem:
     """The operating system's files. See :class:`~store.filesystem.FileSystem`.
 
-    ``writes`` does what :meth:`OsFile.begin_append` begins; without it nothing is.
+    ``writes`` does what :meth:`OsFile.begin_append` begins; without it nothing is. ``reserve`` has
+    descriptors for files where there are no others left; without it an ``OSError`` tells that.
     """
 
-    def __init__(self, writes: Submitting | None = None) -> None:
+    def __init__(
+        self, writes: Submitting | None = None, reserve: DescriptorReserve | None = None
+    ) -> None:
         self._writes = writes
+        self._reserve = reserve
+        self._open_file = None if reserve is None else reserve.open
+
+    def _open(self, path: str, flags: int, mode: int = 0o777) -> int:
+        if self._reserve is None:
+            return os.open(path, flags, mode)
+        return self._reserve.open(path, flags, mode)
+
+    def _attempt(self, path: str, opening: Callable[[], T]) -> T:
+        return opening() if self._reserve is None else self._reserve.attempt(path, opening)
+
+    def close(self) -> None:
+        """Gives up what is in reserve."""
+        if self._reserve is not None:
+            self._reserve.close()
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> OsFile:
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
         if create:
             flags |= os.O_CREAT
-        return OsFile(path, os.open(path, flags, 0o644), self._writes)
+        return OsFile(path, self._open(path, flags, 0o644), self._writes, self._open_file)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 
     def list_directory(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        return sorted(self._attempt(path, lambda: os.listdir(path)))
 
     def make_directories(self, path: str, *, sync: bool = True) -> None:
         path = os.path.abspath(path)
@@ -248,10 +278,10 @@ class OsFileSystem:
 
     def remove_tree(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(path)
+            self._attempt(path, lambda: shutil.rmtree(path))
 
     def sync_directory(self, path: str) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self._open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
         finally:
@@ -263,7 +293,7 @@ class OsFileSystem:
         if _SYNCFS is None:
             os.sync()
             return
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self._open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             if _SYNCFS(fd) != 0:
                 error = ctypes.get_errno()
@@ -280,7 +310,7 @@ class OsFileSystem:
         return (status.f_blocks - status.f_bfree + status.f_bavail) * status.f_frsize
 
     def lock(self, path: str) -> OsLock:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = self._open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 
@@ -17,13 +16,6 @@ from broker.cli.streams import drop_output
 COMM = "/proc/self/comm"
 COMM_MAX = 15
 """Bytes of a process's name that the kernel keeps (proc(5))."""
-
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-
-
-def log_to_stderr() -> None:
-    """Everything from INFO up, one line each, with the time."""
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
 
 
 def show_as(name: str) -> None:

@@ -8,9 +8,10 @@ import os
 import socket
 
 from broker.cli.failure import CommandError
-from broker.cli.foreground import announce, log_to_stderr, run_until_stopped, show_as
+from broker.cli.foreground import announce, run_until_stopped, show_as
 from broker.cli.names import host_name
 from broker.cli.options import add_json, port_number
+from broker.logs import log_to_stderr
 from broker.nameserver.server import serve
 
 EXAMPLES = """\

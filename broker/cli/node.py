@@ -10,9 +10,10 @@ import sys
 
 from broker.allocator import keep_freed_memory
 from broker.cli.failure import CommandError, UsageError
-from broker.cli.foreground import announce, log_to_stderr, run_until_stopped, show_as
+from broker.cli.foreground import announce, run_until_stopped, show_as
 from broker.cli.options import add_json
 from broker.config import ConfigError, NodeConfig, read_config
+from broker.logs import log_to_stderr
 from dledger.errors import RefilledError
 from store.errors import StoreError
 
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         raise UsageError(str(error)) from error
     show_as(config.name)
-    log_to_stderr()
+    log_to_stderr(config.logging)
     import_broker()
     tune_interpreter()
     return run_until_stopped(lambda stopped: _serve(config, stopped, as_json=args.json))

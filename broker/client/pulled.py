@@ -23,6 +23,7 @@ from broker.client.message import (
     Bytes,
     MessageQueue,
 )
+from broker.limits import BODY_LIMITS
 from store.errors import CorruptRecordError
 from store.properties import TAGS, decode_properties, find_property
 from store.record import RECORD_FIXED_SIZE, MessageRecord, decode_record
@@ -235,7 +236,15 @@ def inflated(body: Bytes, sys_flag: int) -> bytes:
     kind = sys_flag & SYS_FLAG_COMPRESSION_KIND
     if kind not in COMPRESSIONS_ZLIB:
         raise UndecodableBodyError(f"compression of kind 0x{kind:x} is not supported")
+    inflater = zlib.decompressobj()
     try:
-        return zlib.decompress(body)
+        whole = inflater.decompress(body, BODY_LIMITS.inflated_size)
     except zlib.error as error:
         raise UndecodableBodyError(f"a body cannot be inflated: {error}") from None
+    if inflater.unconsumed_tail:
+        raise UndecodableBodyError(
+            f"a body inflates to more than {BODY_LIMITS.inflated_size} bytes"
+        )
+    if not inflater.eof:
+        raise UndecodableBodyError("a body cannot be inflated: it is cut short")
+    return whole

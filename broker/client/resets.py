@@ -12,13 +12,13 @@ import orjson
 
 from broker.client.message import MessageQueue
 from broker.remoting.errors import FieldError
-from broker.remoting.javajson import quote_object_keys
+from broker.remoting.javajson import decode_json
 
 
 def reset_offsets(body: bytes) -> dict[MessageQueue, int]:
     """Where each queue has to go on. Raises :class:`~broker.remoting.errors.FieldError`."""
     try:
-        table: Any = orjson.loads(quote_object_keys(body))["offsetTable"]
+        table: Any = decode_json(body)["offsetTable"]
         if isinstance(table, list):
             return {_queue(element): int(element["offset"]) for element in table}
         return {_queue(orjson.loads(key)): int(offset) for key, offset in table.items()}

@@ -8,6 +8,9 @@ from typing import NamedTuple
 from broker.client.message import MessageQueue
 from broker.remoting.javajson import decode_json
 
+QUEUES_MAX = 65_536
+"""Of a topic on one broker. A list is made of them, which takes milliseconds for so many."""
+
 LEADER_ID = 0
 PERM_READ = 4
 PERM_WRITE = 2
@@ -63,4 +66,8 @@ def decode_route(topic: str, body: bytes) -> TopicRoute:
 
 
 def _queues(topic: str, broker: str, count: int) -> list[MessageQueue]:
+    if not 0 <= count <= QUEUES_MAX:
+        raise ValueError(
+            f"{count} queues of {topic} on {broker} are more than {QUEUES_MAX}, or fewer than none"
+        )
     return [MessageQueue(topic, broker, queue_id) for queue_id in range(count)]

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from broker.filter.values import Value, compare, compare_ordered
 from broker.subscription import ExpressionError
+from store.outside import quoted
 
 Properties: TypeAlias = Mapping[str, str]
 Evaluate: TypeAlias = Callable[[Properties], Value]
@@ -197,7 +198,7 @@ def search(operand: Operand, word: str, text: str, *, negated: bool) -> Operand:
         value = evaluate(properties)
         return isinstance(value, str) and bool(text) and holds(value, text) is not negated
 
-    return _boolean(found, f"{operand.text} {word} {text!r}")
+    return _boolean(found, f"{operand.text} {word} {quoted(text)}")
 
 
 def _property_of(operand: Operand, word: str) -> Evaluate:

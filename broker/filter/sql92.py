@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import NamedTuple
 
 from broker.filter.operations import (
@@ -39,7 +38,8 @@ from broker.filter.operations import (
     search,
 )
 from broker.filter.values import NotComparableError
-from broker.subscription import ExpressionError
+from broker.subscription import ExpressionError, remembered
+from store.outside import quoted, shortened
 
 DEPTH_MAX = 64
 """Of parentheses and signs within each other."""
@@ -48,15 +48,18 @@ LINKS_MAX = 200
 """Of ``AND``, ``OR`` and tests for equality in a row: each is evaluated within the next, and the
 interpreter's stack has an end. Longer lists of values are what ``IN`` is for."""
 
-_TOKEN = re.compile(
-    r"""(?P<space>[ \t\r\n\f]+|--[^\r\n]*(?:\r\n|\r|\n)|/\*.*?\*/)
-      |(?P<float>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?
-                |[0-9]+[eE][+-]?[0-9]+)
-      |(?P<integer>0|[1-9][0-9]*[lL]?)
-      |(?P<text>'(?:''|[^'])*')
-      |(?P<word>[A-Za-z_$][A-Za-z0-9_$]*)
-      |(?P<sign><>|>=|<=|[=<>(),+-])""",
-    re.VERBOSE | re.DOTALL,
+# What a token has taken is never given back (``++``). In the last line ``--`` is no comment but two
+# signs: to look for the end of the line at each of them would take quadratic time.
+_REST = r"""
+      |(?P<float>[0-9]++(?:\.[0-9]*+(?:[eE][+-]?[0-9]++)?|[eE][+-]?[0-9]++)
+                |\.[0-9]++(?:[eE][+-]?[0-9]++)?)
+      |(?P<integer>[1-9][0-9]*+[lL]?|0[0-9]*+)
+      |(?P<text>'(?:''|[^'])*+')
+      |(?P<word>[A-Za-z_$][A-Za-z0-9_$]*+)
+      |(?P<sign><>|>=|<=|[=<>(),+-])"""
+_TOKEN, _TOKEN_OF_LAST_LINE = (
+    re.compile(rf"(?P<space>[ \t\r\n\f]++{comment}|/\*.*?\*/){_REST}", re.VERBOSE | re.DOTALL)
+    for comment in (r"|--[^\r\n]*+(?:\r\n|\r|\n)", "")
 )
 _LITERALS: Mapping[str, bool | None] = {"TRUE": True, "FALSE": False, "NULL": None}
 _SEARCHES = frozenset(("CONTAINS", "STARTSWITH", "ENDSWITH"))
@@ -78,7 +81,7 @@ class Selector:
             return False
 
 
-@lru_cache(maxsize=1024)
+@remembered
 def parse_selector(expression: str) -> Selector:
     """Raises :class:`~broker.subscription.ExpressionError`, which says where it goes wrong."""
     return Selector(_Parser(expression).whole())
@@ -110,10 +113,14 @@ class _Parser:
     def _cut(self) -> list[_Token]:
         tokens = []
         at = 0
+        last_line = max(map(self._expression.rfind, "\r\n")) + 1
         while at < len(self._expression):
-            match = _TOKEN.match(self._expression, at)
+            token = _TOKEN if at < last_line else _TOKEN_OF_LAST_LINE
+            match = token.match(self._expression, at)
             if match is None:
-                raise self._error(at, f"{self._expression[at]!r} begins nothing that is known")
+                raise self._error(
+                    at, f"{quoted(self._expression[at])} begins nothing that is known"
+                )
             kind, text = match.lastgroup or "", match[0]
             if kind == "word" and text.upper() in _RESERVED:
                 kind = text.upper()
@@ -146,10 +153,12 @@ class _Parser:
         token = self._token
         if token.kind == "end":
             return self._error(token.at, "it ends too early")
-        return self._error(token.at, f"{token.text} does not belong there")
+        return self._error(token.at, f"{shortened(token.text)} does not belong there")
 
     def _error(self, at: int, what: str) -> ExpressionError:
-        return ExpressionError(f"the expression {self._expression!r}, character {at + 1}: {what}")
+        return ExpressionError(
+            f"the expression {quoted(self._expression)}, character {at + 1}: {what}"
+        )
 
     # --- grammar
 
@@ -256,6 +265,8 @@ class _Parser:
 
     def _integer(self, token: _Token) -> int:
         digits = token.text.rstrip("lL")
+        if digits[0] == "0" and len(digits) > 1:  # to RocketMQ, a zero and another number
+            raise self._error(token.at + 1, f"{digits[1]} does not belong there")
         if len(digits) > 19 or int(digits) > _INT64_MAX:
-            raise self._error(token.at, f"{token.text} is greater than {_INT64_MAX}")
+            raise self._error(token.at, f"{shortened(token.text)} is greater than {_INT64_MAX}")
         return int(digits)

@@ -11,11 +11,14 @@ import math
 import re
 from typing import TypeAlias
 
+from store.outside import quoted
+
 Value: TypeAlias = str | int | float | bool | None
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+# ``++``: nothing is tried twice. A property is as long as its message lets it be.
+_INTEGER = re.compile(r"[+-]?[0-9]++")
 _DOUBLE = re.compile(
-    r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)"
+    r"[+-]?(?:NaN|Infinity|(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?[fFdD]?)"
 )
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
@@ -67,13 +70,13 @@ def _number(text: str, like: float) -> float:
         number = int(text) if len(text) <= 20 else _INT64_MAX + 1
         if _INT64_MIN <= number <= _INT64_MAX:
             return number
-    raise NotComparableError(f"{text!r} is no integer")
+    raise NotComparableError(f"{quoted(text)} is no integer")
 
 
 def _double(text: str) -> float:
     stripped = text.strip()
     if not _DOUBLE.fullmatch(stripped):
-        raise NotComparableError(f"{text!r} is no number")
+        raise NotComparableError(f"{quoted(text)} is no number")
     if stripped.endswith(("NaN", "Infinity")):
         return float(stripped)
     return float(stripped.rstrip("fFdD"))

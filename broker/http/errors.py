@@ -12,6 +12,7 @@ from aiohttp.typedefs import Handler
 from broker.limits import HTTP
 from broker.refusals import Refusal, code_of, remark_of
 from broker.remoting.codes import ResponseCode
+from store.outside import shortened
 
 _STATUS: Mapping[int, HTTPStatus] = {
     ResponseCode.SYSTEM_BUSY: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -28,7 +29,7 @@ class HttpRefusedError(Exception):
         if len(what) > HTTP.told_max:
             what = f"{what[: HTTP.told_max]}..."
         self.status = status
-        self.what = what
+        self.what = what = shortened(what)
         self.leader = leader
         super().__init__(what)
 

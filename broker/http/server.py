@@ -41,6 +41,7 @@ from broker.http.produce import ProduceHandler
 from broker.http.snapshot import SnapshotHandler
 from broker.limits import HTTP, HttpLimits
 from dledger.requestlog import RequestLog
+from store.outside import FROM_OUTSIDE
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ class HttpServer:
             self.app(),
             access_log=None,
             shutdown_timeout=SHUTDOWN_SECONDS,
-            logger=RequestLog(log),
+            logger=RequestLog(log, FROM_OUTSIDE),
             keepalive_timeout=self._limits.idle_seconds,
             max_headers=self._limits.headers_max,
             handler_cancellation=True,  # who has gone waits for nothing

@@ -7,7 +7,8 @@ import logging
 import zlib
 from collections.abc import Callable
 
-from broker.limits import RemotingLimits
+from broker.filelimit import connections_of_name_server, raise_file_limit
+from broker.limits import DescriptorLimits, RemotingLimits
 from broker.nameserver.routes import (
     EXPIRY_MS,
     EarlierConnectionError,
@@ -24,6 +25,7 @@ from broker.remoting.fields import ext_bool, ext_int, ext_str
 from broker.remoting.frame import Frame
 from broker.remoting.javajson import encode_json
 from broker.remoting.server import RemotingServer
+from store.outside import FROM_OUTSIDE
 
 SCAN_SECONDS = 10.0
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
@@ -96,7 +98,7 @@ class NameServer:
 
     def _scan(self) -> None:
         for address, channel in self.routes.expire():
-            logger.warning("%s: dropped: silent for too long", address)
+            logger.warning("%s: dropped: silent for too long", address, extra=FROM_OUTSIDE)
             self._brokers[channel].abort(what="silent for too long")
         self._scan_timer = self._loop.call_later(SCAN_SECONDS, self._scan)
 
@@ -138,7 +140,7 @@ class NameServer:
     def _broker_gone(self, connection: Connection) -> None:
         del self._brokers[connection.number]
         for address in self.routes.channel_closed(connection.number):
-            logger.warning("%s: dropped: its connection closed", address)
+            logger.warning("%s: dropped: its connection closed", address, extra=FROM_OUTSIDE)
 
     def _unregister(self, connection: Connection, request: Frame) -> None:
         self.routes.unregister(
@@ -268,6 +270,8 @@ def _document(request: Frame, document: object) -> bytes:
 
 async def serve(host: str, port: int) -> NameServer:
     """Starts a NameServer on the running loop; its owner awaits :meth:`NameServer.stop`."""
-    nameserver = NameServer(asyncio.get_running_loop(), host, port)
+    limits = DescriptorLimits()
+    connections = connections_of_name_server(raise_file_limit(limits), limits)
+    nameserver = NameServer(asyncio.get_running_loop(), host, port, limits=connections)
     await nameserver.start()
     return nameserver

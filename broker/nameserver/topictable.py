@@ -22,10 +22,10 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Any, NamedTuple
 
+from broker.limits import BODY_LIMITS
 from broker.remoting.errors import FieldError
 from broker.remoting.javajson import decode_json
-
-INFLATED_SIZE_MAX = 64 * 1024 * 1024
+from store.outside import quoted
 
 _I32 = Struct(">i")
 
@@ -103,11 +103,11 @@ class _Inflated:
     def __init__(self, body: bytes) -> None:
         inflater = zlib.decompressobj()
         try:
-            self._data = inflater.decompress(body, INFLATED_SIZE_MAX)
+            self._data = inflater.decompress(body, BODY_LIMITS.inflated_size)
         except zlib.error as error:
             raise FieldError(f"the body is not a zlib stream: {error}") from None
         if inflater.unconsumed_tail:
-            raise FieldError(f"the body inflates to more than {INFLATED_SIZE_MAX} bytes")
+            raise FieldError(f"the body inflates to more than {BODY_LIMITS.inflated_size} bytes")
         self._position = 0
 
     def table(self) -> TopicTable:
@@ -144,7 +144,7 @@ def _queue_data_of_text(text: bytes) -> tuple[str, QueueData]:
         name, read_queues, write_queues, perm = text.decode().split(" ")[:4]
         return name, QueueData(int(read_queues), int(write_queues), int(perm))
     except ValueError:
-        raise FieldError(f"{text!r} does not describe a topic") from None
+        raise FieldError(f"{quoted(text)} does not describe a topic") from None
 
 
 def _queue_data(config: Mapping[str, Any]) -> QueueData:
@@ -181,5 +181,5 @@ def _integer(fields: Mapping[str, Any], name: str, default: int) -> int:
     if value is None:
         return default
     if type(value) is not int:
-        raise FieldError(f"{name} is not an integer: {value!r}")
+        raise FieldError(f"{name} is not an integer: {quoted(value)}")
     return value

@@ -18,6 +18,7 @@ from broker.remoting.fields import ext_str
 from broker.remoting.frame import Frame
 from broker.remoting.javajson import encode_json
 from broker.subscription import ExpressionError, Subscription
+from store.outside import quoted
 
 CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
 MESSAGE_MODELS = ("BROADCASTING", "CLUSTERING")
@@ -44,7 +45,7 @@ class ClientProcessor:
         body = json_object(request, "the heartbeat")
         client_id = body.get("clientID")
         if type(client_id) is not str or not client_id:
-            raise FieldError(f"the heartbeat has no clientID: {client_id!r}")
+            raise FieldError(f"the heartbeat has no clientID: {quoted(client_id)}")
         client = Client(client_id, request.language, request.version, self._clients.now())
         producers = [_group_name(each) for each in objects_of(body, "producerDataSet")]
         consumers = [
@@ -161,7 +162,7 @@ def _not_online(group: str) -> RequestError:
 def _group_name(data: Mapping[str, Any]) -> str:
     group = data.get("groupName")
     if type(group) is not str or not group:
-        raise FieldError(f"a group has no name: {group!r}")
+        raise FieldError(f"a group has no name: {quoted(group)}")
     return group
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from broker.remoting.errors import FieldError
 from broker.remoting.frame import Frame
 from broker.remoting.javajson import decode_json
+from store.outside import quoted
 
 
 def json_object(request: Frame, what: str) -> Mapping[str, Any]:
@@ -32,7 +33,7 @@ def text_of(body: Mapping[str, Any], name: str) -> str:
     """Text in ``body`` that must not be empty. Raises :class:`FieldError`."""
     value = body.get(name)
     if type(value) is not str or not value:
-        raise FieldError(f"{name} is no text, or empty: {value!r}")
+        raise FieldError(f"{name} is no text, or empty: {quoted(value)}")
     return value
 
 

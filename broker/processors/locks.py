@@ -13,6 +13,7 @@ from broker.remoting.connection import Connection
 from broker.remoting.errors import FieldError
 from broker.remoting.frame import Frame
 from broker.remoting.javajson import encode_json
+from store.outside import quoted
 
 
 class LockProcessor:
@@ -51,5 +52,5 @@ class LockProcessor:
 def _queue_id(named: Mapping[str, Any]) -> int:
     value = named.get("queueId")
     if type(value) is not int or value < 0:
-        raise FieldError(f"queueId is no number of a queue: {value!r}")
+        raise FieldError(f"queueId is no number of a queue: {quoted(value)}")
     return value

@@ -23,6 +23,7 @@ from broker.remoting.frame import Frame
 from broker.remoting.javajson import encode_json
 from dledger.errors import ProposeError
 from dledger.membership import Done
+from store.outside import quoted
 
 
 class MemberProcessor:
@@ -54,7 +55,7 @@ class MemberProcessor:
             elif action == "remove":
                 membership.remove(node, done)
             else:
-                raise FieldError(f"action {action!r} is none of add, promote, remove")
+                raise FieldError(f"action {quoted(action)} is none of add, promote, remove")
         except ConfigError as error:
             raise FieldError(str(error)) from error
         except ProposeError as error:
@@ -71,7 +72,7 @@ class MemberProcessor:
     def _node(self, request: Frame) -> str:
         node = ext_str(request, "node")
         if NODE_NAME.fullmatch(node) is None:
-            raise FieldError(f"node {node!r} is not allowed; it may be n0, n1, n2 and so on")
+            raise FieldError(f"node {quoted(node)} is not allowed; it may be n0, n1, n2 and so on")
         return node
 
     def _answer(self, connection: Connection, request: Frame) -> Done:

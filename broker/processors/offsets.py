@@ -18,6 +18,7 @@ from broker.topics import TopicConfig, check_group_name, check_topic_name
 from dledger.errors import ProposeError
 from store.batch import QUEUE_ROW
 from store.errors import StoreError
+from store.outside import FROM_OUTSIDE, quoted
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class OffsetProcessor:
         try:
             self._answer_known_offset(connection, request, group, topic, queue_id)
         except StoreError as error:
-            log.warning("no answer to a group that asks where it is: %s", error)
+            log.warning("no answer to a group that asks where it is: %s", error, extra=FROM_OUTSIDE)
 
     def _answer_known_offset(
         self, connection: Connection, request: Frame, group: str, topic: str, queue_id: int
@@ -144,7 +145,7 @@ class OffsetProcessor:
         timestamp_ms = ext_int(request, "timestamp")
         boundary = ext_str(request, "boundaryType", "").lower()
         if boundary not in ("", "lower", "upper"):
-            raise FieldError(f"boundaryType {boundary!r} is neither lower nor upper")
+            raise FieldError(f"boundaryType {quoted(boundary)} is neither lower nor upper")
         self._context.lookup.search_time(
             topic,
             queue_id,

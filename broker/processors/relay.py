@@ -10,17 +10,16 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-import orjson
-
 from broker.context import BrokerContext
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.connection import Connection
 from broker.remoting.errors import CallError, FieldError, RequestError, RequestTimeoutError
 from broker.remoting.fields import ext_str
 from broker.remoting.frame import Frame
-from broker.remoting.javajson import encode_json, quote_object_keys
+from broker.remoting.javajson import decode_json, encode_json
 from store.errors import StoreError
 from store.filesystem import Bytes
+from store.outside import quoted
 
 CLIENT_SECONDS = 10.0
 STATUS_SECONDS = 5.0
@@ -44,7 +43,7 @@ class RelayProcessor:
         message_id = ext_str(request, "msgId")
         match = _MESSAGE_ID.fullmatch(message_id)
         if match is None:
-            raise FieldError(f"field msgId is no id of a message: {message_id!r}")
+            raise FieldError(f"field msgId is no id of a message: {quoted(message_id)}")
         member = self._member(request)
         fields = _fields(request) | {"brokerName": self._context.config.group}
 
@@ -142,7 +141,7 @@ def _fields(request: Frame) -> dict[str, str]:
 def _offset_table(body: bytes) -> bytes | None:
     """The offsets in a member's answer, their keys objects as they were; None where it has none."""
     try:
-        table = orjson.loads(quote_object_keys(body))["messageQueueTable"]
+        table = decode_json(body)["messageQueueTable"]
         pairs = [key.encode() + b":%d" % offset for key, offset in table.items()]
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

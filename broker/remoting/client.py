@@ -16,6 +16,7 @@ from broker.remoting.errors import (
 )
 from broker.remoting.frame import Frame, RequestTemplate, TemplateValues
 from broker.remoting.pending import Done
+from store.outside import quoted
 
 
 class RemotingClient:
@@ -189,5 +190,5 @@ def split_address(address: str) -> tuple[str, int]:
     """``host:port`` as a pair; brackets around an IPv6 host are dropped. Raises ``ValueError``."""
     host, separator, port = address.rpartition(":")
     if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f"{address!r} is not an address host:port")
+        raise ValueError(f"{quoted(address)} is not an address host:port")
     return host.removeprefix("[").removesuffix("]"), int(port)

@@ -29,6 +29,8 @@ from broker.remoting.frame import (
 )
 from broker.remoting.pending import Done, PendingRequests, settle
 from broker.remoting.stream import FrameReader
+from broker.remoting.unfinished import FrameBudget, FrameUnderWay
+from store.outside import FROM_OUTSIDE, shortened
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -62,6 +64,7 @@ class Connection(asyncio.Protocol):
         "_reader",
         "_serialization",
         "_transport",
+        "_under_way",
         "_unsent_max",
         "last_active",
         "number",
@@ -78,14 +81,17 @@ class Connection(asyncio.Protocol):
         address: str = "",
         serialization: int = 0,
         number: int = 0,
+        budget: FrameBudget | None = None,
     ) -> None:
+        """``budget``: for frames that are not whole, shared with others of its server."""
         self._loop = loop
         self._dispatch = dispatch
         self._limits = limits
         self.number = number
         """Among those that its server accepted: the later, the greater. 0 on the other end."""
         self._serialization = serialization
-        self._reader = FrameReader()
+        self._under_way = FrameUnderWay(loop, limits, self.refuse, budget)
+        self._reader = FrameReader(self._under_way.keeps)
         self._pending = PendingRequests(loop, address)
         self._transport: asyncio.Transport | None = None
         self._out: list[Bytes] = []
@@ -157,8 +163,11 @@ class Connection(asyncio.Protocol):
 
     def respond_fault(self, request: Frame, error: Exception) -> None:
         """The answer where a handler stumbled over a request (``HANDLER_FAULTS``)."""
-        logger.error("%s: %r failed", self.remote_address, request, exc_info=error)
-        self.respond(request, ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+        logger.error(
+            "%s: %r failed", self.remote_address, request, exc_info=error, extra=FROM_OUTSIDE
+        )
+        what = f"{type(error).__name__}: {shortened(error)}"
+        self.respond(request, ResponseCode.SYSTEM_ERROR, what)
 
     def push(
         self, code: int, ext: Mapping[str, str] | None = None, body: Sequence[Bytes] = ()
@@ -252,6 +261,11 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def refuse(self, why: str, *args: object) -> None:
+        """Closes at once, and says in the log why (``why % args``); a peer can cause it at will."""
+        logger.warning(f"%s: closed: {why}", self.remote_address, *args, extra=FROM_OUTSIDE)
+        self.abort(what=why % args)
+
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -277,7 +291,13 @@ class Connection(asyncio.Protocol):
                     try:
                         self._pending.resolve(frame)
                     except HANDLER_FAULTS as error:
-                        logger.error("%s: %r failed", self.remote_address, frame, exc_info=error)
+                        logger.error(
+                            "%s: %r failed",
+                            self.remote_address,
+                            frame,
+                            exc_info=error,
+                            extra=FROM_OUTSIDE,
+                        )
                 else:
                     try:
                         dispatch(self, frame)
@@ -288,11 +308,15 @@ class Connection(asyncio.Protocol):
                 if self._closed:
                     return
         except FrameError as error:
-            logger.warning("%s: closed: %s", self.remote_address, error)
-            self.abort(what=f"it does not speak RocketMQ's protocol ({error})")
+            self.refuse("it does not speak RocketMQ's protocol (%s)", shortened(error))
         except HANDLER_FAULTS as error:  # whatever a peer sends, it harms its connection alone
-            logger.error("%s: closed: it cannot be read", self.remote_address, exc_info=error)
-            self.abort(what=f"{type(error).__name__}: {error}")
+            logger.error(
+                "%s: closed: it cannot be read",
+                self.remote_address,
+                exc_info=error,
+                extra=FROM_OUTSIDE,
+            )
+            self.abort(what=f"{type(error).__name__}: {shortened(error)}")
         finally:
             if flushes and self._out:
                 self._flush()
@@ -303,6 +327,8 @@ class Connection(asyncio.Protocol):
         self._closed = True
         self._out.clear()
         self._out_size = 0
+        self._reader.clear()
+        self._under_way.close()
         self._pending.fail_all(ConnectionLostError, str(exc) if exc else "closed by the peer")
         callbacks, self._on_close = self._on_close, None
         for callback in callbacks or ():

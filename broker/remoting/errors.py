@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker.remoting.codes import ResponseCode
+from store.outside import shortened
 
 
 class RemotingError(Exception):
@@ -16,7 +17,7 @@ class FrameError(RemotingError):
     """
 
     def __init__(self, what: str, *, byte: int = 0) -> None:
-        self.what = what
+        self.what = what = shortened(what)
         self.byte = byte
         super().__init__(f"frame, byte {byte}: {what}")
 
@@ -26,7 +27,8 @@ class RequestError(RemotingError):
 
     def __init__(self, code: int, remark: str) -> None:
         self.code = code
-        self.remark = remark
+        # Many repeat a name or a text of the request, which is as long as its sender likes.
+        self.remark = remark = shortened(remark)
         super().__init__(f"response code {code}: {remark}")
 
 

@@ -11,6 +11,7 @@ from typing import Final, TypeVar, overload
 
 from broker.remoting.errors import FieldError
 from broker.remoting.frame import Frame
+from store.outside import quoted
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -44,7 +45,7 @@ def ext_str(frame: Frame, name: str, default: object = REQUIRED) -> object:
         return "false"
     if isinstance(value, int | float):
         return str(value)
-    raise FieldError(f"field {name} is not a string: {value!r}")
+    raise FieldError(f"field {name} is not a string: {quoted(value)}")
 
 
 @overload
@@ -70,9 +71,9 @@ def ext_int(
     try:
         number = int(value)
     except (ValueError, TypeError, OverflowError):
-        raise FieldError(f"field {name} is not an integer: {value!r}") from None
+        raise FieldError(f"field {name} is not an integer: {quoted(value)}") from None
     if number != value and type(value) is float:
-        raise FieldError(f"field {name} is not an integer: {value!r}")
+        raise FieldError(f"field {name} is not an integer: {quoted(value)}")
     if not minimum <= number <= maximum:
         raise FieldError(f"field {name} is not between {minimum} and {maximum}: {number}")
     return number

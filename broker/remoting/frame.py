@@ -41,6 +41,7 @@ from broker.remoting.codes import (
     Serialization,
 )
 from broker.remoting.errors import FrameError
+from store.outside import quoted
 
 ExtValue: TypeAlias = str | int | float | bool | None
 
@@ -119,7 +120,7 @@ class Frame:
         kind = "response" if self.is_response else "request"
         return (
             f"Frame({kind} code={self.code} opaque={self.opaque} flag={self.flag} "
-            f"remark={self.remark!r} ext={self.ext!r} body={len(self.body)} bytes)"
+            f"remark={quoted(self.remark)} ext={quoted(self.ext)} body={len(self.body)} bytes)"
         )
 
 
@@ -190,7 +191,7 @@ def decode_header(serialization: int, header: bytes, body: bytes) -> Frame:
 
 def _not_an_integer(**fields: object) -> FrameError:
     name, value = next((name, value) for name, value in fields.items() if type(value) is not int)
-    return FrameError(f"{name} {value!r} is not an integer", byte=PREFIX.size)
+    return FrameError(f"{name} {quoted(value)} is not an integer", byte=PREFIX.size)
 
 
 def _decode_binary(header: bytes, body: bytes) -> Frame:

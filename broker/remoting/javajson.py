@@ -1,7 +1,8 @@
-"""JSON as RocketMQ's Java side writes it: maps with integer keys may have them bare.
+"""JSON as RocketMQ's Java side writes it (fastjson): keys may be bare integers, or objects.
 
-``{"brokerAddrs":{0:"10.0.0.1:10911"}}`` is not JSON, but it is what fastjson writes and what
-clients before 4.9.4 expect; newer ones want quoted keys. Both are read here, both can be written.
+``{"brokerAddrs":{0:"10.0.0.1:10911"}}`` and ``{"offsetTable":{{"queueId":0,"topic":"t"}:5}}`` are
+not JSON, but clients before 4.9.4 expect the first, and every Java client writes the second. Both
+are read here, both can be written.
 """
 
 from __future__ import annotations
@@ -12,8 +13,17 @@ from typing import Any
 
 import orjson
 
-_OBJECT_KEY = re.compile(rb'(\{(?:"(?:[^"\\]|\\.)*"|[^{}"])*\})(\s*:)', re.DOTALL)
-_STRING_OR_BARE_KEY = re.compile(rb'("(?:[^"\\]|\\.)*")|([{,]\s*)(-?\d+)(\s*:)', re.DOTALL)
+from broker.limits import BODY_LIMITS
+
+# Every byte belongs to one token, and nothing that a token has taken is tried again (``*+``): the
+# work is linear, whatever the bytes are. A string without an end is a token too.
+_TOKEN = re.compile(
+    rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}\[\]:,]|[^"{}\[\]:,]++',
+    re.DOTALL,
+)
+_INTEGER = re.compile(rb"-?[0-9]++")
+_WHITESPACE = b" \t\r\n"
+_OBJECT, _COMMA = b"{,"
 
 
 def encode_json(value: object, *, bare_keys: bool = False) -> bytes:
@@ -24,14 +34,21 @@ def encode_json(value: object, *, bare_keys: bool = False) -> bytes:
 
 
 def decode_json(data: bytes) -> Any:
-    """The value of JSON text whose integer keys may be bare; they come back as strings.
+    """The value of JSON text whose keys may be bare integers or objects.
 
-    Raises ``ValueError`` where it is not JSON in this sense either.
+    A bare integer comes back as a string, and a key that is an object as the string of its text.
+    Raises ``ValueError`` where it is not JSON in this sense either, or is not standard JSON and
+    exceeds :data:`~broker.limits.BODY_LIMITS`.
     """
     try:
         return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return orjson.loads(_STRING_OR_BARE_KEY.sub(_quote_bare_key, data))
+    except orjson.JSONDecodeError as error:
+        if len(data) > BODY_LIMITS.lenient_json_size:
+            raise ValueError(
+                f"{error} (keys without quotes are read in up to "
+                f"{BODY_LIMITS.lenient_json_size} bytes, these are {len(data)})"
+            ) from None
+    return orjson.loads(_with_quoted_keys(data))
 
 
 def object_map(pairs: Iterable[tuple[Mapping[str, object], object]]) -> bytes:
@@ -39,14 +56,51 @@ def object_map(pairs: Iterable[tuple[Mapping[str, object], object]]) -> bytes:
     return b"{%b}" % b",".join(encode_json(key) + b":" + encode_json(value) for key, value in pairs)
 
 
-def quote_object_keys(data: bytes) -> bytes:
-    """JSON, where keys were objects without any within: each is a string with its text instead."""
-    return _OBJECT_KEY.sub(lambda match: orjson.dumps(match[1].decode()) + match[2], data)
+def _with_quoted_keys(data: bytes) -> bytes:
+    """The text, where a key that is an integer or an object is a string. Raises ``ValueError``.
+
+    What is wrong with it otherwise is left for the parser to find.
+    """
+    found: list[bytes] = []
+    within = bytearray()
+    key_is_next = False
+    key: list[bytes] = []
+    key_depth = 0
+    for token in _TOKEN.findall(data):
+        first = token[0]
+        if key_depth:
+            key.append(token)
+            key_depth += 1 if first in b"{[" else -1 if first in b"}]" else 0
+            _check_depth(key_depth)
+            if not key_depth:
+                found.append(orjson.dumps(b"".join(key).decode()))
+                key_is_next = False
+            continue
+        if first in b"{[":
+            if key_is_next and first == _OBJECT:
+                key, key_depth = [token], 1
+                continue
+            within.append(first)
+            _check_depth(len(within))
+            key_is_next = first == _OBJECT
+        elif first in b"}]":
+            key_is_next = False
+            del within[-1:]
+        elif first == _COMMA:
+            key_is_next = within[-1:] == b"{"
+        elif key_is_next and (bare := token.strip(_WHITESPACE)):
+            key_is_next = False
+            if _INTEGER.fullmatch(bare):
+                token = b'"%b"' % bare  # noqa: PLW2901 - it stands for the token
+        found.append(token)
+    if key_depth:
+        raise ValueError("a key that is an object has no end")
+    return b"".join(found)
 
 
-def _quote_bare_key(match: re.Match[bytes]) -> bytes:
-    string, before, key, after = match.groups()
-    return string if string is not None else b'%b"%b"%b' % (before, key, after)
+def _check_depth(depth: int) -> None:
+    if depth > BODY_LIMITS.lenient_json_depth:
+        raise ValueError(f"nested deeper than {BODY_LIMITS.lenient_json_depth}")
 
 
 def _bare_parts(value: object) -> list[bytes]:

@@ -8,6 +8,8 @@ import logging
 from broker.limits import RemotingLimits
 from broker.remoting.connection import Connection
 from broker.remoting.dispatch import Handler
+from broker.remoting.unfinished import FrameBudget
+from store.outside import FROM_OUTSIDE
 
 logger = logging.getLogger("dledger.remoting")
 
@@ -18,10 +20,12 @@ class AcceptedConnection(Connection):
     __slots__ = ()
 
     def pause_writing(self) -> None:
+        self._under_way.reads = False
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self._under_way.reads = True
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
@@ -29,8 +33,7 @@ class AcceptedConnection(Connection):
         super()._flush()
         # Requests taken before the pause are still answered, held pulls and pushes included.
         if not self._closed and self.buffered > self._limits.write_buffer_max:
-            logger.warning("%s: closed: it does not read its answers", self.remote_address)
-            self.abort(what="the peer does not read")
+            self.refuse("it does not read its answers")
 
 
 class RemotingServer:
@@ -56,6 +59,7 @@ class RemotingServer:
         self._server: asyncio.AbstractServer | None = None
         self._connections: dict[Connection, None] = {}
         self._accepted = 0
+        self._budget = FrameBudget(self._limits)
         self._idle_timer: asyncio.TimerHandle | None = None
         self._all_closed: asyncio.Future[None] | None = None
 
@@ -73,10 +77,16 @@ class RemotingServer:
         """The protocol of a new connection; also what a test gives to its own transport."""
         self._accepted += 1
         connection = AcceptedConnection(
-            self._loop, self._dispatch, self._limits, number=self._accepted
+            self._loop,
+            self._dispatch,
+            self._limits,
+            number=self._accepted,
+            budget=self._budget,
         )
         if len(self._connections) >= self._limits.connections_max:
-            logger.warning("refused a connection: %d are open", len(self._connections))
+            logger.warning(
+                "refused a connection: %d are open", len(self._connections), extra=FROM_OUTSIDE
+            )
             connection.close()
             return connection
         self._connections[connection] = None

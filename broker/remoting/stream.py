@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from broker.remoting.frame import (
     FRAME_SIZE_MAX,
@@ -28,9 +28,22 @@ class FrameReader:
     bytes. What is kept never exceeds one frame (``FRAME_SIZE_MAX``).
     """
 
-    __slots__ = ("_body", "_body_missing", "_head", "_head_size", "_likenesses", "_serialization")
+    __slots__ = (
+        "_body",
+        "_body_missing",
+        "_head",
+        "_head_size",
+        "_kept",
+        "_likenesses",
+        "_serialization",
+        "_size",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, kept: Callable[[int], None] = lambda _size: None) -> None:
+        """``kept`` is told how many bytes of a frame under way are kept, each time that changes;
+        0 when it is whole. Of frames that lie whole in a chunk it hears nothing."""
+        self._kept = kept
+        self._size = 0
         self._head = bytearray()
         """Prefix and header of the frame under way; empty when none is."""
         self._head_size = 0
@@ -39,6 +52,14 @@ class FrameReader:
         self._body: list[bytes | bytearray | memoryview] = []
         self._body_missing = 0
         self._likenesses = Likenesses()
+
+    def clear(self) -> None:
+        """Gives up the frame under way."""
+        self._head = bytearray()
+        self._body = []
+        if self._size:
+            self._size = 0
+            self._kept(0)
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """The frames that ``data``, the stream's next bytes, completes.
@@ -50,6 +71,7 @@ class FrameReader:
         if self._head:
             start = self._continue(data)
             if self._head_size != len(self._head) or self._body_missing:
+                self._keeps(start)
                 return
             yield self._finish()
         data_size = len(data)
@@ -81,7 +103,11 @@ class FrameReader:
             yield frame
             start = end
         if start < data_size:
-            self._continue(data, start)
+            self._keeps(self._continue(data, start) - start)
+
+    def _keeps(self, size: int) -> None:
+        self._size += size
+        self._kept(self._size)
 
     def _continue(self, data: bytes, start: int = 0) -> int:
         """Takes from ``data`` what the frame under way still lacks; returns where it stopped."""
@@ -96,7 +122,9 @@ class FrameReader:
         taken = min(self._body_missing, len(data) - start)
         if taken:
             self._body_missing -= taken
-            self._keep(memoryview(data)[start : start + taken])
+            # A view keeps all of the chunk, and a small part is not worth that.
+            piece = memoryview(data)[start : start + taken]
+            self._keep(piece if 2 * taken > len(data) else bytes(piece))
         return start + taken
 
     def _extend_head(self, data: bytes, start: int, head_size: int) -> int:
@@ -105,7 +133,7 @@ class FrameReader:
         self._head += piece
         return start + len(piece)
 
-    def _keep(self, piece: memoryview) -> None:
+    def _keep(self, piece: bytes | memoryview) -> None:
         if len(piece) >= _SMALL_CHUNK:
             self._body.append(piece)
         elif self._body and isinstance(self._body[-1], bytearray):
@@ -116,7 +144,6 @@ class FrameReader:
     def _finish(self) -> Frame:
         header = bytes(self._head[_PREFIX_SIZE:])
         body = b"".join(self._body)
-        self._head = bytearray()
         self._head_size = 0
-        self._body = []
+        self.clear()
         return decode_header(self._serialization, header, body)

@@ -24,7 +24,7 @@ from broker.nameserver.server import NameServer
 from broker.registration import Registrar
 from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode
-from broker.remoting.javajson import quote_object_keys
+from broker.remoting.javajson import decode_json
 from tests.broker.harness import SingleBroker
 from tests.broker.test_groups import commit, configure, expire, join
 from tests.broker.test_http import Site, with_site
@@ -62,7 +62,7 @@ async def by_remoting(broker: SingleBroker, names: list[str]) -> Answers:
 
 
 async def table(broker: SingleBroker, code: int, **ext: str) -> Any:
-    return orjson.loads(quote_object_keys((await broker.ask(code, ext)).body))
+    return decode_json((await broker.ask(code, ext)).body)
 
 
 async def by_http(rows: list[dict[str, Any]]) -> Answers:

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config import ConfigError, Endpoint, Member, NodeConfig, parse_config, read_config
+from broker.config import (
+    CONFIG_SIZE_MAX,
+    ConfigError,
+    Endpoint,
+    Member,
+    NodeConfig,
+    parse_config,
+    read_config,
+)
 from tests.oddfiles import make_odd_file
 
 GOOD = """
@@ -47,6 +55,10 @@ def test_what_is_left_out_has_its_default() -> None:
     assert config.flush == "sync"
     assert config.data == "/data"
     assert config.auto_create_topics is True
+
+
+def test_a_file_that_is_far_too_long_is_not_read() -> None:
+    assert "at most 65536 are allowed" in complaint("a." * CONFIG_SIZE_MAX + "b = 1")
 
 
 def test_a_node_knows_its_own_addresses_and_the_peers_of_the_others() -> None:

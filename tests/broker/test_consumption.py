@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from broker.remoting.codes import RequestCode, ResponseCode
-from broker.remoting.javajson import quote_object_keys
+from broker.remoting.javajson import decode_json
 from tests.broker.harness import NOW_MS, SingleBroker, with_broker
 
 QUEUE = {"brokerName": "broker-a", "queueId": 0, "topic": "orders"}
@@ -38,7 +38,7 @@ async def join(broker: SingleBroker) -> None:
 async def told(broker: SingleBroker, code: int, **ext: str) -> Any:
     answer = await broker.ask(code, ext)
     assert answer.code == ResponseCode.SUCCESS, answer.remark
-    return orjson.loads(quote_object_keys(answer.body))
+    return decode_json(answer.body)
 
 
 def test_the_next_message_of_a_group_has_waited_since_it_was_stored(tmp_path: Path) -> None:

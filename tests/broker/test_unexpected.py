@@ -49,5 +49,11 @@ def test_whatever_asyncio_tells_of_a_socket_is_of_that_socket(told: str) -> None
     )
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_that_too_many_files_are_open_stops_no_node(number: int) -> None:
+    error = OSError(number, "Too many open files")
+    assert stops_the_node({"message": "Exception in callback", "exception": error}) is None
+
+
 def test_what_has_no_error_to_tell_is_only_logged() -> None:
     assert stops_the_node({"message": "Task was destroyed but it is pending!"}) is None

@@ -11,7 +11,8 @@ import pytest
 
 ANNOUNCES = """
 import sys
-from broker.cli.foreground import announce, log_to_stderr
+from broker.cli.foreground import announce
+from broker.logs import log_to_stderr
 log_to_stderr()
 announce({"namesrv": "here"}, "listens here", as_json=sys.argv[1] == "json")
 print("serves", file=sys.stderr)

@@ -9,6 +9,7 @@ import pytest
 from broker.client.errors import UndecodableBodyError
 from broker.client.message import MessageQueue
 from broker.client.pulled import PulledBatch
+from broker.limits import BODY_LIMITS
 from store.errors import CorruptRecordError
 from store.record import decode_record
 from tests.client.fakecluster import NOW_MS, Group
@@ -112,6 +113,25 @@ def test_a_body_that_cannot_be_inflated_can_still_be_had_raw(sys_flag: int, what
     with pytest.raises(UndecodableBodyError, match=what):
         _ = message.body
     assert message.raw_body == b"??"
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (zlib.compress(bytes(BODY_LIMITS.inflated_size + 1)), "more than"),
+        (zlib.compress(b"long" * 1000)[:-5], "cut short"),
+    ],
+)
+def test_a_body_that_is_no_whole_one_of_a_message_is_refused(body: bytes, what: str) -> None:
+    (message,) = PulledBatch(QUEUE, with_compressed_body(VECTOR, body, 0x1), 8)
+    with pytest.raises(UndecodableBodyError, match=what):
+        _ = message.body
+
+
+def test_a_body_may_inflate_to_what_a_frame_holds() -> None:
+    whole = bytes(BODY_LIMITS.inflated_size)
+    (message,) = PulledBatch(QUEUE, with_compressed_body(VECTOR, zlib.compress(whole), 0x1), 8)
+    assert message.body == whole
 
 
 def test_records_with_v6_hosts_are_read_between_others() -> None:

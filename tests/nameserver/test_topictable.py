@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.limits import BodyLimits
 from broker.nameserver import topictable
 from broker.nameserver.topictable import (
     DataVersion,
@@ -124,7 +125,7 @@ def test_a_malformed_compressed_body_is_named(body: bytes, what: str) -> None:
 
 
 def test_a_body_that_inflates_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topictable, "INFLATED_SIZE_MAX", 1000)
+    monkeypatch.setattr(topictable, "BODY_LIMITS", BodyLimits(inflated_size=1000))
     with pytest.raises(FieldError, match="inflates to more than 1000 bytes"):
         decode_topic_table(zlib.compress(bytes(100_000)), compressed=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 
 import pytest
@@ -76,6 +77,26 @@ def test_a_body_in_tiny_chunks_is_kept_in_one_buffer() -> None:
     for byte in range(len(data) - 1):
         assert not list(reader.feed(data[byte : byte + 1]))
     assert len(reader._body) == 1
+
+
+def test_what_is_kept_of_a_frame_under_way_is_told() -> None:
+    told: list[int] = []
+    reader = FrameReader(told.append)
+    frame = encode(1, {"a": "b"}, bytes(5_000))
+    read_all(reader, [frame, frame, frame[:5], frame[5:3000], frame[3000:] + frame[:40]])
+    assert told == [5, 3000, 0, 40]
+    reader.clear()
+    assert told[-1] == 0
+    assert len(read_all(reader, [frame])) == 1
+
+
+def test_the_beginning_of_a_frame_does_not_keep_what_came_with_it() -> None:
+    reader = FrameReader()
+    whole = encode(1, {}, bytes(60_000))
+    chunk = whole + encode(2, {}, bytes(5_000))[:4_000]
+    before = sys.getrefcount(chunk)
+    read_all(reader, [chunk])
+    assert sys.getrefcount(chunk) == before
 
 
 def test_frames_before_a_fault_are_given() -> None:

@@ -1,0 +1,55 @@
+"""How many connections a server may have, by how many files its process may have open.
+
+Each connection is a descriptor, and so is each file of the log. Where connections took all of them,
+no file could be opened.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+from dataclasses import replace
+from typing import NamedTuple
+
+from broker.limits import DescriptorLimits, RemotingLimits
+
+log = logging.getLogger(__name__)
+
+
+class Connections(NamedTuple):
+    """How many each port may have at a time."""
+
+    remoting: RemotingLimits
+    http: int
+    peers: int
+
+
+def raise_file_limit(limits: DescriptorLimits) -> int:
+    """Raises the soft limit of open files to the hard one; returns what it is now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.files_max if hard == resource.RLIM_INFINITY else min(hard, limits.files_max)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return limits.files_max if soft == resource.RLIM_INFINITY else soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError) as error:
+        log.warning("at most %d files can be open: %s", soft, error)
+        return soft
+    return wanted
+
+
+def connections_of_broker(files: int, limits: DescriptorLimits) -> Connections:
+    """Of a broker's process that may have so many ``files`` open."""
+    http, peers = min(limits.http, files // 8), min(limits.peers, files // 8)
+    left = files - min(limits.broker_files, files // 2) - http - peers
+    return Connections(_remoting(left), http, peers)
+
+
+def connections_of_name_server(files: int, limits: DescriptorLimits) -> RemotingLimits:
+    """Of a NameServer's process that may have so many ``files`` open."""
+    return _remoting(files - min(limits.name_server_files, files // 2))
+
+
+def _remoting(connections: int) -> RemotingLimits:
+    usual = RemotingLimits()
+    return replace(usual, connections_max=max(1, min(usual.connections_max, connections)))

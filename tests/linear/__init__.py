@@ -1,0 +1,1 @@
+"""That no decoder takes more than linear time, by counting its steps (no clock)."""

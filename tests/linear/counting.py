@@ -1,0 +1,190 @@
+"""The steps of instrumented code (:mod:`.instrument`): what it does, weighted by what it touches.
+
+A loop's turn, a call and an operation are a step each. Whatever goes over bytes, characters or
+elements in C costs a step for each of them: a slice what it copies, ``+`` and ``%`` what they make,
+``in`` and ``find`` what they look through, a built-in function what it is given. A regular
+expression costs what its matcher tries (:mod:`.regexsteps`).
+
+What a built-in function does with its arguments is taken to be linear: parsers in C (orjson,
+msgpack, zlib) are not looked into.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sized
+from types import FunctionType, MethodType
+from typing import Any
+
+from tests.linear.regexsteps import regex_steps
+
+INSTRUMENTED = ("broker", "dledger", "store", "tomllib", "tests.linear.samples")
+"""Modules, with those within them, whose own steps are counted."""
+
+_COPIED = (bytes, bytearray, str, list, tuple, dict, set, frozenset)
+_TEXT = (bytes, bytearray, str)
+_SEARCHES = frozenset(("find", "index", "rfind", "rindex", "count"))
+_CONSTANT = frozenset(
+    (
+        "abs",
+        "add",
+        "append",
+        "callable",
+        "cast",
+        "chr",
+        "clear",
+        "discard",
+        "enumerate",
+        "get",
+        "getattr",
+        "hasattr",
+        "hash",
+        "id",
+        "isinstance",
+        "issubclass",
+        "items",
+        "iter",
+        "keys",
+        "len",
+        "map",
+        "memoryview",
+        "move_to_end",
+        "next",
+        "object",
+        "ord",
+        "popitem",
+        "popleft",
+        "range",
+        "release",
+        "reversed",
+        "setattr",
+        "setdefault",
+        "toreadonly",
+        "type",
+        "unpack_from",
+        "values",
+        "zip",
+    )
+)
+
+
+def is_instrumented(module: str | None) -> bool:
+    """Whether the steps within a module are counted."""
+    return module is not None and any(
+        module == name or module.startswith(f"{name}.") for name in INSTRUMENTED
+    )
+
+
+def _size(value: object) -> int:
+    if isinstance(value, memoryview):
+        return value.nbytes
+    if isinstance(value, int):
+        return value.bit_length() // 64
+    return len(value) if isinstance(value, _COPIED) else 0
+
+
+class Steps:
+    """The counter, and what the instrumented code calls."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.entered: set[str] = set()
+        """The functions that read something, which were called."""
+
+    def enter(self, function: str) -> None:
+        self.entered.add(function)
+
+    def tick(self, value: Any) -> Any:
+        """A turn of a ``while``."""
+        self.count += 1
+        return value
+
+    def each(self, values: Iterable[Any]) -> Iterator[Any]:
+        """The turns of a ``for``."""
+        for value in values:
+            self.count += 1
+            yield value
+
+    def made(self, value: Any) -> Any:
+        """What a slice or an operator has copied; a view copies nothing."""
+        self.count += 1 + (0 if isinstance(value, memoryview) else _size(value))
+        return value
+
+    def grown(self, value: object) -> None:
+        """After ``+=``: what cannot be changed was copied."""
+        self.count += 1 + (_size(value) if isinstance(value, bytes | str | tuple | int) else 0)
+
+    def cut(self, value: object) -> None:
+        """Before ``del`` of an element or a slice: what follows it in a list is moved."""
+        self.count += 1 + (len(value) if isinstance(value, list) else 0)
+
+    def equals(self, one: Any, other: Any) -> Any:
+        same = isinstance(one, Sized) and isinstance(other, Sized) and _size(one) == _size(other)
+        self.count += 1 + (_size(one) if same else 0)
+        return one == other
+
+    def contains(self, container: Any, one: Any) -> Any:
+        whole = isinstance(container, bytes | bytearray | str | list | tuple | memoryview)
+        self.count += 1 + _size(container if whole else one)
+        return one in container
+
+    def call(self, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        self.count += 1
+        cost = _cost_of(function, args)
+        if cost is None:
+            return function(*args, **named)
+        if cost is not _AS_FOUND:
+            self.count += cost + sum(map(_size, named.values()))
+            result = function(*args, **named)
+            self.count += 0 if isinstance(result, memoryview) else _size(result)
+            return result
+        begin, end, needle = _searched(function, args)
+        result = -1
+        try:
+            result = function(*args, **named)
+        finally:
+            name = function.__name__
+            if result < 0 or name == "count":
+                self.count += end - begin
+            else:
+                found = end - result if name.startswith("r") else result - begin
+                self.count += found + needle
+        return result
+
+
+_AS_FOUND = -1
+
+
+def _cost_of(function: Callable[..., Any], args: tuple[Any, ...]) -> int | None:
+    """What to add for the arguments of a call; None where its steps are counted within."""
+    if isinstance(function, FunctionType | MethodType):
+        return None if is_instrumented(function.__module__) else sum(map(_size, args))
+    owner = getattr(function, "__self__", None)
+    name = getattr(function, "__name__", "")
+    if isinstance(function, type) and is_instrumented(function.__module__):
+        return None
+    if isinstance(owner, re.Pattern):
+        return regex_steps(owner, name, args)
+    if isinstance(owner, struct.Struct):
+        return owner.size
+    if isinstance(owner, _TEXT) and name in _SEARCHES:
+        return _AS_FOUND
+    if name in _CONSTANT:
+        return 0
+    if name in {"startswith", "endswith"} or isinstance(owner, dict):
+        return sum(map(_size, args[:1]))
+    if name in {"pop", "extend"}:
+        moved = name == "pop" and isinstance(owner, list) and bool(args)
+        return _size(owner) if moved else sum(map(_size, args))
+    return sum(map(_size, args)) + (0 if isinstance(owner, type) else _size(owner))
+
+
+def _searched(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[int, int, int]:
+    """Where a search begins and ends, and how long that is which it looks for."""
+    owner: Any = getattr(function, "__self__", b"")
+    size = len(owner)
+    begin = args[1] if len(args) > 1 else None
+    end = args[2] if len(args) > 2 else None
+    first, last, _ = slice(begin, end).indices(size)
+    return min(first, last), last, max(1, _size(args[0]))

@@ -1,0 +1,417 @@
+"""Every decoder of the product, with inputs that grow.
+
+Whoever writes a decoder adds it here; ``test_linear.py`` finds those that are missing.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgpack
+
+from broker.client.pulled import inflated
+from broker.client.resets import reset_offsets
+from broker.client.routes import parse_name_servers
+from broker.client.topicroute import decode_route
+from broker.commands import decode_commands
+from broker.config import Endpoint, parse_config
+from broker.deferred.properties import with_properties
+from broker.filter.sql92 import parse_selector
+from broker.members import parse_member
+from broker.nameserver.topictable import decode_data_version, decode_topic_table
+from broker.processors import relay
+from broker.processors.filters import SCAN_LIMITS, selected
+from broker.processors.sendheader import storable_properties
+from broker.processors.topics import _group_config
+from broker.reader import Found, Status
+from broker.remoting.frame import decode_frame, decode_header
+from broker.remoting.javajson import decode_json
+from broker.settings import changed_settings
+from broker.state import BrokerState
+from broker.subscription import Subscription, tag_codes
+from dledger.configuration import Configuration
+from store.batch import decode_batch
+from store.checkpoint import (
+    decode_checkpoint,
+)
+from store.entry import decode_entries, decode_entry
+from store.formatfile import decode_format
+from store.heldfile import unpack_held
+from store.layout import parse_segment_name
+from store.machinestate import decode_machine_state
+from store.manifest import decode_manifest
+from store.outside import quoted, shortened
+from store.properties import decode_properties, find_property
+from store.record import decode_record
+from store.slotfile import decode_slot, encode_slot
+from store.statefiles import HardState, Mark
+from tests.linear.feeding import (
+    all_records,
+    append,
+    batch,
+    batch_body,
+    batched,
+    binary_ext,
+    both,
+    chain,
+    checkpoint,
+    counted_parts,
+    ext_fields,
+    fed_in_chunks,
+    greeting,
+    heartbeat,
+    json_frame,
+    letters,
+    like_sent,
+    locks,
+    one_frame,
+    peer,
+    produced,
+    pulled,
+    records,
+    registration,
+    request,
+    selected_by,
+    send_headers,
+    staged,
+    text,
+    websocket,
+    whole_frame,
+)
+from tests.linear.shapes import (
+    JSON_SHAPES,
+    JUNK_SHAPES,
+    LINE_SHAPES,
+    MSGPACK_SHAPES,
+    PROPERTY_SHAPES,
+    SQL_SHAPES,
+    TAG_SHAPES,
+    TOML_SHAPES,
+)
+
+
+class Decoder(NamedTuple):
+    """``read`` gets the beginning, so many units, and the end, of each shape."""
+
+    name: str
+    read: Callable[[bytes], object]
+    shapes: Sequence[tuple[bytes, bytes, bytes]]
+
+
+_LETTERS = [(b"", b"a", b"")]
+_FILE = "a file"
+
+DECODERS = [
+    Decoder("decode_json", decode_json, JSON_SHAPES),
+    Decoder("decode_frame of JSON", json_frame, JSON_SHAPES),
+    Decoder("decode_frame", both(decode_frame, lambda d: decode_header(1, d, b"")), JUNK_SHAPES),
+    Decoder(
+        "decode_frame of binary fields",
+        binary_ext,
+        [
+            (b"", b"\x00\x01a\x00\x00\x00\x01b", b""),
+            (b"", b"\x00\x00\x00\x00\x00\x00", b""),
+            (b"\x00\x01a\x00\x01\x00\x00", b"b", b""),
+            *JUNK_SHAPES,
+        ],
+    ),
+    Decoder(
+        "FrameReader.feed of a frame in small chunks",
+        lambda data: [fed_in_chunks(n)(one_frame(1, data)) for n in (1, 3, 7)],
+        _LETTERS,
+    ),
+    Decoder(
+        "FrameReader.feed of a header in small chunks",
+        lambda data: fed_in_chunks(1)(whole_frame(b'{"code":1,"opaque":"%b"}' % data, b"")),
+        _LETTERS,
+    ),
+    Decoder(
+        "FrameReader.feed of many frames",
+        lambda data: [fed_in_chunks(n)(data) for n in (5, 33, 1 << 30)],
+        [(b"", whole_frame(b'{"code":1,"opaque":2}', b"x"), b"")],
+    ),
+    Decoder("headers like one before", like_sent, PROPERTY_SHAPES),
+    Decoder(
+        "fields", ext_fields, [*JSON_SHAPES, *JUNK_SHAPES, (b"", b"9", b""), (b"1.", b"1", b"")]
+    ),
+    Decoder("header of a message", send_headers, [*PROPERTY_SHAPES, (b"", b"9", b"")]),
+    Decoder(
+        "properties",
+        both(
+            decode_properties,
+            lambda data: find_property(data, b"KEYS"),
+            storable_properties,
+            lambda data: with_properties(data, {b"DELAY": b"1", b"REAL_TOPIC": None}),
+            staged,
+        ),
+        PROPERTY_SHAPES,
+    ),
+    Decoder(
+        "body of a batch",
+        batch,
+        [
+            (b"", batched(b"UNIQ_KEY\x01a\x02"), b""),
+            (b"", batched(b"UNIQ_KEY\x01a\x02") + batched(b"KEYS\x01a b\x02"), b""),
+            (b"", batched(b""), b"\x00"),
+            *JUNK_SHAPES,
+        ],
+    ),
+    Decoder("properties in a batch", lambda data: batch(batched(data) * 2), PROPERTY_SHAPES),
+    Decoder("filter expression", text(parse_selector), SQL_SHAPES),
+    Decoder(
+        "number that a filter compares",
+        both(selected_by("a = 1.5"), selected_by("a = 1"), selected_by("a > 1")),
+        [
+            (b"", b"1", b"x"),
+            (b"", b"1", b""),
+            (b"1.", b"1", b"x"),
+            (b"1e", b"1", b"x"),
+            (b"", b" ", b"x"),
+        ],
+    ),
+    Decoder(
+        "text that a filter compares",
+        both(
+            selected_by("a CONTAINS 'ab'"),
+            selected_by("a IN ('x', 'y')"),
+            selected_by("a = 'x'"),
+        ),
+        TAG_SHAPES,
+    ),
+    Decoder(
+        "records that a filter selects",
+        lambda data: selected(
+            parse_selector("a = '1'"),
+            0,
+            Found(Status.FOUND, 1, 0, 0),
+            [records(letters(data), b"a\x011\x02")],
+            SCAN_LIMITS,
+        ),
+        _LETTERS,
+    ),
+    Decoder("tag expression", text(tag_codes), TAG_SHAPES),
+    Decoder(
+        "subscription",
+        text(
+            lambda text: Subscription.from_json(
+                {"topic": "t", "subString": text, "subVersion": text}
+            ).as_json()
+        ),
+        [*TAG_SHAPES, (b"", b"9", b"")],
+    ),
+    Decoder(
+        "heartbeat",
+        heartbeat,
+        [
+            *JSON_SHAPES,
+            (b'{"producerDataSet":[', b'{"groupName":"a"},', b'{"groupName":"b"}]}'),
+            (
+                b'{"consumerDataSet":[',
+                b'{"groupName":"a","subscriptionDataSet":[{"topic":"t"}]},',
+                b'{"groupName":"b"}]}',
+            ),
+            (
+                b'{"consumerDataSet":[{"groupName":"a","subscriptionDataSet":[',
+                b'{"topic":"t"},',
+                b'{"topic":"u"}]}]}',
+            ),
+        ],
+    ),
+    Decoder(
+        "locks",
+        locks,
+        [
+            *JSON_SHAPES,
+            (
+                b'{"consumerGroup":"g","clientId":"c","mqSet":[',
+                b'{"topic":"t","queueId":1},',
+                b'{"topic":"t","queueId":2}]}',
+            ),
+        ],
+    ),
+    Decoder("group", lambda data: _group_config(request(data)), JSON_SHAPES),
+    Decoder("settings", changed_settings, LINE_SHAPES),
+    Decoder("answer with offsets", relay._offset_table, JSON_SHAPES),
+    Decoder(
+        "table of topics",
+        lambda data: decode_topic_table(data, compressed=False),
+        [
+            *JSON_SHAPES,
+            (b'{"topicConfigTable":{', b'"a":{},', b'"b":{}}}'),
+            (b'{"filterServerList":[', b'"a",', b'"b"]}'),
+        ],
+    ),
+    Decoder(
+        "compressed table of topics",
+        registration,
+        [
+            (b"", b"t 1 1 6;", b""),
+            (b"", b";", b""),
+            (b"", b" ", b""),
+            (b"t ", b"1", b" 1 6"),
+        ],
+    ),
+    Decoder(
+        "broken compression", lambda data: decode_topic_table(data, compressed=True), JUNK_SHAPES
+    ),
+    Decoder(
+        "what inflates to much",
+        lambda data: both(
+            lambda packed: decode_topic_table(packed, compressed=True),
+            lambda packed: inflated(packed, 1),
+        )(zlib.compress(data)),
+        JUNK_SHAPES,
+    ),
+    Decoder("version of a table of topics", decode_data_version, JSON_SHAPES),
+    Decoder("greeting of a peer", greeting, [*_LETTERS, (b"", b"1", b":1"), (b"a.b:", b"1", b"")]),
+    Decoder("parts of a message over HTTP", counted_parts, JSON_SHAPES),
+    Decoder(
+        "message over HTTP",
+        produced,
+        [
+            *JSON_SHAPES,
+            (b'{"body":"', b"a", b'"}'),
+            (b'{"body_base64":"', b"AAAA", b'"}'),
+            (b'{"body_base64":"', b"=", b'"}'),
+            (b'{"body":"","keys":[', b'"a",', b'"b"]}'),
+            (b'{"body":"","keys":["', b"a", b' "]}'),
+            (b'{"body":"","properties":{', b'"a":"b",', b'"c":"d"}}'),
+            (b'{"body":"","properties":{"a":"', b"b", b'"}}'),
+        ],
+    ),
+    Decoder(
+        "route",
+        lambda data: decode_route("t", data),
+        [
+            *JSON_SHAPES,
+            (
+                b'{"queueDatas":[],"brokerDatas":[',
+                b'{"brokerName":"b","brokerAddrs":{0:"a"}},',
+                b'{"brokerName":"b","brokerAddrs":{}}]}',
+            ),
+            (
+                b'{"brokerDatas":[],"queueDatas":[',
+                b'{"brokerName":"b","perm":6,"writeQueueNums":1,"readQueueNums":1},',
+                b'{"brokerName":"b","perm":0}]}',
+            ),
+        ],
+    ),
+    Decoder(
+        "reset of offsets",
+        reset_offsets,
+        [
+            *JSON_SHAPES,
+            (
+                b'{"offsetTable":{',
+                b'{"topic":"t","brokerName":"b","queueId":0}:1,',
+                b'{"topic":"t","brokerName":"b","queueId":1}:1}}',
+            ),
+        ],
+    ),
+    Decoder(
+        "pulled messages",
+        lambda data: pulled(records(letters(data), b"KEYS\x01a b\x02")),
+        _LETTERS,
+    ),
+    Decoder(
+        "a pulled message's properties",
+        lambda data: pulled(records([b""], data)),
+        PROPERTY_SHAPES,
+    ),
+    Decoder(
+        "addresses",
+        both(
+            text(parse_name_servers),
+            text(Endpoint.parse),
+            text(lambda text: parse_member(text, text, text)),
+        ),
+        LINE_SHAPES,
+    ),
+    Decoder("node.toml", text(lambda text: parse_config(text, "/")), TOML_SHAPES),
+    Decoder("message of a peer", peer, [*MSGPACK_SHAPES, *JUNK_SHAPES]),
+    Decoder("entries of a peer", append, _LETTERS),
+    Decoder(
+        "what members hold",
+        lambda data: peer(msgpack.packb([6, 1, 1, 1, msgpack.packb([["n0", 1, 1]] * len(data))])),
+        _LETTERS,
+    ),
+    Decoder(
+        "frames of a peer",
+        both(websocket(1), websocket(7), websocket(50_000)),
+        [
+            (b"", b"\x82\x01a", b""),
+            (b"\x82\x7e\xff\xff", b"a", b""),
+            (b"\x82\x7f\x00\x00\x00\x00\x00\x0f\xff\xff", b"a", b""),
+        ],
+    ),
+    Decoder(
+        "configuration",
+        Configuration.unpack,
+        [
+            *JSON_SHAPES[:12],
+            (
+                b'{"version":1,"voters":[',
+                b'"n0",',
+                b'"n1"],"old_voters":[],"learners":[],"addresses":{},"incarnations":{}}',
+            ),
+        ],
+    ),
+    Decoder(
+        "entries",
+        lambda data: both(decode_entries, decode_entry)(chain(letters(data))),
+        _LETTERS,
+    ),
+    Decoder("broken entries", both(decode_entries, decode_entry), JUNK_SHAPES),
+    Decoder("batch", lambda data: decode_batch(batch_body(letters(data))), _LETTERS),
+    Decoder("broken batch", decode_batch, JUNK_SHAPES),
+    Decoder("records", lambda data: all_records(records(letters(data))), _LETTERS),
+    Decoder("broken records", both(all_records, decode_record), JUNK_SHAPES),
+    Decoder(
+        "commands",
+        decode_commands,
+        [*MSGPACK_SHAPES, (b"\xdd\x00\x00\x01\xf4", b"\x95\xa6offset\xa1g\xa1t\x00\x01", b"")],
+    ),
+    Decoder("state of a broker", BrokerState.from_bytes, MSGPACK_SHAPES),
+    Decoder("state of a machine", decode_machine_state, MSGPACK_SHAPES),
+    Decoder(
+        "checkpoint",
+        both(checkpoint, lambda data: decode_checkpoint(data, _FILE)),
+        [*MSGPACK_SHAPES, *JUNK_SHAPES],
+    ),
+    Decoder(
+        "small files",
+        both(
+            decode_slot,
+            lambda data: decode_slot(encode_slot(1, data)),
+            lambda data: HardState.unpack(data, _FILE),
+            lambda data: Mark.unpack(data, _FILE),
+            lambda data: unpack_held(data, _FILE),
+            lambda data: decode_format(data, _FILE),
+            text(parse_segment_name),
+        ),
+        [
+            *JUNK_SHAPES,
+            *MSGPACK_SHAPES,
+            (b"dledger store ", b"1", b""),
+            (b"dledger store 1\n", b"a b\n", b""),
+        ],
+    ),
+    Decoder("manifest", lambda data: decode_manifest(data, _FILE), JSON_SHAPES),
+    Decoder(
+        "what is shown of a value",
+        both(quoted, shortened, lambda data: quoted([data] * 9), lambda data: quoted(list(data))),
+        JUNK_SHAPES,
+    ),
+]
+"""All of them."""
+
+ELSEWHERE: dict[str, str] = {
+    "broker.bench.jobs.decode_job": "reads what the command's own processes say to each other",
+    "broker.cli.commands._parse_command": "reads the command line",
+    "broker.client.routelookup.LookUp._read": "reads with decode_route",
+    "broker.reader.Log.read": "what reads a log, and no decoder",
+    "broker.processors.pull.PullProcessor._read_request": "reads fields and a filter, as above",
+}
+"""Functions that are called like decoders and are none, and why."""

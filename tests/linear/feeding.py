@@ -1,0 +1,277 @@
+"""How bytes are given to each decoder: within a frame, an entry, a heartbeat, or as they are."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import msgpack
+from crc32c import crc32c
+
+from broker.client.message import MessageQueue
+from broker.client.pulled import PulledBatch
+from broker.filter.sql92 import parse_selector
+from broker.http import jsonbody as http_jsonbody
+from broker.http import produce as http_produce
+from broker.limits import HTTP
+from broker.nameserver.topictable import decode_topic_table
+from broker.processors import clients
+from broker.processors.batchbody import stage_batch
+from broker.processors.jsonbody import json_object, objects_of
+from broker.processors.locks import LockProcessor
+from broker.processors.sendheader import (
+    LONG_NAMES,
+    SHORT_NAMES,
+    read_header,
+    read_like_header,
+)
+from broker.processors.shapes import Stager, origin
+from broker.remoting.fields import ext_bool, ext_int, ext_str
+from broker.remoting.frame import Frame, decode_frame, encode_request
+from broker.remoting.likeness import LikeFrame
+from broker.remoting.stream import FrameReader
+from dledger.codec import decode_message, seal
+from dledger.frames import MessageReader
+from dledger.greeting import PROTOCOL_VERSION, unpack_greeting
+from store.batch import Run, decode_batch, encode_batch
+from store.checkpoint import (
+    CHECKPOINT_HEADER,
+    CHECKPOINT_MAGIC,
+    CHECKPOINT_VERSION,
+    decode_checkpoint,
+)
+from store.entry import EntryKind, build_entry
+from store.properties import decode_properties
+from store.record import iter_records, record_bounds, stage_message
+
+
+def text(read: Callable[[str], object]) -> Callable[[bytes], object]:
+    return lambda data: read(data.decode(errors="replace"))
+
+
+def request(body: bytes = b"", ext: dict[str, Any] | None = None) -> Frame:
+    return Frame(0, 1, ext=ext, body=body)
+
+
+def fed_in_chunks(size: int) -> Callable[[bytes], object]:
+    def feed(data: bytes) -> None:
+        reader = FrameReader()
+        for start in range(0, len(data), size):
+            for _ in reader.feed(data[start : start + size]):
+                pass
+
+    return feed
+
+
+def whole_frame(header: bytes, body: bytes, serialization: int = 0) -> bytes:
+    size = len(header)
+    return struct.pack(">iI", 4 + size + len(body), serialization << 24 | size) + header + body
+
+
+def json_frame(data: bytes) -> object:
+    return decode_frame(whole_frame(b'{"code":1,"opaque":2,"extFields":' + data + b"}", b""))
+
+
+BINARY_HEAD = struct.pack(">hbhiii", 1, 0, 0, 5, 0, 0)
+
+
+def binary_ext(data: bytes) -> object:
+    header = BINARY_HEAD + struct.pack(">i", len(data)) + data
+    return decode_frame(whole_frame(header, b"", 1))
+
+
+def one_frame(size: int, unit: bytes) -> bytes:
+    """The beginning of a frame whose body never ends."""
+    return whole_frame(b'{"code":1,"opaque":2}', unit * size)[:-1]
+
+
+def ext_fields(data: bytes) -> None:
+    text = data.decode(errors="replace")
+    for value in (text, [text], {"a": text}):
+        frame = request(ext={"a": value})
+        for read in (ext_str, ext_int, ext_bool):
+            try:
+                read(frame, "a")
+            except Exception:  # noqa: BLE001, S112 - each of them refuses some
+                continue
+
+
+def send_headers(data: bytes) -> None:
+    text = data.decode(errors="replace")
+    usual: dict[str, Any] = dict.fromkeys(SHORT_NAMES[:8], "1")
+    for name in SHORT_NAMES[:10]:
+        for names in (SHORT_NAMES, LONG_NAMES):
+            try:
+                read_header(request(ext={**usual, "i": "", name: text}), names)
+            except Exception:  # noqa: BLE001, S112 - most of them are refused
+                continue
+
+
+def like_sent(data: bytes) -> None:
+    """Requests to send that are like each other, with these bytes for properties."""
+    text = data.decode(errors="replace")
+    reader = FrameReader()
+    for number in range(3):
+        ext = dict.fromkeys(SHORT_NAMES[:8], "1") | {
+            "i": f"UNIQ_KEY\x01{number:032}\x02{text}",
+            "e": str(number),
+        }
+        for frame in reader.feed(encode_request(310, number + 1, ext)):
+            if isinstance(frame, LikeFrame):
+                read_like_header(frame)
+                _ = frame.ext
+
+
+def staged(properties: bytes) -> None:
+    of = origin("topic", 0, 0, bytes(8), 0)
+    stager = Stager("cluster")
+    for _ in range(2):
+        stager.stage(of, 0, b"body", properties)
+
+
+def batched(properties: bytes) -> bytes:
+    total = 22 + 1 + len(properties)
+    head = struct.pack(">iiiii", total, 0, 0, 0, 1)
+    return head + b"b" + struct.pack(">h", len(properties)) + properties
+
+
+def batch(data: bytes) -> object:
+    return stage_batch(Stager("cluster"), origin("topic", 0, 0, bytes(8), 0), data)
+
+
+def heartbeat(data: bytes) -> None:
+    body = json_object(request(data), "the heartbeat")
+    for each in objects_of(body, "producerDataSet"):
+        clients._group_name(each)
+    for each in objects_of(body, "consumerDataSet"):
+        clients._group_name(each)
+        clients._settings(each)
+        clients._subscriptions(each)
+
+
+def locks(data: bytes) -> None:
+    gatherer = SimpleNamespace(check_serving=lambda: None)
+    LockProcessor(SimpleNamespace(gatherer=gatherer))._read(request(data))  # type: ignore[arg-type]
+
+
+def registration(data: bytes) -> object:
+    """A compressed one that holds so many topics."""
+    version = b"{}"
+    topics = data.split(b";")
+    body = struct.pack(">i", len(version)) + version + struct.pack(">i", len(topics))
+    for topic in topics:
+        body += struct.pack(">i", len(topic)) + topic
+    return decode_topic_table(zlib.compress(body + struct.pack(">i", 2) + b"[]"), compressed=True)
+
+
+def greeting(data: bytes) -> None:
+    unpack_greeting(seal(msgpack.packb([PROTOCOL_VERSION, "g", "n0", data.decode()])))
+
+
+# What is long is looked at twice: each look is counted by itself, and neither from a size on alone.
+vars(http_jsonbody)["HTTP"] = replace(HTTP, containers_max=1 << 30, strings_max=1 << 30)
+
+
+def counted_parts(data: bytes) -> None:
+    http_jsonbody._check_parts(data)
+
+
+def produced(data: bytes) -> None:
+    document = http_produce._document(bytearray(data))
+    http_produce._body(document)
+    http_produce._properties(document)
+    http_produce._queue_id(document)
+
+
+def batch_body(bodies: Sequence[bytes], properties: bytes = b"") -> bytes:
+    """Of an entry with these messages."""
+    staged = [
+        stage_message("t", body, properties, born_timestamp=0, born_host=bytes(8))
+        for body in bodies
+    ]
+    return b"".join(map(bytes, encode_batch(0, 0, bytes(8), [Run("t", 0, 0, staged)], b"")))
+
+
+def records(bodies: Sequence[bytes], properties: bytes = b"") -> bytes:
+    return bytes(decode_batch(batch_body(bodies, properties)).records)
+
+
+def letters(data: bytes) -> list[bytes]:
+    return [data[n : n + 1] for n in range(len(data))]
+
+
+def pulled(data: bytes) -> None:
+    queue = MessageQueue("t", "b", 0)
+    batch = PulledBatch(queue, data, 1, frozenset((b"a",)))
+    list(batch.bodies())
+    for message in PulledBatch(queue, data, 1):
+        _ = message.properties, message.tags, message.keys, message.unique_key, message.body
+
+
+def all_records(data: bytes) -> None:
+    record_bounds(data)
+    for record in iter_records(data):
+        decode_properties(record.properties)
+
+
+def selected_by(expression: str) -> Callable[[bytes], object]:
+    selector = parse_selector(expression)
+
+    def select(value: bytes) -> object:
+        return selector.matches({"a": value.decode(errors="replace")})
+
+    return select
+
+
+def peer(fields: bytes) -> object:
+    return decode_message(seal(fields))
+
+
+def checkpoint(payload: bytes) -> object:
+    head = CHECKPOINT_HEADER.pack(
+        CHECKPOINT_MAGIC,
+        CHECKPOINT_VERSION,
+        crc32c(payload, crc32c(struct.pack(">I", len(payload)))),
+        len(payload),
+    )
+    return decode_checkpoint(head + payload, "a file")
+
+
+def websocket(chunk: int) -> Callable[[bytes], object]:
+    def read(data: bytes) -> None:
+        reader = MessageReader(None, 1 << 20, lambda _message: True)  # type: ignore[arg-type]
+        for start in range(0, len(data), chunk):
+            piece = data[start : start + chunk]
+            reader.get_buffer(0)[: len(piece)] = piece
+            reader.buffer_updated(len(piece))
+
+    return read
+
+
+def chain(bodies: Sequence[bytes]) -> bytes:
+    """Entries back to back."""
+    chain, parts = 0, []
+    for index, body in enumerate(bodies):
+        entry = build_entry(EntryKind.DATA, index, 1, 52 * index, chain, [body])
+        chain = entry.chain_crc
+        parts.append(bytes(entry.data))
+    return b"".join(parts)
+
+
+def append(data: bytes) -> object:
+    return peer(msgpack.packb([3, 1, 0, 1, 0, chain(letters(data))]))
+
+
+def both(*reads: Callable[[bytes], object]) -> Callable[[bytes], object]:
+    def read(data: bytes) -> None:
+        for one in reads:
+            try:
+                one(data)
+            except Exception:  # noqa: BLE001, S112 - some of them refuse what others take
+                continue
+
+    return read
