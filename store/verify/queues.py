@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 from store.batch import QUEUE_ROW, Batch
 from store.consumequeue import ROW_SIZE
 from store.entry import Entry
-from store.filesystem import FileSystem
+from store.errors import CorruptBatchError
+from store.filesystem import Readable
 from store.machinestate import QueueLength
+from store.shapes import file_name
 from store.verify.findings import RESTORE, FindingKind, FindingLog
 from store.verify.queuefiles import QueueFiles, find_extra
 from store.verify.ranges import QueueSpan, RangeQueues, WrongRows
@@ -103,6 +105,8 @@ class RowRuns:
             rows = bytes(batch.rows[first : first + run.count * ROW_SIZE])
             self.count += run.count
             last = self._last.get(key)
+            if last is None:
+                check_topic(run.topic)
             if last is not None and last.end_offset == run.first_offset:
                 last.end_offset = end_offset
                 last.rows.append(rows)
@@ -127,6 +131,14 @@ class RowRuns:
         return runs
 
 
+def check_topic(topic: str) -> None:
+    """Raises :class:`CorruptBatchError` for one that no ConsumeQueue can be named after."""
+    try:
+        file_name(topic)
+    except ValueError as error:
+        raise CorruptBatchError(f"the topic of a run: {error}") from error
+
+
 class QueueCheck:
     """Takes the batches of a range in order, and tells which rows are wrong.
 
@@ -135,7 +147,7 @@ class QueueCheck:
 
     def __init__(
         self,
-        fs: FileSystem,
+        fs: Readable,
         directory: str,
         lengths: Sequence[QueueLength],
         log: FindingLog,

@@ -11,7 +11,9 @@ Everything here can be pickled.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
+from store.checkpoint import Checkpoint
 from store.formatfile import Identity
 from store.verify.findings import Finding
 
@@ -31,6 +33,23 @@ class Border:
 
 
 @dataclass(frozen=True, slots=True)
+class StateDigest:
+    """What a checkpoint holds beside its place in the log, as a number to be compared."""
+
+    index: int
+    chain: int
+    digest: bytes
+    path: str
+
+    @staticmethod
+    def of(checkpoint: Checkpoint, path: str) -> StateDigest:
+        digest = blake2b(checkpoint.state, digest_size=16)
+        for part in (checkpoint.configuration, repr(checkpoint.term_starts).encode()):
+            digest.update(len(part).to_bytes(8, "big") + part)
+        return StateDigest(checkpoint.index, checkpoint.chain_crc, digest.digest(), path)
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaPlan:
     """One replica, as its small files have it."""
 
@@ -43,6 +62,8 @@ class ReplicaPlan:
     """Where that entry ends, if the small files say so."""
     checkpoint_index: int
     is_snapshot: bool
+    digests: tuple[StateDigest, ...] = ()
+    """Of all its checkpoints that can be read."""
 
     @property
     def name(self) -> str:
@@ -151,6 +172,21 @@ class RangeKeys:
 
 
 @dataclass(frozen=True, slots=True)
+class RangeState:
+    """What the entries of a range, all of them covered by the checkpoint, make of the state.
+
+    ``times`` has for each segment the store time of the newest message up to its end: ``None``
+    where that is one of an earlier range. ``last_ms`` is that of the newest message at all.
+    ``configuration`` is the body of the last configuration entry.
+    """
+
+    times: tuple[tuple[int, int | None], ...] = ()
+    last_ms: int | None = None
+    configuration: bytes | None = None
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaRange:
     """One replica's part of a range."""
 
@@ -161,6 +197,8 @@ class ReplicaRange:
     messages: int
     queues: RangeQueues
     keys: RangeKeys
+    state: RangeState | None = None
+    """``None`` for what the checkpoint does not cover."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from store.checkpoint import NAME_PREFIX, Checkpoint, decode_checkpoint
+from store.checkpoint import NAME_PREFIX, Checkpoint
 from store.errors import DamagedError, DataFormatError
-from store.filesystem import FileSystem
+from store.filesystem import Readable
 from store.formatfile import FORMAT_NAME, Identity, decode_format
 from store.heldfile import FORGET, HELD_NAME, unpack_held
 from store.machinestate import MachineState, decode_machine_state
 from store.manifest import MANIFEST_NAME, Manifest, decode_manifest
+from store.shapes import U32_MAX
 from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot
 from store.statefiles import MARK_NAME, VOTE_NAME, HardState, Mark
+from store.verify.files import DANGLING, listed_names
 from store.verify.findings import RESTORE, FindingKind, FindingLog
-from store.wholefile import TEMPORARY_SUFFIX, read_file
+from store.verify.ranges import StateDigest
+from store.verify.smallfiles import read_checkpoint, read_head, read_small
+from store.wholefile import TEMPORARY_SUFFIX
 
 ONE_SLOT = (
     "the other copy is whole and the next start repairs this one; "
     "unless the power failed while it was written, suspect the disk"
 )
 LOCK_NAME = "lock"
+STATE_FILES = (VOTE_NAME, MARK_NAME)
 INCOMPLETE = "take the snapshot again into a new directory"
 CHECKPOINT = "the next start uses an older checkpoint and reads more of the log; suspect the disk"
 
@@ -36,6 +41,9 @@ class StateFiles:
     mark_path: str = ""
     checkpoint: Checkpoint | None = None
     checkpoint_path: str = ""
+    """The newest; :attr:`older` are the others, without their states."""
+    older: list[tuple[str, Checkpoint]] = field(default_factory=list)
+    digests: list[StateDigest] = field(default_factory=list)
     machine: MachineState | None = None
     manifest: Manifest | None = None
     manifest_path: str = ""
@@ -65,7 +73,7 @@ class StateFiles:
         return max(self.mark.position, checkpointed)
 
 
-def read_identity(fs: FileSystem, directory: str) -> Identity:
+def read_identity(fs: Readable, directory: str) -> Identity:
     """Whose data it is.
 
     Raises :class:`~store.errors.DataFormatError` for a directory that is no replica, or one in a
@@ -73,12 +81,15 @@ def read_identity(fs: FileSystem, directory: str) -> Identity:
     """
     path = f"{directory}/state/{FORMAT_NAME}"
     try:
-        return decode_format(read_file(fs, path), path)
-    except (FileNotFoundError, NotADirectoryError):
+        return decode_format(read_small(fs, path), path)
+    except FileNotFoundError:
         pass
     if not fs.exists(directory):
+        parent, _slash, name = directory.rpartition("/")
+        if name in listed_names(fs, parent):
+            raise DamagedError(path, 0, f"{directory} is {DANGLING}")
         raise DataFormatError(f"{directory}: there is no such directory")
-    if fs.exists(f"{directory}/commitlog") and fs.list_directory(f"{directory}/commitlog"):
+    if is_replica(fs, directory):
         raise DamagedError(path, 0, "the file is missing, though there is a log")
     raise DataFormatError(
         f"{directory}: not the data of a replica (it has no state/{FORMAT_NAME}); "
@@ -86,41 +97,99 @@ def read_identity(fs: FileSystem, directory: str) -> Identity:
     )
 
 
-def read_state(fs: FileSystem, directory: str, identity: Identity, log: FindingLog) -> StateFiles:
-    """Reads all of it, noting what is wrong with each file by itself."""
+def is_replica(fs: Readable, directory: str) -> bool:
+    """Whether a directory without a format file still holds what only a replica has."""
+    if MANIFEST_NAME in listed_names(fs, directory):
+        return True
+    names = listed_names(fs, f"{directory}/state")
+    if any(name in names or f"{name}{TEMPORARY_SUFFIX}" in names for name in STATE_FILES):
+        return True
+    return bool(listed_names(fs, f"{directory}/commitlog"))
+
+
+def read_state(fs: Readable, directory: str, identity: Identity, log: FindingLog) -> StateFiles:
+    """Reads all of it, noting what is wrong with each file by itself, and with all together."""
     state = StateFiles(identity)
     state.vote_path = f"{directory}/state/{VOTE_NAME}"
     state.mark_path = f"{directory}/state/{MARK_NAME}"
     state.manifest_path = f"{directory}/{MANIFEST_NAME}"
-    vote = _read_slots(fs, state.vote_path, FindingKind.VOTE, log)
-    mark = _read_slots(fs, state.mark_path, FindingKind.MARK, log)
-    try:
-        if vote is not None:
-            state.hard_state = HardState.unpack(vote, state.vote_path)
-    except DamagedError as error:
-        _add(log, FindingKind.VOTE, error, expected="term and vote")
-    try:
-        if mark is not None:
-            state.mark = Mark.unpack(mark, state.mark_path)
-    except DamagedError as error:
-        _add(log, FindingKind.MARK, error, expected="the mark of a log")
+    _read_vote(fs, state, log)
+    _read_mark(fs, state, log)
     _read_held(fs, f"{directory}/state/{HELD_NAME}", log)
     _read_checkpoints(fs, f"{directory}/state", state, log)
-    _read_manifest(fs, state, log)
+    _read_manifest(fs, directory, state, log)
+    _check_mark(state, log)
+    _check_beginning(directory, state, log)
+    if state.manifest is not None:
+        if state.manifest.first_index != state.mark.first_index:
+            log.add(
+                FindingKind.FORMAT,
+                state.manifest_path,
+                0,
+                expected=f"a log that begins with entry {state.mark.first_index}",
+                found=f"entry {state.manifest.first_index}",
+                advice=INCOMPLETE,
+            )
+        if not _has_lock(fs, directory):
+            _check_snapshot(directory, state, state.manifest, log)
     return state
 
 
+def _has_lock(fs: Readable, directory: str) -> bool:
+    """Whether it is a node's own directory: a snapshot has no lock file."""
+    return LOCK_NAME in listed_names(fs, directory) or fs.exists(f"{directory}/{LOCK_NAME}")
+
+
+def _read_vote(fs: Readable, state: StateFiles, log: FindingLog) -> None:
+    expected = "term and vote"
+    vote = _read_slots(fs, state.vote_path, FindingKind.VOTE, log)
+    if vote is None:
+        return
+    try:
+        found = HardState.unpack(vote, state.vote_path)
+    except DamagedError as error:
+        _add(log, FindingKind.VOTE, error, expected=expected)
+        return
+    if found.term < 0:
+        log.add(FindingKind.VOTE, state.vote_path, 0, expected=expected, found=found)
+    else:
+        state.hard_state = found
+
+
+def _read_mark(fs: Readable, state: StateFiles, log: FindingLog) -> None:
+    expected = "the mark of a log"
+    payload = _read_slots(fs, state.mark_path, FindingKind.MARK, log)
+    if payload is None:
+        return
+    try:
+        mark = Mark.unpack(payload, state.mark_path)
+    except DamagedError as error:
+        _add(log, FindingKind.MARK, error, expected=expected)
+        return
+    if (
+        min(mark.index, mark.commit_index) < -1
+        or min(mark.position, mark.chain_crc, mark.first_index, mark.first_position) < 0
+        or mark.chain_crc > U32_MAX
+    ):
+        log.add(FindingKind.MARK, state.mark_path, 0, expected=expected, found=mark)
+    else:
+        state.mark = mark
+
+
 def _read_slots(
-    fs: FileSystem, path: str, kind: FindingKind, log: FindingLog, advice: str = RESTORE
+    fs: Readable, path: str, kind: FindingKind, log: FindingLog, advice: str = RESTORE
 ) -> bytes | None:
     """The payload of the newest whole slot."""
     try:
-        data = read_file(fs, path)
+        data = read_head(fs, path, SLOT_COUNT * SLOT_SIZE)
     except FileNotFoundError:
         log.add(kind, path, 0, expected="a file", found="none")
         return None
+    except DamagedError as error:
+        _add(log, kind, error, expected="two copies of the record", advice=advice)
+        return None
     slots = [decode_slot(data[at : at + SLOT_SIZE]) for at in range(0, len(data), SLOT_SIZE)]
-    whole = [slot for slot in slots[:SLOT_COUNT] if slot is not None]
+    whole = [slot for slot in slots if slot is not None]
     if not whole:
         expected = "two copies of the record"
         log.add(kind, path, 0, expected=expected, found="neither is whole", advice=advice)
@@ -131,28 +200,36 @@ def _read_slots(
     return max(whole)[1]
 
 
-def _read_held(fs: FileSystem, path: str, log: FindingLog) -> None:
+def _read_held(fs: Readable, path: str, log: FindingLog) -> None:
     """It may be absent."""
-    if not fs.exists(path):
+    if not fs.exists(path) and HELD_NAME not in listed_names(fs, path.rpartition("/")[0]):
         return
     payload = _read_slots(fs, path, FindingKind.HELD, log, FORGET)
+    expected = "what other members hold"
     try:
-        if payload is not None:
-            unpack_held(payload, path)
+        held = () if payload is None else unpack_held(payload, path)
     except DamagedError as error:
-        _add(log, FindingKind.HELD, error, expected="what other members hold", advice=FORGET)
+        _add(log, FindingKind.HELD, error, expected=expected, advice=FORGET)
+        return
+    nodes = [each.node for each in held]
+    if len(set(nodes)) < len(nodes):
+        found = f"two numbers of one member: {', '.join(sorted(nodes))}"
+        log.add(FindingKind.HELD, path, 0, expected=expected, found=found, advice=FORGET)
 
 
-def _read_checkpoints(fs: FileSystem, directory: str, state: StateFiles, log: FindingLog) -> None:
-    for name in fs.list_directory(directory):
+def _read_checkpoints(fs: Readable, directory: str, state: StateFiles, log: FindingLog) -> None:
+    for name in sorted(listed_names(fs, directory)):
         digits = name.removeprefix(NAME_PREFIX)
         if digits == name or name.endswith(TEMPORARY_SUFFIX):
             continue
         path = f"{directory}/{name}"
+        expected = "a checkpoint"
         try:
-            checkpoint = decode_checkpoint(read_file(fs, path), path)
+            checkpoint = read_checkpoint(fs, path)
+        except FileNotFoundError:
+            continue
         except DamagedError as error:
-            _add(log, FindingKind.CHECKPOINT, error, expected="a checkpoint", advice=CHECKPOINT)
+            _add(log, FindingKind.CHECKPOINT, error, expected=expected, advice=CHECKPOINT)
             continue
         if f"{checkpoint.index:020d}" != digits:
             log.add(
@@ -164,70 +241,148 @@ def _read_checkpoints(fs: FileSystem, directory: str, state: StateFiles, log: Fi
                 advice=CHECKPOINT,
             )
             continue
-        if state.checkpoint is None or checkpoint.index > state.checkpoint.index:
-            state.checkpoint, state.checkpoint_path = checkpoint, path
-    if state.checkpoint is not None:
-        try:
-            state.machine = decode_machine_state(state.checkpoint.state)
-        except DataFormatError as error:
-            log.add(
-                FindingKind.CHECKPOINT,
-                state.checkpoint_path,
-                16,
-                expected="the state of a broker",
-                found=error,
-                first=state.checkpoint.index,
-            )
+        machine = _read_machine(path, checkpoint, log)
+        state.digests.append(StateDigest.of(checkpoint, path))
+        # They come in the order of their indexes: names have them in 20 digits.
+        if state.checkpoint is not None:
+            state.older.append((state.checkpoint_path, replace(state.checkpoint, state=b"")))
+        state.checkpoint_path, state.checkpoint, state.machine = path, checkpoint, machine
 
 
-def _read_manifest(fs: FileSystem, state: StateFiles, log: FindingLog) -> None:
-    if not fs.exists(state.manifest_path):
-        directory = state.manifest_path.removesuffix(f"/{MANIFEST_NAME}")
-        if not fs.exists(f"{directory}/{LOCK_NAME}"):
+def _read_machine(path: str, checkpoint: Checkpoint, log: FindingLog) -> MachineState | None:
+    """What a checkpoint says of the derived files, if that can be read and fits its end."""
+    try:
+        machine = decode_machine_state(checkpoint.state)
+    except DataFormatError as error:
+        log.add(
+            FindingKind.CHECKPOINT,
+            path,
+            16,
+            expected="the state of a broker",
+            found=error,
+            first=checkpoint.index,
+        )
+        return None
+    end = checkpoint.end_position
+    if machine.applied_end != end or machine.expired_position > end:
+        log.add(
+            FindingKind.CHECKPOINT,
+            path,
+            16,
+            expected=f"a state applied up to {end}, with nothing expired behind that",
+            found=f"applied up to {machine.applied_end}, expired up to {machine.expired_position}",
+            first=checkpoint.index,
+        )
+    return machine
+
+
+def _read_manifest(fs: Readable, directory: str, state: StateFiles, log: FindingLog) -> None:
+    path = state.manifest_path
+    expected = "the manifest of a snapshot"
+    try:
+        manifest = decode_manifest(read_small(fs, path), path)
+    except FileNotFoundError:
+        if not _has_lock(fs, directory):
             log.add(
                 FindingKind.FORMAT,
-                state.manifest_path,
+                path,
                 0,
                 expected="the manifest of a snapshot, or the lock file of a node's own directory",
                 found="neither",
                 advice=INCOMPLETE,
             )
         return
-    try:
-        manifest = decode_manifest(read_file(fs, state.manifest_path), state.manifest_path)
     except DamagedError as error:
-        _add(log, FindingKind.FORMAT, error, expected="the manifest of a snapshot")
+        _add(log, FindingKind.FORMAT, error, expected=expected)
+        return
+    except DataFormatError as error:
+        log.add(FindingKind.FORMAT, path, 0, expected=expected, found=error)
         return
     owner = (state.identity.group, state.identity.node)
     if (manifest.group, manifest.node) != owner:
         log.add(
             FindingKind.FORMAT,
-            state.manifest_path,
+            path,
             0,
             expected=f"a snapshot of {'/'.join(owner)}",
             found=f"{manifest.group}/{manifest.node}",
         )
-    checkpoint = state.checkpoint
-    if checkpoint is not None and checkpoint.index > manifest.commit_index:
-        log.add(
-            FindingKind.FORMAT,
-            state.manifest_path,
-            0,
-            expected=f"an end not before the checkpoint of entry {checkpoint.index}",
-            found=f"entry {manifest.commit_index}",
-            advice=INCOMPLETE,
-            first=manifest.commit_index,
-        )
-    if manifest.first_index != state.mark.first_index:
-        log.add(
-            FindingKind.FORMAT,
-            state.manifest_path,
-            0,
-            expected=f"a log that begins with entry {state.mark.first_index}",
-            found=f"entry {manifest.first_index}",
-            advice=INCOMPLETE,
-        )
     state.manifest = manifest
+
+
+def _check_mark(state: StateFiles, log: FindingLog) -> None:
+    """The mark must agree with itself: what is committed was durable, and behind the beginning."""
+    mark = state.mark
+    behind = max(mark.index, -1 if state.checkpoint is None else state.checkpoint.index)
+    wrong = []
+    if mark.commit_index > mark.index:
+        wrong.append(f"committed up to {mark.commit_index}")
+        state.mark = replace(mark, commit_index=mark.index)
+    if mark.first_index > behind + 1:
+        wrong.append(f"a beginning with {mark.first_index}")
+    if wrong:
+        log.add(
+            FindingKind.MARK,
+            state.mark_path,
+            0,
+            expected=f"a mark that goes no further than entry {mark.index}, up to which the log "
+            "is said to be durable",
+            found=" and ".join(wrong),
+        )
+
+
+def _check_beginning(directory: str, state: StateFiles, log: FindingLog) -> None:
+    """What came before an expired log's first entry is known from a checkpoint alone."""
+    if state.mark.first_index > 0 and state.checkpoint is None and not _told_of_checkpoint(log):
+        log.add(
+            FindingKind.CHECKPOINT,
+            f"{directory}/state",
+            0,
+            expected=f"a checkpoint, as the log begins with entry {state.mark.first_index}",
+            found="none",
+        )
+
+
+def _check_snapshot(directory: str, state: StateFiles, manifest: Manifest, log: FindingLog) -> None:
+    """A snapshot is as of its one checkpoint, and so is the mark in it."""
+    checkpoint, index = state.checkpoint, manifest.commit_index
+    path = state.manifest_path
+    if checkpoint is None:
+        if not _told_of_checkpoint(log):
+            log.add(
+                FindingKind.CHECKPOINT,
+                f"{directory}/state/{NAME_PREFIX}{max(index, 0):020d}",
+                0,
+                expected=f"the checkpoint of entry {index}, which the snapshot is as of",
+                found="none",
+                advice=INCOMPLETE,
+                first=index,
+            )
+    elif checkpoint.index != index:
+        log.add(
+            FindingKind.FORMAT,
+            path,
+            0,
+            expected=f"an end at the snapshot's checkpoint, of entry {checkpoint.index}",
+            found=f"entry {index}",
+            advice=INCOMPLETE,
+            first=index,
+        )
+    marked = (state.mark.index, state.mark.commit_index)
+    told = any(finding.kind is FindingKind.MARK for finding in log.findings)
+    if marked != (index, index) and not told:
+        log.add(
+            FindingKind.MARK,
+            state.mark_path,
+            0,
+            expected=f"the mark of a snapshot as of entry {index}",
+            found=f"entry {marked[0]}, committed up to {marked[1]}",
+            advice=INCOMPLETE,
+        )
+
+
+def _told_of_checkpoint(log: FindingLog) -> bool:
+    return any(finding.kind is FindingKind.CHECKPOINT for finding in log.findings)
 
 
 def _add(

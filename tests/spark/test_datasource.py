@@ -164,7 +164,7 @@ def test_a_prepared_query_is_not_narrowed_by_one_prepared_behind_it(
     wide = found.where("index >= 1")
     narrow = found.where("topic = 'bills' and index = 7")
     for query in (wide, narrow):
-        assert "Scan" in query._jdf.queryExecution().executedPlan().toString()  # type: ignore[operator]
+        assert "Scan" in query._jdf.queryExecution().executedPlan().toString()
     assert narrow.count() == 3
     assert wide.count() == 3 * 3 * (ENTRIES - 1)
 
