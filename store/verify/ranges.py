@@ -11,10 +11,9 @@ Everything here can be pickled.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from hashlib import blake2b
 
-from store.checkpoint import Checkpoint
 from store.formatfile import Identity
+from store.verify.digests import StateDigest
 from store.verify.findings import Finding
 
 
@@ -30,23 +29,6 @@ class Border:
     position: int
     chain: int | None
     term: int
-
-
-@dataclass(frozen=True, slots=True)
-class StateDigest:
-    """What a checkpoint holds beside its place in the log, as a number to be compared."""
-
-    index: int
-    chain: int
-    digest: bytes
-    path: str
-
-    @staticmethod
-    def of(checkpoint: Checkpoint, path: str) -> StateDigest:
-        digest = blake2b(checkpoint.state, digest_size=16)
-        for part in (checkpoint.configuration, repr(checkpoint.term_starts).encode()):
-            digest.update(len(part).to_bytes(8, "big") + part)
-        return StateDigest(checkpoint.index, checkpoint.chain_crc, digest.digest(), path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from store.manifest import MANIFEST_NAME, Manifest, decode_manifest
 from store.shapes import U32_MAX
 from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot
 from store.statefiles import MARK_NAME, VOTE_NAME, HardState, Mark
+from store.verify.digests import StateDigest
 from store.verify.files import DANGLING, listed_names
 from store.verify.findings import RESTORE, FindingKind, FindingLog
-from store.verify.ranges import StateDigest
 from store.verify.smallfiles import read_checkpoint, read_head, read_small
 from store.wholefile import TEMPORARY_SUFFIX
 

@@ -9,7 +9,6 @@ Where they are not, nothing is known of it, and nothing is said.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from struct import Struct
 
@@ -17,9 +16,10 @@ from store.batch import QUEUE_ROW, Batch
 from store.entry import Entry
 from store.layout import segment_start
 from store.machinestate import MachineState
+from store.verify.digests import StateDigest, canonical_configuration
 from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
 from store.verify.majority import majority
-from store.verify.ranges import GroupPlan, ReplicaRange, StateDigest
+from store.verify.ranges import GroupPlan, ReplicaRange
 from store.verify.state import StateFiles
 
 STORED_AT = 56
@@ -75,7 +75,7 @@ def check_state(state: StateFiles, parts: Sequence[ReplicaRange], log: FindingLo
     configured = [each.configuration for each in covered if each.configuration is not None]
     if configured or is_whole:
         right = configured[-1] if configured else b""
-        if not same_configuration(right, checkpoint.configuration):
+        if canonical_configuration(right) != canonical_configuration(checkpoint.configuration):
             wrong.append((f"the members {_text(right)}", _text(checkpoint.configuration)))
     for expected, found in wrong:
         log.add(
@@ -169,20 +169,6 @@ def check_named(state: StateFiles, parts: Sequence[ReplicaRange], log: FindingLo
                 first=max(last + 1, 0),
                 last=index,
             )
-
-
-def same_configuration(one: bytes, other: bytes) -> bool:
-    """Whether two configurations say the same; a checkpoint may leave out what is empty."""
-    if one == other:
-        return True
-    try:
-        found = [json.loads(each) for each in (one, other)]
-    except (ValueError, RecursionError):
-        return False
-    if not all(isinstance(each, dict) for each in found):
-        return False
-    left, right = ({name: value for name, value in each.items() if value} for each in found)
-    return bool(left == right)
 
 
 def _text(data: bytes) -> str:
