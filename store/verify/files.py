@@ -45,7 +45,7 @@ class AuditFiles:
                 raise
             self.note(path, 0, DANGLING)
         except (OSError, ValueError) as error:
-            self.note(path, 0, reason(error))
+            self.note(self._culprit(path), 0, reason(error))
         return _EmptyFile(path)
 
     def exists(self, path: str) -> bool:
@@ -67,7 +67,7 @@ class AuditFiles:
                 raise
             self.note(path, 0, DANGLING)
         except (OSError, ValueError) as error:
-            self.note(path, 0, reason(error))
+            self.note(self._culprit(path), 0, reason(error))
         return []
 
     def identify(self, path: str) -> str:
@@ -101,6 +101,15 @@ class AuditFiles:
                 )
             )
         return found
+
+    def _culprit(self, path: str) -> str:
+        """The file or directory that keeps ``path`` from being reached: the highest."""
+        parent = path.rpartition("/")[0]
+        try:
+            self.below.list_directory(parent)
+        except (OSError, ValueError):
+            return self._culprit(parent) if parent else path
+        return path
 
     def _why(self, path: str) -> str:
         """Why what has a name cannot be reached."""

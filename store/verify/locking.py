@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 from store.errors import DataLockedError
 from store.filesystem import FileSystem
-from store.verify.files import reason
+from store.verify.files import DANGLING, listed_names, reason
 from store.verify.findings import Finding, FindingKind
 from store.verify.state import LOCK_NAME
 
@@ -27,6 +27,8 @@ def lock_replicas(fs: FileSystem, directories: Sequence[str], locks: ExitStack) 
         try:
             if fs.exists(path):
                 locks.callback(fs.lock(path).release)
+            elif LOCK_NAME in listed_names(fs, directory):
+                raise FileNotFoundError(errno.ENOENT, DANGLING, path)
         except BlockingIOError as error:
             raise DataLockedError(
                 f"{directory}: a running node has this data open; stop it, or check a snapshot"
