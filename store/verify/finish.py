@@ -16,7 +16,7 @@ from store.verify.log import check_segment_files
 from store.verify.ranges import GroupPlan, RangeResult, ReplicaRange
 from store.verify.replica import open_queue_check
 from store.verify.state import StateFiles, read_state
-from store.verify.states import check_named, check_state, check_states
+from store.verify.states import check_beginning, check_named, check_state, check_states
 
 PIECE_SIZE = 256 << 10
 LOST = frozenset({FindingKind.ENTRY, FindingKind.SEGMENT})
@@ -41,6 +41,8 @@ def finish_audit(fs: Readable, group: GroupPlan, results: Sequence[RangeResult])
             _finish_derived(files, replica.directory, state, parts, log)
         check_named(state, parts, log)
         check_state(state, parts, log)
+        check_beginning(state, parts, log)
+        _check_older(files, replica.directory, state, parts, log)
         last_term = max((part.last_term for part in parts), default=0)
         if last_term > state.hard_state.term and not any(
             finding.kind is FindingKind.VOTE for finding in small.findings
@@ -143,6 +145,28 @@ def _finish_derived(
     end_position = max((part.end_position for part in parts), default=0)
     queues.finish(max(end_position, state.durable_position))
     tell_missing(directory, [part.keys for part in parts], log)
+
+
+def _check_older(
+    fs: Readable,
+    directory: str,
+    state: StateFiles,
+    parts: Sequence[ReplicaRange],
+    log: FindingLog,
+) -> None:
+    """What older checkpoints say of queues: where they end, and where they begin if no more was
+    given up since."""
+    for older in state.older:
+        if older.machine is None or state.machine is None:
+            continue
+        at_once = replace(state, machine=older.machine, checkpoint_path=older.path, older=[])
+        queues = open_queue_check(fs, at_once, directory, log)
+        for part in parts:
+            if part.last_index <= older.checkpoint.index:
+                queues.absorb(part.queues, told=True)
+        queues.check_lengths(
+            begins=older.machine.expired_position == state.machine.expired_position
+        )
 
 
 def merge_findings(ordered: Sequence[RangeResult]) -> list[Finding]:

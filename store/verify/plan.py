@@ -212,7 +212,11 @@ def _plan_ranges(finders: Sequence[BorderFinder], range_bytes: int) -> list[Rang
     forced = {
         index
         for replica in replicas
-        for index in (replica.first_index, replica.known_index + 1, replica.checkpoint_index + 1)
+        for index in (
+            replica.first_index,
+            replica.known_index + 1,
+            *(digest.index + 1 for digest in replica.digests),
+        )
         if first <= index <= last + 1
     } | {first, last + 1}
     wanted = sorted(forced | set(_equal_distances(finders, first, last, range_bytes)))

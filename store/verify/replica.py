@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgpack
 
 from store.batch import QUEUE_ROW, Batch, decode_batch
+from store.checkpoint import Checkpoint
 from store.entry import Entry, EntryKind
 from store.errors import CorruptBatchError
 from store.filesystem import Bytes, Readable
@@ -73,7 +74,7 @@ class ReplicaCheck:
             lost=self._walk.lost,
         )
         named = {state.mark.index, self._covered_index}
-        named |= {older.index for _path, older in state.older}
+        named |= {older.checkpoint.index for older in state.older}
         if state.manifest is not None:
             named.add(state.manifest.commit_index)
         self._named = sorted(named)
@@ -282,12 +283,18 @@ class ReplicaCheck:
             path = state.checkpoint_path
             self._check_name(FindingKind.CHECKPOINT, path, entry, named, found)
             if checkpoint.term != entry.term:
-                self._tell_terms(f"term {entry.term}", f"term {checkpoint.term}")
-        for path, older in state.older:
-            if entry.index == older.index:
-                named = (older.end_position, older.chain_crc)
+                self._tell_terms(
+                    f"term {entry.term}",
+                    f"term {checkpoint.term}",
+                    state.checkpoint_path,
+                    checkpoint,
+                )
+        for older in state.older:
+            path, kept = older.path, older.checkpoint
+            if entry.index == kept.index:
+                named = (kept.end_position, kept.chain_crc)
                 self._check_name(FindingKind.CHECKPOINT, path, entry, named, found)
-                self._check_term(FindingKind.CHECKPOINT, path, entry, older.term)
+                self._check_term(FindingKind.CHECKPOINT, path, entry, kept.term)
         if manifest is not None and entry.index == manifest.commit_index:
             named = (manifest.end_position, manifest.chain_crc)
             self._check_name(FindingKind.FORMAT, state.manifest_path, entry, named, found)
@@ -317,26 +324,30 @@ class ReplicaCheck:
             )
 
     def _check_terms(self) -> None:
-        """The checkpoint's term starts must be those of the log, as far as the range has any."""
-        checkpoint = self._state.checkpoint
-        if checkpoint is None or self._walk.lost:
+        """The checkpoints' term starts must be those of the log, as far as the range has any."""
+        state = self._state
+        if state.checkpoint is None or self._walk.lost:
             return
         first, last = self._walk.first_index, self._walk.last_index
         # Whether a term starts with the first entry is known only where its forerunner is.
-        first += self._border.term < 0
-        named = [start for start in checkpoint.term_starts if first <= start[1] <= last]
+        first += self._border.term < 0 and first > 0
         found = [start for start in self._term_starts if first <= start[1] <= last]
-        if named != found:
-            self._tell_terms(f"term starts {found}", f"term starts {named}")
+        for path, checkpoint in (
+            (state.checkpoint_path, state.checkpoint),
+            *((older.path, older.checkpoint) for older in state.older),
+        ):
+            named = [start for start in checkpoint.term_starts if first <= start[1] <= last]
+            if last <= checkpoint.index and named != found:
+                self._tell_terms(f"term starts {found}", f"term starts {named}", path, checkpoint)
 
-    def _tell_terms(self, expected: str, found: str) -> None:
+    def _tell_terms(self, expected: str, found: str, path: str, checkpoint: Checkpoint) -> None:
         self._log.add(
             FindingKind.CHECKPOINT,
-            self._state.checkpoint_path,
+            path,
             16,
             expected=expected,
             found=found,
-            first=self._covered_index,
+            first=checkpoint.index,
         )
 
 

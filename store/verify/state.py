@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from store.checkpoint import NAME_PREFIX, Checkpoint
 from store.errors import DamagedError, DataFormatError
@@ -30,6 +32,15 @@ INCOMPLETE = "take the snapshot again into a new directory"
 CHECKPOINT = "the next start uses an older checkpoint and reads more of the log; suspect the disk"
 
 
+@dataclass(frozen=True, slots=True)
+class SavedCheckpoint:
+    """A checkpoint, what its state says of derived files, and the file."""
+
+    path: str
+    checkpoint: Checkpoint
+    machine: MachineState | None
+
+
 @dataclass(slots=True)
 class StateFiles:
     """What ``state`` says. What could not be read has the value of a new replica."""
@@ -41,8 +52,9 @@ class StateFiles:
     mark_path: str = ""
     checkpoint: Checkpoint | None = None
     checkpoint_path: str = ""
-    """The newest; :attr:`older` are the others, without their states."""
-    older: list[tuple[str, Checkpoint]] = field(default_factory=list)
+    """The newest; :attr:`older` are the others, which a start would use if it were damaged: without
+    the state of the broker."""
+    older: list[SavedCheckpoint] = field(default_factory=list)
     digests: list[StateDigest] = field(default_factory=list)
     machine: MachineState | None = None
     manifest: Manifest | None = None
@@ -245,7 +257,11 @@ def _read_checkpoints(fs: Readable, directory: str, state: StateFiles, log: Find
         state.digests.append(StateDigest.of(checkpoint, path))
         # They come in the order of their indexes: names have them in 20 digits.
         if state.checkpoint is not None:
-            state.older.append((state.checkpoint_path, replace(state.checkpoint, state=b"")))
+            older = replace(state.checkpoint, state=b"")
+            said = state.machine
+            if said is not None:
+                said = said._replace(broker=said.broker[:1])
+            state.older.append(SavedCheckpoint(state.checkpoint_path, older, said))
         state.checkpoint_path, state.checkpoint, state.machine = path, checkpoint, machine
 
 
@@ -263,6 +279,16 @@ def _read_machine(path: str, checkpoint: Checkpoint, log: FindingLog) -> Machine
             first=checkpoint.index,
         )
         return None
+    starts = checkpoint.term_starts
+    if checkpoint.commit_index < checkpoint.index or not _rise(starts, checkpoint.index):
+        log.add(
+            FindingKind.CHECKPOINT,
+            path,
+            16,
+            expected=f"what was known after entry {checkpoint.index}, committed and applied",
+            found=f"committed up to {checkpoint.commit_index}, term starts {list(starts)}",
+            first=checkpoint.index,
+        )
     end = checkpoint.end_position
     if machine.applied_end != end or machine.expired_position > end:
         log.add(
@@ -274,6 +300,15 @@ def _read_machine(path: str, checkpoint: Checkpoint, log: FindingLog) -> Machine
             first=checkpoint.index,
         )
     return machine
+
+
+def _rise(starts: Sequence[tuple[int, int]], last_index: int) -> bool:
+    """Whether terms and the entries that they begin with rise, up to an entry."""
+    indexes = [index for _, index in starts]
+    return (
+        all(one[0] < other[0] and one[1] < other[1] for one, other in pairwise(starts))
+        and max(indexes, default=-1) <= last_index
+    )
 
 
 def _read_manifest(fs: Readable, directory: str, state: StateFiles, log: FindingLog) -> None:
@@ -318,8 +353,10 @@ def _check_mark(state: StateFiles, log: FindingLog) -> None:
     if mark.commit_index > mark.index:
         wrong.append(f"committed up to {mark.commit_index}")
         state.mark = replace(mark, commit_index=mark.index)
-    if mark.first_index > behind + 1:
-        wrong.append(f"a beginning with {mark.first_index}")
+    end = max(mark.position, 0 if state.checkpoint is None else state.checkpoint.end_position)
+    if mark.first_index > behind + 1 or mark.first_position > end:
+        wrong.append(f"a beginning with {mark.first_index} at {mark.first_position}")
+        state.mark = replace(state.mark, first_index=0, first_position=0)
     if wrong:
         log.add(
             FindingKind.MARK,

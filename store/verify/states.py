@@ -20,7 +20,7 @@ from store.verify.digests import StateDigest, canonical_configuration
 from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
 from store.verify.majority import majority
 from store.verify.ranges import GroupPlan, ReplicaRange
-from store.verify.state import StateFiles
+from store.verify.state import SavedCheckpoint, StateFiles
 
 STORED_AT = 56
 _STORED = Struct(">q")
@@ -56,17 +56,28 @@ class SegmentTimes:
 
 
 def check_state(state: StateFiles, parts: Sequence[ReplicaRange], log: FindingLog) -> None:
-    """Tells what of a replica's newest checkpoint, and of its mark, is not as the log makes it.
+    """Tells what of a replica's checkpoints, and of its mark, is not as the log makes it.
 
-    ``parts`` are its ranges, in order.
+    ``parts`` are its ranges, in order; a range ends where a checkpoint does.
     """
+    parts = [part for part in parts if part.state is not None]
+    for older in state.older:
+        before = [part for part in parts if part.last_index <= older.checkpoint.index]
+        _check_one(state, older, before, log)
+    if state.checkpoint is not None:
+        newest = SavedCheckpoint(state.checkpoint_path, state.checkpoint, state.machine)
+        _check_one(state, newest, parts, log)
+
+
+def _check_one(
+    state: StateFiles, saved: SavedCheckpoint, parts: Sequence[ReplicaRange], log: FindingLog
+) -> None:
+    checkpoint, machine = saved.checkpoint, saved.machine
     covered = [part.state for part in parts if part.state is not None]
-    checkpoint, machine = state.checkpoint, state.machine
-    if checkpoint is None or machine is None or any(each.lost for each in covered):
+    if machine is None or any(each.lost for each in covered):
         return
     is_whole = state.mark.first_index == 0
-    given_up = [part.keys.expired_position for part in parts if part.state is not None]
-    expired = max(given_up, default=0)
+    expired = max((part.keys.expired_position for part in parts), default=0)
     wrong: list[tuple[str, str]] = []
     if machine.expired_position < expired or (is_whole and machine.expired_position > expired):
         wrong.append((f"what is below {expired} given up", f"{machine.expired_position}"))
@@ -80,13 +91,12 @@ def check_state(state: StateFiles, parts: Sequence[ReplicaRange], log: FindingLo
     for expected, found in wrong:
         log.add(
             FindingKind.CHECKPOINT,
-            state.checkpoint_path,
+            saved.path,
             16,
             expected=expected,
             found=found,
             first=checkpoint.index,
         )
-    _check_beginning(state, machine, parts, log)
 
 
 def _check_times(
@@ -126,11 +136,12 @@ def _check_times(
     return wrong
 
 
-def _check_beginning(
-    state: StateFiles, machine: MachineState, parts: Sequence[ReplicaRange], log: FindingLog
-) -> None:
+def check_beginning(state: StateFiles, parts: Sequence[ReplicaRange], log: FindingLog) -> None:
     """A log begins no later than where the group has given up what was before."""
-    mark = state.mark
+    machine, mark = state.machine, state.mark
+    lost = any(part.state is not None and part.state.lost for part in parts)
+    if machine is None or lost:
+        return
     given_up = max([machine.expired_position, *(part.keys.expired_position for part in parts)])
     if mark.first_position > given_up:
         log.add(
@@ -150,7 +161,7 @@ def check_named(state: StateFiles, parts: Sequence[ReplicaRange], log: FindingLo
     """
     last = max((part.last_index for part in parts), default=state.mark.first_index - 1)
     named = [(FindingKind.MARK, state.mark_path, state.mark.index)]
-    named += [(FindingKind.CHECKPOINT, path, older.index) for path, older in state.older]
+    named += [(FindingKind.CHECKPOINT, older.path, older.checkpoint.index) for older in state.older]
     if state.checkpoint is not None:
         named.append((FindingKind.CHECKPOINT, state.checkpoint_path, state.checkpoint.index))
     if state.manifest is not None:

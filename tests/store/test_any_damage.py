@@ -22,7 +22,6 @@ from store.verify import (
 )
 from tests.effort import searching
 from tests.store.realreplicas import (
-    GROUP,
     NODES,
     REPLACEMENTS,
     UNREADABLE,
@@ -36,6 +35,7 @@ from tests.store.realreplicas import (
     write_replicas,
     write_slots,
 )
+from tests.store.replicas import GROUP
 
 NEWEST = "state/checkpoint-00000000000000000029"
 OLDER = "state/checkpoint-00000000000000000014"
@@ -68,8 +68,11 @@ def names(replica: Path) -> list[str]:
     return sorted(str(path.relative_to(replica)) for path in replica.rglob("*"))
 
 
-def check(group: Path) -> list[Finding]:
-    """What `dledger verify` tells, which an audit of small ranges tells too."""
+def check(group: Path, *, exact: bool = True) -> list[Finding]:
+    """What `dledger verify` tells, which an audit of small ranges tells too.
+
+    What only hangs on something that is told may be told of other places: ``exact`` is false.
+    """
     fs, directories = OsFileSystem(), [str(group / node) for node in NODES]
     found = verify_replicas(fs, directories).findings
     plan = plan_audit(fs, directories, 3000)
@@ -78,7 +81,10 @@ def check(group: Path) -> list[Finding]:
         results = [check_range(fs, part, number) for number in range(len(part.ranges))]
         ranged += finish_audit(fs, part, results)
     # Who makes a plan has locked the replicas before.
-    assert summary(ranged) == {one for one in summary(found) if not str(one[2]).endswith("/lock")}
+    told = [each for each in found if not each.path.endswith("/lock")]
+    if exact:
+        assert summary(ranged) == summary(told)
+    assert {each.replica for each in ranged} == {each.replica for each in told}
     for finding in found:
         assert "\n" not in str(finding)
         str(finding).encode()
@@ -156,6 +162,10 @@ def values(*, keys: bool = False) -> st.SearchStrategy[Any]:
     )
 
 
+def write_bytes(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+
+
 def nested(depth: int) -> bytes:
     return b"\x91" * depth + b"\x01"
 
@@ -217,7 +227,7 @@ NONSENSE: dict[str, tuple[str, st.SearchStrategy[Any], Callable[[Path, Any], Non
     "manifest text": (
         "manifest.json",
         st.sampled_from([b"[" * 60_000, b'{"a":' * 10_000, b"9" * 10_000, b"{}", b"\xff", b"1e9"]),
-        Path.write_bytes,
+        write_bytes,
     ),
     "format": (
         "state/format",
@@ -252,7 +262,7 @@ def test_nonsense_behind_right_checksums_is_told(
     group = scratch()
     _what, alter = altered
     alter(group / node)
-    found = check(group)
+    found = check(group, exact=False)
     mine = {f"{GROUP}/{node}", str(group / node)}
     assert [str(each) for each in found if each.replica not in mine] == []
 
