@@ -39,7 +39,13 @@ def finish_audit(fs: Readable, group: GroupPlan, results: Sequence[RangeResult])
         check_segment_files(files, f"{replica.directory}/commitlog", state, log)
         if state.machine is not None or state.checkpoint is None:
             _finish_derived(files, replica.directory, state, parts, log)
-        check_named(state, parts, log)
+        there = [
+            part.last_index
+            for result in ordered
+            for part in result.parts
+            if part.place == place and part.last_index >= result.first_index
+        ]
+        check_named(state, max(there, default=state.mark.first_index - 1), log)
         check_state(state, parts, log)
         check_beginning(state, parts, log)
         _check_older(files, replica.directory, state, parts, log)

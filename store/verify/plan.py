@@ -233,6 +233,8 @@ def _plan_ranges(finders: Sequence[BorderFinder], range_bytes: int) -> list[Rang
             finder.replica.first_index <= index and end - 1 <= finder.replica.known_index
             for finder in finders
         ]
+        if not any(members):
+            continue  # what a file says to be there and none has
         begins = _adopt(index, found, members, finders)
         size = max(
             (

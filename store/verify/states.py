@@ -23,6 +23,7 @@ from store.verify.ranges import GroupPlan, ReplicaRange
 from store.verify.state import SavedCheckpoint, StateFiles
 
 STORED_AT = 56
+_BEHIND_ALL = 1 << 63
 _STORED = Struct(">q")
 ONE_STATE = "one state after the same entries in all replicas"
 UNDECIDED = "no majority says which replica is right: keep all copies, report it"
@@ -117,7 +118,7 @@ def _check_times(
                 right[start] = time_ms
         last_ms = last_ms if part.state.last_ms is None else part.state.last_ms
     kept = segment_start(expired, size)
-    first = min({*right, *unknown}, default=kept)
+    first = min({*right, *unknown}, default=_BEHIND_ALL)
     wrong = []
     for start in sorted({*right, *machine.segment_times}):
         stated = machine.segment_times.get(start)
@@ -154,12 +155,11 @@ def check_beginning(state: StateFiles, parts: Sequence[ReplicaRange], log: Findi
         )
 
 
-def check_named(state: StateFiles, parts: Sequence[ReplicaRange], log: FindingLog) -> None:
+def check_named(state: StateFiles, last_index: int, log: FindingLog) -> None:
     """Tells of mark, checkpoints and manifest that vouch for entries which are not there.
 
-    Entries that are lost were there: they are told of by themselves.
+    ``last_index`` is the last entry that there is, or was: of lost ones is told by themselves.
     """
-    last = max((part.last_index for part in parts), default=state.mark.first_index - 1)
     named = [(FindingKind.MARK, state.mark_path, state.mark.index)]
     named += [(FindingKind.CHECKPOINT, older.path, older.checkpoint.index) for older in state.older]
     if state.checkpoint is not None:
@@ -170,15 +170,14 @@ def check_named(state: StateFiles, parts: Sequence[ReplicaRange], log: FindingLo
         named = [each for each in named if each[2] <= end]
         named.append((FindingKind.FORMAT, state.manifest_path, end))
     for kind, path, index in named:
-        if index > last:
+        if index > last_index:
             log.add(
                 kind,
                 path,
                 0,
                 expected=f"a log with entry {index}",
-                found=f"one that ends with entry {last}" if last >= 0 else "one without entries",
-                first=max(last + 1, 0),
-                last=index,
+                found="one that ends before",
+                first=index,
             )
 
 
