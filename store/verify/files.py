@@ -170,13 +170,14 @@ class _AuditFile:
     def _read_before(self, size: int, position: int, why: str) -> bytes:
         """What comes before the first block that cannot be read."""
         parts: list[bytes] = []
-        done, step = 0, min(size, READ_SIZE)
-        while done < size and step:
+        done, step = 0, READ_SIZE
+        while done < size and step >= BLOCK_SIZE:
+            at = position + done
             try:
-                part = self._file.pread(min(step, size - done), position + done)
+                part = self._file.pread(min(step - at % step, size - done), at)
             except OSError as error:
                 why = reason(error)
-                step = 0 if step <= BLOCK_SIZE else max(step // 2, BLOCK_SIZE)
+                step //= 2
                 continue
             parts.append(part)
             done += len(part)

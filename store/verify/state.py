@@ -17,7 +17,7 @@ from store.shapes import U32_MAX
 from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot
 from store.statefiles import MARK_NAME, VOTE_NAME, HardState, Mark
 from store.verify.digests import StateDigest
-from store.verify.files import DANGLING, listed_names
+from store.verify.files import DANGLING, listed_names, reason
 from store.verify.findings import RESTORE, FindingKind, FindingLog
 from store.verify.smallfiles import read_checkpoint, read_head, read_small
 from store.wholefile import TEMPORARY_SUFFIX
@@ -230,7 +230,15 @@ def _read_held(fs: Readable, path: str, log: FindingLog) -> None:
 
 
 def _read_checkpoints(fs: Readable, directory: str, state: StateFiles, log: FindingLog) -> None:
-    for name in sorted(listed_names(fs, directory)):
+    try:
+        names = sorted(fs.list_directory(directory))
+    except FileNotFoundError:
+        names = []  # told of each file that must be there
+    except (OSError, ValueError) as error:
+        names = []
+        why = f"cannot be read: {reason(error)}"
+        log.add(FindingKind.FORMAT, directory, 0, expected="a directory", found=why)
+    for name in names:
         digits = name.removeprefix(NAME_PREFIX)
         if digits == name or name.endswith(TEMPORARY_SUFFIX):
             continue
