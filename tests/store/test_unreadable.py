@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ class Denied(SimulatedFileSystem):
     denied = ""
     reads_until: int | None = None
 
-    def open(self, path: str, *, create: bool = False, writable: bool = True) -> ReadableFile:  # type: ignore[override]
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> Any:
         if path == self.denied and self.reads_until is None:
             raise PermissionError(errno.EACCES, "Permission denied", path)
         file = super().open(path, create=create, writable=writable)
