@@ -60,7 +60,8 @@ class ReplicaCheck:
         checkpoint = state.checkpoint
         self._covered_index = -1 if checkpoint is None else checkpoint.index
         self._is_covered = last_index is not None and last_index <= self._covered_index
-        self._index = EntryIndexCheck(fs, directory, self._covered_index + 1, self._log)
+        indexed = 0 if state.rebuilds else self._covered_index + 1
+        self._index = EntryIndexCheck(fs, directory, indexed, self._log)
         self._queues = open_queue_check(fs, state, directory, self._log)
         covered_end = 0 if checkpoint is None else checkpoint.end_position
         self._keys = KeyCheck(

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+import msgpack
+
 from store.checkpoint import NAME_PREFIX, Checkpoint
 from store.errors import DamagedError, DataFormatError
 from store.filesystem import Readable
@@ -13,7 +15,8 @@ from store.formatfile import FORMAT_NAME, Identity, decode_format
 from store.heldfile import FORGET, HELD_NAME, unpack_held
 from store.machinestate import MachineState, decode_machine_state
 from store.manifest import MANIFEST_NAME, Manifest, decode_manifest
-from store.shapes import U32_MAX
+from store.refill import FLOOR_NAME, REBUILD_NAME
+from store.shapes import U32_MAX, array, integer
 from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot
 from store.statefiles import MARK_NAME, VOTE_NAME, HardState, Mark
 from store.verify.digests import StateDigest
@@ -57,6 +60,8 @@ class StateFiles:
     older: list[SavedCheckpoint] = field(default_factory=list)
     digests: list[StateDigest] = field(default_factory=list)
     machine: MachineState | None = None
+    rebuilds: bool = False
+    """Whether the next start makes all that is derived again: none of it need be there."""
     manifest: Manifest | None = None
     manifest_path: str = ""
 
@@ -128,7 +133,11 @@ def read_state(fs: Readable, directory: str, identity: Identity, log: FindingLog
     _read_vote(fs, state, log)
     _read_mark(fs, state, log)
     _read_held(fs, f"{directory}/state/{HELD_NAME}", log)
+    _read_floor(fs, f"{directory}/state/{FLOOR_NAME}", log)
+    state.rebuilds = REBUILD_NAME in listed_names(fs, f"{directory}/state")
     _read_checkpoints(fs, f"{directory}/state", state, log)
+    if state.rebuilds:
+        state.machine = None
     _read_manifest(fs, directory, state, log)
     _check_mark(state, log)
     _check_beginning(directory, state, log)
@@ -145,6 +154,21 @@ def read_state(fs: Readable, directory: str, identity: Identity, log: FindingLog
         if not _has_lock(fs, directory):
             _check_snapshot(directory, state, state.manifest, log)
     return state
+
+
+def _read_floor(fs: Readable, path: str, log: FindingLog) -> None:
+    """There is one while a refilled replica lacks what it held before."""
+    expected = "the entry that must be here again"
+    try:
+        slot = decode_slot(read_head(fs, path, SLOT_SIZE))
+        (floor,) = array(msgpack.unpackb(b"" if slot is None else slot[1]), 1)
+        integer(floor)
+    except FileNotFoundError:
+        pass
+    except DamagedError as error:
+        _add(log, FindingKind.FORMAT, error, expected=expected)
+    except (ValueError, msgpack.UnpackException) as error:
+        log.add(FindingKind.FORMAT, path, 0, expected=expected, found=f"another record: {error}")
 
 
 def _has_lock(fs: Readable, directory: str) -> bool:
@@ -354,9 +378,10 @@ def _read_manifest(fs: Readable, directory: str, state: StateFiles, log: Finding
 
 
 def _check_mark(state: StateFiles, log: FindingLog) -> None:
-    """The mark must agree with itself: what is committed was durable, and behind the beginning."""
+    """The mark must agree with itself, and with the newest checkpoint: what is committed was
+    durable, and the log has all that comes behind the checkpoint."""
     mark = state.mark
-    behind = max(mark.index, -1 if state.checkpoint is None else state.checkpoint.index)
+    behind = mark.index if state.checkpoint is None else state.checkpoint.index
     wrong = []
     if mark.commit_index > mark.index:
         wrong.append(f"committed up to {mark.commit_index}")
@@ -370,8 +395,8 @@ def _check_mark(state: StateFiles, log: FindingLog) -> None:
             FindingKind.MARK,
             state.mark_path,
             0,
-            expected=f"a mark that goes no further than entry {mark.index}, up to which the log "
-            "is said to be durable",
+            expected=f"a log durable up to {mark.index} that is committed no further, and begins "
+            f"with entry {behind + 1} or before",
             found=" and ".join(wrong),
         )
 

@@ -10,6 +10,9 @@ from simulator.disk import SimulatedFileSystem
 from store.batch import Run
 from store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from store.machinestate import decode_machine_state, encode_machine_state
+from store.rebuild import request_rebuild
+from store.slotfile import encode_slot
+from store.statefiles import Mark
 from store.verify import Finding, FindingKind, Verification, verify_replicas
 from store.wholefile import replace_file
 from tests.store.replicas import SEGMENT_SIZE, Replica, message
@@ -180,3 +183,31 @@ def test_a_log_that_begins_where_the_group_gave_up_is_none(fs: SimulatedFileSyst
     found = check(fs, replica)
     assert found.findings == []
     assert found.replicas[0].first_index > 0
+
+
+def test_what_is_to_be_made_again_need_not_be_there(fs: SimulatedFileSystem) -> None:
+    replicas = [written(fs, node) for node in NODES]
+    for name in ("consumequeue", "keyindex"):
+        fs.remove_tree(f"{replicas[1].directory}/{name}")
+    assert {each.replica for each in check(fs, *replicas).findings} == {"broker-a/n1"}
+    request_rebuild(fs, replicas[1].directory)
+    assert check(fs, *replicas).findings == []
+
+
+@pytest.mark.parametrize("floor", [b"", b"\xc1", b"\x91\xc0", b"\x92\x01\x02", b"\x91\xff"])
+def test_a_floor_of_nonsense_is_told(fs: SimulatedFileSystem, floor: bytes) -> None:
+    replica = written(fs, "n0")
+    state = f"{replica.directory}/state"
+    replace_file(fs, state, "floor", encode_slot(1, b"\x91\x07"))
+    assert check(fs, replica).findings == []
+    replace_file(fs, state, "floor", encode_slot(1, floor))
+    assert told(check(fs, replica)) == [(FindingKind.FORMAT, "broker-a/n0", f"{state}/floor", None)]
+
+
+def test_a_log_that_begins_behind_its_newest_checkpoint_is_told(fs: SimulatedFileSystem) -> None:
+    replica = written(fs, "n0")
+    path = f"{replica.directory}/state/mark"
+    entry = replica.entries[43]
+    mark = Mark(44, replica.entries[44].end, replica.entries[44].chain_crc, 44, 43, entry.position)
+    replace_file(fs, f"{replica.directory}/state", "mark", encode_slot(9, mark.pack()) * 2)
+    assert told(check(fs, replica)) == [(FindingKind.MARK, "broker-a/n0", path, None)]
