@@ -15,7 +15,8 @@ from store.verify.keys import tell_missing
 from store.verify.log import check_segment_files
 from store.verify.ranges import GroupPlan, RangeResult, ReplicaRange
 from store.verify.replica import open_queue_check
-from store.verify.state import StateFiles, read_state
+from store.verify.state import read_state
+from store.verify.statefiles import StateFiles
 from store.verify.states import check_beginning, check_named, check_state, check_states
 
 PIECE_SIZE = 256 << 10

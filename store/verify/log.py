@@ -20,7 +20,7 @@ from store.layout import next_position, parse_segment_name, segment_name, segmen
 from store.verify.findings import FindingKind, FindingLog
 from store.verify.ranges import Border
 from store.verify.rowfiles import RowFiles
-from store.verify.state import StateFiles
+from store.verify.statefiles import StateFiles
 
 READ_SIZE = 4 << 20
 # How many rows of the entry index are tried to find the log's course again behind damage.

@@ -24,7 +24,8 @@ from store.verify.identities import check_identities
 from store.verify.majority import majority
 from store.verify.ranges import AuditPlan, Border, GroupPlan, RangePlan, ReplicaPlan
 from store.verify.rowfiles import RowFiles
-from store.verify.state import StateFiles, read_identity, read_state
+from store.verify.state import read_identity, read_state
+from store.verify.statefiles import StateFiles
 
 RANGE_BYTES = 256 << 20
 # A border is moved on by so many entries where no replica can show a whole header.

@@ -23,7 +23,8 @@ from store.verify.queues import QueueCheck, RowRuns
 from store.verify.ranges import Border, RangeKeys, RangeQueues, RangeState, ReplicaPlan
 from store.verify.report import ReplicaReport
 from store.verify.sharedlog import Buffers, SharedLog, Window
-from store.verify.state import StateFiles, read_state
+from store.verify.state import read_state
+from store.verify.statefiles import StateFiles
 from store.verify.states import SegmentTimes
 
 LEADER_FAULT = "the entry is as a leader made it: report it; all replicas should have the same"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import msgpack
@@ -14,15 +14,17 @@ from store.filesystem import Readable
 from store.formatfile import FORMAT_NAME, Identity, decode_format
 from store.heldfile import FORGET, HELD_NAME, unpack_held
 from store.machinestate import MachineState, decode_machine_state
-from store.manifest import MANIFEST_NAME, Manifest, decode_manifest
+from store.manifest import MANIFEST_NAME, decode_manifest
 from store.refill import FLOOR_NAME, REBUILD_NAME
 from store.shapes import U32_MAX, array, integer
 from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot
 from store.statefiles import MARK_NAME, VOTE_NAME, HardState, Mark
+from store.verify.agreement import INCOMPLETE, check_first_index, check_mark, check_snapshot
 from store.verify.digests import StateDigest
 from store.verify.files import DANGLING, listed_names, reason
 from store.verify.findings import RESTORE, FindingKind, FindingLog
 from store.verify.smallfiles import read_checkpoint, read_head, read_small
+from store.verify.statefiles import SavedCheckpoint, StateFiles
 from store.wholefile import TEMPORARY_SUFFIX
 
 ONE_SLOT = (
@@ -31,63 +33,7 @@ ONE_SLOT = (
 )
 LOCK_NAME = "lock"
 STATE_FILES = (VOTE_NAME, MARK_NAME)
-INCOMPLETE = "take the snapshot again into a new directory"
 CHECKPOINT = "the next start uses an older checkpoint and reads more of the log; suspect the disk"
-
-
-@dataclass(frozen=True, slots=True)
-class SavedCheckpoint:
-    """A checkpoint, what its state says of derived files, and the file."""
-
-    path: str
-    checkpoint: Checkpoint
-    machine: MachineState | None
-
-
-@dataclass(slots=True)
-class StateFiles:
-    """What ``state`` says. What could not be read has the value of a new replica."""
-
-    identity: Identity
-    hard_state: HardState = field(default_factory=HardState)
-    vote_path: str = ""
-    mark: Mark = field(default_factory=Mark)
-    mark_path: str = ""
-    checkpoint: Checkpoint | None = None
-    checkpoint_path: str = ""
-    """The newest; :attr:`older` are the others, which a start would use if it were damaged: without
-    the state of the broker."""
-    older: list[SavedCheckpoint] = field(default_factory=list)
-    digests: list[StateDigest] = field(default_factory=list)
-    machine: MachineState | None = None
-    rebuilds: bool = False
-    """Whether the next start makes all that is derived again: none of it need be there."""
-    manifest: Manifest | None = None
-    manifest_path: str = ""
-
-    @property
-    def commit_index(self) -> int:
-        """Up to which entry this replica knows the log to be committed; -1 for none."""
-        if self.manifest is not None:
-            return self.manifest.commit_index
-        checkpointed = -1 if self.checkpoint is None else self.checkpoint.index
-        return max(self.mark.commit_index, checkpointed)
-
-    @property
-    def durable_index(self) -> int:
-        """Up to which entry the log must be whole; what lies behind may be torn."""
-        if self.manifest is not None:
-            return self.manifest.commit_index
-        checkpointed = -1 if self.checkpoint is None else self.checkpoint.index
-        return max(self.mark.index, checkpointed)
-
-    @property
-    def durable_position(self) -> int:
-        """Where the last entry ends that must be whole."""
-        if self.manifest is not None:
-            return self.manifest.end_position
-        checkpointed = 0 if self.checkpoint is None else self.checkpoint.end_position
-        return max(self.mark.position, checkpointed)
 
 
 def read_identity(fs: Readable, directory: str) -> Identity:
@@ -139,8 +85,8 @@ def read_state(fs: Readable, directory: str, identity: Identity, log: FindingLog
     if state.rebuilds:
         state.machine = None
     _read_manifest(fs, directory, state, log)
-    _check_mark(state, log)
-    _check_beginning(directory, state, log)
+    check_mark(state, log)
+    check_first_index(directory, state, log)
     if state.manifest is not None:
         if state.manifest.first_index != state.mark.first_index:
             log.add(
@@ -152,7 +98,7 @@ def read_state(fs: Readable, directory: str, identity: Identity, log: FindingLog
                 advice=INCOMPLETE,
             )
         if not _has_lock(fs, directory):
-            _check_snapshot(directory, state, state.manifest, log)
+            check_snapshot(directory, state, state.manifest, log)
     return state
 
 
@@ -375,84 +321,6 @@ def _read_manifest(fs: Readable, directory: str, state: StateFiles, log: Finding
             found=f"{manifest.group}/{manifest.node}",
         )
     state.manifest = manifest
-
-
-def _check_mark(state: StateFiles, log: FindingLog) -> None:
-    """The mark must agree with itself, and with the newest checkpoint: what is committed was
-    durable, and the log has all that comes behind the checkpoint."""
-    mark = state.mark
-    behind = mark.index if state.checkpoint is None else state.checkpoint.index
-    wrong = []
-    if mark.commit_index > mark.index:
-        wrong.append(f"committed up to {mark.commit_index}")
-        state.mark = replace(mark, commit_index=mark.index)
-    end = max(mark.position, 0 if state.checkpoint is None else state.checkpoint.end_position)
-    if mark.first_index > behind + 1 or mark.first_position > end:
-        wrong.append(f"a beginning with {mark.first_index} at {mark.first_position}")
-        state.mark = replace(state.mark, first_index=0, first_position=0)
-    if wrong:
-        log.add(
-            FindingKind.MARK,
-            state.mark_path,
-            0,
-            expected=f"a log durable up to {mark.index} that is committed no further, and begins "
-            f"with entry {behind + 1} or before",
-            found=" and ".join(wrong),
-        )
-
-
-def _check_beginning(directory: str, state: StateFiles, log: FindingLog) -> None:
-    """What came before an expired log's first entry is known from a checkpoint alone."""
-    if state.mark.first_index > 0 and state.checkpoint is None and not _told_of_checkpoint(log):
-        log.add(
-            FindingKind.CHECKPOINT,
-            f"{directory}/state",
-            0,
-            expected=f"a checkpoint, as the log begins with entry {state.mark.first_index}",
-            found="none",
-        )
-
-
-def _check_snapshot(directory: str, state: StateFiles, manifest: Manifest, log: FindingLog) -> None:
-    """A snapshot is as of its one checkpoint, and so is the mark in it."""
-    checkpoint, index = state.checkpoint, manifest.commit_index
-    path = state.manifest_path
-    if checkpoint is None:
-        if not _told_of_checkpoint(log):
-            log.add(
-                FindingKind.CHECKPOINT,
-                f"{directory}/state/{NAME_PREFIX}{max(index, 0):020d}",
-                0,
-                expected=f"the checkpoint of entry {index}, which the snapshot is as of",
-                found="none",
-                advice=INCOMPLETE,
-                first=index,
-            )
-    elif checkpoint.index != index:
-        log.add(
-            FindingKind.FORMAT,
-            path,
-            0,
-            expected=f"an end at the snapshot's checkpoint, of entry {checkpoint.index}",
-            found=f"entry {index}",
-            advice=INCOMPLETE,
-            first=index,
-        )
-    marked = (state.mark.index, state.mark.commit_index)
-    told = any(finding.kind is FindingKind.MARK for finding in log.findings)
-    if marked != (index, index) and not told:
-        log.add(
-            FindingKind.MARK,
-            state.mark_path,
-            0,
-            expected=f"the mark of a snapshot as of entry {index}",
-            found=f"entry {marked[0]}, committed up to {marked[1]}",
-            advice=INCOMPLETE,
-        )
-
-
-def _told_of_checkpoint(log: FindingLog) -> bool:
-    return any(finding.kind is FindingKind.CHECKPOINT for finding in log.findings)
 
 
 def _add(

@@ -20,7 +20,7 @@ from store.verify.digests import StateDigest, canonical_configuration
 from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
 from store.verify.majority import majority
 from store.verify.ranges import GroupPlan, ReplicaRange
-from store.verify.state import SavedCheckpoint, StateFiles
+from store.verify.statefiles import SavedCheckpoint, StateFiles
 
 STORED_AT = 56
 _BEHIND_ALL = 1 << 63
