@@ -86,6 +86,9 @@ class SimulatedFileSystem(FaultyCalls):
         ]
         return sorted([*directory.seen, *children])
 
+    def identify(self, path: str) -> str:
+        return _clean(path)
+
     def make_directories(self, path: str, *, sync: bool = True) -> None:  # noqa: ARG002 - of the interface
         # A directory's own name is durable at once, be it synced or not.
         path = _clean(path)

@@ -24,6 +24,7 @@ from store.layout import segment_name, segment_start
 from store.properties import UNIQUE_KEY, find_property
 from store.record import MessageRecord, decode_record
 from store.verify import Finding, FindingKind
+from store.verify.files import AuditFiles
 from store.verify.findings import FindingLog
 from store.verify.state import read_state
 
@@ -163,7 +164,7 @@ class CommittedLog:
     """The replica of a group that knows most of it."""
 
     def __init__(self, fs: FileSystem, audit: GroupAudit) -> None:
-        self._fs = fs
+        self._files = AuditFiles(fs)  # what cannot be read holds no message
         self._group = audit.plan
         self._replica = max(audit.plan.replicas, key=lambda replica: replica.known_index)
         try:
@@ -187,7 +188,7 @@ class CommittedLog:
             return f"the end of the committed log at {self._end}"
         path, byte = self.path(one.position)
         try:
-            file = self._fs.open(path, writable=False)
+            file = self._files.open(path, writable=False)
         except FileNotFoundError:
             return "no such segment"
         try:

@@ -21,18 +21,19 @@ from pyspark.sql import DataFrame, SparkSession
 from spark.errors import ReplicaError
 from spark.filesystems import open_file_system
 from spark.tasksize import count_cores, log_bytes, range_bytes_for
-from store.errors import DataFormatError, StoreError
+from store.errors import StoreError
 from store.filesystem import FileSystem
 from store.verify import (
     Buffers,
     Finding,
-    FindingKind,
     GroupPlan,
     RangeResult,
     check_range,
     finish_audit,
     plan_audit,
 )
+from store.verify.identities import distinct_directories
+from store.verify.locking import lock_replicas
 
 RESULT_SCHEMA = "number bigint, seconds double, result binary"
 
@@ -92,43 +93,29 @@ def run_audit(
     if len({type(each) for each, _ in opened}) > 1:
         raise ReplicaError("the replicas lie on different kinds of file systems: copy them to one")
     audit = Audit()
+    paths, findings = distinct_directories(fs, paths)
     with ExitStack() as locks:
-        for path in paths:
-            lock(fs, path, locks)
         try:
+            findings += lock_replicas(fs, paths, locks)
             plan = plan_audit(fs, paths, range_bytes or task_size(session, fs, paths))
             for group in plan.groups:
                 began = time.perf_counter()
                 results, seconds = check_ranges(session, root, group)
                 audit.scan_seconds += time.perf_counter() - began
                 audit.groups.append(GroupAudit(group, results, seconds))
-                findings = finish_audit(fs, group, results)
-                audit.told += [Told(finding, group.group) for finding in findings]
-        except (DataFormatError, StoreError, OSError) as error:
+                found = finish_audit(fs, group, results)
+                audit.told += [Told(finding, group.group) for finding in found]
+        except (StoreError, OSError) as error:
             raise ReplicaError(str(error)) from error
-        for finding in plan.findings:
+        for finding in [*findings, *plan.findings]:
             name = finding.replica.partition("/")[0]
             audit.told.append(Told(finding, name))
-    if len({group.plan.group for group in audit.groups}) > 1:
-        audit.told += different_groups(audit.groups)
     return audit
 
 
 def task_size(session: SparkSession, fs: FileSystem, paths: Sequence[str]) -> int:
     """Bytes of log in a task, where nobody says."""
     return range_bytes_for(log_bytes(fs, paths), count_cores(session))
-
-
-def lock(fs: FileSystem, path: str, locks: ExitStack) -> None:
-    """Keeps a node from starting meanwhile; a snapshot has no lock file."""
-    if not fs.exists(f"{path}/lock"):
-        return
-    try:
-        locks.callback(fs.lock(f"{path}/lock").release)
-    except BlockingIOError as error:
-        raise ReplicaError(
-            f"{path}: a running node has this data open; stop it, or audit a snapshot"
-        ) from error
 
 
 def check_ranges(
@@ -180,26 +167,3 @@ def range_task(
 def buffers_of_worker() -> Buffers:
     """A worker runs many tasks, one at a time."""
     return Buffers()
-
-
-def different_groups(groups: Sequence[GroupAudit]) -> list[Told]:
-    """Replicas that belong to different groups cannot agree; each group was checked alone."""
-    names = sorted({group.plan.group for group in groups})
-    alone = [group.plan for group in groups if len(group.plan.replicas) == 1]
-    return [
-        Told(
-            Finding(
-                FindingKind.FORMAT,
-                plan.replicas[0].name,
-                None,
-                None,
-                f"{plan.replicas[0].directory}/state/format",
-                0,
-                "another replica of its group beside it",
-                f"the groups {', '.join(names)}",
-                "give the replicas of one group",
-            ),
-            plan.group,
-        )
-        for plan in alone
-    ]

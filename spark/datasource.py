@@ -16,14 +16,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
     InputPartition,
-    LessThan,
-    LessThanOrEqual,
 )
 from pyspark.sql.types import StructType
 
@@ -81,16 +74,20 @@ class DledgerDataSource(DataSource):
         return spark_schema(parse_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - passed by name
-        options = parse_options(self.options)
-        kind = FilteringReader if options.pushdown else Reader
-        return kind(split_paths(self.options), options)
+        return Reader(split_paths(self.options), parse_options(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002 - Spark's
         return StreamReader(split_paths(self.options), parse_options(self.options))
 
 
 class Reader(DataSourceReader):
-    """One read of all that the manifests vouch for."""
+    """One read of all that the manifests vouch for.
+
+    It takes no filters of Spark (``pushFilters``). PySpark keeps what a reader was narrowed to with
+    the relation, up to 4.3, and each query of the same DataFrame or view shares that: a join with
+    itself reads nothing, and the next query without a filter only what this one wanted. Options
+    narrow the relation itself.
+    """
 
     def __init__(self, roots: list[str], options: ReadOptions) -> None:
         self._roots = roots
@@ -101,62 +98,6 @@ class Reader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_part(partition, self._options)
-
-
-class FilteringReader(Reader):
-    """A reader that narrows itself to comparisons of replica, index and topic.
-
-    Spark refuses such a reader unless ``spark.sql.python.filterPushdown.enabled`` is true, so it is
-    used only where it was asked for.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
-        for one in filters:
-            if not self._take(one):
-                yield one
-
-    def _take(self, one: Filter) -> bool:
-        path: tuple[str, ...] = getattr(one, "attribute", ())
-        name = path[0] if len(path) == 1 else None
-        options = self._options
-        logged = options.view in {View.ENTRIES, View.MESSAGES, View.INDEX}
-        value = getattr(one, "value", None)
-        match one:
-            case EqualTo() if name == "replica" and isinstance(value, str):
-                return self._take_replicas({value})
-            case In() if name == "replica" and isinstance(value, tuple):
-                return self._take_replicas(set(value))
-            case EqualTo() if name == "topic" and options.topic in {None, value}:
-                self._options = replace(options, topic=value)
-            case _ if name != "index" or not logged or not isinstance(value, int):
-                return False
-            case EqualTo():
-                self._narrow(value, value)
-            case GreaterThan():
-                self._narrow(value + 1, options.to_index)
-            case GreaterThanOrEqual():
-                self._narrow(value, options.to_index)
-            case LessThan():
-                self._narrow(options.from_index, value - 1)
-            case LessThanOrEqual():
-                self._narrow(options.from_index, value)
-            case _:
-                return False
-        return True
-
-    def _take_replicas(self, names: set[str]) -> bool:
-        """Narrows to ``group/node`` names; Spark filters again, as an option may say ``node``."""
-        if not self._options.replicas:
-            self._options = replace(self._options, replicas=frozenset(names))
-        return False
-
-    def _narrow(self, first: int, last: int) -> None:
-        options = self._options
-        self._options = replace(
-            options,
-            from_index=max(options.from_index, first),
-            to_index=min(options.to_index, last),
-        )
 
 
 class StreamReader(DataSourceStreamReader):
@@ -202,7 +143,7 @@ def wanted(roots: list[str], options: ReadOptions) -> list[Snapshot]:
     snapshots = find_snapshots(roots)
     names = {name for snapshot in snapshots for name in (snapshot.name, snapshot.manifest.node)}
     missing = sorted(options.replicas - names)
-    if missing and not options.pushdown:
+    if missing:
         there = ", ".join(snapshot.name for snapshot in snapshots)
         raise OptionError(f"option replica={missing[0]}: there are {there}")
     return [snapshot for snapshot in snapshots if options.wants(snapshot.name)]

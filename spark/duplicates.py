@@ -22,7 +22,16 @@ MESSAGES_OF_A_SLICE = 1 << 22
 SCHEMA = "findings binary"
 # Where the files are damaged in which the search would look, another replica is taken.
 HINDERING = frozenset(
-    {FindingKind.ENTRY, FindingKind.SEGMENT, FindingKind.KEY_INDEX, FindingKind.BATCH}
+    {
+        FindingKind.ENTRY,
+        FindingKind.SEGMENT,
+        FindingKind.KEY_INDEX,
+        FindingKind.BATCH,
+        FindingKind.ENTRY_INDEX,
+        FindingKind.CHECKPOINT,
+        FindingKind.MARK,
+        FindingKind.FORMAT,
+    }
 )
 
 

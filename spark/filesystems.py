@@ -147,6 +147,9 @@ class RemoteFileSystem:
             return sorted({one[depth] for one in found if len(one) > depth})
         return sorted({one[-1] for one in found if one != directory})
 
+    def identify(self, path: str) -> str:
+        return "/".join(steps(path))
+
     def make_directories(self, path: str, *, sync: bool = True) -> None:  # noqa: ARG002 - interface
         raise read_only(path)
 

@@ -30,7 +30,7 @@ OPTIONS = {
     "topic": "messages and rows of this topic only",
     "bodies": "true: entries and messages with their bodies; default false",
     "rangebytes": "bytes of log that one task reads, default 64 MiB",
-    "pushdown": "true: filters are handed to the source; needs Spark's setting for it",
+    "pushdown": "true or false, without effect: the options above narrow what is read",
 }
 # What Spark itself hands on with them.
 _GIVEN = frozenset({"path", "paths"})
@@ -47,7 +47,6 @@ class ReadOptions:
     topic: str | None = None
     bodies: bool = False
     range_bytes: int = RANGE_BYTES
-    pushdown: bool = False
 
     def wants(self, name: str) -> bool:
         """Whether the replica ``group/node`` is asked for."""
@@ -74,8 +73,8 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         options.get("topic"),
         parse_truth(options, "bodies"),
         parse_number(options, "rangebytes", RANGE_BYTES),
-        parse_truth(options, "pushdown"),
     )
+    parse_truth(options, "pushdown")
     if parsed.range_bytes == 0:
         raise OptionError("option rangeBytes=0: a task must read something")
     if parsed.bodies and view not in {View.ENTRIES, View.MESSAGES}:

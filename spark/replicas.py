@@ -11,6 +11,7 @@ from spark.filesystems import open_file_system
 from store.errors import DamagedError, DataFormatError
 from store.filesystem import FileSystem
 from store.manifest import MANIFEST_NAME, Manifest, decode_manifest
+from store.verify.smallfiles import read_small
 from store.verify.state import read_identity
 
 # DIR, DIR/<node>, DIR/<group>/<node> and DIR/<snapshot>/<group>/<node>.
@@ -101,11 +102,7 @@ def read_snapshot(fs: FileSystem, root: str, path: str) -> Snapshot:
     """Raises :class:`~spark.errors.ReplicaError` naming file and byte where it is damaged."""
     name = f"{path}/{MANIFEST_NAME}"
     try:
-        file = fs.open(name, writable=False)
-        try:
-            manifest = decode_manifest(file.pread(file.size(), 0), name)
-        finally:
-            file.close()
+        manifest = decode_manifest(read_small(fs, name), name)
         identity = read_identity(fs, path)
     except (DamagedError, DataFormatError, OSError) as error:
         raise ReplicaError(str(error)) from error

@@ -18,6 +18,8 @@ import pyarrow.parquet as pq
 from spark.audit import Audit
 from store.filesystem import FileSystem
 from store.verify import Finding
+from store.verify.findings import one_line
+from store.verify.states import compare_states
 
 CONTEXT_BYTES = 32
 
@@ -65,7 +67,7 @@ def read_context(fs: FileSystem, path: str, position: int) -> tuple[int, bytes]:
             return start, file.pread(position - start + CONTEXT_BYTES, start)
         finally:
             file.close()
-    except OSError:
+    except (OSError, ValueError, OverflowError):
         return start, b""
 
 
@@ -92,14 +94,14 @@ def finding_rows(fs: FileSystem, audit: Audit) -> list[dict[str, Any]]:
             {
                 "kind": told.kind,
                 "group": told.group,
-                "replica": finding.replica,
+                "replica": one_line(finding.replica),
                 "index_first": finding.index_first,
                 "index_last": finding.index_last,
-                "path": finding.path,
+                "path": one_line(finding.path),
                 "position": finding.position,
-                "expected": finding.expected,
-                "found": finding.found,
-                "majority": list(finding.majority),
+                "expected": one_line(finding.expected),
+                "found": one_line(finding.found),
+                "majority": [one_line(name) for name in finding.majority],
                 "advice": finding.advice,
                 "context_position": start,
                 "context": context,
@@ -155,9 +157,12 @@ def summarize(audit: Audit) -> dict[str, Any]:
                         "directory": replica.directory,
                         "first_index": replica.first_index,
                         "commit_index": replica.known_index,
+                        "state": state,
                         "findings": sum(one.finding.replica == replica.name for one in audit.told),
                     }
-                    for replica in group.plan.replicas
+                    for replica, state in zip(
+                        group.plan.replicas, compare_states(group.plan), strict=True
+                    )
                 ],
             }
             for group in audit.groups

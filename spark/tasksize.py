@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from store.filesystem import FileSystem
 from store.layout import parse_segment_name, segment_name
+from store.verify.files import AuditFiles
 
 RANGE_BYTES_MIN = 64 << 20
 RANGE_BYTES_MAX = 1 << 30
@@ -40,11 +41,12 @@ def log_bytes(fs: FileSystem, directories: Sequence[str]) -> int:
 
 
 def _log_bytes(fs: FileSystem, directory: str) -> int:
-    names = fs.list_directory(directory) if fs.exists(directory) else []
+    files = AuditFiles(fs)
+    names = files.list_directory(directory) if files.exists(directory) else []
     starts = sorted(start for name in names if (start := parse_segment_name(name)) is not None)
     if not starts:
         return 0
-    last = fs.open(f"{directory}/{segment_name(starts[-1])}", writable=False)
+    last = files.open(f"{directory}/{segment_name(starts[-1])}", writable=False)
     try:
         return starts[-1] + last.size() - starts[0]
     finally:

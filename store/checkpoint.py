@@ -17,7 +17,6 @@ the newest be damaged at rest, recovery starts from the one before and reads mor
 
 from __future__ import annotations
 
-import itertools
 import struct
 from dataclasses import dataclass, field, replace
 
@@ -26,6 +25,7 @@ from crc32c import crc32c
 
 from store.errors import DamagedError
 from store.filesystem import FileSystem
+from store.shapes import U32_MAX, array, binary, integer
 from store.wholefile import TEMPORARY_SUFFIX, read_file, replace_file
 
 CHECKPOINT_MAGIC = b"DLCP"
@@ -84,18 +84,26 @@ def decode_checkpoint(data: bytes, path: str) -> Checkpoint:
     if crc32c(data[12:]) != crc:
         raise DamagedError(path, 8, "CRC of the checkpoint")
     try:
-        fields = msgpack.unpackb(data[16:])
+        fields = array(msgpack.unpackb(data[CHECKPOINT_HEADER.size :]))
         index, end_position, chain, term, starts, commit_index, state, *more = fields
         (configuration,) = more or (b"",)
-        term_starts = tuple((first_term, first_index) for first_term, first_index in starts)
-        numbers = [index, end_position, chain, term, commit_index, *itertools.chain(*term_starts)]
-        if {*map(type, numbers)} != {int} or {type(state), type(configuration)} != {bytes}:
-            raise TypeError("fields of other types")
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        return Checkpoint(
+            integer(index, -1),
+            integer(end_position),
+            integer(chain, high=U32_MAX),
+            integer(term),
+            tuple(_term_start(pair) for pair in array(starts)),
+            integer(commit_index, -1),
+            binary(state),
+            binary(configuration),
+        )
+    except (ValueError, msgpack.UnpackException) as error:
         raise DamagedError(path, 16, f"payload of the checkpoint: {error}") from error
-    return Checkpoint(
-        index, end_position, chain, term, term_starts, commit_index, state, configuration
-    )
+
+
+def _term_start(pair: object) -> tuple[int, int]:
+    term, first_index = array(pair, 2)
+    return integer(term), integer(first_index)
 
 
 class Checkpoints:

@@ -18,8 +18,8 @@ BLOCK_SIZE = 4096
 """What :meth:`File.append_direct` writes wholes of, in bytes: no less than a device's sector."""
 
 
-class File(Protocol):
-    """One open file. Reads, writes and syncs may run in any thread; writes take turns."""
+class ReadableFile(Protocol):
+    """What reading needs of an open file."""
 
     @property
     def path(self) -> str: ...
@@ -33,6 +33,14 @@ class File(Protocol):
         Who reads much reads into the same buffer again and again: fresh memory costs more than
         the copying.
         """
+
+    def size(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class File(ReadableFile, Protocol):
+    """One open file. Reads, writes and syncs may run in any thread; writes take turns."""
 
     def pwrite(self, data: Bytes, position: int) -> None:
         """Writes all of ``data``; a short write is continued, and an error is raised."""
@@ -61,11 +69,7 @@ class File(Protocol):
     def drop_cached(self, size: int, position: int) -> None:
         """Advises that these bytes, once durable, need not stay in the page cache."""
 
-    def size(self) -> int: ...
-
     def truncate(self, size: int) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Lock(Protocol):
@@ -74,16 +78,28 @@ class Lock(Protocol):
     def release(self) -> None: ...
 
 
-class FileSystem(Protocol):
-    """The directory operations. A name is durable after :meth:`sync_directory` of its parent."""
+class Readable(Protocol):
+    """What reading needs of a file system."""
 
-    def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
-        """Opens a file; ``FileNotFoundError`` where it is absent and ``create`` is false."""
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> ReadableFile:
+        """Opens a file; ``FileNotFoundError`` where it is absent and ``create`` is false.
+
+        For reading alone, what is no file (a directory, a pipe) is an ``OSError`` at once.
+        """
 
     def exists(self, path: str) -> bool: ...
 
     def list_directory(self, path: str) -> list[str]:
         """Names in sorted order; ``FileNotFoundError`` where the directory is absent."""
+
+    def identify(self, path: str) -> str:
+        """The same for two paths where both lead to one file or directory, by links or else."""
+
+
+class FileSystem(Readable, Protocol):
+    """The directory operations. A name is durable after :meth:`sync_directory` of its parent."""
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> File: ...
 
     def make_directories(self, path: str, *, sync: bool = True) -> None:
         """Creates the directory and its parents, and syncs the parent of each one it created,

@@ -21,10 +21,13 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from store.errors import DamagedError, DataFormatError
+from store.shapes import U64_MAX, file_name, integer, shown
 
 FORMAT_NAME = "format"
 FORMAT_VERSION = 1
 TITLE = "dledger data format "
+DIGITS_MAX = 20
+SEGMENT_SIZE_MAX = 1 << 30
 
 
 class Identity(NamedTuple):
@@ -78,13 +81,25 @@ def decode_format(data: bytes, path: str) -> Identity:
     covered, _, crc = data.rpartition(b"crc32c ")
     if crc != b"%08x\n" % crc32c(covered):
         raise DamagedError(path, len(covered), "CRC of the format file")
-    values = dict(line.decode().split(" ", 1) for line in lines[1:-2])
-    return Identity(
-        values["group"],
-        values["node"],
-        int(values["segment_size"]),
-        int(values.get("incarnation", "0"), 16),
-    )
+    try:
+        values = dict(line.split(" ", 1) for line in covered.decode().splitlines()[1:])
+        return Identity(
+            file_name(values["group"]),
+            file_name(values["node"]),
+            _number(values["segment_size"], 10, 1, SEGMENT_SIZE_MAX),
+            _number(values.get("incarnation", "0"), 16, 0, U64_MAX),
+        )
+    except KeyError as error:
+        raise DamagedError(path, 0, f"the format file has no line {error}") from error
+    except ValueError as error:
+        raise DamagedError(path, 0, f"the format file has an impossible line: {error}") from error
+
+
+def _number(digits: str, base: int, low: int, high: int) -> int:
+    allowed = "0123456789abcdef"[:base]
+    if not digits or len(digits) > DIGITS_MAX or digits.strip(allowed):
+        raise ValueError(f"{shown(digits)} is no number")
+    return integer(int(digits, base), low, high)
 
 
 def check_identity(found: Identity, expected: Identity, path: str) -> None:

@@ -15,6 +15,7 @@ import msgpack
 
 from store.errors import DamagedError, DataFormatError
 from store.filesystem import FileSystem
+from store.shapes import U64_MAX, array, integer, text
 from store.slotfile import PAYLOAD_SIZE_MAX, SlotFile
 
 HELD_NAME = "held"
@@ -37,10 +38,14 @@ class Held(NamedTuple):
 def unpack_held(payload: bytes, path: str) -> tuple[Held, ...]:
     """What the file says. Raises :class:`~store.errors.DamagedError`."""
     try:
-        rows = [(str(node), int(disk), int(last)) for node, disk, last in msgpack.unpackb(payload)]
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        return tuple(_held(row) for row in array(msgpack.unpackb(payload)))
+    except (ValueError, msgpack.UnpackException) as error:
         raise DamagedError(path, 0, f"the record is not what members hold: {error}") from error
-    return tuple(Held(*row) for row in rows)
+
+
+def _held(row: object) -> Held:
+    node, disk, last = array(row, 3)
+    return Held(text(node), integer(disk, high=U64_MAX), integer(last, -1))
 
 
 def pack_held(held: Sequence[Held]) -> bytes:

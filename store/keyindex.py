@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from store.errors import DamagedError
-from store.filesystem import Bytes, FileSystem
+from store.filesystem import Bytes, FileSystem, Readable
 from store.layout import parse_segment_name, segment_name
 
 KEY_ROW_SIZE = 16
@@ -222,7 +222,7 @@ class KeyIndex:
             self._files.append(self.read_header(self._fs, path))
 
     @staticmethod
-    def read_header(fs: FileSystem, path: str) -> IndexFile:
+    def read_header(fs: Readable, path: str) -> IndexFile:
         """What the header of a file says. Raises :class:`DamagedError`."""
         handle = fs.open(path, writable=False)
         try:

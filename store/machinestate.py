@@ -14,8 +14,10 @@ from typing import NamedTuple
 import msgpack
 
 from store.errors import DataFormatError
+from store.shapes import I64_MAX, array, binary, file_name, integer, shown
 
 MACHINE_STATE_VERSION = 1
+I32_MAX = (1 << 31) - 1
 
 
 class QueueLength(NamedTuple):
@@ -55,12 +57,33 @@ def encode_machine_state(state: MachineState) -> bytes:
 def decode_machine_state(data: bytes) -> MachineState:
     """Raises :class:`~store.errors.DataFormatError`."""
     try:
-        version, broker, queues, times, expired_position, applied_end = msgpack.unpackb(data)
+        version, broker, queues, times, expired_position, applied_end = array(
+            msgpack.unpackb(data), 6
+        )
         if version != MACHINE_STATE_VERSION:
             raise DataFormatError(
-                f"the state of the checkpoint has version {version}, not {MACHINE_STATE_VERSION}"
+                f"the state of the checkpoint has version {shown(version)}, "
+                f"not {MACHINE_STATE_VERSION}"
             )
-        lengths = [QueueLength(*queue) for queue in queues]
-        return MachineState(broker, lengths, dict(times), expired_position, applied_end)
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        return MachineState(
+            binary(broker),
+            [_queue_length(queue) for queue in array(queues)],
+            dict(_segment_time(pair) for pair in array(times)),
+            integer(expired_position),
+            integer(applied_end),
+        )
+    except (ValueError, msgpack.UnpackException) as error:
         raise DataFormatError(f"the state of the checkpoint cannot be read: {error}") from error
+
+
+def _queue_length(fields: object) -> QueueLength:
+    topic, queue_id, first_offset, end_offset = array(fields, 4)
+    first = integer(first_offset)
+    return QueueLength(
+        file_name(topic), integer(queue_id, high=I32_MAX), first, integer(end_offset, first)
+    )
+
+
+def _segment_time(pair: object) -> tuple[int, int]:
+    start, time_ms = array(pair, 2)
+    return integer(start), integer(time_ms, -I64_MAX)

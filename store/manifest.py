@@ -8,16 +8,17 @@ vouches for (its last segment was copied while it grew); what counts ends at ``e
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from crc32c import crc32c
 
 from store.errors import DamagedError, DataFormatError
 from store.formatfile import FORMAT_VERSION
+from store.shapes import I64_MAX, U32_MAX, integer, shown, text
 
 MANIFEST_NAME = "manifest.json"
 CRC_NAME = "crc32c"
+SHOWN_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +49,40 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
     a version that this program does not know."""
     try:
         found = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DamagedError(path, 0, f"not JSON: {error}") from error
     if not isinstance(found, dict):
         raise DamagedError(path, 0, "not a JSON object")
     crc = found.pop(CRC_NAME, None)
     version = found.get("format_version")
     if crc is not None and crc != _crc_of(found):
-        raise DamagedError(path, 0, f"CRC of the manifest: {found}")
+        raise DamagedError(path, 0, f"CRC of the manifest: {_clipped(found)}")
     if version != FORMAT_VERSION:
         raise DataFormatError(
-            f"{path}: format {version}, and this program knows format {FORMAT_VERSION} only"
+            f"{path}: format {shown(version)}, and this program knows format {FORMAT_VERSION} only"
         )
-    values: list[Any] = [found.get(field.name) for field in fields(Manifest)]
-    types = (str, str, int, int, int, int, int, int, int)
-    if crc is None or tuple(map(type, values)) != types:
-        raise DamagedError(path, 0, f"unexpected fields: {found}")
-    return Manifest(*values)
+    if crc is None:
+        raise DamagedError(path, 0, f"unexpected fields: {_clipped(found)}")
+    try:
+        return Manifest(
+            text(found.get("group")),
+            text(found.get("node")),
+            integer(found.get("term")),
+            integer(found.get("first_index")),
+            integer(found.get("commit_index"), -1),
+            integer(found.get("end_position")),
+            integer(found.get("chain_crc"), high=U32_MAX),
+            integer(found.get("time_ms"), -I64_MAX),
+            integer(version),
+        )
+    except ValueError as error:
+        raise DamagedError(path, 0, f"unexpected fields: {error}: {_clipped(found)}") from error
+
+
+def _clipped(found: dict[str, object]) -> str:
+    """What is told of a manifest, which may be of any size."""
+    whole = str(found)
+    return whole if len(whole) <= SHOWN_MAX else f"{whole[:SHOWN_MAX]}..."
 
 
 def _crc_of(document: dict[str, object]) -> str:

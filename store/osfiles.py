@@ -8,6 +8,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -216,6 +217,18 @@ class OsLock:
             os.close(fd)
 
 
+def _open_to_read(path: str) -> int:
+    """A descriptor of a file. Others are refused at once: to open a pipe waits for who writes."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return fd
+    os.close(fd)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    raise OSError(errno.EINVAL, "Not a regular file", path)
+
+
 class OsFileSystem:
     """The operating system's files. See :class:`~store.filesystem.FileSystem`.
 
@@ -244,6 +257,8 @@ class OsFileSystem:
             self._reserve.close()
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> OsFile:
+        if not writable and not create:
+            return OsFile(path, _open_to_read(path), self._writes)
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
         if create:
             flags |= os.O_CREAT
@@ -254,6 +269,13 @@ class OsFileSystem:
 
     def list_directory(self, path: str) -> list[str]:
         return sorted(self._attempt(path, lambda: os.listdir(path)))
+
+    def identify(self, path: str) -> str:
+        try:
+            status = os.stat(path)
+        except OSError:
+            return os.path.abspath(path)
+        return f"{status.st_dev}:{status.st_ino}"
 
     def make_directories(self, path: str, *, sync: bool = True) -> None:
         path = os.path.abspath(path)

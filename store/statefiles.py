@@ -9,11 +9,11 @@ Both are MessagePack arrays in a :mod:`store.slotfile`::
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import msgpack
 
 from store.errors import DamagedError
+from store.shapes import I64_MIN, array, integer, text
 
 VOTE_NAME = "vote"
 MARK_NAME = "mark"
@@ -31,7 +31,12 @@ class HardState:
 
     @staticmethod
     def unpack(payload: bytes, path: str) -> HardState:
-        return HardState(*_unpack(payload, path, (int, str)))
+        """Raises :class:`~store.errors.DamagedError`."""
+        try:
+            term, vote = _fields(payload, 2)
+            return HardState(integer(term, I64_MIN), text(vote))
+        except ValueError as error:
+            raise _unexpected(path, error) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,11 @@ class Mark:
 
     @staticmethod
     def unpack(payload: bytes, path: str) -> Mark:
-        return Mark(*_unpack(payload, path, (int,) * 6))
+        """Raises :class:`~store.errors.DamagedError`."""
+        try:
+            return Mark(*(integer(field, I64_MIN) for field in _fields(payload, 6)))
+        except ValueError as error:
+            raise _unexpected(path, error) from error
 
 
 def _pack(record: tuple[int | str, ...]) -> bytes:
@@ -64,11 +73,13 @@ def _pack(record: tuple[int | str, ...]) -> bytes:
     return payload
 
 
-def _unpack(payload: bytes, path: str, types: tuple[type, ...]) -> list[Any]:
+def _fields(payload: bytes, count: int) -> list[object]:
     try:
         fields = msgpack.unpackb(payload)
     except (ValueError, msgpack.UnpackException) as error:
-        raise DamagedError(path, 0, f"the record is not MessagePack: {error}") from error
-    if not isinstance(fields, list) or tuple(map(type, fields)) != types:
-        raise DamagedError(path, 0, f"the record has unexpected fields: {fields!r}")
-    return fields
+        raise ValueError(f"it is not MessagePack: {error}") from error
+    return array(fields, count)
+
+
+def _unexpected(path: str, error: Exception) -> DamagedError:
+    return DamagedError(path, 0, f"the record has unexpected fields: {error}")

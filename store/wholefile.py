@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from store.filesystem import Bytes, FileSystem
+from store.filesystem import Bytes, FileSystem, Readable
 
 TEMPORARY_SUFFIX = ".tmp"
 
@@ -26,7 +26,7 @@ def replace_file(fs: FileSystem, directory: str, name: str, data: Bytes) -> None
     fs.sync_directory(directory)
 
 
-def read_file(fs: FileSystem, path: str) -> bytes:
+def read_file(fs: Readable, path: str) -> bytes:
     """All bytes of a file; ``FileNotFoundError`` where it is absent."""
     file = fs.open(path, writable=False)
     try:

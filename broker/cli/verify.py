@@ -12,6 +12,7 @@ from broker.cli.progress import Progress
 from store.errors import DataFormatError, DataLockedError, StoreError
 from store.osfiles import OsFileSystem
 from store.verify import Verification, log_size, verify_replicas
+from store.verify.targets import find_replicas
 
 EXAMPLES = """\
   dledger verify data/broker-a/n0                     one replica, of a node that is stopped
@@ -33,9 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     fs = OsFileSystem()
-    directories = [
-        str(replica) for directory in args.directories for replica in find_replicas(directory)
-    ]
+    try:
+        named = [find_replicas(fs, str(directory)) for directory in args.directories]
+    except DataFormatError as error:
+        raise UsageError(str(error)) from error
+    directories = [replica for replicas in named for replica in replicas]
     total = sum(log_size(fs, directory) for directory in directories)
     progress = Progress("bytes of log checked", time.perf_counter, total)
     try:
@@ -45,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     except DataFormatError as error:
         raise UsageError(str(error)) from error
     except (StoreError, OSError) as error:
-        raise CommandError(f"the check could not be finished: {error}") from error
+        raise UsageError(f"the check could not be finished: {error}") from error
     finally:
         progress.end()
     if args.json:
@@ -53,18 +56,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print(verification)
     return EXIT_FAILED if verification.findings else 0
-
-
-def find_replicas(directory: Path) -> list[Path]:
-    """``directory`` itself if it is a replica's, else the replicas in it and in its groups."""
-    if (directory / "commitlog").is_dir():
-        return [directory]
-    found = sorted(
-        path.parent for depth in ("*", "*/*") for path in directory.glob(f"{depth}/commitlog")
-    )
-    if not found:
-        raise UsageError(f"{directory} holds no replica: there is no commitlog in it")
-    return found
 
 
 def _print(verification: Verification) -> None:
@@ -81,6 +72,12 @@ def _print(verification: Verification) -> None:
         print(f"{report.name}: {what}: {_count(len(report.findings))}")
     if len(verification.replicas) > 1:
         print(f"between the replicas: {_count(len(verification.divergences))}")
+        unknown = [report.name for report in verification.replicas if report.state == "unknown"]
+        if unknown:
+            print(
+                f"state of the broker not compared, as no other replica has a checkpoint of the "
+                f"same entry: {', '.join(unknown)}"
+            )
 
 
 def _count(findings: int) -> str:

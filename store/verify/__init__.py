@@ -11,15 +11,18 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from store.errors import DataLockedError
-from store.filesystem import FileSystem
+from store.filesystem import FileSystem, Readable
 from store.verify.check import check_range
+from store.verify.files import AuditFiles
 from store.verify.findings import Finding, FindingKind
 from store.verify.finish import finish_audit
+from store.verify.identities import distinct_directories
+from store.verify.locking import lock_replicas
 from store.verify.plan import RANGE_BYTES, plan_audit
 from store.verify.ranges import AuditPlan, GroupPlan, RangeResult
 from store.verify.report import ReplicaReport
 from store.verify.sharedlog import Buffers
+from store.verify.states import compare_states
 
 __all__ = [
     "AuditPlan",
@@ -83,14 +86,14 @@ def verify_replicas(
 
     All of them stay locked until the end. The log is read in ranges of about ``range_bytes``.
     """
-    directories = list(dict.fromkeys(directory.rstrip("/") for directory in directories))
+    directories, findings = distinct_directories(fs, directories)
     with ExitStack() as locks:
-        for directory in directories:
-            _lock(fs, directory, locks)
+        findings += lock_replicas(fs, directories, locks)
         plan = plan_audit(fs, directories, range_bytes)
         reports = {directory: ReplicaReport(directory, "", "") for directory in directories}
-        findings = list(plan.findings)
+        findings += plan.findings
         for group in plan.groups:
+            states = compare_states(group)
             results = []
             buffers = Buffers()
             for number in range(len(group.ranges)):
@@ -99,6 +102,7 @@ def verify_replicas(
             findings += finish_audit(fs, group, results)
             for place, replica in enumerate(group.replicas):
                 reports[replica.directory] = _report(place, group, results)
+                reports[replica.directory].state = states[place]
         divergences = []
         for finding in findings:
             if finding.kind is FindingKind.DIVERGENCE:
@@ -126,27 +130,13 @@ def _report(place: int, group: GroupPlan, results: Sequence[RangeResult]) -> Rep
     )
 
 
-def log_size(fs: FileSystem, directory: str) -> int:
+def log_size(fs: Readable, directory: str) -> int:
     """Bytes of the files of a replica's log, for showing progress."""
+    files = AuditFiles(fs)
     path = f"{directory}/commitlog"
     size = 0
-    for name in fs.list_directory(path) if fs.exists(path) else []:
-        file = fs.open(f"{path}/{name}", writable=False)
-        try:
-            size += file.size()
-        finally:
-            file.close()
+    for name in files.list_directory(path) if files.exists(path) else []:
+        file = files.open(f"{path}/{name}", writable=False)
+        size += file.size()
+        file.close()
     return size
-
-
-def _lock(fs: FileSystem, directory: str, locks: ExitStack) -> None:
-    """Keeps a node from starting meanwhile. A snapshot has no lock file, and gets none."""
-    path = f"{directory}/lock"
-    if not fs.exists(path):
-        return
-    try:
-        locks.callback(fs.lock(path).release)
-    except BlockingIOError as error:
-        raise DataLockedError(
-            f"{directory}: a running node has this data open; stop it, or check a snapshot"
-        ) from error

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from store.errors import StoreError
-from store.filesystem import FileSystem
+from store.filesystem import Readable
 from store.verify.compare import compare_replicas
+from store.verify.files import AuditFiles
 from store.verify.findings import UNKNOWN_REPLICA, Finding
 from store.verify.ranges import (
     GroupPlan,
@@ -14,17 +16,18 @@ from store.verify.ranges import (
     RangePlan,
     RangeQueues,
     RangeResult,
+    RangeState,
     ReplicaRange,
 )
 from store.verify.replica import ReplicaCheck
 from store.verify.report import ReplicaReport
 from store.verify.sharedlog import Buffers
 
-Outcome = tuple[ReplicaReport, RangeQueues, RangeKeys]
+Outcome = tuple[ReplicaReport, RangeQueues, RangeKeys, RangeState | None]
 
 
 def check_range(
-    fs: FileSystem, group: GroupPlan, number: int, buffers: Buffers | None = None
+    fs: Readable, group: GroupPlan, number: int, buffers: Buffers | None = None
 ) -> RangeResult:
     """Checks range ``number`` of a group: every replica's part of it, and that they are equal.
 
@@ -34,31 +37,48 @@ def check_range(
     for whoever checks many ranges, one after the other.
     """
     plan = group.ranges[number]
-    result = _check_alike(fs, group, plan, buffers or Buffers())
-    if result is not None:
+    files = AuditFiles(fs)
+    result = _check_alike(files, group, plan, buffers or Buffers())
+    if result is None:
+        result = _check_each(files, group, plan)
+    unread = files.findings({replica.directory: replica.name for replica in group.replicas})
+    if not unread:
         return result
-    checks = _checks(fs, group, plan)
+    damaged = {finding.replica for finding in unread}
+    return replace(
+        result,
+        findings=(*result.findings, *unread),
+        agreement=tuple(
+            "damaged" if word == "same" and replica.name in damaged else word
+            for word, replica in zip(result.agreement, group.replicas, strict=True)
+        ),
+    )
+
+
+def _check_each(files: AuditFiles, group: GroupPlan, plan: RangePlan) -> RangeResult:
+    """The result where each replica is checked by itself, and then entry against entry."""
+    checks = _checks(files, group, plan)
     outcomes = {}
     for place, check in checks.items():
         check.run()
         outcomes[place] = check.end()
-    reports = {place: report for place, (report, _queues, _keys) in outcomes.items()}
+    reports = {place: outcome[0] for place, outcome in outcomes.items()}
     divergences: list[Finding] = []
     if plan.last_index is not None:
         diverged = [reports[place] for place in sorted(plan.diverged) if place in reports]
-        divergences = compare_replicas(fs, list(reports.values()), diverged)
+        divergences = compare_replicas(files, list(reports.values()), diverged)
     fullest = max(reports, key=lambda place: reports[place].messages)
     return _result(group, plan, outcomes, checks[fullest].counts, divergences)
 
 
 def _check_alike(
-    fs: FileSystem, group: GroupPlan, plan: RangePlan, buffers: Buffers
+    files: AuditFiles, group: GroupPlan, plan: RangePlan, buffers: Buffers
 ) -> RangeResult | None:
     """The result where the log is whole and the same in all; ``None`` where it is not."""
     borders = [border for border in plan.borders if border is not None]
     if plan.last_index is None or plan.diverged or any(border != borders[0] for border in borders):
         return None
-    checks = _checks(fs, group, plan)
+    checks = _checks(files, group, plan)
     first, *others = checks.values()
     try:
         first.run_shared(others, plan.last_index, buffers)
@@ -68,10 +88,10 @@ def _check_alike(
     return _result(group, plan, outcomes, first.counts, [])
 
 
-def _checks(fs: FileSystem, group: GroupPlan, plan: RangePlan) -> dict[int, ReplicaCheck]:
+def _checks(files: AuditFiles, group: GroupPlan, plan: RangePlan) -> dict[int, ReplicaCheck]:
     return {
         place: ReplicaCheck(
-            fs, group.replicas[place], border, plan.last_index, group.range_end(plan, place)
+            files, group.replicas[place], border, plan.last_index, group.range_end(plan, place)
         )
         for place, border in enumerate(plan.borders)
         if border is not None
@@ -85,7 +105,7 @@ def _result(
     counts: dict[tuple[str, int], int],
     divergences: Sequence[Finding],
 ) -> RangeResult:
-    reports = [report for report, _queues, _keys in outcomes.values()]
+    reports = [outcome[0] for outcome in outcomes.values()]
     last_index = max(report.last_index for report in reports)
     begins = {place: border.position for place, border in enumerate(plan.borders) if border}
     return RangeResult(
@@ -109,8 +129,9 @@ def _result(
                 report.messages,
                 queues,
                 keys,
+                state,
             )
-            for place, (report, queues, keys) in outcomes.items()
+            for place, (report, queues, keys, state) in outcomes.items()
         ),
         counts,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from store.filesystem import FileSystem
+from store.filesystem import Readable
 from store.layout import segment_name, segment_start
 from store.verify.comparebytes import differing_entries, first_difference, read_position
 from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind
@@ -17,7 +17,7 @@ NO_MAJORITY = "no majority says which replica is right: stop the group, keep all
 
 
 def compare_replicas(
-    fs: FileSystem, reports: Sequence[ReplicaReport], diverged: Sequence[ReplicaReport] = ()
+    fs: Readable, reports: Sequence[ReplicaReport], diverged: Sequence[ReplicaReport] = ()
 ) -> list[Finding]:
     """Where committed entries differ: first by chain CRC, and where those agree byte by byte.
 
@@ -35,7 +35,7 @@ def compare_replicas(
         said = [
             (report, chain) for report in by_chain if (chain := report.chain(index)) is not None
         ]
-        right = majority([chain for _, chain in said])
+        right = majority([(chain, report.name) for report, chain in said])
         wrong = [report for report, chain in said if chain != right]
         if right is None:
             findings.append(_undecided(fs, index, said))
@@ -46,7 +46,7 @@ def compare_replicas(
     return findings + _compare_bytes(fs, by_chain)
 
 
-def _compare_bytes(fs: FileSystem, reports: Sequence[ReplicaReport]) -> list[Finding]:
+def _compare_bytes(fs: Readable, reports: Sequence[ReplicaReport]) -> list[Finding]:
     """Entries with equal chains and different bytes."""
     differing: set[int] = set()
     for place, left in enumerate(reports):
@@ -61,7 +61,7 @@ def _compare_bytes(fs: FileSystem, reports: Sequence[ReplicaReport]) -> list[Fin
             for report in reports
             if report.chain(index) is not None
         ]
-        wanted = majority([data for _, data in said])
+        wanted = majority([(data, report.name) for report, data in said])
         if wanted is None:
             findings.append(_other_bytes(said[0], said[1], index, (), unknown=True))
             continue
@@ -76,7 +76,7 @@ def _compare_bytes(fs: FileSystem, reports: Sequence[ReplicaReport]) -> list[Fin
     return findings
 
 
-def _bytes_of(fs: FileSystem, report: ReplicaReport, index: int) -> bytes:
+def _bytes_of(fs: Readable, report: ReplicaReport, index: int) -> bytes:
     place = index - report.first_index
     position = report.positions[place]
     return read_position(fs, report, position, report.ends[place] - position)
@@ -142,7 +142,7 @@ def _first_in(left: ReplicaReport, right: ReplicaReport, low: int, high: int) ->
     right_chains = right.chains[low - right.first_index : high + 1 - right.first_index]
     if left_chains == right_chains:
         return None
-    for index, (one, other) in enumerate(zip(left_chains, right_chains, strict=True), low):
+    for index, (one, other) in enumerate(zip(left_chains, right_chains, strict=False), low):
         if one != other and one >= 0 and other >= 0:
             return index
     return None
@@ -165,7 +165,7 @@ def _still_diverged(report: ReplicaReport, others: Sequence[ReplicaReport]) -> F
 
 
 def _divergence(
-    fs: FileSystem, report: ReplicaReport, index: int, agreeing: Sequence[ReplicaReport]
+    fs: Readable, report: ReplicaReport, index: int, agreeing: Sequence[ReplicaReport]
 ) -> Finding:
     right = agreeing[0]
     path, byte = _place(report, index, _bytes_of(fs, report, index), _bytes_of(fs, right, index))
@@ -184,7 +184,7 @@ def _divergence(
     )
 
 
-def _undecided(fs: FileSystem, index: int, said: Sequence[tuple[ReplicaReport, int]]) -> Finding:
+def _undecided(fs: Readable, index: int, said: Sequence[tuple[ReplicaReport, int]]) -> Finding:
     """The file named is that of the first replica, which need not be the wrong one."""
     first, chain = said[0]
     other = next(report for report, another in said if another != chain)

@@ -11,17 +11,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from store.filesystem import FileSystem
+from store.filesystem import Readable
 from store.layout import segment_name, segment_start
 from store.verify.report import ReplicaReport
 
 READ_SIZE = 4 << 20
 
 
-def differing_entries(fs: FileSystem, left: ReplicaReport, right: ReplicaReport) -> Iterator[int]:
+def differing_entries(fs: Readable, left: ReplicaReport, right: ReplicaReport) -> Iterator[int]:
     """Entries that both know and that are not the same; a long one more than once."""
     low = max(left.first_index, right.first_index)
-    high = min(left.known_index, right.known_index)
+    high = min(left.known_index, right.known_index, left.first_index + len(left.ends) - 1)
     if low > high:
         return
     begin = left.positions[low - left.first_index]
@@ -40,7 +40,7 @@ def differing_entries(fs: FileSystem, left: ReplicaReport, right: ReplicaReport)
         begin = stop
 
 
-def read_position(fs: FileSystem, report: ReplicaReport, position: int, size: int) -> bytes:
+def read_position(fs: Readable, report: ReplicaReport, position: int, size: int) -> bytes:
     """Bytes of a replica's log; fewer where its file ends, none where it is missing."""
     start = segment_start(position, report.segment_size)
     try:

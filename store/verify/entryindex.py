@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from store.entry import Entry
 from store.entryindex import ROW, ROW_SIZE
-from store.filesystem import FileSystem
+from store.filesystem import Readable
 from store.verify.findings import FindingKind, FindingLog
 from store.verify.rowfiles import RowFiles, is_torn
 
@@ -20,7 +20,7 @@ def index_row(entry: Entry) -> bytes:
 class EntryIndexCheck:
     """Takes the entries in order. Rows up to ``flushed_end`` must be there; later ones may be."""
 
-    def __init__(self, fs: FileSystem, directory: str, flushed_end: int, log: FindingLog) -> None:
+    def __init__(self, fs: Readable, directory: str, flushed_end: int, log: FindingLog) -> None:
         self._files = RowFiles(fs, f"{directory}/index", ROW_SIZE)
         self._flushed_end = flushed_end
         self._log = log

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+TEXT_MAX = 2000
 UNKNOWN_REPLICA = "unknown"
 """Stands for the replica of a finding where no majority says which of them is wrong."""
 
@@ -86,7 +87,7 @@ class Finding:
             entries = f" (entry {self.index_first})"
         else:
             entries = f" (entries {self.index_first} to {self.index_last})"
-        return (
+        return one_line(
             f"{self.replica}: {kind}: {self.path}, byte {self.position}{entries}: "
             f"expected {self.expected}, found {self.found}; {self.advice}"
         )
@@ -94,6 +95,19 @@ class Finding:
     def to_json(self) -> dict[str, object]:
         """The fields by name, as JSON can hold them."""
         return asdict(self)
+
+
+def one_line(text: str) -> str:
+    """Text that any terminal and any table takes: names of files and nodes can be any bytes."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def clipped(found: object) -> str:
+    """What is told of something that may be of any size."""
+    text = str(found)
+    return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}..."
 
 
 class FindingLog:
@@ -124,8 +138,8 @@ class FindingLog:
                 first if last is None else last,
                 path,
                 position,
-                str(expected),
-                str(found),
+                clipped(expected),
+                clipped(found),
                 advice,
             )
         )

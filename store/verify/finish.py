@@ -6,15 +6,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from store.filesystem import FileSystem
+from store.filesystem import Readable
 from store.verify.compare import ONE_CHAIN
 from store.verify.comparebytes import first_difference
+from store.verify.files import READABLE, AuditFiles
 from store.verify.findings import UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
 from store.verify.keys import tell_missing
 from store.verify.log import check_segment_files
 from store.verify.ranges import GroupPlan, RangeResult, ReplicaRange
 from store.verify.replica import open_queue_check
-from store.verify.state import StateFiles, read_state
+from store.verify.state import read_state
+from store.verify.statefiles import StateFiles
+from store.verify.states import check_beginning, check_named, check_state, check_states
 
 PIECE_SIZE = 256 << 10
 LOST = frozenset({FindingKind.ENTRY, FindingKind.SEGMENT})
@@ -22,18 +25,31 @@ LOST = frozenset({FindingKind.ENTRY, FindingKind.SEGMENT})
 CONTINUING = LOST | {FindingKind.ENTRY_INDEX, FindingKind.DIVERGENCE}
 
 
-def finish_audit(fs: FileSystem, group: GroupPlan, results: Sequence[RangeResult]) -> list[Finding]:
+def finish_audit(fs: Readable, group: GroupPlan, results: Sequence[RangeResult]) -> list[Finding]:
     """All findings of a group but those of the plan, from the results of all its ranges."""
     ordered = sorted(results, key=lambda result: result.number)
     findings = merge_findings(ordered)
+    files = AuditFiles(fs)
+    planned: list[Finding] = []
     for place, replica in enumerate(group.replicas):
         parts = [part for result in ordered for part in result.parts if part.place == place]
         small = FindingLog(replica.name)
         state = read_state(fs, replica.directory, replica.identity, small)
+        planned += small.findings
         log = FindingLog(replica.name)
-        check_segment_files(fs, f"{replica.directory}/commitlog", state, log)
+        check_segment_files(files, f"{replica.directory}/commitlog", state, log)
         if state.machine is not None or state.checkpoint is None:
-            _finish_derived(fs, replica.directory, state, parts, log)
+            _finish_derived(files, replica.directory, state, parts, log)
+        there = [
+            part.last_index
+            for result in ordered
+            for part in result.parts
+            if part.place == place and part.last_index >= result.first_index
+        ]
+        check_named(state, max(there, default=state.mark.first_index - 1), log)
+        check_state(state, parts, log)
+        check_beginning(state, parts, log)
+        _check_older(files, replica.directory, state, parts, log)
         last_term = max((part.last_term for part in parts), default=0)
         if last_term > state.hard_state.term and not any(
             finding.kind is FindingKind.VOTE for finding in small.findings
@@ -47,6 +63,10 @@ def finish_audit(fs: FileSystem, group: GroupPlan, results: Sequence[RangeResult
                 first=max(part.last_index for part in parts),
             )
         findings += log.findings
+    findings += check_states(group, [*planned, *findings])
+    told = {finding.path for finding in findings if finding.expected == READABLE}
+    names = {replica.directory: replica.name for replica in group.replicas}
+    findings += [finding for finding in files.findings(names) if finding.path not in told]
     by_replica: dict[tuple[str, FindingKind], list[Finding]] = {}
     for finding in findings:
         by_replica.setdefault((finding.replica, finding.kind), []).append(finding)
@@ -66,7 +86,7 @@ def _with_majority(
     first, last = finding.index_first, finding.index_last
     if finding.majority or finding.replica == UNKNOWN_REPLICA or first is None or last is None:
         return finding
-    agree = tuple(
+    agreeing = (
         replica.name
         for replica in group.replicas
         if replica.name != finding.replica
@@ -79,12 +99,13 @@ def _with_majority(
             for other in by_replica.get((name, kind), ())
         )
     )
-    if 2 * len(agree) <= len(group.replicas):
+    agree = tuple(dict.fromkeys(agreeing))
+    if 2 * len(agree) <= len({replica.name for replica in group.replicas}):
         return finding
     return replace(finding, majority=agree)
 
 
-def _at_first_difference(fs: FileSystem, finding: Finding, group: GroupPlan) -> Finding:
+def _at_first_difference(fs: Readable, finding: Finding, group: GroupPlan) -> Finding:
     """A damaged entry's finding at the very byte, as far as the majority's file shows it.
 
     By itself an entry only tells that its CRC is wrong, and where it begins.
@@ -119,7 +140,7 @@ def _overlap(one: Finding, other: Finding) -> bool:
 
 
 def _finish_derived(
-    fs: FileSystem,
+    fs: Readable,
     directory: str,
     state: StateFiles,
     parts: Sequence[ReplicaRange],
@@ -131,6 +152,28 @@ def _finish_derived(
     end_position = max((part.end_position for part in parts), default=0)
     queues.finish(max(end_position, state.durable_position))
     tell_missing(directory, [part.keys for part in parts], log)
+
+
+def _check_older(
+    fs: Readable,
+    directory: str,
+    state: StateFiles,
+    parts: Sequence[ReplicaRange],
+    log: FindingLog,
+) -> None:
+    """What older checkpoints say of queues: where they end, and where they begin if no more was
+    given up since."""
+    for older in state.older:
+        if older.machine is None or state.machine is None:
+            continue
+        at_once = replace(state, machine=older.machine, checkpoint_path=older.path, older=[])
+        queues = open_queue_check(fs, at_once, directory, log)
+        for part in parts:
+            if part.last_index <= older.checkpoint.index:
+                queues.absorb(part.queues, told=True)
+        queues.check_lengths(
+            begins=older.machine.expired_position == state.machine.expired_position
+        )
 
 
 def merge_findings(ordered: Sequence[RangeResult]) -> list[Finding]:
@@ -160,6 +203,8 @@ def _continues(before: Finding, finding: Finding, first_index: int) -> bool:
     """Whether ``finding``, of a range that begins with ``first_index``, goes on with another."""
     if before.replica != finding.replica:
         return False
+    if READABLE in {before.expected, finding.expected}:
+        return before == finding
     if finding.kind is FindingKind.PADDING:
         # Behind an entry that is lost its segment is not looked at any further.
         return before.kind in LOST and before.index_last == first_index - 1

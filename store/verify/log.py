@@ -15,17 +15,19 @@ from store.entry import (
 )
 from store.entryindex import ROW, ROW_SIZE, Row
 from store.errors import CorruptEntryError
-from store.filesystem import File, FileSystem
+from store.filesystem import Readable, ReadableFile
 from store.layout import next_position, parse_segment_name, segment_name, segment_start
 from store.verify.findings import FindingKind, FindingLog
 from store.verify.ranges import Border
 from store.verify.rowfiles import RowFiles
-from store.verify.state import StateFiles
+from store.verify.statefiles import StateFiles
 
 READ_SIZE = 4 << 20
 # How many rows of the entry index are tried to find the log's course again behind damage.
 ROWS_TRIED = 1000
 UNREADABLE = -1
+LOST_MAX = 1 << 24
+"""So many entries at most are stepped over at once: a range has fewer, whatever a header says."""
 
 
 class LogWalk:
@@ -36,7 +38,7 @@ class LogWalk:
 
     def __init__(
         self,
-        fs: FileSystem,
+        fs: Readable,
         directory: str,
         state: StateFiles,
         log: FindingLog,
@@ -50,7 +52,7 @@ class LogWalk:
         self._rows = RowFiles(fs, f"{directory}/index", ROW_SIZE)
         self._directory = f"{directory}/commitlog"
         self._segment_size = state.identity.segment_size
-        self._file: File | None = None
+        self._file: ReadableFile | None = None
         self._file_start = -1
         self._view = memoryview(b"")
         self._view_position = 0
@@ -62,7 +64,8 @@ class LogWalk:
         self.first_index = self.next_index = border.index
         self.end_position = border.position
         self.chains = array("q")
-        """The chain CRC of each entry from ``first_index`` on, -1 for one that is unreadable."""
+        """The chain CRC of each entry from ``first_index`` on, -1 for one that is unreadable; none
+        of those that are lost to the end."""
         self.positions = array("q")
         self.ends = array("q")
         """Likewise: where each entry begins and ends; what is unreadable ends where it begins."""
@@ -164,10 +167,11 @@ class LogWalk:
             self._term = -1
             if following.position > damaged:
                 self.lost.append((damaged, following.position))
-        count = last + 1 - index
-        self.chains.extend([UNREADABLE] * count)
-        self.positions.extend([damaged] * count)
-        self.ends.extend([damaged] * count)
+        if following is not None:
+            count = last + 1 - index
+            self.chains.extend([UNREADABLE] * count)
+            self.positions.extend([damaged] * count)
+            self.ends.extend([damaged] * count)
         self.next_index = last + 1
         missing = segment_start(damaged, self._segment_size) not in self._segments
         if last < index:
@@ -216,7 +220,8 @@ class LogWalk:
             except CorruptEntryError:
                 continue
             right_index = entry.index > index if expected is None else entry.index == expected
-            if right_index and entry.position == position:
+            room = min((position - damaged) // HEADER_SIZE + 1, LOST_MAX)
+            if right_index and entry.position == position and entry.index - index <= room:
                 self._at = damaged
                 return entry
         self._at = damaged
@@ -286,7 +291,7 @@ def _describe(error: CorruptEntryError) -> str:
     return error.what if error.found is None else f"{error.what} {error.found}"
 
 
-def list_segments(fs: FileSystem, directory: str, state: StateFiles) -> list[int]:
+def list_segments(fs: Readable, directory: str, state: StateFiles) -> list[int]:
     """Where the segments begin of which files are there, in order; those expired left out."""
     size = state.identity.segment_size
     names = fs.list_directory(directory) if fs.exists(directory) else []
@@ -298,7 +303,7 @@ def list_segments(fs: FileSystem, directory: str, state: StateFiles) -> list[int
     ]
 
 
-def check_segment_files(fs: FileSystem, directory: str, state: StateFiles, log: FindingLog) -> None:
+def check_segment_files(fs: Readable, directory: str, state: StateFiles, log: FindingLog) -> None:
     """Notes what is wrong with the segments as files."""
     size = state.identity.segment_size
     for name in fs.list_directory(directory) if fs.exists(directory) else []:

@@ -1,4 +1,8 @@
-"""Which of the replicas is right: what more than half of those say that can say anything."""
+"""Which of the replicas is right: what more than half of those say that can say anything.
+
+Copies of one node are one voice: they say what that node said once. Where they contradict each
+other it says nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,14 @@ from typing import TypeVar
 Said = TypeVar("Said", bound=Hashable)
 
 
-def majority(said: Sequence[Said], *, at_least: int = 2) -> Said | None:
-    """What more than half say, if at least ``at_least`` do; ``None`` where there is no such."""
-    if not said:
+def majority(said: Sequence[tuple[Said, str]], *, at_least: int = 2) -> Said | None:
+    """What more than half of the nodes say, if at least ``at_least`` do; ``None`` where there is
+    no such. ``said`` are pairs of what was said and the name of the node."""
+    voices: dict[str, set[Said]] = {}
+    for value, node in said:
+        voices.setdefault(node, set()).add(value)
+    votes = Counter(value for values in voices.values() if len(values) == 1 for value in values)
+    if not votes:
         return None
-    value, votes = Counter(said).most_common(1)[0]
-    return value if votes >= at_least and 2 * votes > len(said) else None
+    (value, count), *_ = votes.most_common(1)
+    return value if count >= at_least and 2 * count > len(voices) else None

@@ -15,13 +15,17 @@ from crc32c import crc32c
 from store.entry import CHAINED, HEADER, HEADER_SIZE
 from store.entryindex import ROW, ROW_SIZE, Row
 from store.errors import DamagedError
-from store.filesystem import File, FileSystem
+from store.filesystem import Readable, ReadableFile
+from store.formatfile import Identity
 from store.layout import segment_name, segment_start
+from store.verify.files import AuditFiles
 from store.verify.findings import RESTORE, Finding, FindingKind, FindingLog
+from store.verify.identities import check_identities
 from store.verify.majority import majority
 from store.verify.ranges import AuditPlan, Border, GroupPlan, RangePlan, ReplicaPlan
 from store.verify.rowfiles import RowFiles
-from store.verify.state import StateFiles, read_identity, read_state
+from store.verify.state import read_identity, read_state
+from store.verify.statefiles import StateFiles
 
 RANGE_BYTES = 256 << 20
 # A border is moved on by so many entries where no replica can show a whole header.
@@ -31,7 +35,7 @@ HEADERS_WALKED = 1 << 20
 
 
 def plan_audit(
-    fs: FileSystem, directories: Sequence[str], range_bytes: int = RANGE_BYTES
+    fs: Readable, directories: Sequence[str], range_bytes: int = RANGE_BYTES
 ) -> AuditPlan:
     """The ranges over replicas, of about ``range_bytes`` each, group by group.
 
@@ -40,17 +44,21 @@ def plan_audit(
     """
     findings: list[Finding] = []
     groups: dict[tuple[str, int], list[BorderFinder]] = {}
-    for directory in dict.fromkeys(directory.rstrip("/") for directory in directories):
+    identities: dict[str, Identity] = {}
+    files = AuditFiles(fs)  # what cannot be read is told by the ranges
+    for directory in dict.fromkeys(one.rstrip("/") for one in directories):
         try:
             identity = read_identity(fs, directory)
         except DamagedError as error:
             findings.append(_unidentified(directory, error))
             continue
+        identities[directory] = identity
         log = FindingLog(f"{identity.group}/{identity.node}")
         state = read_state(fs, directory, identity, log)
         findings += log.findings
         key = (identity.group, identity.segment_size)
-        groups.setdefault(key, []).append(BorderFinder(fs, directory, state))
+        groups.setdefault(key, []).append(BorderFinder(files, directory, state))
+    findings += check_identities(identities)
     plans: list[GroupPlan] = []
     for (group, segment_size), finders in groups.items():
         try:
@@ -66,7 +74,7 @@ def plan_audit(
 class BorderFinder:
     """Finds where entries begin in one replica, without reading what lies between."""
 
-    def __init__(self, fs: FileSystem, directory: str, state: StateFiles) -> None:
+    def __init__(self, fs: Readable, directory: str, state: StateFiles) -> None:
         self._fs = fs
         self._state = state
         self._rows = RowFiles(fs, f"{directory}/index", ROW_SIZE)
@@ -80,12 +88,13 @@ class BorderFinder:
             state.durable_position if state.durable_index == state.commit_index else None,
             -1 if checkpoint is None else checkpoint.index,
             state.manifest is not None,
+            tuple(state.digests),
         )
         # What came before an expired log's first entry is not known.
         chain = 0 if mark.first_index == 0 else None
         self.start = Border(mark.first_index, mark.first_position, chain, -1)
         self._walked = self.start
-        self._file: File | None = None
+        self._file: ReadableFile | None = None
 
     def find(self, index: int) -> Border | None:
         """The border before entry ``index``; ``None`` where its forerunner cannot be shown.
@@ -204,7 +213,11 @@ def _plan_ranges(finders: Sequence[BorderFinder], range_bytes: int) -> list[Rang
     forced = {
         index
         for replica in replicas
-        for index in (replica.first_index, replica.known_index + 1, replica.checkpoint_index + 1)
+        for index in (
+            replica.first_index,
+            replica.known_index + 1,
+            *(digest.index + 1 for digest in replica.digests),
+        )
         if first <= index <= last + 1
     } | {first, last + 1}
     wanted = sorted(forced | set(_equal_distances(finders, first, last, range_bytes)))
@@ -221,6 +234,8 @@ def _plan_ranges(finders: Sequence[BorderFinder], range_bytes: int) -> list[Rang
             finder.replica.first_index <= index and end - 1 <= finder.replica.known_index
             for finder in finders
         ]
+        if not any(members):
+            continue  # what a file says to be there and none has
         begins = _adopt(index, found, members, finders)
         size = max(
             (
@@ -231,7 +246,7 @@ def _plan_ranges(finders: Sequence[BorderFinder], range_bytes: int) -> list[Rang
             default=range_bytes,
         )
         number = len(ranges)
-        diverged |= _diverged(found, diverged)
+        diverged |= _diverged(found, diverged, replicas)
         ranges.append(RangePlan(number, index, end - 1, size, begins, diverged))
     for place, finder in enumerate(finders):
         ranges += _tail(finder, place, len(finders), len(ranges))
@@ -242,27 +257,35 @@ def _equal_distances(
     finders: Sequence[BorderFinder], first: int, last: int, range_bytes: int
 ) -> list[int]:
     """Indexes at about every ``range_bytes``, by the entry index that reaches furthest."""
-    finder = max(finders, key=lambda one: (one.replica.checkpoint_index, -one.replica.first_index))
-    last = min(last, finder.replica.checkpoint_index)
+    ordered = sorted(
+        finders, key=lambda one: (-one.replica.checkpoint_index, one.replica.first_index)
+    )
+
+    def position_of(index: int) -> int:
+        """-1 where none has a row of it."""
+        found = (finder.position_of(index) for finder in ordered)
+        return next((position for position in found if position >= 0), -1)
+
+    last = min(last, ordered[0].replica.checkpoint_index)
     found: list[int] = []
-    here = max(finder.position_of(first), 0)
+    here = max(position_of(first), 0)
     while first < last:
         wanted = here + range_bytes
         low, high = first + 1, last + 1
         while low < high:
             middle = (low + high) // 2
-            if 0 <= finder.position_of(middle) < wanted:
+            if 0 <= position_of(middle) < wanted:
                 low = middle + 1
             else:
                 high = middle
-        if low > last:
-            break
+        if low > last or position_of(low) < 0:
+            break  # the rest is one range, where its rows do not say how large it is
         for index in range(low, min(low + BORDERS_TRIED, last + 1)):
             if any(one.find(index) for one in finders):
                 low = index
                 break
         found.append(low)
-        here = max(finder.position_of(low), wanted)
+        here = max(position_of(low), wanted)
         first = low
     return found
 
@@ -274,7 +297,12 @@ def _adopt(
     finders: Sequence[BorderFinder],
 ) -> tuple[Border | None, ...]:
     """A replica that cannot show a border itself has it where most of the others have it."""
-    agreed = majority([border for border in found if border is not None], at_least=1)
+    known = [
+        (border, finder.replica.name)
+        for border, finder in zip(found, finders, strict=True)
+        if border is not None
+    ]
+    agreed = majority(known, at_least=1)
     if agreed is None:
         agreed = next((border for border in found if border is not None), None)
     return tuple(
@@ -283,10 +311,12 @@ def _adopt(
     )
 
 
-def _diverged(found: Sequence[Border | None], known: Collection[int]) -> frozenset[int]:
+def _diverged(
+    found: Sequence[Border | None], known: Collection[int], replicas: Sequence[ReplicaPlan]
+) -> frozenset[int]:
     """The replicas that a majority contradicts already at this border, ``known`` left out."""
     chains = [
-        border.chain
+        (border.chain, replicas[place].name)
         for place, border in enumerate(found)
         if border is not None and border.chain is not None and place not in known
     ]

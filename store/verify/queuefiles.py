@@ -6,8 +6,8 @@ from collections.abc import Collection
 from itertools import pairwise
 
 from store.batch import QUEUE_ROW
-from store.consumequeue import ROW_SIZE
-from store.filesystem import FileSystem
+from store.consumequeue import ROW_SIZE, ROWS_PER_FILE
+from store.filesystem import Readable
 from store.layout import SEGMENT_SIZE_MAX, segment_name
 from store.record import RECORD_FIXED_SIZE
 from store.verify.findings import FindingKind, FindingLog
@@ -16,13 +16,14 @@ from store.verify.rowfiles import RowFiles
 READ_AHEAD_ROWS = 400
 ROWS_AT_ONCE = 1 << 14
 SECTOR_SIZE = 512
+FILE_SIZE_MAX = ROWS_PER_FILE * ROW_SIZE
 EXTRA = "the next start removes it"
 
 
 class QueueFiles:
     """Reads rows a little ahead, so that following the log costs one read for many runs."""
 
-    def __init__(self, fs: FileSystem, directory: str) -> None:
+    def __init__(self, fs: Readable, directory: str) -> None:
         self._files = RowFiles(fs, directory, ROW_SIZE)
         self._buffer = b""
         self._buffer_first = 0
@@ -42,6 +43,17 @@ class QueueFiles:
     def check_shape(self, log: FindingLog) -> None:
         """Tells files that are none of a queue, and bytes that belong to the next file."""
         starts = self._files.starts
+        for start in starts:
+            size = self._files.size(start)
+            if size > FILE_SIZE_MAX:
+                log.add(
+                    FindingKind.CONSUME_QUEUE,
+                    f"{self._files.directory}/{segment_name(start)}",
+                    FILE_SIZE_MAX,
+                    expected=f"at most {FILE_SIZE_MAX} bytes",
+                    found=f"{size} bytes",
+                    advice=EXTRA,
+                )
         for name in self._files.strays:
             log.add(
                 FindingKind.CONSUME_QUEUE,
@@ -65,21 +77,23 @@ class QueueFiles:
 
     def check_rows_behind(self, end_offset: int, log_end: int, log: FindingLog) -> None:
         """Tells rows behind the queue's last in the log that no interrupted flush can have left."""
-        stop = self._files.end()
-        for first in range(end_offset, stop, ROWS_AT_ONCE):
-            rows = self._files.read(first, min(ROWS_AT_ONCE, stop - first))
-            for offset, row in enumerate(QUEUE_ROW.iter_unpack(rows), first):
-                path, byte = self._files.locate(offset)
-                if not is_plausible(*row, byte=byte, log_end=log_end):
-                    log.add(
-                        FindingKind.CONSUME_QUEUE,
-                        path,
-                        byte,
-                        expected=f"no row: the log gives the queue {end_offset} messages",
-                        found=f"the row {QUEUE_ROW.pack(*row).hex()}",
-                        advice=EXTRA,
-                    )
-                    return
+        for start in self._files.starts:
+            begin = max(end_offset, -(-start // ROW_SIZE))
+            stop = (start + min(self._files.size(start), FILE_SIZE_MAX)) // ROW_SIZE
+            for first in range(begin, stop, ROWS_AT_ONCE):
+                rows = self._files.read(first, min(ROWS_AT_ONCE, stop - first))
+                for offset, row in enumerate(QUEUE_ROW.iter_unpack(rows), first):
+                    path, byte = self._files.locate(offset)
+                    if not is_plausible(*row, byte=byte, log_end=log_end):
+                        log.add(
+                            FindingKind.CONSUME_QUEUE,
+                            path,
+                            byte,
+                            expected=f"no row: the log gives the queue {end_offset} messages",
+                            found=f"the row {QUEUE_ROW.pack(*row).hex()}",
+                            advice=EXTRA,
+                        )
+                        return
 
 
 def is_plausible(position: int, size: int, tags: int, *, byte: int, log_end: int) -> bool:
@@ -96,7 +110,7 @@ def is_plausible(position: int, size: int, tags: int, *, byte: int, log_end: int
 
 
 def find_extra(
-    fs: FileSystem,
+    fs: Readable,
     directory: str,
     known: Collection[tuple[str, int]],
     log_end: int,

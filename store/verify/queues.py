@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 from store.batch import QUEUE_ROW, Batch
 from store.consumequeue import ROW_SIZE
 from store.entry import Entry
-from store.filesystem import FileSystem
+from store.errors import CorruptBatchError
+from store.filesystem import Readable
 from store.machinestate import QueueLength
+from store.shapes import file_name
 from store.verify.findings import RESTORE, FindingKind, FindingLog
 from store.verify.queuefiles import QueueFiles, find_extra
 from store.verify.ranges import QueueSpan, RangeQueues, WrongRows
@@ -103,6 +105,8 @@ class RowRuns:
             rows = bytes(batch.rows[first : first + run.count * ROW_SIZE])
             self.count += run.count
             last = self._last.get(key)
+            if last is None:
+                check_topic(run.topic)
             if last is not None and last.end_offset == run.first_offset:
                 last.end_offset = end_offset
                 last.rows.append(rows)
@@ -127,6 +131,14 @@ class RowRuns:
         return runs
 
 
+def check_topic(topic: str) -> None:
+    """Raises :class:`CorruptBatchError` for one that no ConsumeQueue can be named after."""
+    try:
+        file_name(topic)
+    except ValueError as error:
+        raise CorruptBatchError(f"the topic of a run: {error}") from error
+
+
 class QueueCheck:
     """Takes the batches of a range in order, and tells which rows are wrong.
 
@@ -135,7 +147,7 @@ class QueueCheck:
 
     def __init__(
         self,
-        fs: FileSystem,
+        fs: Readable,
         directory: str,
         lengths: Sequence[QueueLength],
         log: FindingLog,
@@ -211,8 +223,13 @@ class QueueCheck:
             )
         return RangeQueues(tuple(spans), frozenset(self._emptied), self._uncertain)
 
-    def absorb(self, queues: RangeQueues) -> None:
-        """Takes the next range, in order."""
+    def check_lengths(self, *, begins: bool) -> None:
+        """Tells of queues that do not end where the log has them, or begin, if that is asked."""
+        for key in sorted({*self._queues, *self._lengths}):
+            self._check_length(key, self._queues.get(key), begins=begins)
+
+    def absorb(self, queues: RangeQueues, *, told: bool = False) -> None:
+        """Takes the next range, in order. What is wrong with offsets may be ``told`` already."""
         seen = set()
         for span in queues.spans:
             key = (span.topic, span.queue_id)
@@ -223,7 +240,8 @@ class QueueCheck:
                 first_offset = 0 if known else span.first_offset
                 queue = _Queue(self._files(key), self._lengths.get(key), first_offset)
                 self._queues[key] = queue
-            if queue.end_known and span.first_known and span.first_offset != queue.end:
+            wrong_offset = span.first_offset != queue.end
+            if queue.end_known and span.first_known and wrong_offset and not told:
                 entry = (span.index, span.position)
                 self._tell_offset(entry, key, expected=queue.end, found=span.first_offset)
             queue.end, queue.end_known = span.end, span.end_known
@@ -296,7 +314,9 @@ class QueueCheck:
 
     # --- telling
 
-    def _check_length(self, key: tuple[str, int], queue: _Queue | None) -> None:
+    def _check_length(
+        self, key: tuple[str, int], queue: _Queue | None, *, begins: bool = True
+    ) -> None:
         """The checkpoint must know the queue as the log up to it gives it."""
         length = self._lengths.get(key)
         found = "no such queue" if length is None else _offsets(*length[2:])
@@ -311,10 +331,14 @@ class QueueCheck:
             if queue.covered_end > 0 and queue.begin is not None:
                 self._tell_length(key, expected=_offsets(begin, queue.covered_end), found=found)
             return
-        begins_right = length.first_offset == begin or (
-            # Given up behind the checkpoint, or begun from a snapshot: the log has less of the
-            # queue than the checkpoint.
-            self._first_position > self._expired_position and length.first_offset < begin
+        begins_right = (
+            not begins
+            or length.first_offset == begin
+            or (
+                # Given up behind the checkpoint, or begun from a snapshot: the log has less of the
+                # queue than the checkpoint.
+                self._first_position > self._expired_position and length.first_offset < begin
+            )
         )
         if not begins_right or length.end_offset != queue.covered_end:
             self._tell_length(key, expected=_offsets(begin, queue.covered_end), found=found)

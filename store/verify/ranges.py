@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from store.formatfile import Identity
+from store.verify.digests import StateDigest
 from store.verify.findings import Finding
 
 
@@ -43,6 +44,8 @@ class ReplicaPlan:
     """Where that entry ends, if the small files say so."""
     checkpoint_index: int
     is_snapshot: bool
+    digests: tuple[StateDigest, ...] = ()
+    """Of all its checkpoints that can be read."""
 
     @property
     def name(self) -> str:
@@ -151,6 +154,21 @@ class RangeKeys:
 
 
 @dataclass(frozen=True, slots=True)
+class RangeState:
+    """What the entries of a range, all of them covered by the checkpoint, make of the state.
+
+    ``times`` has for each segment the store time of the newest message up to its end: ``None``
+    where that is one of an earlier range. ``last_ms`` is that of the newest message at all.
+    ``configuration`` is the body of the last configuration entry.
+    """
+
+    times: tuple[tuple[int, int | None], ...] = ()
+    last_ms: int | None = None
+    configuration: bytes | None = None
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaRange:
     """One replica's part of a range."""
 
@@ -161,6 +179,8 @@ class ReplicaRange:
     messages: int
     queues: RangeQueues
     keys: RangeKeys
+    state: RangeState | None = None
+    """``None`` for what the checkpoint does not cover."""
 
 
 @dataclass(frozen=True, slots=True)

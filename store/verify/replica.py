@@ -7,21 +7,25 @@ from collections.abc import Sequence
 import msgpack
 
 from store.batch import QUEUE_ROW, Batch, decode_batch
+from store.checkpoint import Checkpoint
 from store.entry import Entry, EntryKind
 from store.errors import CorruptBatchError
-from store.filesystem import Bytes, FileSystem
+from store.filesystem import Bytes, Readable
 from store.layout import segment_name, segment_start
 from store.verify.batches import BatchMismatchError, check_batch, count_messages
 from store.verify.columns import are_proved
 from store.verify.entryindex import EntryIndexCheck, index_row
+from store.verify.files import AuditFiles
 from store.verify.findings import FindingKind, FindingLog
 from store.verify.keys import KeyCheck
 from store.verify.log import LogWalk
 from store.verify.queues import QueueCheck, RowRuns
-from store.verify.ranges import Border, RangeKeys, RangeQueues, ReplicaPlan
+from store.verify.ranges import Border, RangeKeys, RangeQueues, RangeState, ReplicaPlan
 from store.verify.report import ReplicaReport
 from store.verify.sharedlog import Buffers, SharedLog, Window
-from store.verify.state import StateFiles, read_state
+from store.verify.state import read_state
+from store.verify.statefiles import StateFiles
+from store.verify.states import SegmentTimes
 
 LEADER_FAULT = "the entry is as a leader made it: report it; all replicas should have the same"
 
@@ -36,7 +40,7 @@ class ReplicaCheck:
 
     def __init__(
         self,
-        fs: FileSystem,
+        fs: AuditFiles,
         plan: ReplicaPlan,
         border: Border,
         last_index: int | None,
@@ -49,7 +53,7 @@ class ReplicaCheck:
         self._log = FindingLog(self._report.name)
         self._report.findings = self._log.findings
         # What the small files themselves have wrong was told with the plan.
-        self._state = state = read_state(fs, directory, plan.identity, FindingLog(""))
+        self._state = state = read_state(fs.below, directory, plan.identity, FindingLog(""))
         self._border = border
         self._fs = fs
         self._own = LogWalk(fs, directory, state, self._log, border=border, last_index=last_index)
@@ -57,7 +61,8 @@ class ReplicaCheck:
         checkpoint = state.checkpoint
         self._covered_index = -1 if checkpoint is None else checkpoint.index
         self._is_covered = last_index is not None and last_index <= self._covered_index
-        self._index = EntryIndexCheck(fs, directory, self._covered_index + 1, self._log)
+        indexed = 0 if state.rebuilds else self._covered_index + 1
+        self._index = EntryIndexCheck(fs, directory, indexed, self._log)
         self._queues = open_queue_check(fs, state, directory, self._log)
         covered_end = 0 if checkpoint is None else checkpoint.end_position
         self._keys = KeyCheck(
@@ -71,6 +76,7 @@ class ReplicaCheck:
             lost=self._walk.lost,
         )
         named = {state.mark.index, self._covered_index}
+        named |= {older.checkpoint.index for older in state.older}
         if state.manifest is not None:
             named.add(state.manifest.commit_index)
         self._named = sorted(named)
@@ -78,6 +84,8 @@ class ReplicaCheck:
         self._runs = RowRuns()
         self._term_starts: list[tuple[int, int]] = []
         self._last_term = max(border.term, 0)
+        self._times = SegmentTimes(plan.identity.segment_size)
+        self._configuration: bytes | None = None
         self.counts: dict[tuple[str, int], int] = {}
 
     def run(self) -> None:
@@ -126,9 +134,10 @@ class ReplicaCheck:
         for check in everyone:
             check._walk = log
             check._term_starts, check._last_term = self._term_starts, self._last_term
+            check._times, check._configuration = self._times, self._configuration
             check._report.messages, check.counts = self._report.messages, self.counts
 
-    def end(self) -> tuple[ReplicaReport, RangeQueues, RangeKeys]:
+    def end(self) -> tuple[ReplicaReport, RangeQueues, RangeKeys, RangeState | None]:
         """What came out, once all entries were taken."""
         self._index.finish()
         if self._is_covered:
@@ -144,7 +153,11 @@ class ReplicaCheck:
         report.end_position = walk.end_position
         report.last_term = self._last_term
         report.chains, report.positions, report.ends = walk.chains, walk.positions, walk.ends
-        return report, queues, keys
+        state = None
+        if self._is_covered:
+            times = self._times
+            state = RangeState(times.found(), times.last_ms, self._configuration, bool(walk.lost))
+        return report, queues, keys, state
 
     @property
     def _has_keys(self) -> bool:
@@ -158,8 +171,10 @@ class ReplicaCheck:
         self._note_terms([entry])
         self._take_headers([entry], index_row(entry))
         if entry.kind is not EntryKind.DATA:
+            self._take_others([entry])
             return
         batch = decode_batch(entry.body)
+        self._times.take([(entry, batch)])
         commands = _file_commands(batch.commands)
         covered = entry.index <= self._covered_index
         # Readable or not, what the entry's rows say is what was put into the files.
@@ -178,8 +193,10 @@ class ReplicaCheck:
         for check in everyone:
             check._take_headers(window.entries, index_rows)
         batches: list[tuple[Entry, Batch]] = []
+        others: list[Entry] = []
         for entry in window.entries:
             if entry.kind is not EntryKind.DATA:
+                others.append(entry)
                 continue
             batch = decode_batch(entry.body)
             batches.append((entry, batch))
@@ -189,6 +206,8 @@ class ReplicaCheck:
                 self._take_runs(everyone)
                 for check in everyone:
                     check._obey(commands, covered=check._is_covered)
+        self._take_others(others)
+        self._times.take(batches)
         places = [(entry.position, entry.index) for entry, _ in batches]
         key_rows = b"".join([batch.key_rows for _, batch in batches])
         for check in everyone:
@@ -198,6 +217,12 @@ class ReplicaCheck:
         if not are_proved(window.data, window.position, batches):
             for entry, batch in batches:
                 check_batch(entry, batch)
+
+    def _take_others(self, entries: Sequence[Entry]) -> None:
+        """Takes entries that are no batches."""
+        for entry in entries:
+            if entry.kind is EntryKind.CONFIGURATION:
+                self._configuration = bytes(entry.body)
 
     def _take_runs(self, everyone: Sequence[ReplicaCheck]) -> None:
         """Compares the rows of ConsumeQueues that were gathered."""
@@ -260,10 +285,27 @@ class ReplicaCheck:
             path = state.checkpoint_path
             self._check_name(FindingKind.CHECKPOINT, path, entry, named, found)
             if checkpoint.term != entry.term:
-                self._tell_terms(f"term {entry.term}", f"term {checkpoint.term}")
+                self._tell_terms(
+                    f"term {entry.term}",
+                    f"term {checkpoint.term}",
+                    state.checkpoint_path,
+                    checkpoint,
+                )
+        for older in state.older:
+            path, kept = older.path, older.checkpoint
+            if entry.index == kept.index:
+                named = (kept.end_position, kept.chain_crc)
+                self._check_name(FindingKind.CHECKPOINT, path, entry, named, found)
+                self._check_term(FindingKind.CHECKPOINT, path, entry, kept.term)
         if manifest is not None and entry.index == manifest.commit_index:
             named = (manifest.end_position, manifest.chain_crc)
             self._check_name(FindingKind.FORMAT, state.manifest_path, entry, named, found)
+            self._check_term(FindingKind.FORMAT, state.manifest_path, entry, manifest.term)
+
+    def _check_term(self, kind: FindingKind, path: str, entry: Entry, term: int) -> None:
+        if term != entry.term:
+            expected, found = f"entry {entry.index} to be of term {entry.term}", f"term {term}"
+            self._log.add(kind, path, 0, expected=expected, found=found, first=entry.index)
 
     def _check_name(
         self,
@@ -284,31 +326,35 @@ class ReplicaCheck:
             )
 
     def _check_terms(self) -> None:
-        """The checkpoint's term starts must be those of the log, as far as the range has any."""
-        checkpoint = self._state.checkpoint
-        if checkpoint is None or self._walk.lost:
+        """The checkpoints' term starts must be those of the log, as far as the range has any."""
+        state = self._state
+        if state.checkpoint is None or self._walk.lost:
             return
         first, last = self._walk.first_index, self._walk.last_index
         # Whether a term starts with the first entry is known only where its forerunner is.
-        first += self._border.term < 0
-        named = [start for start in checkpoint.term_starts if first <= start[1] <= last]
+        first += self._border.term < 0 and first > 0
         found = [start for start in self._term_starts if first <= start[1] <= last]
-        if named != found:
-            self._tell_terms(f"term starts {found}", f"term starts {named}")
+        for path, checkpoint in (
+            (state.checkpoint_path, state.checkpoint),
+            *((older.path, older.checkpoint) for older in state.older),
+        ):
+            named = [start for start in checkpoint.term_starts if first <= start[1] <= last]
+            if last <= checkpoint.index and named != found:
+                self._tell_terms(f"term starts {found}", f"term starts {named}", path, checkpoint)
 
-    def _tell_terms(self, expected: str, found: str) -> None:
+    def _tell_terms(self, expected: str, found: str, path: str, checkpoint: Checkpoint) -> None:
         self._log.add(
             FindingKind.CHECKPOINT,
-            self._state.checkpoint_path,
+            path,
             16,
             expected=expected,
             found=found,
-            first=self._covered_index,
+            first=checkpoint.index,
         )
 
 
 def open_queue_check(
-    fs: FileSystem, state: StateFiles, directory: str, log: FindingLog
+    fs: Readable, state: StateFiles, directory: str, log: FindingLog
 ) -> QueueCheck:
     """The check of a replica's ConsumeQueues, knowing what its small files say."""
     machine, size = state.machine, state.identity.segment_size

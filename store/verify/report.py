@@ -22,9 +22,12 @@ class ReplicaReport:
     end_position: int = 0
     last_term: int = 0
     messages: int = 0
+    state: str = "unknown"
+    """Whether another replica has the same state: see :mod:`store.verify.states`."""
     findings: list[Finding] = field(default_factory=list)
     chains: array[int] = field(default_factory=lambda: array("q"), repr=False)
-    """By index from ``first_index`` on: the chain CRC of the entry, -1 where it is unreadable."""
+    """By index from ``first_index`` on: the chain CRC of the entry, -1 where it is unreadable. What
+    was lost to the end is left out."""
     positions: array[int] = field(default_factory=lambda: array("q"), repr=False)
     ends: array[int] = field(default_factory=lambda: array("q"), repr=False)
     """Likewise: where each entry begins and ends."""
@@ -43,6 +46,8 @@ class ReplicaReport:
         """The chain CRC of a committed entry; ``None`` where this replica cannot tell it."""
         if not self.first_index <= index <= self.known_index:
             return None
+        if index - self.first_index >= len(self.chains):
+            return None
         crc = self.chains[index - self.first_index]
         return None if crc < 0 else crc
 
@@ -56,5 +61,6 @@ class ReplicaReport:
             "commit_index": self.commit_index,
             "end_position": self.end_position,
             "messages": self.messages,
+            "state": self.state,
             "findings": len(self.findings),
         }

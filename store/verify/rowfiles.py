@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from store.filesystem import FileSystem
+from store.filesystem import Readable
 from store.layout import parse_segment_name, segment_name
 
 
 class RowFiles:
     """The files of one directory, as they are found; nothing is assumed about their sizes."""
 
-    def __init__(self, fs: FileSystem, directory: str, row_size: int) -> None:
+    def __init__(self, fs: Readable, directory: str, row_size: int) -> None:
         self._fs = fs
         self.directory = directory
         self.row_size = row_size
@@ -56,12 +56,6 @@ class RowFiles:
             return file.size()
         finally:
             file.close()
-
-    def end(self) -> int:
-        """The row behind the last one in the last file."""
-        if not self.starts:
-            return 0
-        return (self.starts[-1] + self.size(self.starts[-1])) // self.row_size
 
     def _read_file(self, start: int, at: int, size: int) -> bytes:
         file = self._fs.open(f"{self.directory}/{segment_name(start)}", writable=False)

@@ -27,7 +27,7 @@ from store.entry import (
     decode_entry,
 )
 from store.errors import CorruptEntryError, StoreError
-from store.filesystem import File, FileSystem
+from store.filesystem import Readable, ReadableFile
 from store.layout import next_position, segment_name, segment_start
 from store.verify.ranges import Border
 
@@ -93,7 +93,7 @@ class SharedLog:
 
     def __init__(
         self,
-        fs: FileSystem,
+        fs: Readable,
         directories: Sequence[str],
         segment_size: int,
         *,
@@ -140,7 +140,7 @@ class SharedLog:
                     if window.entries:
                         yield window
 
-    def _open(self, directory: str, start: int, opened: ExitStack) -> File:
+    def _open(self, directory: str, start: int, opened: ExitStack) -> ReadableFile:
         path = f"{directory}/commitlog/{segment_name(start)}"
         try:
             file = self._fs.open(path, writable=False)
@@ -149,7 +149,7 @@ class SharedLog:
         opened.callback(file.close)
         return file
 
-    def _next(self, files: Sequence[File], start: int) -> Window:
+    def _next(self, files: Sequence[ReadableFile], start: int) -> Window:
         """The entries that are whole in a window; none where it begins with the padding."""
         position = self._at
         view = self._read(files[0], start)
@@ -174,7 +174,7 @@ class SharedLog:
         self._compare(files, view, position - start, compared)
         return Window(position, view, entries)
 
-    def _read(self, file: File, start: int) -> memoryview:
+    def _read(self, file: ReadableFile, start: int) -> memoryview:
         """A window from where the log stands, with at least one entry if that is whole."""
         offset = self._at - start
         room = self._segment_size - offset
@@ -207,7 +207,9 @@ class SharedLog:
         self.next_index = entry.index + 1
         return entry
 
-    def _compare(self, files: Sequence[File], view: memoryview, begin: int, size: int) -> None:
+    def _compare(
+        self, files: Sequence[ReadableFile], view: memoryview, begin: int, size: int
+    ) -> None:
         """Raises :class:`UnequalError` unless all files have what the first one has there."""
         piece = self._buffers.piece
         octets = memoryview(piece.octets)

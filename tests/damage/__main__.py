@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.damage.campaign import Tally, damaged, undamaged
+from tests.damage.campaign import Tally, damaged, damaged_state, undamaged
+from tests.damage.planting import PLANTERS
+from tests.damage.stateplanting import STATE_PLANTERS
 
 
 def main() -> int:
@@ -24,13 +26,16 @@ def main() -> int:
         in_spark(seeds, tally)
     else:
         for seed in seeds:
-            damaged(seed, tally, args.kind)
+            if args.kind not in STATE_PLANTERS:
+                damaged(seed, tally, args.kind)
+            if args.kind not in PLANTERS:
+                damaged_state(seed, tally, args.kind)
             undamaged(seed, tally)
     for what, planted in sorted(tally.planted.items()):
         print(f"{what:<40} planted {planted:>4}  found {tally.found[what]:>4}")
     for failure in tally.failures:
         print(failure)
-    print(f"{len(tally.failures)} of {2 * args.count} wrong")
+    print(f"{len(tally.failures)} of {sum(tally.planted.values())} wrong")
     return 1 if tally.failures else 0
 
 

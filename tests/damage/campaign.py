@@ -18,7 +18,8 @@ from store.verify import (
     verify_replicas,
 )
 from tests.damage.groups import Group, build_group
-from tests.damage.planting import plant
+from tests.damage.planting import Planted, plant
+from tests.damage.stateplanting import STATE_PLANTERS
 
 
 @dataclass(slots=True)
@@ -60,6 +61,17 @@ def damaged(seed: int, tally: Tally, what: str | None = None) -> None:
     rng = Random(f"damaged {seed}")
     group = build_group(rng)
     planted = plant(group, rng, what)
+    _judge(seed, group, planted, rng, tally)
+
+
+def damaged_state(seed: int, tally: Tally, what: str | None = None) -> None:
+    """The same with what lies in ``state/``, behind checksums that are right."""
+    rng = Random(f"damaged state {seed}")
+    group = build_group(rng)
+    _judge(seed, group, plant(group, rng, what, STATE_PLANTERS), rng, tally)
+
+
+def _judge(seed: int, group: Group, planted: Planted, rng: Random, tally: Tally) -> None:
     tally.planted[planted.what] += 1
     findings, difference = findings_of(group, rng)
     wrong = planted.explain(findings) or difference

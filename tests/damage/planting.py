@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
@@ -60,13 +60,19 @@ class Planted:
 Planter = Callable[[Group, Member, Random], Planted | None]
 
 
-def plant(group: Group, rng: Random, what: str | None = None) -> Planted:
+def plant(
+    group: Group,
+    rng: Random,
+    what: str | None = None,
+    planters: Mapping[str, Planter] | None = None,
+) -> Planted:
     """Damages one replica; kinds that a group has no place for give way to another."""
-    names = sorted(PLANTERS)
+    planters = planters or PLANTERS
+    names = sorted(planters)
     while True:
         name = what or rng.choice(names)
         member = rng.choice(group.members)
-        planted = PLANTERS[name](group, member, rng)
+        planted = planters[name](group, member, rng)
         if planted is not None:
             return planted
         what = None

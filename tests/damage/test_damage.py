@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.damage.campaign import Tally, damaged, undamaged
+from tests.damage.campaign import Tally, damaged, damaged_state, undamaged
 from tests.damage.planting import PLANTERS
+from tests.damage.stateplanting import STATE_PLANTERS
 
 # Found with the seed: what it took was wrong once.
 REGRESSIONS = (27, 105, 130, 175, 219, 232, 234, 1077)
@@ -18,6 +19,14 @@ REGRESSIONS = (27, 105, 130, 175, 219, 232, 234, 1077)
 def test_damage_of_each_kind_is_found_where_it_is(kind: str) -> None:
     tally = Tally()
     damaged(len(kind), tally, kind)
+    assert tally.failures == []
+
+
+@pytest.mark.parametrize("kind", sorted(STATE_PLANTERS))
+def test_damage_of_the_state_of_each_kind_is_found_where_it_is(kind: str) -> None:
+    tally = Tally()
+    for seed in range(3):
+        damaged_state(seed, tally, kind)
     assert tally.failures == []
 
 

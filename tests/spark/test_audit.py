@@ -7,6 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
@@ -15,7 +16,7 @@ from spark.acknowledged import Acknowledged, check_acknowledged, read_acknowledg
 from spark.audit import Audit, range_frame, run_audit
 from spark.cli import main
 from spark.errors import ReplicaError
-from spark.tables import FINDINGS
+from spark.tables import FINDINGS, summarize
 from spark.targets import find_targets
 from store.batch import Run
 from store.osfiles import OsFileSystem
@@ -28,6 +29,13 @@ from tests.spark.snapshots import (
     edit_manifest,
     flip,
     write_snapshot,
+)
+from tests.store.realreplicas import (
+    make_dangling,
+    make_loop,
+    make_pipe,
+    write_format,
+    write_manifest,
 )
 from tests.store.replicas import Replica, message
 from tests.store.steps import simulated
@@ -245,6 +253,61 @@ def test_replicas_are_found_below_a_directory_and_named_by_absolute_paths(
     monkeypatch.chdir(group)
     expected = [str(group / "broker-a" / node) for node in NODES]
     assert find_targets(["broker-a/"]) == find_targets(["."]) == expected
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_is_audited(
+    session: SparkSession,
+    replicas: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    make_pipe(segment(replicas[0], 1))
+    make_loop(replicas[1] / "state" / "vote")
+    write_manifest(replicas[1] / "manifest.json", node="\ud800")
+    make_dangling(replicas[2] / "consumequeue" / "orders")
+    found = audit(session, replicas)
+    assert {told.finding.path for told in found.told} >= {
+        str(segment(replicas[0], 1)),
+        str(replicas[1] / "state" / "vote"),
+        str(replicas[1] / "manifest.json"),
+        str(replicas[2] / "consumequeue" / "orders"),
+    }
+    out = tmp_path / "out"
+    assert main(["audit", *map(str, replicas), "--out", str(out)]) == 1
+    assert "Traceback" not in "".join(capsys.readouterr())
+    rows = pq.read_table(out / "findings.parquet").to_pylist()
+    assert any("Too many levels of symbolic links" in row["found"] for row in rows)
+    assert (out / "summary.json").exists()
+
+
+def test_copies_and_replicas_of_other_groups_are_told_as_verify_tells_them(
+    session: SparkSession, replicas: list[Path], tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(replicas[1], tmp_path / "copy"))
+    link = tmp_path / "link"
+    link.symlink_to(replicas[0])
+    found = audit(session, [*replicas, copy, link])
+    assert [(told.kind, told.finding.found) for told in found.told] == [
+        ("format", f"{link} is the same directory"),
+        ("format", f"the disk of broker-a/n1 a second time, as in {replicas[1]}"),
+    ]
+    write_format(copy / "state" / "format", {"group": "broker-b"})
+    write_manifest(copy / "manifest.json", group="broker-b")
+    found = audit(session, [*replicas, copy])
+    assert [(told.kind, told.group, told.finding.found) for told in found.told] == [
+        ("format", "broker-b", "the groups broker-a, broker-b")
+    ]
+
+
+def test_the_summary_says_of_which_states_nothing_is_known(
+    session: SparkSession, replicas: list[Path], tmp_path: Path
+) -> None:
+    shutil.rmtree(replicas[2])
+    replicas[2] = write_snapshot(tmp_path / "later", "n2", entries=ENTRIES + 4)
+    found = audit(session, replicas)
+    assert found.told == []
+    (group,) = summarize(found)["groups"]
+    assert [one["state"] for one in group["replicas"]] == ["same", "same", "unknown"]
 
 
 def test_what_cannot_be_audited_ends_with_one_line_and_code_2(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -88,21 +89,102 @@ def test_a_range_of_entries_is_inclusive_at_both_ends(session: SparkSession, gro
     assertDataFrameEqual(found, session.createDataFrame([(3,), (4,), (5,)], found.schema))
 
 
-def test_filters_reach_the_source_where_the_session_lets_them(
-    session: SparkSession, group: Path
-) -> None:
+@pytest.fixture(params=["true", "false"])
+def pushdown(session: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The option, with Spark's setting that hands filters to sources written in Python."""
     setting = "spark.sql.python.filterPushdown.enabled"
     session.conf.set(setting, "true")
     try:
-        found = load(session, group, view="messages", pushdown="true").where(
-            "replica = 'broker-a/n2' and index >= 4 and index < 6 and topic = 'bills'"
-        )
-        assert found.rdd.getNumPartitions() == 1
-        columns = found.select("replica", "index", "topic")
-        rows = [("broker-a/n2", 4, "bills"), ("broker-a/n2", 5, "bills")]
-        assertDataFrameEqual(columns, session.createDataFrame(rows, columns.schema))
+        yield request.param
     finally:
         session.conf.unset(setting)
+
+
+def test_options_narrow_what_is_read_and_filters_what_is_shown(
+    session: SparkSession, group: Path, pushdown: str
+) -> None:
+    options = {"view": "messages", "pushdown": pushdown}
+    narrow = load(
+        session, group, **options, replica="n2", fromIndex=4, toIndex=5, topic="bills"
+    ).select("replica", "index", "topic")
+    rows = [("broker-a/n2", 4, "bills"), ("broker-a/n2", 5, "bills")]
+    assert narrow.rdd.getNumPartitions() == 1
+    assertDataFrameEqual(narrow, session.createDataFrame(rows, narrow.schema))
+    wide = load(session, group, **options).where(
+        "replica = 'broker-a/n2' and index >= 4 and index < 6 and topic = 'bills'"
+    )
+    assertDataFrameEqual(wide.select("replica", "index", "topic"), narrow)
+
+
+def test_no_query_narrows_another_of_the_same_data(
+    session: SparkSession, group: Path, pushdown: str
+) -> None:
+    one = "replica = 'broker-a/n1'"
+    found = load(session, group, pushdown=pushdown)
+    assert found.count() == 3 * ENTRIES
+    assert found.where(one).count() == ENTRIES
+    assert found.count() == 3 * ENTRIES
+    assert found.where("index < 5").count() == 15
+    assert found.where("replica in ('broker-a/n0', 'broker-a/n2')").count() == 2 * ENTRIES
+    assert found.where("index = 29 or index = 0").count() == 6
+    assert found.where("replica = 'broker-a/nobody'").count() == 0
+    found.createOrReplaceTempView("entries_of_all")
+    assert session.sql(f"select count(*) from entries_of_all where {one}").first() == (ENTRIES,)
+    assert session.sql("select count(*) from entries_of_all").first() == (3 * ENTRIES,)
+    few = found.where("index >= 3 and index <= 7")
+    assert few.union(found.where("index = 20")).union(found).count() == 15 + 3 + 3 * ENTRIES
+    assert few.unionByName(few.where(one)).count() == 15 + 5
+    n0, n1 = (found.where(f"replica = 'broker-a/{node}'") for node in ("n0", "n1"))
+    assert n0.join(n1, "index").count() == ENTRIES
+    assert n0.where("index < 10").join(n1.where("index >= 5"), "index").count() == 5
+    assert found.join(n0, "index", "left_anti").count() == 0
+    assert found.join(n0.where("index < 10"), "index", "left_anti").count() == 3 * (ENTRIES - 10)
+    assert n0.selectExpr("index as one").crossJoin(n1.where("index = 2")).count() == ENTRIES
+
+
+def test_a_cached_plan_holds_what_its_own_query_wanted(
+    session: SparkSession, group: Path, pushdown: str
+) -> None:
+    found = load(session, group, pushdown=pushdown)
+    kept = found.where("index < 4").cache()
+    try:
+        assert kept.count() == 12
+        assert found.count() == 3 * ENTRIES
+        assert found.where("index >= 4").count() == 3 * (ENTRIES - 4)
+        assert kept.where("replica = 'broker-a/n0'").count() == 4
+        assert kept.count() == 12
+    finally:
+        kept.unpersist()
+
+
+def test_a_prepared_query_is_not_narrowed_by_one_prepared_behind_it(
+    session: SparkSession, group: Path, pushdown: str
+) -> None:
+    found = load(session, group, view="messages", pushdown=pushdown)
+    wide = found.where("index >= 1")
+    narrow = found.where("topic = 'bills' and index = 7")
+    for query in (wide, narrow):
+        assert "Scan" in query._jdf.queryExecution().executedPlan().toString()
+    assert narrow.count() == 3
+    assert wide.count() == 3 * 3 * (ENTRIES - 1)
+
+
+def test_a_filtered_stream_narrows_no_table(
+    session: SparkSession, group: Path, tmp_path: Path, pushdown: str
+) -> None:
+    seen: list[int] = []
+    stream = session.readStream.format("dledger").option("pushdown", pushdown).load(str(group))
+
+    def note(batch: DataFrame, _number: int) -> None:
+        seen.append(batch.count())
+        seen.append(batch.where("index < 2").count())
+        seen.append(batch.count())
+
+    stream.where("replica = 'broker-a/n1'").writeStream.option(
+        "checkpointLocation", str(tmp_path / "checkpoint")
+    ).foreachBatch(note).trigger(availableNow=True).start().awaitTermination()
+    assert seen == [ENTRIES, 2, ENTRIES]
+    assert load(session, group, pushdown=pushdown).count() == 3 * ENTRIES
 
 
 def test_a_url_that_fsspec_opens_is_read_as_a_path_is(session: SparkSession, group: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import msgpack
 
 from simulator.disk import SimulatedFileSystem
@@ -11,7 +13,7 @@ from store.consumequeue import ConsumeQueues
 from store.entry import HEADER_SIZE, Entry, EntryKind, build_entry
 from store.filesystem import Bytes, FileSystem
 from store.keyindex import KeyIndex
-from store.layout import next_position
+from store.layout import next_position, segment_start
 from store.machinestate import MachineState, QueueLength, encode_machine_state
 from store.record import StagedMessage, stage_message
 from store.replica import ReplicaStore, StoreConfig
@@ -52,6 +54,9 @@ class Replica:
         self.keys = KeyIndex(fs, f"{self.directory}/keyindex")
         self.entries: list[Entry] = []
         self.expired_position = 0
+        self.segment_times: dict[int, int] = {}
+        self.stored_ms = 0
+        self.configuration = b""
         self.term = max(1, self.store.recovered.term)
         self.store.save_hard_state(self.term, "n0")
 
@@ -78,6 +83,21 @@ class Replica:
     def no_op(self) -> Entry:
         return self.append(EntryKind.NO_OP, [], next_position(self.end, HEADER_SIZE, SEGMENT_SIZE))
 
+    def configure(self, voters: tuple[str, ...]) -> Entry:
+        """Commits an entry that says who the members are."""
+        document = {
+            "addresses": {},
+            "incarnations": {},
+            "learners": [],
+            "old_voters": [],
+            "version": 1,
+            "voters": voters,
+        }
+        self.configuration = json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
+        size = HEADER_SIZE + len(self.configuration)
+        position = next_position(self.end, size, SEGMENT_SIZE)
+        return self.append(EntryKind.CONFIGURATION, [self.configuration], position)
+
     def send(self, runs: list[Run], commands: list[list[object]] | None = None) -> Entry:
         """Commits messages and commands, and applies them."""
         packed = msgpack.packb(commands) if commands else b""
@@ -95,9 +115,14 @@ class Replica:
         return self.send([Run(topic, queue_id, offset, messages)])
 
     def apply(self, entry: Entry) -> None:
+        if entry.kind is EntryKind.CONFIGURATION:
+            self.configuration = bytes(entry.body)
         if entry.kind is not EntryKind.DATA:
             return
         batch = decode_batch(entry.body)
+        if batch.runs:
+            self.stored_ms = STORED_MS
+        self.segment_times[segment_start(entry.position, SEGMENT_SIZE)] = self.stored_ms
         for run in batch.runs:
             rows = batch.rows[run.first_row * 20 : (run.first_row + run.count) * 20]
             self.queues.get_or_create(run.topic, run.queue_id).append(run.first_offset, rows)
@@ -109,6 +134,9 @@ class Replica:
                         queue.first_offset = queue.end_offset
             elif command[0] == "expire":
                 self.expired_position = command[1]
+                kept = segment_start(command[1], SEGMENT_SIZE)
+                times = self.segment_times.items()
+                self.segment_times = {start: ms for start, ms in times if start >= kept}
                 for _, _, queue in self.queues.all():
                     queue.first_offset = queue.offset_at(command[1])
                 self.keys.expire(command[1])
@@ -134,7 +162,13 @@ class Replica:
         for earlier in self.entries:
             if not starts or starts[-1][0] != earlier.term:
                 starts.append((earlier.term, earlier.index))
-        state = MachineState(b"", queues or self.lengths(), {}, self.expired_position, entry.end)
+        state = MachineState(
+            b"broker after entry %d" % entry.index,
+            queues or self.lengths(),
+            self.segment_times,
+            self.expired_position,
+            entry.end,
+        )
         self.store.save_checkpoint(
             Checkpoint(
                 index=entry.index,
@@ -144,6 +178,7 @@ class Replica:
                 term_starts=tuple(starts),
                 commit_index=entry.index,
                 state=encode_machine_state(state),
+                configuration=self.configuration,
             )
         )
 

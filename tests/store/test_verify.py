@@ -559,4 +559,5 @@ def reopen(fs: SimulatedFileSystem, replica: Replica) -> Replica:
     again = Replica(fs, replica.node)
     again.entries = list(replica.entries)
     again.queues, again.keys = replica.queues, replica.keys
+    again.segment_times, again.stored_ms = replica.segment_times, replica.stored_ms
     return again

@@ -180,7 +180,16 @@ def test_replicas_of_different_groups_are_not_compared(fs: SimulatedFileSystem) 
     text = fs.visible_bytes(format_path).rpartition(b"crc32c")[0].replace(b"broker-a", b"broker-b")
     fs.overwrite(format_path, text + b"crc32c %08x\n" % crc32c(text), 0)
     give_to(fs, other, "broker-b/n1")
-    assert verify_replicas(fs, [one.directory, other]).findings == []
+    found = verify_replicas(fs, [one.directory, other]).findings
+    assert [(each.kind, each.replica, each.path, each.found) for each in found] == [
+        (
+            FindingKind.FORMAT,
+            f"{group}/{node}",
+            f"/data/{group}/{node}/state/format",
+            "the groups broker-a, broker-b",
+        )
+        for group, node in (("broker-a", "n0"), ("broker-b", "n1"))
+    ]
 
 
 def test_all_replicas_stay_locked_until_the_end(fs: SimulatedFileSystem) -> None:
@@ -208,7 +217,9 @@ def test_two_copies_of_one_replica_are_compared(fs: SimulatedFileSystem) -> None
     forked = "/data/broker-a/n0"
     fs.overwrite(f"{forked}/state/format", fs.visible_bytes(f"{directory}/state/format"), 0)
     give_to(fs, forked, "broker-a/n1")
-    findings = verify_replicas(fs, [forked, directory]).findings
+    twice, *findings = verify_replicas(fs, [forked, directory]).findings
+    assert (twice.kind, twice.path) == (FindingKind.FORMAT, f"{directory}/state/format")
+    assert twice.found == f"the disk of broker-a/n1 a second time, as in {forked}"
     assert told(findings) == [("unknown", 9, 29)]
 
 

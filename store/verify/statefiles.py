@@ -1,0 +1,67 @@
+"""What the small files of a stopped replica say, as they were read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from store.checkpoint import Checkpoint
+from store.formatfile import Identity
+from store.machinestate import MachineState
+from store.manifest import Manifest
+from store.statefiles import HardState, Mark
+from store.verify.digests import StateDigest
+
+
+@dataclass(frozen=True, slots=True)
+class SavedCheckpoint:
+    """A checkpoint, what its state says of derived files, and the file."""
+
+    path: str
+    checkpoint: Checkpoint
+    machine: MachineState | None
+
+
+@dataclass(slots=True)
+class StateFiles:
+    """What ``state`` says. What could not be read has the value of a new replica."""
+
+    identity: Identity
+    hard_state: HardState = field(default_factory=HardState)
+    vote_path: str = ""
+    mark: Mark = field(default_factory=Mark)
+    mark_path: str = ""
+    checkpoint: Checkpoint | None = None
+    checkpoint_path: str = ""
+    """The newest; :attr:`older` are the others, which a start would use if it were damaged: without
+    the state of the broker."""
+    older: list[SavedCheckpoint] = field(default_factory=list)
+    digests: list[StateDigest] = field(default_factory=list)
+    machine: MachineState | None = None
+    rebuilds: bool = False
+    """Whether the next start makes all that is derived again: none of it need be there."""
+    manifest: Manifest | None = None
+    manifest_path: str = ""
+
+    @property
+    def commit_index(self) -> int:
+        """Up to which entry this replica knows the log to be committed; -1 for none."""
+        if self.manifest is not None:
+            return self.manifest.commit_index
+        checkpointed = -1 if self.checkpoint is None else self.checkpoint.index
+        return max(self.mark.commit_index, checkpointed)
+
+    @property
+    def durable_index(self) -> int:
+        """Up to which entry the log must be whole; what lies behind may be torn."""
+        if self.manifest is not None:
+            return self.manifest.commit_index
+        checkpointed = -1 if self.checkpoint is None else self.checkpoint.index
+        return max(self.mark.index, checkpointed)
+
+    @property
+    def durable_position(self) -> int:
+        """Where the last entry ends that must be whole."""
+        if self.manifest is not None:
+            return self.manifest.end_position
+        checkpointed = 0 if self.checkpoint is None else self.checkpoint.end_position
+        return max(self.mark.position, checkpointed)
