@@ -66,6 +66,8 @@ class Host(Watched):
         self.clock = MachineClock(world.loop)
         self.disk_slowness = 1.0
         self.damaged = False
+        self.refuses = False
+        """Its last process would not run: because of damage, and not of a disk that failed."""
         self.files_swapped = False  # since the log was opened last, with every file in its place
         self.fs = SimulatedFileSystem(world.streams.stream(f"disk of {name}"))
         self._incarnations = world.streams.stream(f"incarnations of {name}")
@@ -99,6 +101,12 @@ class Host(Watched):
     def own_time(self) -> float:
         """Seconds on the clock of its process, which may drift."""
         return self._loop.time()
+
+    @property
+    def kept_from_running(self) -> bool:
+        """Whether damage keeps it from running: it refuses to, or waits until it is mended. Who is
+        stopping, or is down between two processes, is not kept: he will be back."""
+        return self.node is None and self.damaged and (self.refuses or self.process is not None)
 
     # --- what can happen to it
 
@@ -300,7 +308,7 @@ class Host(Watched):
             f"boots: term {found.term}, vote {found.vote or 'none'}, log to {found.last_index}, "
             f"commit {found.commit_index}, cut {found.torn_bytes_cut}"
         )
-        self.files_swapped = False
+        self.refuses = self.files_swapped = False
         self.node = self._make_node(store, process)
         for invariant in self.invariants:
             invariant.booted(self)
@@ -367,6 +375,7 @@ class Host(Watched):
         if isinstance(error, InvariantError) or not (full or broken or damaged):
             raise Violation(f"{self.name} stops by itself: {error!r}") from error
         if damaged:
+            self.refuses = not (full or broken)
             self.mark("damage kept a node from running")
         else:
             self.mark("disk full stopped a node" if full else "disk error stopped a node")
