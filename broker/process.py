@@ -20,9 +20,10 @@ from dledger.configuration import FIRST_INCARNATION
 from dledger.executor import Executors, ThreadExecutor
 from dledger.mending import open_mended
 from dledger.transport import WebSocketTransport
-from store.errors import StoreError
+from store.errors import DamagedLogError, StoreError
 from store.kernelwrites import KernelWrites
 from store.osfiles import OsFileSystem
+from store.rebuild import Rebuild
 from store.replica import ReplicaStore, StoreConfig
 
 log = logging.getLogger(__name__)
@@ -125,6 +126,7 @@ async def _open_store(config: NodeConfig, fs: OsFileSystem) -> ReplicaStore:
         settings,
         lambda: _transport(config),
         asyncio.get_running_loop(),
+        prepare=Rebuild(fs, config.data).run,
     )
 
 
@@ -145,6 +147,24 @@ async def serve(config: NodeConfig) -> BrokerProcess:
     :class:`~store.errors.StoreError` where its data cannot be used, and ``OSError`` where a port is
     taken; nothing keeps running then.
     """
+    while True:
+        process = await _opened(config)
+        try:
+            await process.start()
+        except DamagedLogError as error:
+            # Seen only as what is derived was made again: peers can put it back before that.
+            await process.stop()
+            if not config.peers:
+                raise
+            log.error("%s; the log is opened anew, to be mended", error)
+        except (OSError, StoreError):
+            await process.stop()
+            raise
+        else:
+            return process
+
+
+async def _opened(config: NodeConfig) -> BrokerProcess:
     clock = asyncio.get_running_loop().time
     writes = KernelWrites.open(clock) if config.flush == "sync" else None
     fs = OsFileSystem(writes)
@@ -153,10 +173,4 @@ async def serve(config: NodeConfig) -> BrokerProcess:
             unless_opened.callback(writes.close)
         store = await _open_store(config, fs)
         unless_opened.pop_all()
-    process = BrokerProcess(config, store, fs, writes)
-    try:
-        await process.start()
-    except (OSError, StoreError):
-        await process.stop()
-        raise
-    return process
+    return BrokerProcess(config, store, fs, writes)

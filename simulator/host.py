@@ -10,7 +10,7 @@ from functools import partial
 
 from dledger.configuration import FIRST_INCARNATION
 from dledger.errors import InvariantError, RefilledError
-from dledger.mending import open_mended
+from dledger.mending import Prepare, open_mended, open_prepared
 from dledger.node import Node
 from simulator.clock import MachineClock
 from simulator.disk import Fault, SimulatedFileSystem
@@ -252,15 +252,16 @@ class Host(Watched):
             incarnation=self._incarnations.randrange(FIRST_INCARNATION, 1 << 62),
             direct=True,
         )
+        prepare = self._make_prepare()
         try:
-            store = ReplicaStore.open(self.fs, DIRECTORY, config)
+            store = open_prepared(self.fs, DIRECTORY, config, prepare)
         except (DamagedLogError, MissingSegmentError) as error:
             if self.damaged:
-                self._mend(error, config, process)
+                self._mend(error, config, process, prepare)
             else:
-                self._stops(error)
+                self._refuses(error)
         except (StoreError, OSError) as error:
-            self._stops(error)
+            self._refuses(error)
         else:
             self._come_up(process)
             self._run_node(store, process)
@@ -273,12 +274,23 @@ class Host(Watched):
             world.loop, process, interface=self._interface, rate=self.clock.rate
         )
 
-    def _mend(self, damage: DamagedError, config: StoreConfig, process: Process) -> None:
+    def _make_prepare(self) -> Prepare:
+        """What a process does with its log before it makes a node; here nothing is derived."""
+        return lambda _store: None
+
+    def _mend(
+        self, damage: DamagedError, config: StoreConfig, process: Process, prepare: Prepare
+    ) -> None:
         """Its peers put back what keeps the log from being opened, as far as they have it."""
         self.note(f"is to be mended: {damage}")
         self._come_up(process)
         opening = open_mended(
-            self.fs, DIRECTORY, config, partial(self._make_transport, process), self._loop
+            self.fs,
+            DIRECTORY,
+            config,
+            partial(self._make_transport, process),
+            self._loop,
+            prepare=prepare,
         )
         self._opening = self._loop.create_task(opening)
         self._opening.add_done_callback(partial(self._mended, process))
@@ -298,7 +310,7 @@ class Host(Watched):
             self.mark("damage mended before the node started")
             self._run_node(task.result(), process)
         elif isinstance(error, StoreError | OSError):
-            self._stops(error)
+            self._refuses(error)
         else:
             raise error
 
@@ -341,8 +353,10 @@ class Host(Watched):
 
     def _started(self, task: asyncio.Task[None]) -> None:
         error = task.exception()
-        if isinstance(error, StoreError | OSError):
-            self._stops(error)
+        if isinstance(error, DamagedLogError):
+            self._stops(error)  # and is mended as it starts the next time
+        elif isinstance(error, StoreError | OSError):
+            self._refuses(error)
         elif error is not None:
             raise error
 
@@ -361,6 +375,12 @@ class Host(Watched):
             self.mark("stopped in order")
             self._end(Ending.CRASH)
 
+    def _refuses(self, error: BaseException) -> None:
+        """It does not start. With this disk it never will, if that is because of damage."""
+        broken = any(fault.hit for fault in self._disk_errors)
+        self.refuses = not (broken or self._disk_filled)
+        self._stops(error)
+
     def _stops(self, error: BaseException) -> None:
         """The node gives up by itself. Right after a disk error, and never otherwise."""
         self.note(f"stops: {error}")
@@ -375,7 +395,6 @@ class Host(Watched):
         if isinstance(error, InvariantError) or not (full or broken or damaged):
             raise Violation(f"{self.name} stops by itself: {error!r}") from error
         if damaged:
-            self.refuses = not (full or broken)
             self.mark("damage kept a node from running")
         else:
             self.mark("disk full stopped a node" if full else "disk error stopped a node")
