@@ -43,6 +43,7 @@ class BrokerProcess:
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._config = config
+        self._store = store
         self._writes = writes
         if writes is not None:
             loop.add_reader(writes.fileno(), writes.completed)
@@ -92,6 +93,7 @@ class BrokerProcess:
         await self._server.stop()
         for executor in (self._executors.log, self._executors.reads, self._executors.background):
             executor.close()
+        self._store.close()  # which a node has done that ever ran
         if self._writes is not None:
             self._loop.remove_reader(self._writes.fileno())
             self._writes.close()
