@@ -257,7 +257,8 @@ class Mending:
         self._put(position, entry.data)
         self._fs.sync_directory(directory)
         damage.index, damage.end, damage.chain_crc = entry.index + 1, entry.end, entry.chain_crc
-        if note_committed(self._fs, self._directory, entry):
+        above = entry.index > damage.commit_index
+        if above and note_committed(self._fs, self._directory, entry):
             damage.known_index = entry.index
 
     def _holds(self, entry: Entry) -> bool:

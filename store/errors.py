@@ -72,7 +72,7 @@ class DamagedLogError(DamagedError):
 
     ``index`` is its number, ``end`` where the entry before ends and ``chain_crc`` the chain up to
     there (``None`` at the first entry retained). All up to entry ``known_index`` was durable, and
-    all below the position ``floor``. With ``lost_end`` it is known that entries behind
+    all below the position ``floor``; up to ``commit_index`` it is known to be committed. With ``lost_end`` it is known that entries behind
     that are lost too, and this would not be seen any more once the entry is put back.
     """
 
@@ -81,6 +81,7 @@ class DamagedLogError(DamagedError):
         self.index = 0
         self.end = 0
         self.chain_crc: int | None = None
+        self.commit_index = -1
         self.known_index = -1
         self.floor = 0
         self.lost_end = False

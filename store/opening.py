@@ -34,7 +34,7 @@ from store.recovery import LogScan, Recovered, adopt_segments, check_segments, s
 from store.refill import install, raise_term
 from store.slotfile import SlotFile
 from store.statefiles import MARK_NAME, VOTE_NAME, HardState, Mark
-from store.wholefile import read_file, replace_file
+from store.wholefile import read_checked_file, replace_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _claim(fs: FileSystem, directory: str, config: StoreConfig) -> int:
         # A process killed before it synced a name leaves one that is seen and not yet on disk.
         fs.sync_directory(directory)
         fs.sync_directory(state)
-        found = decode_format(read_file(fs, path), path)
+        found = decode_format(read_checked_file(fs, path), path)
         check_identity(found, identity, path)
         return found.incarnation
     if fs.list_directory(f"{directory}/commitlog"):

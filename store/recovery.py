@@ -198,6 +198,7 @@ def scan(log: CommitLog, found: LogScan, mark: Mark, floor: int) -> None:
         )
         damage.index, damage.end = found.last_index + 1, found.end
         damage.chain_crc = found.chain_crc
+        damage.commit_index = found.commit_index
         damage.known_index = max(found.commit_index, mark.index)
         damage.floor = floor
         raise damage
@@ -341,6 +342,9 @@ def _write_again(segment: Segment, floor: int, end: int) -> None:
     offset = max(floor - segment.start, 0)
     stop = min(end - segment.start, segment.zeroed_end)
     while offset < stop:
-        data = segment.read(min(READ_SIZE, stop - offset), offset)
-        segment.write(data, offset)
+        data, unreadable = segment.read_readable(min(READ_SIZE, stop - offset), offset)
+        if data:
+            segment.write(data, offset)
         offset += len(data)
+        if unreadable:  # behind the padding, where nothing means anything: entries were all read
+            offset += BLOCK_SIZE - offset % BLOCK_SIZE

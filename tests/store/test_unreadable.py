@@ -10,7 +10,7 @@ import pytest
 
 from simulator.disk import SimulatedFileSystem
 from store.consumequeue import ConsumeQueue, OpenFiles
-from store.entry import Entry
+from store.entry import HEADER_SIZE, Entry
 from store.entryindex import ROW_SIZE
 from store.errors import DamagedError, DamagedLogError, FatalDiskError, StoreError
 from store.filesystem import BLOCK_SIZE
@@ -231,6 +231,24 @@ def test_zeros_behind_the_log_that_cannot_be_read_are_made_again() -> None:
     assert store.last_index == COUNT - 1
     fs.power_loss()
     assert fs.open(path).pread(1, behind) == b"\0"
+
+
+def test_what_lies_behind_the_padding_of_a_segment_need_not_be_read() -> None:
+    fs, writer = simulated(), Writer(SEGMENT)
+    store = open_store(fs, config())
+    store.save_hard_state(1, "n0")
+    store.append(writer.make_many(3, size=400))
+    store.prepare_next()
+    store.append([writer.make(b"x" * (SEGMENT - 200 - HEADER_SIZE))])
+    store.append(writer.make_many(3, size=400))
+    store.sync()
+    fs.crash()
+    padded = writer.entries[2].end
+    assert segment_start(writer.entries[3].position, SEGMENT) == SEGMENT
+    fs.lose_sector(f"{DIRECTORY}/commitlog/{segment_name(0)}", padded + BLOCK_SIZE)
+    store = open_store(fs, config(incarnation=8))
+    assert store.recovered.incarnation == 7
+    assert contents(store) == data_of(writer.entries)
 
 
 def test_the_last_entry_of_a_checkpoint_that_cannot_be_read_says_that_the_end_is_lost() -> None:
