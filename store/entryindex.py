@@ -119,8 +119,9 @@ class EntryIndex:
             stop = min(end_index, start + self._rows_per_file)
             rows = pending[(index - first) * ROW_SIZE : (stop - first) * ROW_SIZE]
             file = self._file(start, create=True)
-            if self._forgotten:
-                file.truncate(0)  # what the disk cannot read there cannot be written in part
+            if self._forgotten or index == start:
+                # Nothing in it counts, and what cannot be read could not be written in part.
+                file.truncate(0)
             file.pwrite(rows, (index - start) * ROW_SIZE)
             file.datasync()
             index = stop

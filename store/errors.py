@@ -72,8 +72,9 @@ class DamagedLogError(DamagedError):
 
     ``index`` is its number, ``end`` where the entry before ends and ``chain_crc`` the chain up to
     there (``None`` at the first entry retained). All up to entry ``known_index`` was durable, and
-    all below the position ``floor``; up to ``commit_index`` it is known to be committed. With ``lost_end`` it is known that entries behind
-    that are lost too, and this would not be seen any more once the entry is put back.
+    all below the position ``floor``; up to ``commit_index`` it is known to be committed. With
+    ``lost_end`` it is known that entries behind that are lost too, and this would not be seen any
+    more once the entry is put back.
     """
 
     def __init__(self, path: str, position: int, what: str) -> None:

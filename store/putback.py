@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 
 from store.commitlog import CommitLog
-from store.filesystem import Bytes, File, FileSystem
+from store.filesystem import BLOCK_SIZE, Bytes, File, FileSystem
 from store.layout import segment_name, segment_start
 from store.wholeblocks import UNREADABLE, reach, write_over
 
@@ -87,7 +87,11 @@ def finish(fs: FileSystem, directory: str, log: CommitLog) -> None:
         position, size = map(int, name.removeprefix(PREFIX).split("-"))
         segment = log.segments.get(segment_start(position, log.segment_size))
         if segment is not None:
+            # Whole blocks, as it may be for these that the disk can read them at all.
             offset = position - segment.start
+            size += offset % BLOCK_SIZE
+            size += -size % BLOCK_SIZE
+            offset -= offset % BLOCK_SIZE
             try:
                 data = segment.read(size, offset)
             except OSError as error:
