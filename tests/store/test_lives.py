@@ -285,7 +285,7 @@ def test_what_was_durable_is_there_in_the_next_life(seed: int) -> None:
 
 
 class LivesOfABadDisk(Lives):
-    """Between two processes a sector of the log, or of its index, is lost now and then: anywhere."""
+    """Between two processes a sector of the log, or of its index, is lost now and then."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -328,6 +328,6 @@ class LivesOfABadDisk(Lives):
 
 
 @pytest.mark.parametrize("seed", range(FIRST, LAST + 1))
-def test_what_was_durable_is_there_or_known_to_be_lost_where_sectors_are_lost(seed: int) -> None:
+def test_what_was_durable_is_there_or_known_to_be_lost_with_a_sector(seed: int) -> None:
     print(f"repeat it with: LIVES_SEEDS={seed}-{seed} python -m pytest {__file__}")
     LivesOfABadDisk(seed).run()
