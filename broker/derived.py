@@ -10,6 +10,7 @@ the node, as anywhere.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 from crc32c import crc32c
@@ -26,6 +27,8 @@ from store.layout import segment_name
 from store.machinestate import MachineState, QueueLength, decode_machine_state
 from store.rebuild import request_rebuild
 from store.replica import ReplicaStore
+
+log = logging.getLogger(__name__)
 
 CHECKPOINT_BYTES_MAX = 1 << 30
 CRC_BYTES = 1 << 20
@@ -52,10 +55,16 @@ class DerivedCheck:
 
     def begin_pass(self) -> None:
         """Looks up what the newest checkpoint covers."""
-        index, _, data = self._store.read_checkpoint(-1, 0, CHECKPOINT_BYTES_MAX)
         self._state, self._lengths = None, {}
-        if index >= 0:
-            self._state = decode_machine_state(decode_checkpoint(data, f"checkpoint {index}").state)
+        try:
+            index, _, data = self._store.read_checkpoint(-1, 0, CHECKPOINT_BYTES_MAX)
+            checkpoint = decode_checkpoint(data, f"checkpoint {index}") if index >= 0 else None
+        except DamagedError as error:
+            # The next checkpoint takes its place; the log is looked at all the same.
+            log.error("what is derived is not compared with the log: %s", error)
+            return
+        if checkpoint is not None:
+            self._state = decode_machine_state(checkpoint.state)
             self._lengths = {(item.topic, item.queue_id): item for item in self._state.queues}
 
     def check(self, entries: Sequence[Entry]) -> list[str]:

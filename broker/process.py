@@ -25,9 +25,10 @@ from dledger.executor import Executors, ThreadExecutor
 from dledger.mending import open_mended
 from dledger.transport import WebSocketTransport
 from store.descriptors import DescriptorReserve
-from store.errors import StoreError
+from store.errors import DamagedLogError, StoreError
 from store.kernelwrites import KernelWrites
 from store.osfiles import OsFileSystem
+from store.rebuild import Rebuild
 from store.replica import ReplicaStore, StoreConfig
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ class BrokerProcess:
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._config = config
+        self._store = store
         self._writes = writes
         self._fs = fs
         if writes is not None:
@@ -100,6 +102,7 @@ class BrokerProcess:
         await self._server.stop()
         for executor in (self._executors.log, self._executors.reads, self._executors.background):
             executor.close()
+        self._store.close()  # which a node has done that ever ran
         if self._writes is not None:
             self._loop.remove_reader(self._writes.fileno())
             self._writes.close()
@@ -138,6 +141,7 @@ async def _open_store(
         lambda: _transport(config, connections.peers),
         asyncio.get_running_loop(),
         config.peers,
+        prepare=Rebuild(fs, config.data).run,
     )
 
 
@@ -162,6 +166,24 @@ async def serve(config: NodeConfig) -> BrokerProcess:
     """
     limits = DescriptorLimits()
     connections = connections_of_broker(raise_file_limit(limits), limits)
+    while True:
+        process = await _opened(config, connections)
+        try:
+            await process.start()
+        except DamagedLogError as error:
+            # Seen only as what is derived was made again: peers can put it back before that.
+            await process.stop()
+            if not config.peers:
+                raise
+            log.error("%s; the log is opened anew, to be mended", error)
+        except (OSError, StoreError):
+            await process.stop()
+            raise
+        else:
+            return process
+
+
+async def _opened(config: NodeConfig, connections: Connections) -> BrokerProcess:
     clock = asyncio.get_running_loop().time
     writes = KernelWrites.open(clock) if config.flush == "sync" else None
     fs = OsFileSystem(writes, DescriptorReserve())
@@ -171,10 +193,4 @@ async def serve(config: NodeConfig) -> BrokerProcess:
             unless_opened.callback(writes.close)
         store = await _open_store(config, fs, connections)
         unless_opened.pop_all()
-    process = BrokerProcess(config, store, fs, writes, connections)
-    try:
-        await process.start()
-    except (OSError, StoreError):
-        await process.stop()
-        raise
-    return process
+    return BrokerProcess(config, store, fs, writes, connections)

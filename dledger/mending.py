@@ -3,8 +3,9 @@
 A replica whose log is damaged below its durable mark must not be opened as it is: what follows the
 damage could not be trusted, and cutting it would take back what was confirmed. So before the node
 takes part in anything it asks its peers for the entry that is not whole. Peers give committed
-entries only; one is written where the chain says that it belongs, and the replica is opened again,
-to find the next. Until then the node is as if it were down: it answers nobody.
+entries only, whatever this replica knows of them; one is written where the chain says that it
+belongs, and the replica is opened again, to find the next. Until then the node is as if it were
+down: it answers nobody.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
+from typing import TypeAlias
 
 from dledger.messages import Message
 from dledger.service import FetchAnswer, FetchRequest, FetchStatus
@@ -22,14 +24,36 @@ from store.entry import HEADER_SIZE, Entry, check_chain, decode_entry, padding
 from store.errors import CorruptEntryError, DamagedLogError, MissingSegmentError, StoreError
 from store.filesystem import Bytes, FileSystem
 from store.layout import next_position, segment_name, segment_start
-from store.opening import StoreConfig, begin_anew
-from store.putback import put_back
+from store.opening import StoreConfig, begin_anew, note_committed
+from store.putback import lost_end, put_back
 from store.replica import ReplicaStore
+from store.wholeblocks import UNREADABLE
 
 log = logging.getLogger(__name__)
 
 ASK_SECONDS = 1.0
 TELL_SECONDS = 10.0
+
+
+Prepare: TypeAlias = Callable[[ReplicaStore], object]
+"""What must be done with a replica before its node is made, as it needs all of the log.
+
+It may raise :class:`~store.errors.StoreError`. After a :class:`~store.errors.DamagedLogError` it is
+called again once that is mended.
+"""
+
+
+def open_prepared(
+    fs: FileSystem, directory: str, config: StoreConfig, prepare: Prepare
+) -> ReplicaStore:
+    """Opens the replica and prepares it. Raises what either does; then it is closed again."""
+    store = ReplicaStore.open(fs, directory, config)
+    try:
+        prepare(store)
+    except BaseException:
+        store.close()
+        raise
+    return store
 
 
 async def open_mended(  # noqa: PLR0917 - what a replica is opened with, then who mends it
@@ -39,18 +63,20 @@ async def open_mended(  # noqa: PLR0917 - what a replica is opened with, then wh
     make_transport: Callable[[], Transport],
     loop: asyncio.AbstractEventLoop,
     members: Collection[str],
+    *,
+    prepare: Prepare = lambda _store: None,
 ) -> ReplicaStore:
     """Opens the replica; what of its log is damaged is put back from the peers before that.
 
     ``members`` are the peers that this node is set up with: they alone may give an entry that no
     chain CRC ties to what is here.
 
-    Raises the errors of :meth:`store.replica.ReplicaStore.open`, but for damage that peers may
-    have mended, and those of :meth:`Mending.mend`.
+    Raises the errors of :meth:`store.replica.ReplicaStore.open` and of ``prepare``, but for damage
+    that peers may have mended, and those of :meth:`Mending.mend`.
     """
     while True:
         try:
-            return ReplicaStore.open(fs, directory, config)
+            return open_prepared(fs, directory, config, prepare)
         except MissingSegmentError as error:
             if config.alone:
                 raise
@@ -108,7 +134,7 @@ class Mending:
         peer's entry may stand there, and ``OSError`` where the disk fails or the transport's port
         is taken.
         """
-        if damage.index > damage.commit_index:
+        if damage.index > damage.known_index:
             raise damage
         if damage.lost_end and self._config.incarnation:
             begin_anew(self._fs, self._directory, self._config)
@@ -134,7 +160,7 @@ class Mending:
             peer = list(self._peers)[self._asked % len(self._peers)]
             self._asked += 1
             index = self._damage.index
-            last = self._damage.commit_index
+            last = self._damage.known_index
             self._transport.send(peer, FetchRequest(index, index, last, PIECE_BYTES))
 
     # --- events from the transport
@@ -188,7 +214,7 @@ class Mending:
     def _is_whole(self) -> bool:
         """Whether the entry behind those that were written is whole, or not known to be one."""
         damage, size = self._damage, self._segment_size
-        if damage.index > damage.commit_index:
+        if damage.index > damage.known_index:
             return True
         for position in (damage.end, segment_start(damage.end, size) + size):
             start = segment_start(position, size)
@@ -202,6 +228,10 @@ class Mending:
                 decode_entry(file.pread(min(length, size), position - start), 0, damage.chain_crc)
             except CorruptEntryError:
                 continue
+            except OSError as error:
+                if error.errno not in UNREADABLE:
+                    raise
+                continue
             finally:
                 file.close()
             return True
@@ -210,7 +240,7 @@ class Mending:
     def _write_all(self, sender: str, entries: Sequence[Entry]) -> None:
         """Writes what is wanted of an answer. Others may have given its first entries meanwhile."""
         for entry in entries:
-            if self._damage.index <= entry.index <= self._damage.commit_index:
+            if self._damage.index <= entry.index <= self._damage.known_index:
                 try:
                     self._write(entry)
                 except StoreError as error:
@@ -236,14 +266,25 @@ class Mending:
         self._put(position, entry.data)
         self._fs.sync_directory(directory)
         damage.index, damage.end, damage.chain_crc = entry.index + 1, entry.end, entry.chain_crc
+        above = entry.index > damage.commit_index
+        if above and note_committed(self._fs, self._directory, entry):
+            damage.known_index = entry.index
 
     def _holds(self, entry: Entry) -> bool:
         start = segment_start(entry.position, self._segment_size)
         file = self._fs.open(f"{self._directory}/commitlog/{segment_name(start)}", create=True)
         try:
             return file.pread(entry.size, entry.position - start) == bytes(entry.data)
+        except OSError as error:
+            if error.errno not in UNREADABLE:
+                raise
+            return False
         finally:
             file.close()
 
     def _put(self, position: int, data: Bytes) -> None:
-        put_back(self._fs, self._directory, self._segment_size, [(position, data)])
+        place = (self._fs, self._directory, self._segment_size, [(position, data)])
+        if lost_end(*place) > self._damage.floor and self._config.incarnation:
+            # What cannot be read goes on behind all that is known, and will read as zeros.
+            begin_anew(self._fs, self._directory, self._config)
+        put_back(*place)

@@ -41,6 +41,18 @@ class How(str):
         return super().__new__(cls, text)
 
 
+class Part(str):
+    """A directory of a replica."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Part:
+        """Raises :class:`ValueError` for any other word."""
+        if text not in damage.PARTS:
+            raise ValueError(f"a replica has {', '.join(damage.PARTS)}, not {text!r}")
+        return super().__new__(cls, text)
+
+
 @dataclass(frozen=True, slots=True)
 class ActionKind:
     """What an action is called, takes, and does."""
@@ -235,6 +247,12 @@ def fail_operation(cluster: Cluster, host: str, operation: str, calls: int) -> N
 def flip_bit(cluster: Cluster, host: str, share: float, bit: int) -> None:
     """At rest, in the log below the durable mark; ``share`` of the way through it."""
     damage.flip_bit(cluster, cluster.host(host), share, bit)
+
+
+@action(HostName, Part, float)
+def lose_sector(cluster: Cluster, host: str, part: str, share: float) -> None:
+    """The disk cannot read it any more; written as a whole, its block reads well again."""
+    damage.lose_sector(cluster, cluster.host(host), part, share)
 
 
 @action(HostName)

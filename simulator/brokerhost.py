@@ -18,6 +18,7 @@ from broker.machine import BrokerStateMachine
 from broker.recent import RecentEntries
 from broker.registration import Registrar
 from broker.remoting.server import RemotingServer
+from dledger.mending import Prepare
 from dledger.node import Node
 from dledger.statemachine import Leadership
 from simulator.executors import executors_of
@@ -28,6 +29,7 @@ from simulator.watched import GroupConfig
 from store.consumequeue import ConsumeQueues
 from store.entry import Entry
 from store.keyindex import KeyIndex
+from store.rebuild import Rebuild
 from store.replica import ReplicaStore
 from store.retention import RetentionPolicy
 
@@ -162,6 +164,10 @@ class BrokerHost(Host):
         self._server = RemotingServer(loop, address.host, address.port, broker.dispatch)
         self._registrar = Registrar(loop, name_servers, broker.announcement)
         return broker.context.node
+
+    def _make_prepare(self) -> Prepare:
+        """See :class:`Host`."""
+        return Rebuild(self.fs, DIRECTORY).run
 
     def _expire(self, node: Node) -> None:
         """As retention does: by a command in the log, so that every replica does the same."""

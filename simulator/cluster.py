@@ -92,6 +92,7 @@ class Cluster:
             host.watch(self.invariants)
         self.atlas = FaultAtlas(nodes)
         self._last_proposed: int | None = None
+        self._healing = False
         self._failure: asyncio.Future[None] = self.loop.create_future()
         self.loop.set_exception_handler(self._failed)
 
@@ -204,12 +205,17 @@ class Cluster:
     async def until(self, reached: Callable[[], bool], what: str) -> None:
         """Lets it run until that is so. Raises :class:`Violation` if it takes too long."""
         deadline = self.loop.time() + HEALING_SECONDS
-        while not reached():
+        while not (self._all_are_back() and reached()):
             if self.loop.time() >= deadline:
                 raise Violation(
                     f"{what}: not within {HEALING_SECONDS:g} s without faults: {self._say()}"
                 )
             await self.pass_time(0.05)
+
+    def _all_are_back(self) -> bool:
+        """Whether all who must run are voters, once faults have ended. One may come up late: it was
+        still stopping then, or had to be mended, and was removed before that."""
+        return not self._healing or bring_back(self)
 
     async def run(self, seconds: float, client_seconds: float | None = None) -> None:
         """Faults for so long, then healing; the client works as long, or ``client_seconds``."""
@@ -235,7 +241,8 @@ class Cluster:
         for host in self.hosts:
             host.work_again()
         mended = DamageMended(self.hosts)
-        await self.until(lambda: bring_back(self), "all are voters")
+        self._healing = True
+        await self.until(self._all_are_back, "all are voters")
         await self._heal_clients()
         await self.until(mended, "damage is mended")
         await self.until(self._agrees, "the replicas agree")
@@ -284,8 +291,8 @@ class Cluster:
         return True
 
     def whole_hosts(self) -> Sequence[Host]:
-        """Those that must run: all but damaged ones that have refused to."""
-        return [host for host in self.hosts if host.node is not None or not host.damaged]
+        """Those that must run: all but those that damage keeps from it."""
+        return [host for host in self.hosts if not host.kept_from_running]
 
     def _state(self) -> list[tuple[object, ...]]:
         return [

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from simulator.cluster import Cluster
     from simulator.host import DiskCopy, Host
 
-LOG_DIRECTORY = "/data/commitlog"
+DIRECTORY = "/data"
+LOG_DIRECTORY = f"{DIRECTORY}/commitlog"
+PARTS = ("commitlog", "index", "consumequeue", "keyindex")
+"""Of a replica, in which a sector may be lost."""
 
 
 class FaultAtlas:
@@ -96,6 +99,34 @@ def misdirect_write(cluster: Cluster, host: Host, source: float, target: float) 
         if to_at < end and _strike(cluster, host, target) is not None:
             host.note(f"a sector of {here[0]}:{from_at} is written to {there[0]}:{to_at}")
             host.fs.overwrite(there[0], sector[: end - to_at], to_at)
+
+
+def lose_sector(cluster: Cluster, host: Host, part: str, share: float) -> None:
+    """The disk cannot read a sector of the log, or of a file that is derived from it."""
+    if part == "commitlog":
+        place = _strike(cluster, host, share)
+    else:
+        place = _place_in(host, part, share)
+        if place is None or _strike(cluster, host, 0.0) is None:
+            return
+    if place is not None:
+        host.note(f"{place[0]} cannot be read at {place[1]}")
+        host.mark("sector cannot be read")
+        host.fs.lose_sector(*place)
+
+
+def _place_in(host: Host, part: str, share: float) -> tuple[str, int] | None:
+    sizes = {
+        path: len(host.fs.visible_bytes(path))
+        for path in host.fs.files()
+        if path.startswith(f"{DIRECTORY}/{part}/")
+    }
+    at = int(share * sum(sizes.values()))
+    for path, size in sizes.items():
+        if at < size:
+            return path, at
+        at -= size
+    return None
 
 
 def wipe_disk(cluster: Cluster, host: Host) -> None:

@@ -6,6 +6,9 @@ The rules are those that POSIX allows a disk and a file system, not the kinder o
   sector is kept or lost on its own, in no order, and so is the growth of a file.
 * A name reaches the disk only with a sync of its directory. At a power loss each unsynced
   create, rename, link and remove has happened or not, on its own.
+* A block of 4 KiB with a sector that cannot be read fails every read that touches it, and, as the
+  page cache reads what it is to change some of, every write that does not cover it. Written as a
+  whole it reads well again, and a sync makes that last.
 * After a failed sync the sectors it should have written are *clean*: they read as written, no later
   sync writes them, and a power loss reveals what the disk has ("Can Applications Recover from
   fsync Failures?", ATC '20).
@@ -26,7 +29,7 @@ from functools import lru_cache
 from simulator.diskfaults import Fault, FaultyCalls, PowerLossError
 from simulator.diskfile import SECTOR_SIZE, SimulatedFile, SimulatedLock, Writes
 from simulator.inode import Directory, Inode, resize
-from store.filesystem import Bytes
+from store.filesystem import BLOCK_SIZE, Bytes
 
 __all__ = ["SECTOR_SIZE", "Fault", "PowerLossError", "SimulatedFile", "SimulatedFileSystem"]
 
@@ -199,6 +202,7 @@ class SimulatedFileSystem(FaultyCalls):
                     done.add(id(inode))
                     self.write_back(inode, keep)
                     inode.seen[:] = inode.disk
+                    inode.hidden = set(inode.unreadable)
             directory.seen = dict(directory.disk)
 
     def wipe(self) -> None:
@@ -229,6 +233,7 @@ class SimulatedFileSystem(FaultyCalls):
         inode = self._inode(path)
         for data in (inode.seen, inode.disk):
             del data[size:]
+        inode.cut_blocks(size)
 
     def swap(self, one: str, other: str) -> None:
         """Each file is found under the other's name, durably."""
@@ -236,6 +241,12 @@ class SimulatedFileSystem(FaultyCalls):
         for path, inode in ((one, there), (other, here)):
             directory, name = self._split(path)
             directory.seen[name] = directory.disk[name] = inode
+
+    def lose_sector(self, path: str, byte: int) -> None:
+        """The disk cannot read the block in which that byte lies; nor does a page cache have it."""
+        inode = self._inode(path)
+        for blocks in (inode.unreadable, inode.hidden):
+            blocks.add(byte // BLOCK_SIZE)
 
     def vanish(self, path: str) -> None:
         """The file is gone, durably."""
@@ -251,7 +262,11 @@ class SimulatedFileSystem(FaultyCalls):
         def copied(inode: Inode) -> Inode:
             if id(inode) not in copies:
                 copies[id(inode)] = Inode(
-                    bytearray(inode.seen), bytearray(inode.disk), set(inode.unsynced)
+                    bytearray(inode.seen),
+                    bytearray(inode.disk),
+                    set(inode.unsynced),
+                    set(inode.unreadable),
+                    set(inode.hidden),
                 )
             return copies[id(inode)]
 
@@ -279,7 +294,7 @@ class SimulatedFileSystem(FaultyCalls):
         """Whether the disk itself has these bytes there, under this name in that directory."""
         directory = self._directories.get(directory_path)
         inode = None if directory is None else directory.disk.get(name)
-        return inode is not None and inode.disk.startswith(data, position)
+        return inode is not None and inode.holds_readable(data, position)
 
     def visible_bytes(self, path: str) -> bytes:
         """What a program reads from the file."""
@@ -323,6 +338,7 @@ class SimulatedFileSystem(FaultyCalls):
             resize(inode.disk, size)
         unsynced = inode.unsynced
         if unsynced:
+            inode.heal(unsynced, self.sector_size)
             first, last = min(unsynced), max(unsynced)
             if last - first + 1 == len(unsynced):  # as after most writes: they follow each other
                 begin, end = first * self.sector_size, (last + 1) * self.sector_size
@@ -336,9 +352,10 @@ class SimulatedFileSystem(FaultyCalls):
         """Each unsynced sector reaches the disk or not; none is written by a later sync."""
         if len(inode.seen) < len(inode.disk) and self.rng.random() < keep:
             resize(inode.disk, len(inode.seen))
-        for sector in sorted(inode.unsynced):
-            if self.rng.random() < keep:
-                self.put_on_disk(inode, sector)
+        written = [each for each in sorted(inode.unsynced) if self.rng.random() < keep]
+        inode.heal(written, self.sector_size)
+        for sector in written:
+            self.put_on_disk(inode, sector)
         inode.unsynced.clear()
 
     def put_on_disk(self, inode: Inode, sector: int) -> None:

@@ -33,7 +33,7 @@ class Writes(Protocol):
 class SimulatedFile:
     """An open file; useless after a crash, as a descriptor is without its process."""
 
-    __slots__ = ("_boot", "_fs", "_inode", "_path", "_writable")
+    __slots__ = ("_boot", "_end", "_fs", "_inode", "_path", "_writable")
 
     def __init__(self, fs: SimulatedFileSystem, path: str, inode: Inode, *, writable: bool) -> None:
         self._fs = fs
@@ -41,6 +41,8 @@ class SimulatedFile:
         self._inode = inode
         self._writable = writable
         self._boot = fs.boot
+        self._end = -1
+        """Where the last direct append ended: the bytes of its last block are at hand."""
 
     @property
     def path(self) -> str:
@@ -51,7 +53,10 @@ class SimulatedFile:
         if self._boot != fs.boot:
             self._check_open()
         fs.begin("pread", self._path)
-        return bytes(self._inode.seen[position : position + size])
+        inode = self._inode
+        if inode.hidden and inode.first_hidden(position, position + size) is not None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), self._path)
+        return bytes(inode.seen[position : position + size])
 
     def pread_into(self, buffer: memoryview, position: int) -> int:
         data = self.pread(len(buffer), position)
@@ -59,6 +64,10 @@ class SimulatedFile:
         return len(data)
 
     def pwrite(self, data: Bytes, position: int) -> None:
+        self._end = -1
+        self._write(data, position)
+
+    def _write(self, data: Bytes, position: int) -> None:
         fs = self._fs
         if self._boot != fs.boot or not self._writable:
             self._check_open(writes=True)
@@ -73,12 +82,32 @@ class SimulatedFile:
             if room < 0:
                 self._put(data[: max(0, len(data) + room)], position)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
+        if self._inode.hidden:
+            self._write_hidden(data, position)
         self._put(data, position)
+
+    def _write_hidden(self, data: Bytes, position: int) -> None:
+        """Covers blocks that cannot be read, as a whole, or fails at the first of which it has but
+        a part, which the page cache would have to read."""
+        inode, end = self._inode, position + len(data)
+        while (block := inode.first_hidden(position, end)) is not None:
+            begin = block * BLOCK_SIZE
+            if begin < position or begin + BLOCK_SIZE > end:
+                self._put(data[: max(begin - position, 0)], position)
+                raise OSError(errno.EIO, os.strerror(errno.EIO), self._path)
+            inode.hidden.remove(block)
 
     def append_direct(self, data: Bytes, position: int) -> None:
         """With the zeros that the real one may write behind, so that a wrong use shows."""
-        end = position + len(data)
-        self.pwrite(bytes(data) + bytes(-end % BLOCK_SIZE), position)
+        end, head = position + len(data), position % BLOCK_SIZE
+        inode, block = self._inode, position // BLOCK_SIZE
+        if head and block in inode.hidden:
+            if position != self._end:
+                self.pread(head, position - head)  # which the block must begin with
+            inode.hidden.remove(block)  # it is written as a whole, from memory
+            inode.unsynced.update(self._sectors(position - head, end))
+        self._write(bytes(data) + bytes(-end % BLOCK_SIZE), position)
+        self._end = end
 
     def begin_append(
         self, data: Bytes, position: int, then: Callable[[OSError | None], None]
@@ -109,6 +138,9 @@ class SimulatedFile:
         self._check_open(writes=True)
         self._fs.begin("truncate", self._path)
         inode = self._inode
+        if size < len(inode.seen) and size % BLOCK_SIZE and size // BLOCK_SIZE in inode.hidden:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), self._path)
+        inode.cut_blocks(size)
         first = min(size, len(inode.seen)) // self._fs.sector_size
         last = max(size, len(inode.seen)) // self._fs.sector_size
         resize(inode.seen, size)
@@ -128,8 +160,11 @@ class SimulatedFile:
             resize(seen, position)
         seen[position:end] = data
         if size:
-            sector_size = self._fs.sector_size
-            inode.unsynced.update(range(position // sector_size, (end - 1) // sector_size + 1))
+            inode.unsynced.update(self._sectors(position, end))
+
+    def _sectors(self, begin: int, end: int) -> range:
+        sector_size = self._fs.sector_size
+        return range(begin // sector_size, (end - 1) // sector_size + 1)
 
 
 class SimulatedLock:

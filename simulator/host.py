@@ -10,7 +10,7 @@ from functools import partial
 
 from dledger.configuration import FIRST_INCARNATION
 from dledger.errors import InvariantError, RefilledError
-from dledger.mending import open_mended
+from dledger.mending import Prepare, open_mended, open_prepared
 from dledger.node import Node
 from simulator.clock import MachineClock
 from simulator.disk import Fault, SimulatedFileSystem
@@ -66,6 +66,8 @@ class Host(Watched):
         self.clock = MachineClock(world.loop)
         self.disk_slowness = 1.0
         self.damaged = False
+        self.refuses = False
+        """Its last process would not run: because of damage, and not of a disk that failed."""
         self.files_swapped = False  # since the log was opened last, with every file in its place
         self.fs = SimulatedFileSystem(world.streams.stream(f"disk of {name}"))
         self._incarnations = world.streams.stream(f"incarnations of {name}")
@@ -99,6 +101,12 @@ class Host(Watched):
     def own_time(self) -> float:
         """Seconds on the clock of its process, which may drift."""
         return self._loop.time()
+
+    @property
+    def kept_from_running(self) -> bool:
+        """Whether damage keeps it from running: it refuses to, or waits until it is mended. Who is
+        stopping, or is down between two processes, is not kept: he will be back."""
+        return self.node is None and self.damaged and (self.refuses or self.process is not None)
 
     # --- what can happen to it
 
@@ -244,15 +252,16 @@ class Host(Watched):
             incarnation=self._incarnations.randrange(FIRST_INCARNATION, 1 << 62),
             direct=True,
         )
+        prepare = self._make_prepare()
         try:
-            store = ReplicaStore.open(self.fs, DIRECTORY, config)
+            store = open_prepared(self.fs, DIRECTORY, config, prepare)
         except (DamagedLogError, MissingSegmentError) as error:
             if self.damaged:
-                self._mend(error, config, process)
+                self._mend(error, config, process, prepare)
             else:
-                self._stops(error)
+                self._refuses(error)
         except (StoreError, OSError) as error:
-            self._stops(error)
+            self._refuses(error)
         else:
             self._come_up(process)
             self._run_node(store, process)
@@ -265,7 +274,13 @@ class Host(Watched):
             world.loop, process, interface=self._interface, rate=self.clock.rate
         )
 
-    def _mend(self, damage: DamagedError, config: StoreConfig, process: Process) -> None:
+    def _make_prepare(self) -> Prepare:
+        """What a process does with its log before it makes a node; here nothing is derived."""
+        return lambda _store: None
+
+    def _mend(
+        self, damage: DamagedError, config: StoreConfig, process: Process, prepare: Prepare
+    ) -> None:
         """Its peers put back what keeps the log from being opened, as far as they have it."""
         self.note(f"is to be mended: {damage}")
         self._come_up(process)
@@ -276,6 +291,7 @@ class Host(Watched):
             partial(self._make_transport, process),
             self._loop,
             self._group.voters,
+            prepare=prepare,
         )
         self._opening = self._loop.create_task(opening)
         self._opening.add_done_callback(partial(self._mended, process))
@@ -295,7 +311,7 @@ class Host(Watched):
             self.mark("damage mended before the node started")
             self._run_node(task.result(), process)
         elif isinstance(error, StoreError | OSError):
-            self._stops(error)
+            self._refuses(error)
         else:
             raise error
 
@@ -305,7 +321,7 @@ class Host(Watched):
             f"boots: term {found.term}, vote {found.vote or 'none'}, log to {found.last_index}, "
             f"commit {found.commit_index}, cut {found.torn_bytes_cut}"
         )
-        self.files_swapped = False
+        self.refuses = self.files_swapped = False
         self.node = self._make_node(store, process)
         for invariant in self.invariants:
             invariant.booted(self)
@@ -338,8 +354,10 @@ class Host(Watched):
 
     def _started(self, task: asyncio.Task[None]) -> None:
         error = task.exception()
-        if isinstance(error, StoreError | OSError):
-            self._stops(error)
+        if isinstance(error, DamagedLogError):
+            self._stops(error)  # and is mended as it starts the next time
+        elif isinstance(error, StoreError | OSError):
+            self._refuses(error)
         elif error is not None:
             raise error
 
@@ -357,6 +375,12 @@ class Host(Watched):
         if self.process is process:
             self.mark("stopped in order")
             self._end(Ending.CRASH)
+
+    def _refuses(self, error: BaseException) -> None:
+        """It does not start. With this disk it never will, if that is because of damage."""
+        broken = any(fault.hit for fault in self._disk_errors)
+        self.refuses = not (broken or self._disk_filled)
+        self._stops(error)
 
     def _stops(self, error: BaseException) -> None:
         """The node gives up by itself. Right after a disk error, and never otherwise."""

@@ -44,6 +44,7 @@ EXPECTED_OF_BROKERS = (
     "message removed before it was delivered",
     "refilled by a peer",
     "request answered",
+    "sector cannot be read",
 )
 """What long runs of whole brokers must get into beside that."""
 

@@ -30,7 +30,7 @@ class DamageMended:
 
     def _mended(self, host: Host) -> bool:
         if host.node is None:
-            return host.process is None or not self._can_be_mended(host)
+            return host.refuses or (host.process is not None and not self._can_be_mended(host))
         boot, passes = self._passes[host.name]
         needed = passes if boot == host.boot else PASSES
         damage = host.node.scrubber.damage

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from simulator.damage import PARTS
 from simulator.faults import KINDS, FaultInjector
 from simulator.members import MEMBER_KINDS
 from simulator.sequences import SEQUENCE_KINDS
@@ -80,6 +81,10 @@ class WholeFaultInjector(FaultInjector):
     def misdirect_write(self) -> None:
         self._do("misdirect-write", self._host().name, self._share(), self._share())
 
+    def lose_sector(self) -> None:
+        part = self._rng.choice(("commitlog", *PARTS))
+        self._do("lose-sector", self._host().name, part, self._share())
+
     def _share(self) -> float:
         """How far into the log; few digits, so that a schedule can say it."""
         return round(self._rng.random(), 3)
@@ -105,6 +110,7 @@ DAMAGE_KINDS: dict[str, Callable[[WholeFaultInjector], None]] = {
     "file cut short": WholeFaultInjector.cut_file,
     "files swapped": WholeFaultInjector.swap_files,
     "misdirected write": WholeFaultInjector.misdirect_write,
+    "unreadable sector": WholeFaultInjector.lose_sector,
 }
 """Damage at rest, within the bounds of ``damage.py``; a run has it only where it is asked for."""
 

@@ -26,7 +26,8 @@ from crc32c import crc32c
 from store.errors import DamagedError
 from store.filesystem import FileSystem
 from store.shapes import U32_MAX, array, binary, integer
-from store.wholefile import TEMPORARY_SUFFIX, read_file, replace_file
+from store.wholeblocks import UNREADABLE
+from store.wholefile import TEMPORARY_SUFFIX, read_checked_file, replace_file
 
 CHECKPOINT_MAGIC = b"DLCP"
 CHECKPOINT_VERSION = 1
@@ -129,7 +130,7 @@ class Checkpoints:
                     self._fs.remove(path)  # left by a crash; its save never returned
                 continue
             try:
-                checkpoint = decode_checkpoint(read_file(self._fs, path), path)
+                checkpoint = decode_checkpoint(read_checked_file(self._fs, path), path)
                 if checkpoint.index != int(digits):
                     raise DamagedError(path, 16, f"holds the checkpoint of {checkpoint.index}")
             except DamagedError as error:
@@ -170,6 +171,7 @@ class Checkpoints:
         """A piece of the file of the newest checkpoint: its index, the file's size, the bytes.
 
         Any thread. The index is -1 where there is none, or ``index`` is not -1 and not the newest.
+        Raises :class:`~store.errors.DamagedError` where the disk cannot read it.
         """
         newest = self.newest
         if newest is None or index not in (-1, newest.index):
@@ -180,6 +182,10 @@ class Checkpoints:
             return -1, 0, b""  # two newer ones were saved meanwhile
         try:
             return newest.index, file.size(), file.pread(size, offset)
+        except OSError as error:
+            if error.errno not in UNREADABLE:
+                raise
+            raise DamagedError(file.path, offset, f"cannot be read: {error}") from error
         finally:
             file.close()
 

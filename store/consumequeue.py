@@ -132,18 +132,23 @@ class ConsumeQueue:
         return self._read_file(offset, min(end, self._tail_offset) - offset)
 
     def _read_file(self, offset: int, count: int) -> bytes:
-        path, byte = self.locate(offset)
         count = min(count, self._rows_per_file - offset % self._rows_per_file)
+        rows = self._read_at(offset, count)
+        if len(rows) != count * ROW_SIZE:
+            path, byte = self.locate(offset)
+            raise DamagedError(path, byte + len(rows), "the file ends too early")
+        return rows
+
+    def _read_at(self, offset: int, count: int) -> bytes:
+        """Rows of one file, fewer where it ends."""
+        path, byte = self.locate(offset)
         try:
-            rows = self._files.get(path).pread(count * ROW_SIZE, byte)
+            return self._files.get(path).pread(count * ROW_SIZE, byte)
         except FileNotFoundError:
             raise DamagedError(path, 0, f"the file of offset {offset} is missing") from None
         except OSError as error:
             # Not as it is: whoever asks on the event loop would have it taken for a socket's.
             raise DamagedError(path, byte, f"cannot be read: {error}") from error
-        if len(rows) != count * ROW_SIZE:
-            raise DamagedError(path, byte + len(rows), "the file ends too early")
-        return rows
 
     def locate(self, offset: int) -> tuple[str, int]:
         """The file that has the row of ``offset`` once it is on the disk, and its byte there."""
@@ -196,17 +201,21 @@ class ConsumeQueue:
     def restore(self, first_offset: int, end_offset: int) -> None:
         """Takes over what a checkpoint covers; rows behind it are cut, for they will come again.
 
-        Raises :class:`DamagedError` where rows below ``end_offset`` are missing.
+        Raises :class:`DamagedError` where rows below ``end_offset`` are missing, or where the
+        disk cannot read what the next one is to follow.
         """
         fs = self._files.fs
         self.first_offset = first_offset
         self._tail = bytearray()
         self._tail_offset = end_offset
-        last_file = segment_name((end_offset - end_offset % self._rows_per_file) * ROW_SIZE)
+        behind = -(-end_offset // self._rows_per_file) * self._rows_per_file
         names = fs.list_directory(self._directory) if fs.exists(self._directory) else []
         for name in names:
-            if parse_segment_name(name) is not None and name > last_file:
+            if parse_segment_name(name) is not None and name >= segment_name(behind * ROW_SIZE):
                 fs.remove(f"{self._directory}/{name}")
+        if end_offset % self._rows_per_file and fs.exists(self._path(end_offset)):
+            # To a block that cannot be read no rows can be added, and nothing of it can be cut.
+            self._read_at(end_offset - 1, 1)
         if end_offset > first_offset:
             in_file = (end_offset - 1) % self._rows_per_file + 1
             path = self._path(end_offset - 1)

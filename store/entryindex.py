@@ -28,6 +28,7 @@ from typing import NamedTuple
 from store.errors import DamagedError, OutOfRangeError, StoreError
 from store.filesystem import Bytes, File, FileSystem
 from store.layout import parse_segment_name, segment_name
+from store.wholeblocks import write_over
 
 ROW = struct.Struct(">iqiqq")
 ROW_SIZE = ROW.size
@@ -60,6 +61,7 @@ class EntryIndex:
         self._lock = threading.Lock()
         self._files: dict[int, File] = {}
         self._memory = bytearray()
+        self._forgotten = False
         self.first_index = first_index
         self.flushed_end = flushed_end
         self.end_index = flushed_end
@@ -117,22 +119,29 @@ class EntryIndex:
             stop = min(end_index, start + self._rows_per_file)
             rows = pending[(index - first) * ROW_SIZE : (stop - first) * ROW_SIZE]
             file = self._file(start, create=True)
+            if self._forgotten or index == start:
+                # Nothing in it counts, and what cannot be read could not be written in part.
+                file.truncate(0)
             file.pwrite(rows, (index - start) * ROW_SIZE)
             file.datasync()
             index = stop
+        self._forgotten = False
         self._fs.sync_directory(self._directory)
         with self._lock:
             del self._memory[: len(pending)]
             self.flushed_end = end_index
 
     def mend(self, index: int, row: bytes) -> None:
-        """Writes a row anew that is on disk already; durable on return. Background thread."""
+        """Writes a row anew that is on disk already; durable on return. Background thread.
+
+        Rows beside it that the disk cannot read become rows that are damaged otherwise.
+        """
         if index >= self.flushed_end:
             return
         start = index - index % self._rows_per_file
         file = self._fs.open(self.path_of(index), create=True)
         try:
-            file.pwrite(row, (index - start) * ROW_SIZE)
+            write_over(file, row, (index - start) * ROW_SIZE)
             file.datasync()
         finally:
             file.close()
@@ -168,6 +177,7 @@ class EntryIndex:
 
     def forget_files(self) -> None:
         """Takes no row from disk: all from ``first_index`` on will be appended, and written."""
+        self._forgotten = True
         self.flushed_end = self.end_index = self.first_index
 
     def locate(self, index: int) -> tuple[str, int]:

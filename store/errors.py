@@ -71,9 +71,10 @@ class DamagedLogError(DamagedError):
     """An entry below the durable mark is not whole; the entries before it are.
 
     ``index`` is its number, ``end`` where the entry before ends and ``chain_crc`` the chain up to
-    there (``None`` at the first entry retained). All up to ``commit_index`` is committed, and all
-    below the position ``floor`` was durable. With ``lost_end`` it is known that entries behind
-    that are lost too, and this would not be seen any more once the entry is put back.
+    there (``None`` at the first entry retained). All up to entry ``known_index`` was durable, and
+    all below the position ``floor``; up to ``commit_index`` it is known to be committed. With
+    ``lost_end`` it is known that entries behind that are lost too, and this would not be seen any
+    more once the entry is put back.
     """
 
     def __init__(self, path: str, position: int, what: str) -> None:
@@ -82,6 +83,7 @@ class DamagedLogError(DamagedError):
         self.end = 0
         self.chain_crc: int | None = None
         self.commit_index = -1
+        self.known_index = -1
         self.floor = 0
         self.lost_end = False
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from store.errors import DamagedError
-from store.filesystem import Bytes, FileSystem, Readable
+from store.filesystem import Bytes, File, FileSystem, Readable
 from store.layout import parse_segment_name, segment_name
 
 KEY_ROW_SIZE = 16
@@ -131,17 +131,14 @@ class KeyIndex:
             low, high = 0, file.count
             while low < high:
                 middle = (low + high) // 2
-                at = HEADER.size + middle * KEY_ROW_SIZE
-                if int.from_bytes(handle.pread(4, at), "big") < key_hash:
+                row_hash, _, _ = self.read_row(handle, middle)
+                if row_hash < key_hash:
                     low = middle + 1
                 else:
                     high = middle
             found: list[int] = []
             for row in range(low, file.count):
-                data = handle.pread(KEY_ROW_SIZE, HEADER.size + row * KEY_ROW_SIZE)
-                if len(data) < KEY_ROW_SIZE:
-                    raise DamagedError(file.path, HEADER.size + row * KEY_ROW_SIZE, "cut short")
-                row_hash, position, seconds = _ROW.unpack(data)
+                row_hash, position, seconds = self.read_row(handle, row)
                 if row_hash != key_hash:
                     break
                 if first <= seconds <= last:
@@ -149,6 +146,17 @@ class KeyIndex:
             return found
         finally:
             handle.close()
+
+    @staticmethod
+    def read_row(handle: File, row: int) -> tuple[int, int, int]:
+        """Key hash, position and seconds. Raises :class:`DamagedError` where the file lacks it:
+        a search that took nothing for a row would take a key for absent."""
+        at = HEADER.size + row * KEY_ROW_SIZE
+        data = handle.pread(KEY_ROW_SIZE, at)
+        if len(data) < KEY_ROW_SIZE:
+            raise DamagedError(handle.path, at + len(data), "the file is cut short")
+        key_hash, position, seconds = _ROW.unpack(data)
+        return key_hash, position, seconds
 
     # --- flushing
 
@@ -228,6 +236,9 @@ class KeyIndex:
         try:
             header = handle.pread(HEADER.size, 0)
             size = handle.size()
+        except OSError as error:
+            # Not as it is: a node that starts would take it for that of a port.
+            raise DamagedError(path, 0, f"cannot be read: {error}") from error
         finally:
             handle.close()
         if len(header) < HEADER.size:

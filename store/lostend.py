@@ -2,11 +2,11 @@
 
 The durable mark lags behind the log, so recovery takes whatever is not whole behind it for writes
 that were never confirmed. That is wrong where the file itself was damaged there: a segment that is
-shorter than what was durable in it, is not there at all, holds other bytes than the last entry
-that was known to be durable, or has become another segment's, may have lost entries that this
-replica confirmed. It must not vote as if it had never had them. Nobody can tell how many there
-were, so the directory becomes another disk, by a new incarnation: its owner is refilled, and counts
-again once it holds all that it may have confirmed.
+shorter than what was durable in it, is not there at all, cannot be read there, holds other bytes
+than the last entry that was known to be durable, or has become another segment's, may have lost
+entries that this replica confirmed. It must not vote as if it had never had them. Nobody can tell
+how many there were, so the directory becomes another disk, by a new incarnation: its owner is
+refilled, and counts again once it holds all that it may have confirmed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _has_its_entries(segment: Segment, index: EntryIndex, last_index: int) -> bo
 
 def fill(segment: Segment, floor: int) -> None:
     """Gives the segment its length back, with zeros, durably: it is told to be short only once."""
-    segment.clear(segment.zeroed_end, floor - segment.start)
+    segment.clear_over(segment.zeroed_end, floor - segment.start)
     segment.sync()
     segment.adopt()
 
@@ -74,7 +74,8 @@ def lost_end(log: CommitLog, index: EntryIndex, checkpoint: Checkpoint) -> Damag
     segment = log.segments[segment_start(row.position, log.segment_size)]
     offset = row.position - segment.start
     try:
-        found = decode_entry(memoryview(segment.read(row.size, offset)), 0, None)
+        data, _ = segment.read_readable(row.size, offset)
+        found = decode_entry(memoryview(data), 0, None)
         if (found.index, found.chain_crc) == (checkpoint.index, checkpoint.chain_crc):
             return None
     except CorruptEntryError:
@@ -85,6 +86,13 @@ def lost_end(log: CommitLog, index: EntryIndex, checkpoint: Checkpoint) -> Damag
         f"here lay entry {checkpoint.index}, the last one of the checkpoint, "
         "and what came behind may be lost with it",
     )
+
+
+def unreadable(log: CommitLog, position: int) -> DamagedError:
+    """What is wrong where a scan ended at ``position`` because the disk cannot read on."""
+    path, byte = log.locate(position)
+    what = "the disk cannot read what was here, and entries may be lost with it"
+    return DamagedError(path, byte, what)
 
 
 def misplaced(log: CommitLog, position: int) -> DamagedError | None:
@@ -119,12 +127,13 @@ def _whole_entry(log: CommitLog, position: int) -> Entry | None:
     if segment is None:
         return None
     offset = position - segment.start
-    header = segment.read(HEADER_SIZE, offset)
+    header, _ = segment.read_readable(HEADER_SIZE, offset)
     size = int.from_bytes(header[4:8], "big")
     if not HEADER_SIZE <= size <= segment.size - offset:
         return None
     try:
-        found = decode_entry(memoryview(segment.read(size, offset)), 0, None)
+        data, _ = segment.read_readable(size, offset)
+        found = decode_entry(memoryview(data), 0, None)
     except CorruptEntryError:
         return None
     return found if found.chain_crc and found.position % log.segment_size == offset else None

@@ -29,6 +29,14 @@ class Marks:
         self._log = log
         self._index = index
 
+    @property
+    def committed_end(self) -> int:
+        """Where the last entry ends that the saved mark calls committed."""
+        index = self.mark.commit_index
+        if index < self._index.first_index:
+            return self.mark.first_position
+        return self.mark.position if index == self.mark.index else self._index.row(index).end
+
     def close(self) -> None:
         self._file.close()
 

@@ -15,7 +15,7 @@ from store.entryindex import ROW, EntryIndex, Row
 from store.errors import CorruptEntryError, DamagedError, StoreError
 from store.filesystem import Bytes, FileSystem
 from store.layout import next_position, segment_start
-from store.putback import put_back
+from store.putback import lost_end, put_back
 from store.reading import read_chain_crc, read_entries
 
 
@@ -98,11 +98,19 @@ def _check_padding(log: CommitLog, index: EntryIndex, entries: list[Entry], last
 
 
 def mend_entry(
-    fs: FileSystem, directory: str, log: CommitLog, index: EntryIndex, entry: Entry
+    fs: FileSystem,
+    directory: str,
+    log: CommitLog,
+    index: EntryIndex,
+    entry: Entry,
+    *,
+    known_end: int,
 ) -> None:
     """Writes a peer's entry where the log has a damaged one; durable and read back on return.
 
-    Raises :class:`~store.errors.StoreError` where it does not fit there: nothing is written then.
+    What is below the position ``known_end`` is committed, and known to be durable even after a
+    power failure: what is lost there is noticed. Raises :class:`~store.errors.StoreError` where
+    the entry does not fit, or cannot be written without losing more than that: nothing is then.
     """
     following = _check_fits(log, index, entry)
     start = segment_start(entry.position, log.segment_size)
@@ -110,6 +118,11 @@ def mend_entry(
     pieces: list[tuple[int, Bytes]] = [(entry.position, entry.data)]
     if following is not None and following.position == start + log.segment_size:
         pieces.append((entry.end, padding(following.position - entry.end)))
+    if lost_end(fs, directory, log.segment_size, pieces) > known_end:
+        raise StoreError(
+            f"entry {entry.index} shares a block that cannot be read with what is not known to be "
+            "committed: it is put back when the log goes on, or when it is opened the next time"
+        )
     put_back(fs, directory, log.segment_size, pieces, log.opened(start))
     row = ROW.pack(entry.kind, entry.position, entry.size, entry.index, entry.term)
     index.mend(entry.index, row)

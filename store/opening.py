@@ -13,19 +13,28 @@ from dataclasses import dataclass
 
 from store.checkpoint import Checkpoint, Checkpoints
 from store.commitlog import CommitLog
+from store.entry import Entry
 from store.entryindex import ROWS_PER_FILE, EntryIndex
 from store.errors import DamagedError, DamagedLogError, DataLockedError, StoreError
 from store.filesystem import FileSystem, Lock
 from store.formatfile import FORMAT_NAME, Identity, check_identity, decode_format, encode_format
 from store.heldfile import Held, HeldFile
 from store.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
-from store.lostend import cut_segments, cut_short, displaced, fill, lost_end, misplaced
+from store.lostend import (
+    cut_segments,
+    cut_short,
+    displaced,
+    fill,
+    lost_end,
+    misplaced,
+    unreadable,
+)
 from store.putback import finish
 from store.recovery import LogScan, Recovered, adopt_segments, check_segments, scan, settle
-from store.refill import install
+from store.refill import install, raise_term
 from store.slotfile import SlotFile
 from store.statefiles import MARK_NAME, VOTE_NAME, HardState, Mark
-from store.wholefile import read_file, replace_file
+from store.wholefile import read_checked_file, replace_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +120,7 @@ def _claim(fs: FileSystem, directory: str, config: StoreConfig) -> int:
         # A process killed before it synced a name leaves one that is seen and not yet on disk.
         fs.sync_directory(directory)
         fs.sync_directory(state)
-        found = decode_format(read_file(fs, path), path)
+        found = decode_format(read_checked_file(fs, path), path)
         check_identity(found, identity, path)
         return found.incarnation
     if fs.list_directory(f"{directory}/commitlog"):
@@ -129,6 +138,31 @@ def begin_anew(fs: FileSystem, directory: str, config: StoreConfig) -> int:
     identity = Identity(config.group, config.node, config.segment_size, config.incarnation)
     replace_file(fs, f"{directory}/state", FORMAT_NAME, encode_format(identity))
     return config.incarnation
+
+
+def note_committed(fs: FileSystem, directory: str, entry: Entry) -> bool:
+    """A committed entry of a peer was put in the place of a damaged one, behind whole ones.
+
+    Where the mark is of other entries, what this replica held from there on was never committed,
+    and never will be: the mark is durably set on this entry. Returns whether that was so.
+    """
+    state = f"{directory}/state"
+    raise_term(fs, f"{state}/{VOTE_NAME}", entry.term)
+    mark_file = SlotFile.open(fs, f"{state}/{MARK_NAME}")
+    try:
+        mark = Mark.unpack(mark_file.payload, mark_file.path)
+        if entry.index <= mark.commit_index:
+            return False  # what is not as the mark says is damaged
+        if entry.index != mark.index and not entry.position < mark.position <= entry.end:
+            return False
+        named = (entry.index, entry.end, entry.chain_crc)
+        if named == (mark.index, mark.position, mark.chain_crc):
+            return False
+        begins = (mark.first_index, mark.first_position)
+        mark_file.save(Mark(*named, entry.index, *begins).pack())
+    finally:
+        mark_file.close()
+    return True
 
 
 def _recover(
@@ -238,7 +272,7 @@ def _recover(
 
 
 def _read_log(log: CommitLog, found: LogScan, mark: Mark, floor: int, config: StoreConfig) -> bool:
-    """Scans the log. Returns whether none of it is in the place of another part (``lostend.py``).
+    """Scans the log. Returns whether nothing says that its end was lost (``lostend.py``).
 
     Raises :class:`~store.errors.DamagedError`.
     """
@@ -247,6 +281,11 @@ def _read_log(log: CommitLog, found: LogScan, mark: Mark, floor: int, config: St
     except DamagedLogError as damage:
         damage.lost_end = displaced(log, found.stop_position, floor)
         raise
+    if found.unreadable:
+        lost = unreadable(log, found.stop_position)
+        if config.alone or not config.incarnation:
+            raise lost
+        return False
     strange = misplaced(log, found.stop_position)
     if strange is not None and config.alone:
         raise strange

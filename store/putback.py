@@ -5,6 +5,9 @@ failed, the page cache has the bytes and the disk may lack them ("Can Applicatio
 fsync Failures?", ATC '20). So an empty file, ``state/putback-POSITION-SIZE``, says first which
 bytes these are, and goes when they are durable. Recovery writes what it names once more, over
 itself.
+
+Where the disk cannot read a block, the whole of it is written (:mod:`store.wholeblocks`): what it
+held beside the pieces is zeros then, and whoever puts something back asks :func:`lost_end` before.
 """
 
 from __future__ import annotations
@@ -13,8 +16,9 @@ import re
 from collections.abc import Sequence
 
 from store.commitlog import CommitLog
-from store.filesystem import Bytes, File, FileSystem
+from store.filesystem import BLOCK_SIZE, Bytes, File, FileSystem
 from store.layout import segment_name, segment_start
+from store.wholeblocks import UNREADABLE, reach, write_over
 
 PREFIX = "putback-"
 _NAME = re.compile(rf"{PREFIX}\d{{20}}-\d+")
@@ -29,7 +33,8 @@ def put_back(
 ) -> None:
     """Writes pieces of one segment, each at its position in the log; durable on return.
 
-    ``opened`` is its file as a log in use has it: what is appended meanwhile takes turns with this.
+    ``opened`` is its file as a log in use has it: what is appended meanwhile takes turns with this,
+    as long as :func:`lost_end` is not behind the end of the log.
     """
     noted = [f"{PREFIX}{position:020d}-{len(data)}" for position, data in pieces]
     left_over = fs.list_directory(f"{directory}/state")
@@ -41,7 +46,7 @@ def put_back(
     own = fs.open(f"{directory}/commitlog/{segment_name(start)}", create=True)
     try:
         for position, data in pieces:
-            (opened or own).pwrite(data, position - start)
+            write_over(opened or own, data, position - start)
         own.datasync()
     finally:
         own.close()
@@ -51,6 +56,30 @@ def put_back(
             fs.remove(f"{directory}/state/{name}")
 
 
+def lost_end(
+    fs: FileSystem, directory: str, segment_size: int, pieces: Sequence[tuple[int, Bytes]]
+) -> int:
+    """Up to which position :func:`put_back` writes zeros, over what cannot be read.
+
+    0 where it writes nothing but the pieces.
+    """
+    start = segment_start(pieces[0][0], segment_size)
+    path = f"{directory}/commitlog/{segment_name(start)}"
+    if not fs.exists(path):
+        return 0
+    lost = 0
+    file = fs.open(path, writable=False)
+    try:
+        for position, data in pieces:
+            offset = position - start
+            begin, end = reach(file, len(data), offset)
+            if (begin, end) != (offset, offset + len(data)):
+                lost = max(lost, start + min(end, segment_size))
+    finally:
+        file.close()
+    return lost
+
+
 def finish(fs: FileSystem, directory: str, log: CommitLog) -> None:
     """Makes durable what a process that ended may not have."""
     names = [name for name in fs.list_directory(f"{directory}/state") if _NAME.fullmatch(name)]
@@ -58,8 +87,18 @@ def finish(fs: FileSystem, directory: str, log: CommitLog) -> None:
         position, size = map(int, name.removeprefix(PREFIX).split("-"))
         segment = log.segments.get(segment_start(position, log.segment_size))
         if segment is not None:
+            # Whole blocks, as it may be for these that the disk can read them at all.
             offset = position - segment.start
-            segment.write(segment.read(size, offset), offset)
+            size += offset % BLOCK_SIZE
+            size += -size % BLOCK_SIZE
+            offset -= offset % BLOCK_SIZE
+            try:
+                data = segment.read(size, offset)
+            except OSError as error:
+                if error.errno not in UNREADABLE:
+                    raise
+                continue  # damage, which is found and put back once more
+            segment.write(data, offset)
             segment.sync()
     for name in names:
         fs.remove(f"{directory}/state/{name}")

@@ -2,7 +2,8 @@
 
 The rows lie ready made in the entries (``store/batch.py``), so this is reading the log once. What
 is made is what the newest checkpoint covers; the entries behind it are applied as at any start.
-Memory is bounded: rows are written whenever enough of them are gathered.
+Memory is bounded: rows are written whenever enough of them are gathered. An entry that has rotted
+is for the peers to put back; then it goes on there.
 """
 
 from __future__ import annotations
@@ -11,7 +12,13 @@ from store.batch import decode_batch
 from store.commitlog import OUT_OF_SPACE
 from store.consumequeue import BARRIER_QUEUES, ROW_SIZE, ConsumeQueues
 from store.entry import Entry, EntryKind
-from store.errors import CorruptBatchError, DamagedError, DiskFullError, FatalDiskError
+from store.errors import (
+    CorruptBatchError,
+    DamagedError,
+    DamagedLogError,
+    DiskFullError,
+    FatalDiskError,
+)
 from store.filesystem import FileSystem
 from store.keyindex import KeyIndex
 from store.machinestate import QueueLength, decode_machine_state
@@ -31,40 +38,88 @@ def request_rebuild(fs: FileSystem, directory: str) -> None:
 def rebuild_derived(fs: FileSystem, directory: str, store: ReplicaStore) -> bool:
     """Makes them again if that was requested; returns whether it was. Blocks.
 
-    A crash in between leaves the request, and all begins anew. Raises
-    :class:`~store.errors.DamagedError` where the log cannot be read,
-    :class:`~store.errors.DiskFullError` where there is no room, and
-    :class:`~store.errors.FatalDiskError` where the disk fails.
+    See :meth:`Rebuild.run`.
     """
-    request = f"{directory}/state/{REBUILD_NAME}"
-    if not fs.exists(request):
-        return False
-    try:
-        _rebuild(fs, directory, store)
-        fs.remove(request)
-        fs.sync_directory(f"{directory}/state")
-    except OSError as error:
-        if error.errno in OUT_OF_SPACE:
-            raise DiskFullError(f"no room for derived files: {error.filename}") from error
-        raise FatalDiskError(f"derived files could not be made again: {error}") from error
-    return True
+    return Rebuild(fs, directory).run(store)
 
 
-def _rebuild(fs: FileSystem, directory: str, store: ReplicaStore) -> None:
-    for name in DERIVED:
-        fs.remove_tree(f"{directory}/{name}")
-    fs.sync_directory(directory)
-    checkpoint = store.recovered.checkpoint
-    if checkpoint is None:
-        return
-    state = decode_machine_state(checkpoint.state)
-    rebuilder = _Rebuilder(fs, directory, state.queues)
-    index = store.first_index
-    while index <= checkpoint.index:
-        for entry in store.read_entries(index, checkpoint.index, READ_BYTES):
-            rebuilder.add(entry)
-            index = entry.index + 1
-    rebuilder.write()
+class Rebuild:
+    """Making them again, where the log may have to be mended in between."""
+
+    def __init__(self, fs: FileSystem, directory: str) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._rebuilder: _Rebuilder | None = None
+        self._index = 0  # of the next entry
+        self._last_index = -1
+        self._before: Entry | None = None
+
+    def run(self, store: ReplicaStore) -> bool:
+        """Makes them again if that was requested; returns whether it was. Blocks.
+
+        A crash in between leaves the request, and all begins anew. Raises
+        :class:`~store.errors.DamagedLogError` where an entry is not whole: once it is, the next
+        call goes on there, with the store opened anew. Raises
+        :class:`~store.errors.DiskFullError` where there is no room, and
+        :class:`~store.errors.FatalDiskError` where the disk fails.
+        """
+        fs, directory = self._fs, self._directory
+        request = f"{directory}/state/{REBUILD_NAME}"
+        if not fs.exists(request):
+            return False
+        try:
+            self._make(store)
+            fs.remove(request)
+            fs.sync_directory(f"{directory}/state")
+        except OSError as error:
+            if error.errno in OUT_OF_SPACE:
+                raise DiskFullError(f"no room for derived files: {error.filename}") from error
+            raise FatalDiskError(f"derived files could not be made again: {error}") from error
+        return True
+
+    def _make(self, store: ReplicaStore) -> None:
+        checkpoint = store.recovered.checkpoint
+        last_index = -1 if checkpoint is None else checkpoint.index
+        if self._rebuilder is None or last_index != self._last_index:
+            for name in DERIVED:
+                self._fs.remove_tree(f"{self._directory}/{name}")
+            self._fs.sync_directory(self._directory)
+            if checkpoint is None:
+                return
+            state = decode_machine_state(checkpoint.state)
+            self._rebuilder = _Rebuilder(self._fs, self._directory, state.queues)
+            self._index, self._last_index = store.first_index, last_index
+            self._before = None
+        while self._index <= last_index:
+            for entry in self._read(store):
+                self._rebuilder.add(entry)
+                self._before, self._index = entry, entry.index + 1
+        self._rebuilder.write()
+
+    def _read(self, store: ReplicaStore) -> list[Entry]:
+        """The next entries."""
+        try:
+            return store.read_entries(self._index, self._last_index, READ_BYTES)
+        except DamagedError:
+            checked = store.check_entries(self._index, self._last_index, READ_BYTES)
+        damaged = min(checked.damage, default=checked.next_index)
+        if damaged > self._index:
+            return [entry for entry in checked.entries if entry.index < damaged]
+        if store.mend_row(damaged):
+            return []  # its entry is whole, and found now
+        raise self._damage(store, checked.damage[damaged])
+
+    def _damage(self, store: ReplicaStore, error: DamagedError) -> DamagedLogError:
+        damage = DamagedLogError(error.path, error.position, error.what)
+        damage.index = self._index
+        damage.commit_index = damage.known_index = self._last_index
+        damage.floor = store.end_position
+        if self._before is not None:
+            damage.end, damage.chain_crc = self._before.end, self._before.chain_crc
+        else:
+            damage.end = store.first_position
+            damage.chain_crc = None if self._index else 0
+        return damage
 
 
 class _Rebuilder:

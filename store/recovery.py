@@ -7,7 +7,9 @@ on where they lie:
 * Below the *floor* (the durable mark, or the checkpoint if that is higher) the bytes were known to
   be on stable storage, and perhaps counted by a leader. They are damage: reported, never cut.
 * At or above the floor they are the torn tail of writes whose sync never returned. They were
-  never acknowledged; they are zeroed, and later segments removed.
+  never acknowledged; they are zeroed, and later segments removed. But where the disk cannot read
+  them, no write that was torn did that: they may have been confirmed, and are lost
+  (:mod:`store.lostend`).
 
 What recovery keeps above the floor may live only in the page cache: if the process died because
 a sync failed, the kernel may hold those pages as clean although the disk lacks them, and another
@@ -39,6 +41,7 @@ from store.errors import (
     DamagedLogError,
     MissingSegmentError,
 )
+from store.filesystem import BLOCK_SIZE
 from store.heldfile import Held
 from store.layout import next_position, parse_segment_name, segment_start
 from store.segments import Segment
@@ -103,6 +106,8 @@ class LogScan:
     configurations: list[Entry] = field(default_factory=list)
     stop_position: int = 0
     stop_reason: str = ""
+    unreadable: bool = False
+    """Whether it stopped at an entry of which the disk cannot read all."""
 
     def take(self, entry: Entry) -> None:
         size = len(entry.data)
@@ -129,6 +134,10 @@ class LogScan:
     def stop(self, position: int, reason: str) -> None:
         self.stop_position = position
         self.stop_reason = reason
+
+    def stop_unreadable(self, position: int) -> None:
+        self.stop(position, "the disk cannot read it")
+        self.unreadable = True
 
 
 def adopt_segments(log: CommitLog, names: list[str]) -> list[Segment]:
@@ -188,7 +197,9 @@ def scan(log: CommitLog, found: LogScan, mark: Mark, floor: int) -> None:
             f"and entry {found.last_index + 1} is not whole",
         )
         damage.index, damage.end = found.last_index + 1, found.end
-        damage.chain_crc, damage.commit_index = found.chain_crc, found.commit_index
+        damage.chain_crc = found.chain_crc
+        damage.commit_index = found.commit_index
+        damage.known_index = max(found.commit_index, mark.index)
         damage.floor = floor
         raise damage
 
@@ -199,12 +210,17 @@ def _scan_segment(segment: Segment, position: int, found: LogScan, mark: Mark) -
     offset = position - segment.start
     view = memoryview(b"")
     view_start = offset
+    unreadable = False  # what follows the view
     while True:
         at = offset - view_start
         available = len(view) - at
         if available < HEADER_SIZE:
-            view, view_start, at = memoryview(segment.read(READ_SIZE, offset)), offset, 0
+            data, unreadable = segment.read_readable(READ_SIZE, offset)
+            view, view_start, at = memoryview(data), offset, 0
             available = len(view)
+            if available < PADDING_SIZE and unreadable:
+                found.stop_unreadable(segment.start + offset)
+                return None
             if available < PADDING_SIZE:
                 found.stop(segment.start + offset, "the segment file ends")
                 return None
@@ -215,7 +231,12 @@ def _scan_segment(segment: Segment, position: int, found: LogScan, mark: Mark) -
                 return None
             return segment.start + segment.size
         if available < size <= size_max - offset:
-            view, view_start, at = memoryview(segment.read(max(size, READ_SIZE), offset)), offset, 0
+            data, unreadable = segment.read_readable(max(size, READ_SIZE), offset)
+            view, view_start, at = memoryview(data), offset, 0
+            available = len(view)
+        if unreadable and available < max(size, HEADER_SIZE):
+            found.stop_unreadable(segment.start + offset)
+            return None
         try:
             entry = decode_entry(view, at, found.chain_crc)
             _check_place(entry, segment, offset, found)
@@ -270,7 +291,7 @@ def settle(log: CommitLog, end: int, floor: int) -> int:
         remains = _remains(segment, begin)
         torn += max(remains - begin, 0)
         if segment.start == current:
-            segment.clear(begin, max(remains, min(begin + END_ZEROS, segment.zeroed_end)))
+            segment.clear_over(begin, max(remains, min(begin + END_ZEROS, segment.zeroed_end)))
         elif remains or segment.start > current + log.segment_size:
             log.remove_segment(segment)
             removed = True
@@ -284,15 +305,23 @@ def settle(log: CommitLog, end: int, floor: int) -> int:
 
 
 def _remains(segment: Segment, begin: int) -> int:
-    """The offset behind the last byte that is not zero, looking no further than torn writes go."""
+    """The offset behind the last byte that is not zero, looking no further than torn writes go.
+
+    What the disk cannot read is none either.
+    """
     last = begin
     offset = begin
     while offset < segment.zeroed_end and offset - last < TORN_REACH:
-        data = segment.read(min(READ_SIZE, segment.zeroed_end - offset), offset)
+        wanted = min(READ_SIZE, segment.zeroed_end - offset)
+        data, unreadable = segment.read_readable(wanted, offset)
         kept = kept_length(data)
         if kept:
             last = offset + kept
-        offset += len(data) or READ_SIZE
+        offset += len(data)
+        if unreadable:
+            offset = last = min(offset - offset % BLOCK_SIZE + BLOCK_SIZE, segment.zeroed_end)
+        elif not data:
+            offset += READ_SIZE
     return last
 
 
@@ -313,6 +342,9 @@ def _write_again(segment: Segment, floor: int, end: int) -> None:
     offset = max(floor - segment.start, 0)
     stop = min(end - segment.start, segment.zeroed_end)
     while offset < stop:
-        data = segment.read(min(READ_SIZE, stop - offset), offset)
-        segment.write(data, offset)
+        data, unreadable = segment.read_readable(min(READ_SIZE, stop - offset), offset)
+        if data:
+            segment.write(data, offset)
         offset += len(data)
+        if unreadable:  # behind the padding, where nothing means anything: entries were all read
+            offset += BLOCK_SIZE - offset % BLOCK_SIZE

@@ -35,7 +35,7 @@ from store.filesystem import FileSystem
 from store.recovery import LogScan, adopt_segments, scan, settle
 from store.slotfile import SLOT_COUNT, SLOT_SIZE, SlotFile, decode_slot, encode_slot
 from store.statefiles import MARK_NAME, VOTE_NAME, HardState, Mark
-from store.wholefile import read_file, replace_file
+from store.wholefile import read_checked_file, replace_file
 
 REFILL_NAME = "refill"
 PLAN_NAME = "plan"
@@ -118,7 +118,7 @@ class Refill:
         try:
             plan = Plan(*_read_record(fs, f"{refill}/{PLAN_NAME}", 3))
             path = f"{refill}/{CHECKPOINT_NAME}"
-            checkpoint = decode_checkpoint(read_file(fs, path), path)
+            checkpoint = decode_checkpoint(read_checked_file(fs, path), path)
             log = CommitLog(fs, f"{refill}/commitlog", segment_size, min_free_bytes)
             log.first_position = plan.first_position
             adopt_segments(log, fs.list_directory(log.directory))
@@ -198,13 +198,13 @@ def install(fs: FileSystem, directory: str) -> bool:
     path = f"{refill}/{CHECKPOINT_NAME}"
     try:
         *planned, floor = _read_record(fs, f"{refill}/{COMPLETE_NAME}", 4)
-        data = read_file(fs, path)
+        data = read_checked_file(fs, path)
         checkpoint = decode_checkpoint(data, path)
     except DamagedError:
         _forget(fs, directory)
         raise
     plan = Plan(*planned)
-    _raise_term(fs, f"{state}/{VOTE_NAME}", checkpoint.term)
+    raise_term(fs, f"{state}/{VOTE_NAME}", checkpoint.term)
     if floor > checkpoint.index:
         replace_file(fs, state, FLOOR_NAME, encode_slot(1, msgpack.packb([floor])))
     replace_file(fs, state, REBUILD_NAME, b"")
@@ -252,9 +252,11 @@ def _replace_segments(fs: FileSystem, source: str, target: str) -> None:
     fs.sync_directory(target)
 
 
-def _raise_term(fs: FileSystem, path: str, term: int) -> None:
-    """The log may hold no entry of a term above the replica's own. A later term, in which it voted
-    for nobody, takes no vote back."""
+def raise_term(fs: FileSystem, path: str, term: int) -> None:
+    """Durably raises the term of ``state/vote``: the log may hold no entry of a later one.
+
+    A later term, in which the replica voted for nobody, takes no vote back.
+    """
     vote_file = SlotFile.open(fs, path)
     try:
         if HardState.unpack(vote_file.payload, path).term < term:
@@ -281,7 +283,7 @@ def _remove(fs: FileSystem, directory: str, name: str) -> None:
 
 
 def _read_record(fs: FileSystem, path: str, length: int) -> list[int]:
-    slot = decode_slot(read_file(fs, path)[:SLOT_SIZE])
+    slot = decode_slot(read_checked_file(fs, path)[:SLOT_SIZE])
     if slot is None:
         raise DamagedError(path, 0, "the record is not whole")
     record = msgpack.unpackb(slot[1])

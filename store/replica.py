@@ -323,7 +323,8 @@ class ReplicaStore(ReplicaReads):
         """
         self._check_usable()
         try:
-            mend_entry(self._fs, self._directory, self._log, self._index, entry)
+            known = self._marks.committed_end
+            mend_entry(self._fs, self._directory, self._log, self._index, entry, known_end=known)
         except OSError as error:
             raise self._fail("mending an entry", error) from error
 

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from store.filesystem import BLOCK_SIZE, Bytes, File, FileSystem
 from store.layout import segment_name
+from store.wholeblocks import read_readable, write_over
 
 ZERO_STEP = 1 << 20
 _ZEROS = memoryview(mmap.mmap(-1, ZERO_STEP))  # whole pages, for direct writes
@@ -87,6 +88,10 @@ class Segment:
     def read(self, size: int, offset: int) -> bytes:
         return self.file.pread(size, offset)
 
+    def read_readable(self, size: int, offset: int) -> tuple[bytes, bool]:
+        """See :func:`store.wholeblocks.read_readable`."""
+        return read_readable(self.file, size, offset)
+
     def append(self, data: Bytes, offset: int) -> None:
         """Writes ``data`` at the end of the log: nothing but zeros lies behind it."""
         end = offset + len(data)
@@ -142,6 +147,12 @@ class Segment:
         """Overwrites the bytes from offset ``begin`` to ``end`` with zeros, not yet synced."""
         for offset in range(begin, end, ZERO_STEP):
             self.write(_ZEROS[: min(ZERO_STEP, end - offset)], offset)
+
+    def clear_over(self, begin: int, end: int) -> None:
+        """As :meth:`clear`, also where the disk cannot read what is there: for recovery, which
+        takes what else is lost there for damage (:mod:`store.wholeblocks`)."""
+        for offset in range(begin, end, ZERO_STEP):
+            write_over(self.file, _ZEROS[: min(ZERO_STEP, end - offset)], offset)
 
     def _append(self, file: File, data: Bytes, offset: int) -> None:
         if self.direct:

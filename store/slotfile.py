@@ -27,6 +27,7 @@ from crc32c import crc32c
 
 from store.errors import DamagedError, DataFormatError
 from store.filesystem import File, FileSystem
+from store.wholeblocks import read_readable
 from store.wholefile import replace_file
 
 SLOT_SIZE = 512
@@ -100,12 +101,13 @@ class SlotFile:
         ``FileNotFoundError`` where there is no file.
         """
         file = fs.open(path)
-        data = file.pread(SLOT_COUNT * SLOT_SIZE, 0)
+        data, unreadable = read_readable(file, SLOT_COUNT * SLOT_SIZE, 0)
         slots = [decode_slot(data[at : at + SLOT_SIZE]) for at in (0, SLOT_SIZE)]
         whole = [slot for slot in slots if slot is not None]
         if not whole:
             file.close()
-            raise DamagedError(path, 0, "neither of the two slots is whole")
+            what = "cannot be read" if unreadable else "neither of the two slots is whole"
+            raise DamagedError(path, 0, what)
         sequence, payload = max(whole)
         owners = [slot_owner(data[at : at + SLOT_SIZE]) for at in (0, SLOT_SIZE)]
         slot_file = SlotFile(file, sequence, payload, owners[0] or owners[1])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from store.errors import DamagedError
 from store.filesystem import Bytes, FileSystem, Readable
+from store.wholeblocks import UNREADABLE
 
 TEMPORARY_SUFFIX = ".tmp"
 
@@ -33,3 +35,16 @@ def read_file(fs: Readable, path: str) -> bytes:
         return file.pread(file.size(), 0)
     finally:
         file.close()
+
+
+def read_checked_file(fs: FileSystem, path: str) -> bytes:
+    """As :func:`read_file`, for what has a checksum: bytes that the disk cannot read are damage.
+
+    Raises :class:`~store.errors.DamagedError`.
+    """
+    try:
+        return read_file(fs, path)
+    except OSError as error:
+        if error.errno not in UNREADABLE:
+            raise
+        raise DamagedError(path, 0, f"cannot be read: {error}") from error

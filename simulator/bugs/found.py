@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dledger.mending
 import store.opening
+import store.putback
 from broker.machine import BrokerStateMachine, Checkpointing
 from simulator.bugs.plant import Bug, Patch
 from simulator.worlds import BROKERS
+from store.filesystem import Bytes, File
+from store.recovery import LogScan
 
 
 def full_disk_in_a_derived_file_stops_a_node(patch: Patch) -> None:
@@ -44,6 +47,26 @@ def log_cut_before_a_checkpoint_says_so(patch: Patch) -> None:
     patch.set(BrokerStateMachine, "_expire", at_once)
 
 
+def part_of_an_unreadable_block_is_written(patch: Patch) -> None:
+    """An entry is put back by a write of its bytes alone, wherever the disk cannot read."""
+
+    def partial(file: File, data: Bytes, offset: int) -> None:
+        file.pwrite(data, offset)
+
+    patch.set(store.putback, "write_over", partial)
+
+
+def unreadable_end_taken_for_an_unfinished_write(patch: Patch) -> None:
+    """What the disk cannot read above the durable mark is cut as if it had never been there."""
+
+    def torn(found: LogScan, position: int) -> None:
+        found.stop(position, "no whole entry")
+
+    patch.set(LogScan, "stop_unreadable", torn)
+    patch.set(store.opening, "lost_end", lambda _log, _index, _checkpoint: None)
+    patch.set(dledger.mending, "begin_anew", lambda _fs, _directory, _config: 0)
+
+
 BUGS = (
     Bug(
         "E1x",
@@ -79,6 +102,24 @@ BUGS = (
         40,
         seconds=8.0,
         kinds=("files swapped", "pause"),
+        world=BROKERS,
+    ),
+    Bug(
+        "E5x",
+        part_of_an_unreadable_block_is_written,
+        "stops by itself: OSError(5",
+        20,
+        seconds=8.0,
+        kinds=("unreadable sector",),
+        world=BROKERS,
+    ),
+    Bug(
+        "E6x",
+        unreadable_end_taken_for_an_unfinished_write,
+        "to be committed and durable",
+        40,
+        seconds=8.0,
+        kinds=("unreadable sector", "pause"),
         world=BROKERS,
     ),
 )

@@ -181,8 +181,7 @@ class DuplicateSearch:
             begin, end = 0, file.count
             while begin < end:
                 middle = (begin + end) // 2
-                at = HEADER.size + middle * KEY_ROW_SIZE
-                if int.from_bytes(handle.pread(4, at), "big") < value:
+                if KeyIndex.read_row(handle, middle)[0] < value:
                     begin = middle + 1
                 else:
                     end = middle

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,29 @@ def test_messages_with_a_key_come_newest_first(tmp_path: Path) -> None:
         assert [r.body for r in messages(await queried(broker, "b"))] == [b"a b"]
 
     with_broker(scenario, tmp_path)
+
+
+@pytest.mark.parametrize("cut", [0, 40, 44, 72, 100])
+def test_keys_are_not_denied_while_their_file_is_cut_short_and_are_found_again(
+    tmp_path: Path, cut: int
+) -> None:
+    async def before(broker: SingleBroker) -> None:
+        await three_orders(broker)
+
+    async def after(broker: SingleBroker) -> None:
+        (path,) = (tmp_path / "keyindex").iterdir()
+        os.truncate(path, cut)
+        answers = [await queried(broker, key) for key in ("a", "b", "c", "U0", "U1", "U2")]
+        refused = [answer for answer in answers if answer.code != ResponseCode.SUCCESS]
+        assert refused
+        for answer in refused:
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert "is cut short" in (answer.remark or "")
+        await asyncio.sleep(3.0)  # a pass of the scrub
+        assert [r.body for r in messages(await queried(broker, "a"))] == [b"a b", b"a"]
+
+    with_broker(before, tmp_path)
+    with_broker(after, tmp_path, scrub_pass_seconds=1)
 
 
 def test_a_unique_key_is_a_key_too(tmp_path: Path) -> None:

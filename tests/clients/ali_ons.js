@@ -17,6 +17,7 @@
 // Exits 3 if that takes longer than SECONDS.
 
 const { Consumer, Message, Producer } = require('ali-ons');
+const leave = require('./goodbye');
 
 const IN_FLIGHT = 16;
 const RETRY_MS = 50;
@@ -89,7 +90,7 @@ async function consumeFailing(nameSrv, topic, consumerGroup, count, failures) {
       if (seen.size === count) resolve();
     });
   });
-  await consumer.close();
+  await leave(consumer);
 }
 
 async function produce(nameSrv, topic, count) {
@@ -142,7 +143,7 @@ async function consume(nameSrv, topic, consumerGroup, count) {
       if (seen.size === count) resolve();
     });
   });
-  await consumer.close();
+  await leave(consumer);
 }
 
 async function main([ action, nameSrv, topic, ...rest ]) {

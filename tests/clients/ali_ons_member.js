@@ -11,6 +11,7 @@
 // It asks for routes and members, and says that it lives, far more often than it would by default.
 
 const { Consumer } = require('ali-ons');
+const leave = require('./goodbye');
 
 const logger = { info() {}, debug() {}, warn() {}, error() {} };
 const httpclient = { request() { throw new Error('no HTTP server is asked here'); } };
@@ -56,7 +57,7 @@ setInterval(() => {
 }, 50);
 
 process.stdin.resume();
-process.stdin.on('end', () => consumer.close().then(() => exit(0), err => {
+process.stdin.on('end', () => leave(consumer).then(() => exit(0), err => {
   process.stderr.write(`${err.stack}\n`);
   process.exit(1);
 }));

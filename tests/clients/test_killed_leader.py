@@ -120,3 +120,16 @@ def test_queues_that_are_locked_are_consumed_in_order_when_the_leader_is_killed(
         numbers = [got["n"] for got in received if got["tags"] == tag]
         first_arrivals = list(dict.fromkeys(numbers))
         assert first_arrivals == sorted(first_arrivals)
+
+
+def test_a_consumer_leaves_in_order_where_the_leader_has_just_died(cluster: RunningCluster) -> None:
+    """It would say goodbye to the dead one too, and that is refused."""
+    cluster.dledger("topic", "create", "left", "--queues", str(QUEUES))
+    send(cluster, "left", BEFORE)
+    with members(cluster, "left", "leavers") as join:
+        member = join()
+        member.wait(lambda: set(member.numbers) >= set(BEFORE), "all messages")
+        killed = cluster.leader()
+        cluster.kill(killed)
+        member.leave()
+        cluster.start(killed)

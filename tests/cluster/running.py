@@ -73,6 +73,10 @@ class RunningCluster:
         """kill -9; returns when the process is gone."""
         assert end_processes([self._local.node(node).process], kill=True)
 
+    def end(self, node: str) -> None:
+        """Stops it in order; returns when the process is gone."""
+        assert end_processes([self._local.node(node).process], kill=False)
+
     def start(self, node: str) -> None:
         """Starts the process, and does not wait for it."""
         self._local.node(node).process.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,6 +82,26 @@ def test_a_log_that_is_damaged_at_the_start_is_put_right_by_the_peers(
             rot(path, byte)
     else:
         path.unlink()
+    cluster.start(node)
+    cluster.wait_until_answering(node)
+    cluster.dledger("produce", "orders", stdin="after\n" * 5)
+    equal_and_whole(cluster)
+
+
+def test_queues_that_are_lost_are_made_again_though_an_entry_below_the_checkpoint_has_rotted(
+    scrubbed: RunningCluster,
+) -> None:
+    """The peers must give it before the node runs, for what is derived needs all of the log."""
+    cluster = scrubbed
+    cluster.dledger("topic", "create", "orders", "-c", "DefaultCluster", "--queues", "2")
+    cluster.dledger("produce", "orders", stdin=f"{LINE}\n" * 400)
+    cluster.wait_until_level()
+    leader = cluster.leader()
+    node = next(node for node in cluster.nodes if node != leader)
+    cluster.end(node)  # which saves a checkpoint of all
+    for byte in (3000, 90_000):
+        rot(segment(cluster, node), byte)
+    shutil.rmtree(cluster.data(node) / "consumequeue")
     cluster.start(node)
     cluster.wait_until_answering(node)
     cluster.dledger("produce", "orders", stdin="after\n" * 5)

@@ -16,7 +16,6 @@ from dledger.transport import TransportHandler
 from simulator.disk import SimulatedFileSystem
 from simulator.loop import VirtualLoop
 from store.entry import Entry
-from store.errors import DamagedLogError
 from store.layout import segment_name, segment_start
 from store.opening import StoreConfig
 from tests.store.steps import CONFIG, DIRECTORY, Writer, contents, data_of, open_store, save_mark
@@ -195,7 +194,7 @@ def test_a_full_disk_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     assert contents(open_store(fs)) == data_of(writer.entries)
 
 
-def test_damage_above_what_is_known_to_be_committed_is_left_to_the_operator() -> None:
+def damaged_above_the_commit_index() -> tuple[SimulatedFileSystem, Writer]:
     fs = SimulatedFileSystem(Random(1))
     store = open_store(fs)
     store.save_hard_state(1, "n0")
@@ -205,8 +204,42 @@ def test_damage_above_what_is_known_to_be_committed_is_left_to_the_operator() ->
     save_mark(store, writer.entries[-3], 10)
     store.close()
     fs.flip_bit(f"{DIRECTORY}/commitlog/{1200:020d}", 60)
-    with pytest.raises(DamagedLogError):
-        mend(fs, {"n1": writer.entries})
+    return fs, writer
+
+
+def test_damage_above_what_is_known_to_be_committed_is_put_right_by_who_knows_more() -> None:
+    """Peers give nothing that is not committed, and what fits behind whole entries is the same."""
+    fs, writer = damaged_above_the_commit_index()
+    mend(fs, {"n1": writer.entries})
+    fs.power_loss()
+    assert contents(open_store(fs)) == data_of(writer.entries)
+
+
+def test_damage_above_what_anybody_knows_to_be_committed_is_waited_with_and_nothing_is_cut() -> (
+    None
+):
+    fs, writer = damaged_above_the_commit_index()
+    before = {path: fs.visible_bytes(path) for path in fs.files() if "/commitlog/" in path}
+    with pytest.raises(TimeoutError):
+        mend(fs, {"n1": writer.entries[:11]})
+    assert {path: fs.visible_bytes(path) for path in before} == before
+
+
+@pytest.mark.parametrize("size", [10, 30, 50, 130])
+def test_damage_to_what_was_never_committed_gives_way_to_what_was(size: int) -> None:
+    """The mark is of entries that a later leader has replaced."""
+    fs, writer = damaged_above_the_commit_index()
+    kept = [entry for entry in writer.entries if entry.end <= 1200]
+    writer.cut(len(kept))
+    writer.make_many(2 * COUNT, size=size, term=3)
+    mend(fs, {"n1": writer.entries})
+    fs.power_loss()
+    store = open_store(fs)
+    found = contents(store)
+    assert len(found) > len(kept)
+    assert found == data_of(writer.entries[: len(found)])
+    assert store.recovered.term == 3
+    assert store.recovered.commit_index == store.last_index
 
 
 KNOWN = 30

@@ -44,8 +44,8 @@ def test_a_machine_is_stopped_in_order_in_the_moment_in_which_it_is_mended(
     async def script(cluster: Cluster) -> None:
         host = others(cluster, await serving(cluster))[0]
 
-        async def open_and_stop(*arguments: Any) -> ReplicaStore:
-            store = await open_mended(*arguments)
+        async def open_and_stop(*arguments: Any, **more: Any) -> ReplicaStore:
+            store = await open_mended(*arguments, **more)
             cluster.loop.call_soon(host.stop)  # before anybody hears that it is open
             return store
 

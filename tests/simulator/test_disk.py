@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from simulator.disk import SECTOR_SIZE, Fault, PowerLossError, SimulatedFile, SimulatedFileSystem
+from store.filesystem import BLOCK_SIZE
 from tests.store.steps import simulated
 
 
@@ -262,3 +263,91 @@ def test_a_barrier_that_fails_leaves_bytes_that_no_later_one_writes() -> None:
     fs.sync_all("/data")
     fs.power_loss(keep=0)
     assert fs.visible_bytes("/data/a/file") != b"b" * 100 * SECTOR_SIZE
+
+
+def with_a_lost_sector(blocks: int = 3) -> tuple[SimulatedFileSystem, SimulatedFile]:
+    """The second block of a file cannot be read."""
+    fs = simulated()
+    file = written(fs, b"a" * blocks * BLOCK_SIZE)
+    file.datasync()
+    fs.lose_sector("/a", BLOCK_SIZE + 700)
+    return fs, file
+
+
+def test_a_lost_sector_fails_every_read_that_touches_its_block() -> None:
+    fs, file = with_a_lost_sector()
+    assert file.pread(BLOCK_SIZE, 0) == b"a" * BLOCK_SIZE
+    assert file.pread(9 * BLOCK_SIZE, 2 * BLOCK_SIZE) == b"a" * BLOCK_SIZE
+    for size, position in ((1, BLOCK_SIZE), (BLOCK_SIZE + 1, 0), (9, 2 * BLOCK_SIZE - 1)):
+        with pytest.raises(OSError, match="Input/output error"):
+            file.pread(size, position)
+    assert not fs.holds("/", "a", BLOCK_SIZE + 5, b"a")
+    assert fs.holds("/", "a", 0, b"a" * BLOCK_SIZE)
+
+
+@pytest.mark.parametrize(
+    ("position", "size"), [(BLOCK_SIZE + 5, 10), (10, BLOCK_SIZE), (BLOCK_SIZE, BLOCK_SIZE - 1)]
+)
+def test_a_write_to_a_part_of_its_block_fails_and_ends_before_it(position: int, size: int) -> None:
+    fs, file = with_a_lost_sector()
+    with pytest.raises(OSError, match="Input/output error"):
+        file.pwrite(b"b" * size, position)
+    before = b"a" * position + b"b" * max(0, BLOCK_SIZE - position)
+    assert fs.open("/a").pread(BLOCK_SIZE, 0) == before[:BLOCK_SIZE]
+
+
+@pytest.mark.parametrize("synced", [False, True])
+def test_a_block_that_is_written_as_a_whole_reads_well_and_lasts_once_synced(synced: bool) -> None:
+    fs, file = with_a_lost_sector()
+    file.pwrite(b"b" * BLOCK_SIZE, BLOCK_SIZE)
+    file.pwrite(b"c", BLOCK_SIZE + 9)
+    if synced:
+        file.datasync()
+    fs.crash()
+    assert fs.open("/a").pread(1, BLOCK_SIZE + 9) == b"c"
+    fs.power_loss(keep=0.0)
+    file = fs.open("/a")
+    if synced:
+        assert file.pread(2, BLOCK_SIZE + 8) == b"bc"
+    else:
+        with pytest.raises(OSError, match="Input/output error"):
+            file.pread(1, BLOCK_SIZE)
+
+
+def test_after_a_failed_sync_no_later_one_brings_the_block_back() -> None:
+    fs, file = with_a_lost_sector()
+    file.pwrite(b"b" * BLOCK_SIZE, BLOCK_SIZE)
+    fs.inject(Fault(1, errno.EIO, operations=("datasync",)))
+    with pytest.raises(OSError, match="Input/output error"):
+        file.datasync()
+    file.datasync()
+    fs.power_loss()
+    with pytest.raises(OSError, match="Input/output error"):
+        fs.open("/a").pread(1, BLOCK_SIZE)
+
+
+def test_a_direct_append_has_the_bytes_of_its_block_at_hand_or_reads_them() -> None:
+    fs = simulated()
+    file = written(fs, b"")
+    file.append_direct(b"a" * 700, 0)
+    fs.lose_sector("/a", 0)
+    with pytest.raises(OSError, match="Input/output error"):
+        fs.open("/a").append_direct(b"b" * 700, 700)
+    file.append_direct(b"b" * 700, 700)
+    file.datasync()
+    fs.power_loss()
+    assert fs.open("/a").pread(1400, 0) == b"a" * 700 + b"b" * 700
+
+
+def test_a_file_is_cut_within_its_block_only_if_that_can_be_read() -> None:
+    fs, file = with_a_lost_sector()
+    with pytest.raises(OSError, match="Input/output error"):
+        file.truncate(BLOCK_SIZE + 9)
+    file.truncate(BLOCK_SIZE)
+    file.truncate(2 * BLOCK_SIZE)
+    assert file.pread(BLOCK_SIZE, BLOCK_SIZE) == bytes(BLOCK_SIZE)
+    copy = fs.copy()
+    fs.lose_sector("/a", 0)
+    assert copy.open("/a").pread(1, 0) == b"a"
+    with pytest.raises(OSError, match="Input/output error"):
+        fs.copy().open("/a").pread(1, 0)

@@ -16,9 +16,11 @@ import pytest
 
 from simulator.disk import Fault, PowerLossError, SimulatedFileSystem
 from simulator.diskfile import SimulatedFile
-from store.entry import Entry
+from store.entry import Entry, padding
 from store.errors import DamagedLogError, FatalDiskError, StoreError
-from store.putback import put_back
+from store.filesystem import Bytes
+from store.opening import begin_anew
+from store.putback import lost_end, put_back
 from store.replica import ReplicaStore
 from tests.store.steps import CONFIG, DIRECTORY, Writer, contents, data_of, open_store, save_mark
 
@@ -118,6 +120,10 @@ class Lives:
         self.check(store)
         self.reopened(store)
 
+    def survives(self, store: ReplicaStore) -> bool:
+        """Whether the replica must hold what it held durably."""
+        return store.recovered.incarnation == 0
+
     def open(self) -> ReplicaStore:
         """A damaged log is put right first, as peers would do it."""
         while True:
@@ -139,6 +145,8 @@ class Lives:
         found, end = store.recovered, store.last_index + 1
         assert (found.term, found.vote) in self.votes
         self.votes = [(found.term, found.vote)]
+        if not self.survives(store):
+            self.durable, self.committed = found.commit_index + 1, found.commit_index
         assert end >= self.durable
         read = contents(store)
         branches = [each for each in (self.writer.entries, self.branch) if each is not None]
@@ -274,3 +282,52 @@ class Lives:
 def test_what_was_durable_is_there_in_the_next_life(seed: int) -> None:
     print(f"repeat it with: LIVES_SEEDS={seed}-{seed} python -m pytest {__file__}")
     Lives(seed).run()
+
+
+class LivesOfABadDisk(Lives):
+    """Between two processes a sector of the log, or of its index, is lost now and then."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.incarnation = 1
+        self.config = replace(self.config, incarnation=1)
+        self.lost = 0
+
+    def end(self) -> None:
+        super().end()
+        while self.rng.random() < 0.5:
+            kinds = ("/commitlog/", "/index/")
+            paths = [path for path in self.fs.files() if any(kind in path for kind in kinds)]
+            path = self.rng.choice(paths) if paths else ""
+            size = len(self.fs.visible_bytes(path)) if path else 0
+            if size:
+                self.fs.lose_sector(path, self.rng.randrange(size))
+                self.lost += 1
+        self.config = replace(self.config, incarnation=self.config.incarnation + 1)
+
+    def survives(self, store: ReplicaStore) -> bool:
+        """It says by another incarnation that it may not."""
+        before, self.incarnation = self.incarnation, store.recovered.incarnation
+        return before == self.incarnation or not self.lost
+
+    def open(self) -> ReplicaStore:
+        """As ``dledger/mending.py`` does it."""
+        while True:
+            try:
+                return open_store(self.fs, self.config)
+            except DamagedLogError as damage:
+                entry = self.entries[damage.index]
+                pieces: list[tuple[int, Bytes]] = [(entry.position, entry.data)]
+                if entry.position != damage.end:
+                    pieces.append((damage.end, padding(entry.position - damage.end)))
+                for piece in pieces:
+                    place = (DIRECTORY, self.config.segment_size, [piece])
+                    if damage.lost_end or lost_end(self.fs, *place) > damage.floor:
+                        begin_anew(self.fs, DIRECTORY, self.config)
+                    put_back(self.fs, *place)
+
+
+@pytest.mark.parametrize("seed", range(FIRST, LAST + 1))
+def test_what_was_durable_is_there_or_known_to_be_lost_with_a_sector(seed: int) -> None:
+    print(f"repeat it with: LIVES_SEEDS={seed}-{seed} python -m pytest {__file__}")
+    LivesOfABadDisk(seed).run()
