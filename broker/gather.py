@@ -20,6 +20,7 @@ from typing import Protocol
 
 from broker.commands import Command, StoreRequests, encode_commands
 from broker.foreseen import ForeseenState
+from broker.limits import PRODUCE
 from broker.requests import KnownRequests, pack_keys
 from broker.staging import Addressed, Completion, StagedBatch, StagedQueue, Waiter
 from broker.state import BrokerState
@@ -39,11 +40,10 @@ PIPELINE_ENTRIES = 2
 ENTRY_BYTES = 4 << 20
 """What a batch grows to; a single larger request is an entry of its own."""
 
-STAGED_BYTES_MAX = 64 << 20
-"""What may wait to be proposed; beyond it requests are refused as busy."""
-
 LAZY_SECONDS = 1.0
 """How long an offset that came with a pull may wait for an entry to travel in."""
+
+_staged_bytes_max = PRODUCE.staged_bytes_max  # looked up for each message
 
 _ROW_BYTES, _KEY_ROW_BYTES = QUEUE_ROW.size, KEY_ROW.size
 REQUEST_BYTES = 4  # what heads the list of them is less than what a run is taken to need
@@ -290,8 +290,8 @@ class Gatherer:
         """The batch to which ``size`` bytes will be added; sees to it that it is proposed."""
         if not self._serving:
             self.check_serving()
-        if self._staged_bytes + size > STAGED_BYTES_MAX:
-            raise BusyError(self._staged_bytes, STAGED_BYTES_MAX)
+        if self._staged_bytes + size > _staged_bytes_max:
+            raise BusyError(self._staged_bytes, _staged_bytes_max)
         batch = self._open
         if batch.bytes + size > self._entry_bytes and batch:
             self._closed.append(batch)

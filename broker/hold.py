@@ -11,12 +11,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from broker.limits import CONSUME
 from broker.reader import rows
 from broker.remoting.connection import Connection
 from store.filesystem import Bytes
-
-HELD_MAX = 65_536
-"""Pulls held at once; one more is told at once that there is nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,7 +35,9 @@ class HeldPull:
 class HeldPulls:
     """All pulls that wait on this node."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, held_max: int = HELD_MAX) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, held_max: int = CONSUME.held_pulls_max
+    ) -> None:
         self._loop = loop
         self._held_max = held_max
         self._by_queue: dict[tuple[str, int], dict[HeldPull, None]] = {}

@@ -1,4 +1,13 @@
-"""Every bound on what others can grow in a broker or a NameServer, in one typed place."""
+"""Every bound on what others can grow in a broker or a NameServer, in one typed place.
+
+A bound is a field of the class that names what it bounds; modules use the instance below it. What
+is no bound of this kind may stand elsewhere under a name with ``_MAX``, if a docstring says which
+it is (``tests/broker/test_limits.py``):
+
+- ``Format:`` a number that a format or RocketMQ's protocol fixes.
+- ``Setting:`` the range of a value in ``node.toml``, which is the operator's.
+- ``Pace:`` how much this process does by itself in one go, or how long it waits.
+"""
 
 from __future__ import annotations
 
@@ -31,3 +40,82 @@ class RemotingLimits:
 
     stop_seconds: float = 1.0
     """How long a closing server lets peers take the answers that are written already."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateLimits:
+    """Of the replicated state: what a group of brokers keeps of topics, groups and offsets."""
+
+    queues_max: int = 16_384
+    """Of one topic. A queue costs nothing before its first message."""
+
+    transactions_max: int = 65_536
+    """Half messages are refused while so many transactions are open."""
+
+    checkpoint_bytes_max: int = 1 << 30
+    """A larger checkpoint is not read."""
+
+
+STATE = StateLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceLimits:
+    """Of what is taken in and not yet applied, and of what is remembered of it."""
+
+    staged_bytes_max: int = 64 << 20
+    """What may wait to be proposed; beyond it requests are refused as busy."""
+
+    recent_bytes_max: int = 32 << 20
+    """Of the newest applied entries, which are kept in memory for those who read them."""
+
+    shapes_max: int = 4096
+    """How many shapes of properties are remembered; then it begins anew."""
+
+    shape_bytes_max: int = 1024
+    """Of properties that are longer, each with a shape of its own, memory would be full of
+    shapes."""
+
+
+PRODUCE = ProduceLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeLimits:
+    """Of what is read."""
+
+    pull_messages_max: int = 1024
+    pull_bytes_max: int = 4 << 20
+
+    hold_seconds_max: float = 60.0
+    """Longer than any client waits; a client that asks for more is answered then."""
+
+    held_pulls_max: int = 65_536
+    """Pulls held at once; one more is told at once that there is nothing."""
+
+    query_messages_max: int = 64
+    """RocketMQ's ``maxMsgsNumBatch``."""
+
+    queue_rows_max: int = 1000
+    """Of a ConsumeQueue in one answer."""
+
+    expression_depth_max: int = 64
+    """Of parentheses and signs within each other, in an SQL92 expression."""
+
+    expression_links_max: int = 200
+    """Of ``AND``, ``OR`` and tests for equality in a row: each is evaluated within the next, and
+    the interpreter's stack has an end. Longer lists of values are what ``IN`` is for."""
+
+
+CONSUME = ConsumeLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class NameServerLimits:
+    """Of a NameServer."""
+
+    inflated_bytes_max: int = 64 * 1024 * 1024
+    """Of the topics of a registration that is sent compressed."""
+
+
+NAMESERVER = NameServerLimits()

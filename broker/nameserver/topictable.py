@@ -22,10 +22,9 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Any, NamedTuple
 
+from broker.limits import NAMESERVER
 from broker.remoting.errors import FieldError
 from broker.remoting.javajson import decode_json
-
-INFLATED_SIZE_MAX = 64 * 1024 * 1024
 
 _I32 = Struct(">i")
 
@@ -103,11 +102,13 @@ class _Inflated:
     def __init__(self, body: bytes) -> None:
         inflater = zlib.decompressobj()
         try:
-            self._data = inflater.decompress(body, INFLATED_SIZE_MAX)
+            self._data = inflater.decompress(body, NAMESERVER.inflated_bytes_max)
         except zlib.error as error:
             raise FieldError(f"the body is not a zlib stream: {error}") from None
         if inflater.unconsumed_tail:
-            raise FieldError(f"the body inflates to more than {INFLATED_SIZE_MAX} bytes")
+            raise FieldError(
+                f"the body inflates to more than {NAMESERVER.inflated_bytes_max} bytes"
+            )
         self._position = 0
 
     def table(self) -> TopicTable:

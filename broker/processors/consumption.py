@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from broker.context import BrokerContext
+from broker.limits import CONSUME
 from broker.processors.filters import message_filter
 from broker.reader import rows
 from broker.remoting.codes import ResponseCode
@@ -17,9 +18,6 @@ from broker.storetimes import Place, store_times
 from broker.subscription import TAG_TYPE, ExpressionError
 from broker.topics import TopicConfig
 from store.errors import StoreError
-
-ROWS_MAX = 1000
-"""Of a ConsumeQueue in one answer."""
 
 
 class ConsumptionProcessor:
@@ -125,7 +123,7 @@ class ConsumptionProcessor:
                 except ExpressionError as error:
                     document["filterData"] = str(error)
         queue = self._context.machine.queue(name, queue_id)
-        count = max(0, min(count, ROWS_MAX))
+        count = max(0, min(count, CONSUME.queue_rows_max))
         try:
             data = b"" if queue is None else queue.read(max(index, first), count)
         except StoreError as error:

@@ -9,6 +9,7 @@ from broker.context import BrokerContext
 from broker.deferred.retry import dead_letter, topics_for_return
 from broker.deferred.waiting import Waiting, waiting_place
 from broker.gather import Gatherer
+from broker.limits import STATE
 from broker.processors.sendheader import SendHeader, checked_properties, is_half_message
 from broker.refusals import REFUSALS
 from broker.remoting.codes import ResponseCode
@@ -17,7 +18,6 @@ from broker.resent import Sender
 from broker.staging import Addressed
 from broker.topics import HALF_TOPIC, RETRY_PREFIX, GroupConfig
 from broker.transactions.half import half_place
-from broker.transactions.open import OPEN_MAX
 from store.deferred import DEFERRED_TOPICS
 from store.errors import EntryTooLargeError
 from store.filesystem import Bytes
@@ -106,9 +106,10 @@ class DeferredSend:
             raise
 
     def _half_place(self, header: SendHeader, queue_id: int, properties: bytes) -> Waiting:
-        if len(self._machine.state.transactions) >= OPEN_MAX:
+        open_max = STATE.transactions_max
+        if len(self._machine.state.transactions) >= open_max:
             raise RequestError(
-                ResponseCode.SYSTEM_BUSY, f"{OPEN_MAX} transactions are open, none may be added"
+                ResponseCode.SYSTEM_BUSY, f"{open_max} transactions are open, none may be added"
             )
         return half_place(header.topic, queue_id, properties)
 

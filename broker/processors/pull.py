@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from broker.autocreate import ensure_group
 from broker.context import BrokerContext
 from broker.hold import HeldPull
+from broker.limits import CONSUME
 from broker.processors.filters import SCAN_LIMITS, MessageFilter, message_filter, selected
 from broker.reader import Found, Limits, Status
 from broker.refusals import REFUSALS, refused
@@ -31,11 +32,6 @@ FLAG_SUBSCRIPTION = 4
 
 MESSAGES_USUAL = 32
 BYTES_USUAL = 256 << 10
-MESSAGES_MAX = 1024
-BYTES_MAX = 4 << 20
-
-HOLD_SECONDS_MAX = 60.0
-"""Longer than any client waits; a client that asks for more is answered then."""
 
 _CODES = {
     Status.FOUND: ResponseCode.SUCCESS,
@@ -85,7 +81,9 @@ class PullProcessor:
             resets = context.resets
             if committed >= 0 and not (resets and resets.is_pending(group, topic_name, queue_id)):
                 context.gatherer.add_lazy_offset(group, topic_name, queue_id, committed)
-        hold_seconds = min(hold_ms / 1000, HOLD_SECONDS_MAX) if flags & FLAG_SUSPEND else 0.0
+        hold_seconds = (
+            min(hold_ms / 1000, CONSUME.hold_seconds_max) if flags & FLAG_SUSPEND else 0.0
+        )
         return _Pull(
             context,
             connection,
@@ -272,7 +270,8 @@ class _Pull:
 
 def _limits(request: Frame) -> Limits:
     asked = ext_int(request, "maxMsgNums")
-    messages = max(1, min(asked, MESSAGES_MAX))
-    usual = BYTES_USUAL if messages <= MESSAGES_USUAL else BYTES_MAX
+    messages = max(1, min(asked, CONSUME.pull_messages_max))
+    bytes_max = CONSUME.pull_bytes_max
+    usual = BYTES_USUAL if messages <= MESSAGES_USUAL else bytes_max
     size = ext_int(request, "maxMsgBytes", usual)
-    return Limits(messages, max(1, min(size, BYTES_MAX)))
+    return Limits(messages, max(1, min(size, bytes_max)))

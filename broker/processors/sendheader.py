@@ -15,6 +15,7 @@ from broker.remoting.likeness import UNIQUE_KEY_START, LikeFrame
 
 INT32_MAX = 2**31 - 1
 PROPERTIES_SIZE_MAX = 32_767
+"""Format: a record has two signed bytes for the size."""
 
 SYS_FLAG_PREPARED = 0x4
 SYS_FLAG_TRANSACTION = 0x4 | 0x8

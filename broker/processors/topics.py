@@ -11,6 +11,7 @@ from typing import Any
 
 from broker.commands import Command, DeleteGroup, DeleteTopic, PutGroup, PutTopic
 from broker.context import BrokerContext
+from broker.limits import STATE
 from broker.processors.sendheader import INT32_MAX
 from broker.refusals import REFUSALS, code_of, refused, remark_of
 from broker.remoting.codes import ResponseCode
@@ -21,7 +22,6 @@ from broker.remoting.frame import Frame
 from broker.remoting.javajson import decode_json, encode_json
 from broker.topics import (
     PERM_MAX,
-    QUEUES_MAX,
     SYSTEM_TOPICS,
     TOPIC_SIZE_MAX,
     GroupConfig,
@@ -58,8 +58,8 @@ class TopicProcessor:
         name = ext_str(request, "topic")
         topic = TopicConfig(
             name,
-            ext_int(request, "readQueueNums", minimum=1, maximum=QUEUES_MAX),
-            ext_int(request, "writeQueueNums", minimum=1, maximum=QUEUES_MAX),
+            ext_int(request, "readQueueNums", minimum=1, maximum=STATE.queues_max),
+            ext_int(request, "writeQueueNums", minimum=1, maximum=STATE.queues_max),
             ext_int(request, "perm", minimum=0, maximum=PERM_MAX),
             ext_int(request, "topicSysFlag", 0, minimum=0, maximum=INT32_MAX),
             ext_bool(request, "order", False),
