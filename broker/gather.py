@@ -19,7 +19,7 @@ from functools import partial
 from typing import Protocol
 
 from broker.commands import Command, StoreRequests, encode_commands
-from broker.foreseen import ForeseenState
+from broker.foreseen import ForeseenState, Totals
 from broker.limits import PRODUCE
 from broker.requests import KnownRequests, pack_keys
 from broker.staging import Addressed, Completion, StagedBatch, StagedQueue, Waiter
@@ -139,6 +139,12 @@ class Gatherer:
         """A topic as it will be once everything staged is applied."""
         return self._foreseen.topic(name)
 
+    def totals(self) -> Totals:
+        """How many topics and groups there will be once everything staged is applied. Raises
+        :class:`~dledger.errors.NotLeaderError`: others do not know."""
+        self.check_serving()
+        return self._foreseen.totals()
+
     def group(self, name: str) -> GroupConfig | None:
         """A subscription group as it will be once everything staged is applied."""
         return self._foreseen.group(name)
@@ -250,6 +256,7 @@ class Gatherer:
         if not leadership.serving:
             self._refuse_staged(self._not_leader())
         self._next_offsets.clear()
+        self._foreseen.clear(but=self._in_flight)
         self.known_requests.clear()
         if leadership.serving and self._remembers:
             self.known_requests.begin(self._applied.state.requests)

@@ -46,8 +46,34 @@ class RemotingLimits:
 class StateLimits:
     """Of the replicated state: what a group of brokers keeps of topics, groups and offsets."""
 
+    topics_max: int = 20_000
+    """Of a group of brokers. Their settings fit one frame, in a registration and in the answer to
+    code 21, whatever their names."""
+
+    automatic_topics_max: int = 10_000
+    """Beyond these sending to an unknown topic creates none: what a faulty producer leaves is room
+    enough for an operator."""
+
     queues_max: int = 16_384
     """Of one topic. A queue costs nothing before its first message."""
+
+    all_queues_max: int = 262_144
+    """Of all topics. Lists of them take a step for each that ever had a message."""
+
+    automatic_queues_max: int = 131_072
+    """Of all topics, beyond which sending creates no topic."""
+
+    groups_max: int = 10_000
+    """Subscription groups. Each may bring a topic for dead letters beyond ``topics_max``."""
+
+    automatic_groups_max: int = 8_000
+    """Beyond these a consumer of an unknown group creates none."""
+
+    retry_queues_max: int = 256
+    """Of one group's retry topic."""
+
+    offsets_max: int = 1_000_000
+    """Committed offsets: of each group one for each queue that it consumes."""
 
     transactions_max: int = 65_536
     """Half messages are refused while so many transactions are open."""

@@ -66,6 +66,11 @@ class TopicConfig:
     order: bool = False
 
     @property
+    def queues(self) -> int:
+        """Those that are read or written."""
+        return max(self.read_queues, self.write_queues)
+
+    @property
     def readable(self) -> bool:
         return self.perm & PERM_READ != 0
 
