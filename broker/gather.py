@@ -149,6 +149,13 @@ class Gatherer:
         """A subscription group as it will be once everything staged is applied."""
         return self._foreseen.group(name)
 
+    def end_offset(self, topic: str, queue_id: int) -> int:
+        """The offset behind the last message of the queue that this leader has proposed: nobody
+        can have consumed more. A follower that is read from may have applied what the leader has
+        not yet."""
+        end = self._next_offsets.get((topic, queue_id))
+        return self._applied.end_offset(topic, queue_id) if end is None else end
+
     def offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """A group's offset as it will be once everything staged is applied."""
         return self._foreseen.offset(group, topic, queue_id)

@@ -122,6 +122,9 @@ class ConsumeLimits:
     query_messages_max: int = 64
     """RocketMQ's ``maxMsgsNumBatch``."""
 
+    empty_queues_max: int = 1024
+    """A topic with more queues is listed with those alone that ever had a message."""
+
     queue_rows_max: int = 1000
     """Of a ConsumeQueue in one answer."""
 

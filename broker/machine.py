@@ -7,7 +7,7 @@ index lie ready made in the entry (``store/batch.py``). Topics and offsets are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from struct import Struct
 from typing import TypeAlias
@@ -133,6 +133,10 @@ class BrokerStateMachine:
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue, if it ever had a message since its topic was last created."""
         return self._queues.get(topic, queue_id)
+
+    def queues(self, topic: str) -> Mapping[int, ConsumeQueue]:
+        """The topic's queues that ever had a message, by id; most topics have others, too."""
+        return self._queues.of_topic(topic)
 
     def end_offset(self, topic: str, queue_id: int) -> int:
         """The offset that the queue's next message gets."""

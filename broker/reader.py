@@ -13,11 +13,13 @@ rotted, a filter passes its message over until the scrub has mended the row, as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
+from broker.limits import CONSUME
 from broker.rottedrows import WrongRowError, first_wrong
+from broker.topics import TopicConfig
 from store.batch import QUEUE_ROW
 from store.consumequeue import ROW_SIZE, ConsumeQueue
 from store.errors import DamagedError, MisplacedError, StoreError
@@ -113,6 +115,8 @@ class Applied(Protocol):
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None: ...
 
+    def queues(self, topic: str) -> Mapping[int, ConsumeQueue]: ...
+
     def end_offset(self, topic: str, queue_id: int) -> int: ...
 
     def recent(self, position: int, size: int) -> Bytes | None: ...
@@ -134,6 +138,15 @@ class MessageReader:
             end = self._applied.end_offset(topic, queue_id)
             return end, end
         return queue.first_offset, queue.end_offset
+
+    def listed_queues(self, topic: TopicConfig) -> Sequence[int]:
+        """The ids of its queues for a list: of a topic with few all, as RocketMQ lists them. Of
+        others, whose number somebody once sent, the first and those that ever had a message."""
+        queues = topic.queues
+        if queues <= CONSUME.empty_queues_max:
+            return range(queues)
+        found = self._applied.queues(topic.name)
+        return sorted({0, *(queue_id for queue_id in found if queue_id < queues)})
 
     def find(
         self,

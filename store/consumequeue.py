@@ -10,7 +10,7 @@ a crash takes is rebuilt from the log behind the last checkpoint, so nothing her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from store.errors import DamagedError, StoreError
 from store.filesystem import Bytes, File, FileSystem
@@ -313,6 +313,10 @@ class ConsumeQueues:
         """The queue, if it ever had a message."""
         queues = self._queues.get(topic)
         return None if queues is None else queues.get(queue_id)
+
+    def of_topic(self, topic: str) -> Mapping[int, ConsumeQueue]:
+        """The topic's queues that ever had a message, by id."""
+        return self._queues.get(topic, {})
 
     def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue, begun at offset 0 if there is none."""

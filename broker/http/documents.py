@@ -51,8 +51,9 @@ def topics_document(context: BrokerContext) -> dict[str, Any]:
                 "messages": sum(
                     end - first
                     for first, end in (
-                        context.reader.offsets(name, queue_id)
-                        for queue_id in range(topic.read_queues)
+                        (queue.first_offset, queue.end_offset)
+                        for queue_id, queue in context.machine.queues(name).items()
+                        if queue_id < topic.read_queues
                     )
                 ),
             }
@@ -75,7 +76,9 @@ def groups_document(context: BrokerContext) -> dict[str, Any]:
                 "group": group,
                 "topic": topic,
                 "members": 0 if members is None else len(members.client_ids()),
-                "acknowledged": sum(offsets.values()),
+                "acknowledged": sum(
+                    min(offset, ends[queue_id][1]) for queue_id, offset in offsets.items()
+                ),
                 "lag": sum(
                     max(end - max(offsets[queue_id], first), 0)
                     for queue_id, (first, end) in ends.items()

@@ -112,7 +112,7 @@ class AdminProcessor:
             )
         queues = {
             queue_id: self._context.reader.offsets(name, queue_id)
-            for queue_id in range(max(topic.read_queues, topic.write_queues))
+            for queue_id in self._context.reader.listed_queues(topic)
         }
         newest = {queue_id: (name, queue_id, end - 1) for queue_id, (_, end) in queues.items()}
 

@@ -34,7 +34,8 @@ class ConsumptionProcessor:
         state, offsets = self._context.machine.state, self._context.reader.offsets
         spans = {
             queue_id: (*offsets(name, queue_id), state.offset(group, name, queue_id) or 0)
-            for queue_id in range(topic.write_queues)
+            for queue_id in self._context.reader.listed_queues(topic)
+            if queue_id < topic.write_queues
         }
 
         def found(times: Mapping[Place, int]) -> None:

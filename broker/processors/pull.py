@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from broker.autocreate import ensure_group
 from broker.context import BrokerContext
 from broker.hold import HeldPull
-from broker.limits import CONSUME
+from broker.limits import CONSUME, STATE
 from broker.processors.filters import SCAN_LIMITS, MessageFilter, message_filter, selected
 from broker.reader import Found, Limits, Status
 from broker.refusals import REFUSALS, refused
@@ -77,10 +77,7 @@ class PullProcessor:
         self._readable_queue(topic_name, queue_id)
         wanted = self._filter(request, group, topic_name, flags)
         if flags & FLAG_COMMIT_OFFSET:
-            committed = ext_int(request, "commitOffset")
-            resets = context.resets
-            if committed >= 0 and not (resets and resets.is_pending(group, topic_name, queue_id)):
-                context.gatherer.add_lazy_offset(group, topic_name, queue_id, committed)
+            self._commit_offset(group, topic_name, queue_id, ext_int(request, "commitOffset"))
         hold_seconds = (
             min(hold_ms / 1000, CONSUME.hold_seconds_max) if flags & FLAG_SUSPEND else 0.0
         )
@@ -96,6 +93,21 @@ class PullProcessor:
             wanted,
             context.loop.time() + hold_seconds if hold_seconds > 0 else None,
         )
+
+    def _commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """What cannot be is passed over, as the pull itself may be what tells the client: where a
+        queue has lost its newest messages, the answer sends it back to the end."""
+        context = self._context
+        gatherer, resets = context.gatherer, context.resets
+        if not gatherer.serving or not 0 <= offset <= gatherer.end_offset(topic, queue_id):
+            return
+        if resets and resets.is_pending(group, topic, queue_id):
+            return
+        if (
+            context.machine.state.offset_count < STATE.offsets_max
+            or gatherer.offset(group, topic, queue_id) is not None
+        ):
+            gatherer.add_lazy_offset(group, topic, queue_id, offset)
 
     def _refuse_broadcasting(self, group: str) -> None:
         members = self._context.clients.consumers.get(group)

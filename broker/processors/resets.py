@@ -79,13 +79,13 @@ class ResetProcessor:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
             )
-        queues = range(max(topic.read_queues, topic.write_queues))
         if only_queue < 0:
-            return queues
-        if only_queue not in queues:
+            return self._context.reader.listed_queues(topic)
+        if only_queue >= topic.queues:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
-                f"the topic {name} has no queue {only_queue}, its queues are 0 to {queues[-1]}",
+                f"the topic {name} has no queue {only_queue}, its queues are 0 to "
+                f"{topic.queues - 1}",
             )
         return [only_queue]
 
