@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from broker.limits import CONSUME
+from broker.limits import CLIENTS, CONSUME
 from broker.reader import rows
 from broker.remoting.connection import Connection
 from store.filesystem import Bytes
@@ -52,12 +52,14 @@ class HeldPulls:
         """Keeps ``pull`` until then (the loop's time); False where no more can be kept."""
         if self._count >= self._held_max:
             return False
+        connection = pull.connection
+        pulls = None if connection is None else self._by_connection.get(connection)
+        if pulls is not None and len(pulls) >= CLIENTS.held_pulls_max:
+            return False
         self._count += 1
         self._by_queue.setdefault((pull.topic, pull.queue_id), {})[pull] = None
         pull.timer = self._loop.call_at(deadline, self._expired, pull)
-        connection = pull.connection
         if connection is not None:
-            pulls = self._by_connection.get(connection)
             if pulls is None:
                 pulls = self._by_connection[connection] = {}
                 connection.on_close(self._closed)

@@ -95,6 +95,13 @@ class ProduceLimits:
     recent_bytes_max: int = 32 << 20
     """Of the newest applied entries, which are kept in memory for those who read them."""
 
+    keys_max: int = 256
+    """Words in the ``KEYS`` of a message: each is a row of the key index, several times larger than
+    a short word. A message has a few."""
+
+    key_size_max: int = 4096
+    """Bytes of one of them."""
+
     shapes_max: int = 4096
     """How many shapes of properties are remembered; then it begins anew."""
 
@@ -137,6 +144,41 @@ class ConsumeLimits:
 
 
 CONSUME = ConsumeLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """Of what heartbeats say, and of other things that clients hold on a broker."""
+
+    groups_max: int = 1024
+    """Of producers and consumers, over one connection. An application has a few."""
+
+    ids_max: int = 64
+    """Client ids over one connection. An application has one."""
+
+    members_max: int = 10_000
+    """Connections in one group: each is told whenever one comes or goes."""
+
+    memberships_max: int = 131_072
+    """Of all connections in all groups."""
+
+    subscriptions_max: int = 1024
+    """Topics that one group is subscribed to."""
+
+    name_size_max: int = 512
+    """Characters of a client's id, of a producer's group and of a topic that is subscribed to."""
+
+    held_pulls_max: int = 16_384
+    """Pulls of one connection that are held at once: one for each queue of the largest topic."""
+
+    locks_max: int = 262_144
+    """Queues that are locked by the members of groups."""
+
+    meters_max: int = 65_536
+    """Pairs of a topic and a group whose messages are counted; what others get is not."""
+
+
+CLIENTS = ClientLimits()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,12 @@ from broker.deferred.retry import dead_letter, topics_for_return
 from broker.deferred.waiting import Waiting, waiting_place
 from broker.gather import Gatherer
 from broker.limits import STATE
-from broker.processors.sendheader import SendHeader, checked_properties, is_half_message
+from broker.processors.sendheader import (
+    SendHeader,
+    check_keys,
+    checked_properties,
+    is_half_message,
+)
 from broker.refusals import REFUSALS
 from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import RequestError
@@ -21,7 +26,7 @@ from broker.transactions.half import half_place
 from store.deferred import DEFERRED_TOPICS
 from store.errors import EntryTooLargeError
 from store.filesystem import Bytes
-from store.record import StagedMessage, stage_message
+from store.record import StagedMessage, stage_message, tag_and_keys
 
 _STORED_TWICE = DEFERRED_TOPICS | {HALF_TOPIC}
 DELIVERY_BYTES = 1024
@@ -64,6 +69,7 @@ class DeferredSend:
         ``times_max``: how often a message to a retry topic is tried, below 0 as its group says.
         """
         properties = checked_properties(header.properties)
+        check_keys(tag_and_keys(properties)[1])
         commands: Sequence[Command] = ()
         now_ms = self._delivery.now_ms()
         group = self._given_up(header, times_max)

@@ -13,6 +13,7 @@ from broker.remoting.connection import Connection
 from broker.remoting.errors import FieldError
 from broker.remoting.frame import Frame
 from broker.remoting.javajson import encode_json
+from broker.topics import check_group_name
 
 
 class LockProcessor:
@@ -24,9 +25,14 @@ class LockProcessor:
     def lock(self, connection: Connection, request: Frame) -> None:
         """Code 41; the answer names the queues that the client holds now."""
         group, client_id, wanted = self._read(request)
-        granted = set(self._context.locks.lock(group, client_id, wanted))
+        there = [queue for queue in wanted if self._is_there(queue)]
+        granted = set(self._context.locks.lock(group, client_id, there))
         held = [named for queue, named in wanted.items() if queue in granted]
         connection.respond(request, body=(encode_json({"lockOKMQSet": held}),))
+
+    def _is_there(self, queue: LockedQueue) -> bool:
+        topic = self._context.gatherer.topic(queue.topic)
+        return topic is not None and queue.queue_id < topic.queues
 
     def unlock(self, connection: Connection, request: Frame) -> None:
         """Code 42."""
@@ -45,7 +51,12 @@ class LockProcessor:
             LockedQueue(text_of(named, "topic"), _queue_id(named)): named
             for named in objects_of(body, "mqSet")
         }
-        return text_of(body, "consumerGroup"), text_of(body, "clientId"), queues
+        group = text_of(body, "consumerGroup")
+        try:
+            check_group_name(group)
+        except REFUSALS as error:
+            raise refused(error) from error
+        return group, text_of(body, "clientId"), queues
 
 
 def _queue_id(named: Mapping[str, Any]) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
+from broker.limits import PRODUCE
 from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import RequestError
 from broker.remoting.fields import INT64_MAX, ext_bool, ext_int, ext_str
@@ -219,6 +220,22 @@ def checked_properties(properties: bytes) -> bytes:
     if b"WAIT\x01" in properties:
         properties = _WAIT.sub(b"", properties)
     return properties
+
+
+def check_keys(words: Sequence[bytes]) -> None:
+    """Raises :class:`~broker.remoting.errors.RequestError`, code 13, for keys of a message that
+    are too many or too long."""
+    if len(words) > PRODUCE.keys_max:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the message has {len(words)} keys, at most {PRODUCE.keys_max} are allowed",
+        )
+    longest = max(map(len, words), default=0)
+    if longest > PRODUCE.key_size_max:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"a key of the message has {longest} bytes, at most {PRODUCE.key_size_max} are allowed",
+        )
 
 
 def is_half_message(properties: bytes) -> bool:

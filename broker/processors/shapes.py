@@ -16,7 +16,7 @@ from crc32c import crc32c
 from isal.isal_zlib import crc32
 
 from broker.limits import PRODUCE
-from broker.processors.sendheader import PROPERTIES_SIZE_MAX, storable_properties
+from broker.processors.sendheader import PROPERTIES_SIZE_MAX, check_keys, storable_properties
 from store.filesystem import Bytes
 from store.properties import NAME_END, PAIR_END, UNIQUE_KEY
 from store.record import (
@@ -125,6 +125,7 @@ class Stager:
             if mark and before and not before.endswith(PAIR_END):
                 # Another property, whose name ends like that of the unique key.
                 properties = storable_properties(properties)
+                check_keys(tag_and_keys(properties)[1])
                 code, hashes = derive(prefix, properties)
                 size = fixed_size + len(body) + len(properties)
                 body_crc = crc32(body) & 0x7FFFFFFF
@@ -186,6 +187,8 @@ class Stager:
             stored_before = self._cluster + stored_before
         changed = (stored_before, stored_after) != (before, after)
         code, words = tag_and_keys(before + after)
+        if words:
+            check_keys(words)
         shape = Shape(stored_before, stored_after, changed, code, words)
         # Where each message has keys of its own, or another name to reply to with, to remember
         # that would be for nothing.
