@@ -188,5 +188,44 @@ class NameServerLimits:
     inflated_bytes_max: int = 64 * 1024 * 1024
     """Of the topics of a registration that is sent compressed."""
 
+    processes_max: int = 10_000
+    """Brokers that are registered."""
+
+    connection_processes_max: int = 64
+    """Those over one connection. A broker has a connection of its own."""
+
+    topics_max: int = 150_000
+    """In one registration."""
+
+    all_topics_max: int = 500_000
+    """Of all broker names, each with its own."""
+
+    queues_max: int = 65_536
+    """Of one topic: clients make an object of each."""
+
+    members_max: int = 64
+    """Addresses of one broker name, and those that a leader tells; also filter servers."""
+
+    name_size_max: int = 512
+    """Characters of a name or an address."""
+
+    gone_names_max: int = 1_024
+    """Broker names that are remembered though no process of theirs is registered."""
+
+    expiry_ms_max: int = 3_600_000
+    """How long a silent broker may want to be known."""
+
+    term_max: int = 1 << 62
+
+    key_values_max: int = 10_000
+    """Key-value pairs in all namespaces."""
+
+    key_value_bytes_max: int = 4 << 20
+    """Of their namespaces, keys and values. Those of the order configuration are in the answer to
+    each registration."""
+
+    routes_kept_max: int = 10_000
+    """Answers that are kept as they were encoded."""
+
 
 NAMESERVER = NameServerLimits()

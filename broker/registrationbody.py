@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Mapping
 from struct import Struct
 
-from broker.limits import STATE
+from broker.limits import NAMESERVER, STATE
 from broker.remoting.frame import FRAME_SIZE_MAX
 from broker.remoting.javajson import encode_json
 
@@ -60,7 +60,7 @@ def compressed_body(data_version: Mapping[str, int], topics: Topics) -> tuple[by
             name, **topic
         ).encode()
         size += _I32.size + len(entry)
-        if size > BODY_BYTES - 1024:
+        if size > BODY_BYTES - 1024 or len(entries) >= NAMESERVER.topics_max:
             break
         entries.append(_sized(entry))
     head = _sized(encode_json(data_version)) + _I32.pack(len(entries))

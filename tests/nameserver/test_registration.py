@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from broker.nameserver.routes import RegisterResult, Registration
+from broker.nameserver.registered import Registration
+from broker.nameserver.routes import RegisterResult
 from broker.nameserver.server import NameServer
 from broker.registration import Announcement, Registrar
 from broker.remoting.frame import FRAME_SIZE_MAX
@@ -141,9 +142,9 @@ def _count_registrations(server: NameServer) -> list[Registration]:
     seen: list[Registration] = []
     register = server.routes.register
 
-    def counted(registration: Registration, channel: int) -> RegisterResult:
+    def counted(registration: Registration, channel: int, host: str = "") -> RegisterResult:
         seen.append(registration)
-        return register(registration, channel)
+        return register(registration, channel, host)
 
     server.routes.register = counted  # type: ignore[method-assign]  # a double
     return seen
