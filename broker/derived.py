@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 
 from crc32c import crc32c
 
-from broker.limits import STATE
 from store.batch import decode_batch
 from store.checkpoint import decode_checkpoint
 from store.commitlog import OUT_OF_SPACE
@@ -27,6 +26,9 @@ from store.layout import segment_name
 from store.machinestate import MachineState, QueueLength, decode_machine_state
 from store.rebuild import request_rebuild
 from store.replica import ReplicaStore
+
+CHECKPOINT_BYTES_MAX = 1 << 30
+"""Pace: of this node's own checkpoint, which is read in one go."""
 
 CRC_BYTES = 1 << 20
 READ_BYTES = 1 << 20
@@ -52,7 +54,7 @@ class DerivedCheck:
 
     def begin_pass(self) -> None:
         """Looks up what the newest checkpoint covers."""
-        index, _, data = self._store.read_checkpoint(-1, 0, STATE.checkpoint_bytes_max)
+        index, _, data = self._store.read_checkpoint(-1, 0, CHECKPOINT_BYTES_MAX)
         self._state, self._lengths = None, {}
         if index >= 0:
             self._state = decode_machine_state(decode_checkpoint(data, f"checkpoint {index}").state)

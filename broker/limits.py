@@ -36,10 +36,17 @@ class RemotingLimits:
     pending_max: int = 65_536
     """Requests of one connection that may wait for an answer."""
 
+    model_size_max: int = 4096
+    models_max: int = 64
+    """Headers that others of one connection are compared with; then it begins anew."""
+
     connect_seconds: float = 3.0
 
     stop_seconds: float = 1.0
     """How long a closing server lets peers take the answers that are written already."""
+
+
+REMOTING = RemotingLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +84,6 @@ class StateLimits:
 
     transactions_max: int = 65_536
     """Half messages are refused while so many transactions are open."""
-
-    checkpoint_bytes_max: int = 1 << 30
-    """A larger checkpoint is not read."""
 
 
 STATE = StateLimits()

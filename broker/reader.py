@@ -144,7 +144,7 @@ class MessageReader:
         others, whose number somebody once sent, the first and those that ever had a message."""
         queues = topic.queues
         if queues <= CONSUME.empty_queues_max:
-            return range(queues)
+            return range(min(queues, CONSUME.empty_queues_max))
         found = self._applied.queues(topic.name)
         return sorted({0, *(queue_id for queue_id in found if queue_id < queues)})
 

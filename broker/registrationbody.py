@@ -54,7 +54,8 @@ def plain_body(data_version: Mapping[str, int], topics: Topics) -> bytes:
 
 def compressed_body(data_version: Mapping[str, int], topics: Topics) -> tuple[bytes, int]:
     """The compressed form, and how many topics at its end had no room."""
-    entries, size = [], 0
+    entries: list[bytes] = []
+    size = 0
     for name, topic in topics.items():
         entry = "{} {readQueueNums} {writeQueueNums} {perm} SINGLE_TAG".format(
             name, **topic

@@ -125,10 +125,13 @@ class NameServer:
 
     def _note_refusal(self, connection: Connection, why: str) -> None:
         if connection not in self._refused:
-            connection.on_close(lambda closed: self._refused.pop(closed, None))
+            connection.on_close(self._forget_refusal)
         if self._refused.get(connection) != why:
             self._refused[connection] = why
             logger.warning("%s: registration refused: %s", connection.remote_address, why[:200])
+
+    def _forget_refusal(self, connection: Connection) -> None:
+        del self._refused[connection]
 
     def _broker_gone(self, connection: Connection) -> None:
         del self._brokers[connection.number]

@@ -122,7 +122,7 @@ class _Inflated:
         queues: dict[str, QueueData] = {}
         count = self._i32()
         _check_count(count)
-        for _ in range(count):
+        for _ in range(min(count, NAMESERVER.topics_max)):
             name, data = _queue_data_of_text(self._sized())
             queues[_checked_name(name)] = _checked_queues(name, data)
         try:

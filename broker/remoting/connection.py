@@ -33,7 +33,7 @@ from broker.remoting.stream import FrameReader
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 _JOIN_SIZE_MAX = 64 * 1024
-"""Up to here joining the buffers of a turn is cheaper than a system call with each of them."""
+"""Pace: up to here joining the buffers of a turn is cheaper than a call with each of them."""
 
 _HOST = Struct(">4si")
 

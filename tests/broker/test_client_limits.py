@@ -112,7 +112,7 @@ def test_groups_and_all_connections_have_a_limit_of_members(
 
 
 def test_names_ids_and_subscriptions_have_limits(tmp_path: Path) -> None:
-    long = "x" * 513
+    long = "x" * (CLIENTS.name_size_max + 1)
 
     async def scenario(broker: SingleBroker) -> None:
         for answer, remark in (
@@ -123,13 +123,13 @@ def test_names_ids_and_subscriptions_have_limits(tmp_path: Path) -> None:
                 "a topic that is subscribed to has 513 characters",
             ),
             (
-                await beat(broker, consumers=["g"], topics=["t"] * 1025),
+                await beat(broker, consumers=["g"], topics=["t"] * (CLIENTS.subscriptions_max + 1)),
                 "a group has 1025 subscriptions, at most 1024 are allowed",
             ),
         ):
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert (answer.remark or "").startswith(remark)
-        for number in range(64):
+        for number in range(CLIENTS.ids_max):
             assert (await beat(broker, client_id=f"c{number}", producers=["p"])).code == 0
         refused = await beat(broker, client_id="another", producers=["p"])
         assert "the connection has had more client ids, at most 64" in (refused.remark or "")

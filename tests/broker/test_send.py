@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.limits import PRODUCE
 from broker.remoting.codes import RequestCode, ResponseCode
 from tests.broker.harness import NOW_MS, SingleBroker, batched, messages, send_ext, with_broker
 
@@ -334,9 +335,9 @@ def test_no_topic_is_created_where_that_is_switched_off(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "remark"),
     [
-        ([f"k{number}" for number in range(256)], None),
+        ([f"k{number}" for number in range(PRODUCE.keys_max)], None),
         (["k"] * 6_500, "the message has 6500 keys, at most 256 are allowed"),
-        (["x" * 4_096], None),
+        (["x" * PRODUCE.key_size_max], None),
         (["a", "x" * 4_097], "a key of the message has 4097 bytes, at most 4096 are allowed"),
     ],
 )

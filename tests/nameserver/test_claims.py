@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from struct import pack
 
+import orjson
 import pytest
 
 from broker.limits import NAMESERVER
@@ -17,8 +20,11 @@ from broker.nameserver.claims import (
     StaleTermError,
     TooManyError,
 )
-from broker.nameserver.routes import RouteTable
+from broker.nameserver.registered import Registration
+from broker.nameserver.routes import RegisterResult, RouteTable
+from broker.nameserver.topictable import decode_topic_table
 from broker.remoting.codes import RequestCode
+from broker.remoting.errors import FieldError
 from tests.nameserver.test_routes import C0, C1, N0, N1, N2, Tables
 from tests.nameserver.test_server import Tool, broker_ext, start, table
 from tests.remoting.virtualnet import VirtualLoop, in_virtual_time, turns
@@ -30,6 +36,17 @@ LIE = 20
 MEMBERS = (N0, N1, N2)
 ROUND_MS = 30_000
 BOUND_MS = 90_000
+
+
+class TablesWithHosts(Tables):
+    """Where the connections come from is known."""
+
+    def __init__(self, hosts: dict[int, str]) -> None:
+        super().__init__()
+        self.hosts = hosts
+
+    def register(self, registration: Registration, channel: int, host: str = "") -> RegisterResult:
+        return super().register(registration, channel, self.hosts[channel])
 
 
 @pytest.fixture
@@ -128,12 +145,9 @@ def test_the_address_of_the_leader_is_no_others_for_long(tables: Tables) -> None
 
 
 def test_who_comes_from_the_host_of_an_address_has_it() -> None:
-    tables = Tables()
-    register = tables.register
-    tables.register = lambda registration, channel: register(  # type: ignore[method-assign,assignment]
-        registration, channel, hosts[channel]
+    tables = TablesWithHosts(
+        {C0: "10.0.0.1", LIE: "10.6.6.6", LIE + 1: "10.0.0.1", LIE + 2: "10.6.6.6"}
     )
-    hosts = {C0: "10.0.0.1", LIE: "10.6.6.6", LIE + 1: "10.0.0.1", LIE + 2: "10.6.6.6"}
     tables.join(0, N0, term=5, channel=LIE)
     tables.join(0, N0, term=5, channel=C0)
     with pytest.raises(ContestedError, match="a process on that host has it"):
@@ -189,11 +203,7 @@ def test_what_was_refused_goes_with_its_connection(tables: Tables) -> None:
 
 
 def test_only_the_connection_that_registered_a_broker_says_goodbye_for_it() -> None:
-    tables = Tables()
-    register = tables.register
-    tables.register = lambda registration, channel: register(  # type: ignore[method-assign,assignment]
-        registration, channel, "10.0.0.1"
-    )
+    tables = TablesWithHosts({C0: "10.0.0.1"})
     tables.leader()
     tables.unregister("broker-a", N0, LIE, "10.6.6.6")
     assert leader_of(tables) == N0
@@ -269,17 +279,17 @@ class Steps(dict[str, object]):
 
 def test_who_leaves_costs_steps_for_what_it_registered_alone() -> None:
     tables = Tables()
-    tables._live, tables._queues, tables._names = Steps(), Steps(), Steps()  # type: ignore[assignment]
+    seen = [Steps(), Steps(), Steps()]
+    tables._live, tables._queues, tables._names = seen  # type: ignore[assignment]
     tables._claims._live = tables._live
     for number in range(500):
         tables.join(0, f"h{number}:1", f"t{number}", "T", name=f"b{number}", channel=number)
-    seen = (tables._live, tables._queues, tables._names)
     for steps in seen:
-        steps.count = 0  # type: ignore[attr-defined]
+        steps.count = 0
     tables.join(0, "h3:1", "u3", name="b3", channel=3, version=2, term=1)
     tables.wipe_write_perm("b3")
     assert tables.channel_closed(3) == ["h3:1"]
-    assert [steps.count for steps in seen] == [0, 0, 0]  # type: ignore[attr-defined]
+    assert [steps.count for steps in seen] == [0, 0, 0]
     assert tables.route("u3") is None
     assert len(tables.topics()) == 500
 
@@ -307,15 +317,21 @@ async def test_brokers_of_a_closed_connection_go_one_in_a_turn(loop: VirtualLoop
 async def test_a_registration_that_cannot_be_is_refused(loop: VirtualLoop) -> None:
     await start(loop)
     tool = Tool(loop)
-    long = "x" * 513
+    long = "x" * (NAMESERVER.name_size_max + 1)
     for ext, remark in (
-        ({"term": str(2**63 - 1)}, "field term is not between 0 and 4611686018427387904: 9223"),
+        (
+            {"term": str(NAMESERVER.term_max + 1)},
+            "field term is not between 0 and 46116860184273",
+        ),
         ({"brokerName": ""}, "field brokerName is empty"),
         ({"brokerName": long}, "field brokerName has 513 characters, at most 512"),
         ({"address": long}, "field brokerAddr has 513 characters"),
         ({"httpAddr": long}, "httpAddr has 513 characters"),
         ({"members": ";".join(["h:1"] * 65)}, "it has 65 members, at most 64"),
-        ({"heartbeatTimeoutMillis": str(2**40)}, "field heartbeatTimeoutMillis is not between"),
+        (
+            {"heartbeatTimeoutMillis": str(NAMESERVER.expiry_ms_max + 1)},
+            "field heartbeatTimeoutMillis is not",
+        ),
     ):
         refused = await tool.ask(RequestCode.REGISTER_BROKER, broker_ext(**ext), table("T"))
         assert refused.code == 1, ext
@@ -335,11 +351,11 @@ async def test_key_values_have_limits(loop: VirtualLoop) -> None:
         answer = await tool.ask(RequestCode.PUT_KV_CONFIG, ext)
         return answer.code, answer.remark
 
-    large = "v" * 700_000
+    large = "v" * (NAMESERVER.key_value_bytes_max // 6)
     codes = [(await put(f"k{number}", large))[0] for number in range(7)]
     assert codes == [0, 0, 0, 0, 0, 1, 1]
     _, remark = await put("k5", large)
-    assert remark == "all key-value pairs would have 4200018 bytes, at most 4194304 are allowed"
+    assert remark == "all key-value pairs would have 4194318 bytes, at most 4194304 are allowed"
     assert (await put("k0", "v"))[0] == 0  # in the place of a larger one
     assert (await put("k5", large))[0] == 0
     for number in range(6):
@@ -360,3 +376,39 @@ def test_the_number_of_key_values_has_a_limit(monkeypatch: pytest.MonkeyPatch) -
             assert (await tool.ask(RequestCode.PUT_KV_CONFIG, ext)).code == code
 
     scenario()
+
+
+def test_so_many_answers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = replace(NAMESERVER, routes_kept_max=2)
+    monkeypatch.setattr("broker.nameserver.server.NAMESERVER", few)
+    topics = ("T", "U", "V", "W")
+
+    @in_virtual_time
+    async def scenario(loop: VirtualLoop) -> None:
+        nameserver = await start(loop)
+        tool = Tool(loop)
+        await tool.register(table(*topics))
+        for topic in topics * 2:
+            answer = await tool.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+            assert answer.code == 0
+            assert len(nameserver._answers) <= 2
+
+    scenario()
+
+
+def test_numbers_of_queues_and_of_topics_have_a_limit() -> None:
+    topic = {"readQueueNums": 2**31 - 1, "writeQueueNums": 4}
+    body = orjson.dumps({"topicConfigTable": {"T": topic}})
+    data = decode_topic_table(body, compressed=False).queues["T"]
+    assert (data.read_queues, data.write_queues) == (NAMESERVER.queues_max, 4)
+    negative = orjson.dumps({"topicConfigTable": {"T": topic | {"writeQueueNums": -1}}})
+    with pytest.raises(FieldError, match="the topic T has -1 queues"):
+        decode_topic_table(negative, compressed=False)
+    many = orjson.dumps(
+        {"topicConfigTable": {f"t{n}": {} for n in range(NAMESERVER.topics_max + 1)}}
+    )
+    with pytest.raises(FieldError, match="it has 150001 topics, at most 150000 are allowed"):
+        decode_topic_table(many, compressed=False)
+    lying = zlib.compress(pack(">i2sii", 2, b"{}", 2**31 - 1, 0))
+    with pytest.raises(FieldError, match="it has 2147483647 topics"):
+        decode_topic_table(lying, compressed=True)
