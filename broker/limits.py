@@ -136,6 +136,9 @@ class ConsumeLimits:
     empty_queues_max: int = 1024
     """A topic with more queues is listed with those alone that ever had a message."""
 
+    query_bytes_max: int = 8 << 20
+    """Of those messages, if there are several: each may have 15 MiB."""
+
     queue_rows_max: int = 1000
     """Of a ConsumeQueue in one answer."""
 

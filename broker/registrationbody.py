@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from struct import Struct
 
 from broker.limits import NAMESERVER, STATE
-from broker.remoting.frame import FRAME_SIZE_MAX
+from broker.remoting.frame import FRAME_BODY_SIZE_MAX
 from broker.remoting.javajson import encode_json
 
 PLAIN_BYTES = 4 << 20
 """A larger table is compressed."""
 
-BODY_BYTES = FRAME_SIZE_MAX - (1 << 20)
-"""What is left of a frame beside the header and what compressing adds at worst."""
+TABLE_BYTES = FRAME_BODY_SIZE_MAX - (64 << 10)
+"""Of which a body is compressed: more than what compressing adds at worst is left."""
 
 QUIET_BYTES = 256 << 10
 BYTES_A_SECOND = 8 << 20
@@ -61,7 +61,7 @@ def compressed_body(data_version: Mapping[str, int], topics: Topics) -> tuple[by
             name, **topic
         ).encode()
         size += _I32.size + len(entry)
-        if size > BODY_BYTES - 1024 or len(entries) >= NAMESERVER.topics_max:
+        if size > TABLE_BYTES or len(entries) >= NAMESERVER.topics_max:
             break
         entries.append(_sized(entry))
     head = _sized(encode_json(data_version)) + _I32.pack(len(entries))

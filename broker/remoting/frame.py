@@ -50,6 +50,9 @@ FRAME_SIZE_MAX = 16 * 1024 * 1024
 HEADER_SIZE_MAX = 1024 * 1024
 """Format: ample. 32 KiB of properties, each byte a six-byte JSON escape, make 192 KiB."""
 
+FRAME_BODY_SIZE_MAX = FRAME_SIZE_MAX - (64 << 10)
+"""Format: what a frame holds beside a header such as ours: the largest message fits."""
+
 PREFIX = Struct(">iI")
 """Total, then serialization and header size in one word."""
 

@@ -155,6 +155,9 @@ def test_a_query_brings_so_many_messages_or_rows(
         times = {"beginTimestamp": "0", "endTimestamp": str(2**62)}
         found = await asked(broker, RequestCode.QUERY_MESSAGE, key="k", maxNum="9999", **times)
         assert len(messages(found)) == 2
+        monkeypatch.setattr("broker.lookup.CONSUME", replace(few, query_bytes_max=1))
+        found = await asked(broker, RequestCode.QUERY_MESSAGE, key="k", maxNum="9999", **times)
+        assert [record.queue_offset for record in messages(found)] == [4]
         where = {"queueId": "0", "index": "0", "count": str(ANY)}
         rows = await asked(broker, RequestCode.QUERY_CONSUME_QUEUE, **where)
         assert len(orjson.loads(rows.body)["queueData"]) == 3

@@ -12,9 +12,9 @@ import pytest
 from broker import room
 from broker.commands import CommitOffset, DeleteGroup, DeleteTopic, PutGroup, PutTopic
 from broker.limits import STATE, StateLimits
-from broker.registrationbody import BODY_BYTES
+from broker.registrationbody import TABLE_BYTES
 from broker.remoting.codes import RequestCode, ResponseCode
-from broker.remoting.frame import FRAME_SIZE_MAX, Frame
+from broker.remoting.frame import FRAME_BODY_SIZE_MAX, Frame
 from broker.state import BrokerState
 from broker.topics import TOPIC_SIZE_MAX, GroupConfig, TopicConfig
 from tests.broker.harness import SingleBroker, with_broker
@@ -155,8 +155,8 @@ def test_the_settings_of_all_topics_fit_a_frame_in_a_list_and_in_a_registration(
     longest = TopicConfig("x" * TOPIC_SIZE_MAX, limits.queues_max, limits.queues_max, 7, 2**31 - 1)
     topics_max = limits.topics_max + limits.groups_max  # with dead letters
     listed = len(orjson.dumps({longest.name: longest.as_json()}))
-    assert topics_max * listed < FRAME_SIZE_MAX
-    assert topics_max * (4 + len(f"{longest.name} 16384 16384 7 SINGLE_TAG")) < BODY_BYTES
+    assert topics_max * listed < FRAME_BODY_SIZE_MAX
+    assert topics_max * (4 + len(f"{longest.name} 16384 16384 7 SINGLE_TAG")) < TABLE_BYTES
 
 
 def test_a_state_counts_its_queues_and_offsets() -> None:
