@@ -97,6 +97,10 @@ class ProduceLimits:
     staged_bytes_max: int = 64 << 20
     """What may wait to be proposed; beyond it requests are refused as busy."""
 
+    doubt_bytes_max: int = 64 << 20
+    """Of requests that may have been stored before, until that is found out; beyond it they are
+    refused as busy."""
+
     recent_bytes_max: int = 32 << 20
     """Of the newest applied entries, which are kept in memory for those who read them."""
 
