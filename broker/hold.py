@@ -29,6 +29,8 @@ class HeldPull:
     codes: frozenset[int] | None
     run: Callable[[], None]
     connection: Connection | None = None
+    expression_size: int = 0
+    """Characters of what says which messages it wants; what was made of it is kept as well."""
     timer: asyncio.TimerHandle | None = field(default=None, init=False)
 
 
@@ -44,6 +46,7 @@ class HeldPulls:
         self._by_connection: dict[Connection, dict[HeldPull, None]] = {}
         self._woken: list[HeldPull] = []
         self._count = 0
+        self._expression_sizes = 0
 
     def __len__(self) -> int:
         return self._count
@@ -52,11 +55,15 @@ class HeldPulls:
         """Keeps ``pull`` until then (the loop's time); False where no more can be kept."""
         if self._count >= self._held_max:
             return False
+        expression_sizes = self._expression_sizes + pull.expression_size
+        if pull.expression_size and expression_sizes > CONSUME.held_expressions_max:
+            return False
         connection = pull.connection
         pulls = None if connection is None else self._by_connection.get(connection)
         if pulls is not None and len(pulls) >= CLIENTS.held_pulls_max:
             return False
         self._count += 1
+        self._expression_sizes = expression_sizes
         self._by_queue.setdefault((pull.topic, pull.queue_id), {})[pull] = None
         pull.timer = self._loop.call_at(deadline, self._expired, pull)
         if connection is not None:
@@ -97,6 +104,7 @@ class HeldPulls:
             return
         del waiting[pull]
         self._count -= 1
+        self._expression_sizes -= pull.expression_size
         if not waiting:
             del self._by_queue[key]
         if pull.timer is not None:

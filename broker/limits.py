@@ -135,6 +135,10 @@ class ConsumeLimits:
     held_pulls_max: int = 65_536
     """Pulls held at once; one more is told at once that there is nothing."""
 
+    held_expressions_max: int = 8 << 20
+    """Characters of the expressions of all held pulls: what is made of them takes up to 30 bytes
+    for each, unless several have the same."""
+
     query_messages_max: int = 64
     """RocketMQ's ``maxMsgsNumBatch``."""
 

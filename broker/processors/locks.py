@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker.context import BrokerContext
+from broker.limits import CLIENTS
 from broker.processors.jsonbody import json_object, objects_of, text_of
 from broker.queuelocks import LockedQueue
 from broker.refusals import REFUSALS, refused
@@ -56,7 +57,13 @@ class LockProcessor:
             check_group_name(group)
         except REFUSALS as error:
             raise refused(error) from error
-        return group, text_of(body, "clientId"), queues
+        client_id = text_of(body, "clientId")
+        if len(client_id) > CLIENTS.name_size_max:
+            raise FieldError(
+                f"clientId has {len(client_id)} characters, at most {CLIENTS.name_size_max} "
+                "are allowed"
+            )
+        return group, client_id, queues
 
 
 def _queue_id(named: Mapping[str, Any]) -> int:

@@ -196,7 +196,7 @@ class _Pull:
     def run(self) -> None:
         if self.context.resets and self._was_moved():
             return
-        codes, selector = self.wanted
+        codes, selector, _ = self.wanted
         limits = self.limits if selector is None else SCAN_LIMITS
         try:
             found = self.context.reader.find(self.topic, self.queue_id, self.offset, limits, codes)
@@ -224,8 +224,18 @@ class _Pull:
         deadline = self.deadline
         if deadline is None or deadline <= self.context.loop.time():
             return False
-        held = HeldPull(self.topic, self.queue_id, self.wanted.codes, self.run, self.connection)
-        return self.context.holds.hold(held, deadline)
+        wanted = self.wanted
+        held = HeldPull(
+            self.topic, self.queue_id, wanted.codes, self.run, self.connection, wanted.size
+        )
+        if not self.context.holds.hold(held, deadline):
+            return False
+        request = self.request
+        if request.ext or request.body:  # they are read, and would be kept for as long
+            self.request = Frame(
+                request.code, request.opaque, request.flag, serialization=request.serialization
+            )
+        return True
 
     def _loaded(self, found: Found, parts: Sequence[Bytes], error: StoreError | None) -> None:
         if error is None:

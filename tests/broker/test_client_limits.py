@@ -13,14 +13,14 @@ import pytest
 
 from broker.clients import TOLD_A_TURN, Client, Clients, ConsumerSettings
 from broker.hold import HeldPull, HeldPulls
-from broker.limits import CLIENTS, RemotingLimits
+from broker.limits import CLIENTS, CONSUME, RemotingLimits
 from broker.meters import Meters
 from broker.remoting.client import RemotingClient
 from broker.remoting.codes import LanguageCode, RequestCode, ResponseCode
 from broker.remoting.connection import Connection
 from broker.remoting.errors import RequestError
 from broker.remoting.frame import Frame
-from tests.broker.harness import ADDRESS, SingleBroker, with_broker
+from tests.broker.harness import ADDRESS, SingleBroker, pull_ext, with_broker
 from tests.remoting.virtualnet import VirtualLoop
 
 CLIENT = Client("c", LanguageCode.JAVA, 409, 0.0)
@@ -249,6 +249,42 @@ def test_a_connection_has_its_share_of_held_pulls(monkeypatch: pytest.MonkeyPatc
     assert len(holds) == 1
     holds.close()
     loop.close()
+
+
+def test_what_held_pulls_want_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.hold.CONSUME", replace(CONSUME, held_expressions_max=100))
+    loop = VirtualLoop()
+    holds = HeldPulls(loop)
+    (one,) = connections(loop, 1)
+
+    def held(size: int) -> bool:
+        pull = HeldPull("t", 0, frozenset((1,)), lambda: None, one, size)
+        return holds.hold(pull, 9.0)
+
+    assert [held(size) for size in (60, 60, 40, 0, 1)] == [True, False, True, True, False]
+    one.connection_lost(None)
+    (one,) = connections(loop, 1)
+    assert held(100)
+    holds.close()
+    loop.close()
+
+
+def test_a_held_pull_keeps_nothing_of_a_request_but_what_its_answer_needs(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        ext = pull_ext("orders", 0, 0) | {"sysFlag": "6", "junk": "x" * 100_000}
+        pulling = asyncio.ensure_future(broker.ask(RequestCode.PULL_MESSAGE, ext, bytes(100_000)))
+        await asyncio.sleep(1)
+        (held,) = (
+            pull for pulls in broker.broker.context.holds._by_queue.values() for pull in pulls
+        )
+        request = held.run.__self__.request  # type: ignore[attr-defined]  # a bound method
+        assert (request.ext, request.body) == ({}, b"")
+        await broker.send("orders", 0, b"x")
+        answer = await pulling
+        assert (answer.code, answer.opaque) == (ResponseCode.SUCCESS, request.opaque)
+
+    with_broker(scenario, tmp_path)
 
 
 def test_what_is_counted_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,6 +139,7 @@ def test_a_node_that_does_not_lead_locks_nothing_and_forgets_its_locks(tmp_path:
         (b"[]", "not a JSON object"),
         (b'{"clientId":"a","mqSet":[]}', "consumerGroup"),
         (b'{"consumerGroup":"g","mqSet":[]}', "clientId"),
+        (b'{"consumerGroup":"g","clientId":"%b","mqSet":[]}' % (b"a" * 513), "clientId has 513"),
         (b'{"consumerGroup":"g","clientId":"a","mqSet":{"a":1}}', "mqSet is not a list"),
         (b'{"consumerGroup":"g","clientId":"a","mqSet":[{"topic":"t"}]}', "queueId"),
         (b'{"consumerGroup":"g","clientId":"a","mqSet":[{"queueId":1}]}', "topic"),
