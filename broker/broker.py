@@ -20,6 +20,7 @@ from broker.deferred.delivery import Delivery
 from broker.derived import DerivedCheck
 from broker.gather import Gatherer
 from broker.hold import HeldPulls
+from broker.limits import STATE
 from broker.lookup import MessageLookup
 from broker.machine import BrokerStateMachine, MachineListener
 from broker.members import client_addresses
@@ -249,7 +250,7 @@ class Broker(MachineListener):
         replies = reply_topic(self.context.config.cluster)
         return {
             replies: TopicConfig(replies, 1, 1).as_json(),
-            **{name: topic.as_json() for name, topic in sorted(topics.items())},
+            **{name: _announced(topic) for name, topic in sorted(topics.items())},
         }
 
     # --- MachineListener
@@ -296,3 +297,11 @@ class Broker(MachineListener):
     def _notifies(self, group: str) -> bool:
         settings = self.context.machine.state.groups.get(group)
         return settings is None or settings.notify_ids_changed
+
+
+def _announced(topic: TopicConfig) -> dict[str, object]:
+    """Clients make an object of each queue, and older states have topics with any number."""
+    if topic.queues > STATE.queues_max:
+        read, write = (min(n, STATE.queues_max) for n in (topic.read_queues, topic.write_queues))
+        topic = replace(topic, read_queues=read, write_queues=write)
+    return topic.as_json()

@@ -67,12 +67,15 @@ READ_MODES = ("linearizable", "stale")
 NODE_NAME = re.compile(r"n(0|[1-9][0-9]{0,3})")
 GROUP_NAME = re.compile(r"[A-Za-z0-9_-]{1,127}")
 MESSAGE_SIZE_MAX = 15 << 20
-"""A frame of the remoting protocol holds 16 MiB, header and properties included."""
+"""Setting: a frame of the remoting protocol holds 16 MiB, header and properties included."""
 
 
 HOURS_MAX = 1_000_000
+"""Setting: more than a century."""
+
 DAY_MS = 24 * HOUR_MS
 BYTES_MAX = 1 << 60
+"""Setting: more than any disk."""
 
 
 class ConfigError(ValueError):

@@ -28,6 +28,8 @@ from store.rebuild import request_rebuild
 from store.replica import ReplicaStore
 
 CHECKPOINT_BYTES_MAX = 1 << 30
+"""Pace: of this node's own checkpoint, which is read in one go."""
+
 CRC_BYTES = 1 << 20
 READ_BYTES = 1 << 20
 

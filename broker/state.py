@@ -88,6 +88,14 @@ class BrokerState:
     """Those that are open, by the offset of the half message, in that order."""
     settings: dict[str, str] = field(default_factory=dict)
     """What an operator has changed, in RocketMQ's names (see :mod:`broker.settings`)."""
+    queue_count: int = field(default=0, init=False, compare=False)
+    """Of all topics."""
+    offset_count: int = field(default=0, init=False, compare=False)
+    """Of all groups."""
+
+    def __post_init__(self) -> None:
+        self.queue_count = sum(topic.queues for topic in self.topics.values())
+        self.offset_count = sum(map(len, self.offsets.values()))
 
     def offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """What the group has committed for the queue, or None."""
@@ -98,12 +106,19 @@ class BrokerState:
         """Carries out a committed command, as far as it concerns the state."""
         match command:
             case CommitOffset(group, topic, queue_id, offset):
-                self.offsets.setdefault((group, topic), {})[queue_id] = offset
+                queues = self.offsets.setdefault((group, topic), {})
+                self.offset_count -= len(queues)
+                queues[queue_id] = offset
+                self.offset_count += len(queues)
             case PutTopic():
-                self.topics[command.name] = command.config
+                replaced = self.topics.get(command.name)
+                config = self.topics[command.name] = command.config
+                self.queue_count += config.queues - (0 if replaced is None else replaced.queues)
                 self.topics_version = self.topics_version.next(command.timestamp_ms)
             case DeleteTopic():
-                if self.topics.pop(command.name, None) is not None:
+                deleted = self.topics.pop(command.name, None)
+                if deleted is not None:
+                    self.queue_count -= deleted.queues
                     self.topics_version = self.topics_version.next(command.timestamp_ms)
             case PutGroup():
                 self.groups[command.name] = command.config
@@ -143,7 +158,7 @@ class BrokerState:
             self.groups_version = self.groups_version.next(command.timestamp_ms)
         if command.remove_offsets:
             for key in [key for key in self.offsets if key[0] == command.name]:
-                del self.offsets[key]
+                self.offset_count -= len(self.offsets.pop(key))
 
     def to_bytes(self) -> bytes:
         """The state as MessagePack, sorted, so that equal states give equal bytes."""

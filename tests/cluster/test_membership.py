@@ -146,6 +146,8 @@ def test_a_dead_and_a_wiped_node_are_replaced_in_one_command_each(local: Running
 def test_followers_tell_the_newest_offsets(local: RunningCluster) -> None:
     place = {"consumerGroup": "readers", "topic": "orders", "queueId": "0"}
     addresses = [node.address for node in local.view().nodes if node.address]
+    local.dledger("topic", "create", "orders", "-c", "DefaultCluster", "--queues", "1")
+    local.dledger("produce", "orders", stdin="x\n" * 20)
     leader = local.leader()
 
     async def told_everywhere(admin: Admin) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 from struct import pack
 
 import orjson
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.limits import NAMESERVER
 from broker.nameserver import topictable
 from broker.nameserver.topictable import (
     DataVersion,
@@ -124,7 +126,7 @@ def test_a_malformed_compressed_body_is_named(body: bytes, what: str) -> None:
 
 
 def test_a_body_that_inflates_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topictable, "INFLATED_SIZE_MAX", 1000)
+    monkeypatch.setattr(topictable, "NAMESERVER", replace(NAMESERVER, inflated_bytes_max=1000))
     with pytest.raises(FieldError, match="inflates to more than 1000 bytes"):
         decode_topic_table(zlib.compress(bytes(100_000)), compressed=True)
 
