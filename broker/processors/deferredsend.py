@@ -69,7 +69,7 @@ class DeferredSend:
         ``times_max``: how often a message to a retry topic is tried, below 0 as its group says.
         """
         properties = checked_properties(header.properties)
-        check_keys(tag_and_keys(properties)[1])
+        check_keys(tag_and_keys(properties)[1], len(properties))
         commands: Sequence[Command] = ()
         now_ms = self._delivery.now_ms()
         group = self._given_up(header, times_max)

@@ -222,14 +222,16 @@ def checked_properties(properties: bytes) -> bytes:
     return properties
 
 
-def check_keys(words: Sequence[bytes]) -> None:
+def check_keys(words: Sequence[bytes], size: int) -> None:
     """Raises :class:`~broker.remoting.errors.RequestError`, code 13, for keys of a message that
-    are too many or too long."""
+    are too many or too long; ``size`` is that of all its properties."""
     if len(words) > PRODUCE.keys_max:
         raise RequestError(
             ResponseCode.MESSAGE_ILLEGAL,
             f"the message has {len(words)} keys, at most {PRODUCE.keys_max} are allowed",
         )
+    if size <= PRODUCE.key_size_max:
+        return
     longest = max(map(len, words), default=0)
     if longest > PRODUCE.key_size_max:
         raise RequestError(

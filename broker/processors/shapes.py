@@ -125,7 +125,7 @@ class Stager:
             if mark and before and not before.endswith(PAIR_END):
                 # Another property, whose name ends like that of the unique key.
                 properties = storable_properties(properties)
-                check_keys(tag_and_keys(properties)[1])
+                check_keys(tag_and_keys(properties)[1], len(properties))
                 code, hashes = derive(prefix, properties)
                 size = fixed_size + len(body) + len(properties)
                 body_crc = crc32(body) & 0x7FFFFFFF
@@ -188,7 +188,7 @@ class Stager:
         changed = (stored_before, stored_after) != (before, after)
         code, words = tag_and_keys(before + after)
         if words:
-            check_keys(words)
+            check_keys(words, len(properties))
         shape = Shape(stored_before, stored_after, changed, code, words)
         # Where each message has keys of its own, or another name to reply to with, to remember
         # that would be for nothing.
