@@ -10,6 +10,11 @@ from broker.commands import PutGroup, PutTopic
 from broker.context import BrokerContext
 from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import RequestError
+from broker.room import (
+    check_room_for_group,
+    check_room_for_sent_topic,
+    check_room_for_topic,
+)
 from broker.topics import (
     DLQ_PREFIX,
     PERM_INHERIT,
@@ -31,7 +36,7 @@ def create_topic_for_send(
 
     Raises :class:`~broker.topics.NameRefusedError` for a bad name, and
     :class:`~broker.remoting.errors.RequestError`: 17 where topics are not created in this way,
-    16 for a topic of the broker's own.
+    or not any more, 16 for a topic of the broker's own.
     """
     if len(name) > TOPIC_SIZE_MAX:
         raise RequestError(
@@ -58,6 +63,7 @@ def create_topic_for_send(
         raise RequestError(
             ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
         )
+    check_room_for_sent_topic(context.gatherer, created)
     context.gatherer.add_command(PutTopic.of(created, context.wall_clock()))
     return created
 
@@ -65,7 +71,8 @@ def create_topic_for_send(
 def ensure_group(context: BrokerContext, group: str) -> None:
     """Creates a group and its retry topic where they are missing; does nothing but on a leader.
 
-    Raises :class:`~broker.topics.NameRefusedError` for a bad name.
+    Raises :class:`~broker.topics.NameRefusedError` for a bad name, and
+    :class:`~broker.remoting.errors.RequestError` where there are too many.
     """
     gatherer = context.gatherer
     topic = retry_topic(group)
@@ -76,8 +83,13 @@ def ensure_group(context: BrokerContext, group: str) -> None:
     check_group_name(group)
     if not gatherer.serving:
         return
+    retries = TopicConfig(topic, 1, 1)
+    if group_missing:
+        check_room_for_group(gatherer, group, automatic=True)
+    if topic_missing:
+        check_room_for_topic(gatherer, retries)
     now_ms = context.wall_clock()
     if group_missing:
         gatherer.add_command(PutGroup.of(GroupConfig(group), now_ms))
     if topic_missing:
-        gatherer.add_command(PutTopic.of(TopicConfig(topic, 1, 1), now_ms))
+        gatherer.add_command(PutTopic.of(retries, now_ms))

@@ -20,6 +20,7 @@ from broker.deferred.delivery import Delivery
 from broker.derived import DerivedCheck
 from broker.gather import Gatherer
 from broker.hold import HeldPulls
+from broker.limits import STATE
 from broker.lookup import MessageLookup
 from broker.machine import BrokerStateMachine, MachineListener
 from broker.members import client_addresses
@@ -35,7 +36,7 @@ from broker.settings import Settings
 from broker.slowreaders import SlowReaders
 from broker.state import DataVersion
 from broker.stats import BrokerStats, Rates
-from broker.topics import system_topics
+from broker.topics import TopicConfig, system_topics
 from broker.transactions.open import OpenTransaction
 from broker.transactions.service import CheckPolicy, Transactions
 from dledger.config import RaftConfig
@@ -249,7 +250,7 @@ class Broker(MachineListener):
 
     def _topic_table(self) -> dict[str, dict[str, object]]:
         topics = self.context.machine.state.topics
-        return {name: topic.as_json() for name, topic in sorted(topics.items())}
+        return {name: _announced(topic) for name, topic in sorted(topics.items())}
 
     # --- MachineListener
 
@@ -298,3 +299,11 @@ class Broker(MachineListener):
     def _notifies(self, group: str) -> bool:
         settings = self.context.machine.state.groups.get(group)
         return settings is None or settings.notify_ids_changed
+
+
+def _announced(topic: TopicConfig) -> dict[str, object]:
+    """Clients make an object of each queue, and older states have topics with any number."""
+    if topic.queues > STATE.queues_max:
+        read, write = (min(n, STATE.queues_max) for n in (topic.read_queues, topic.write_queues))
+        topic = replace(topic, read_queues=read, write_queues=write)
+    return topic.as_json()

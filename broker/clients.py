@@ -9,15 +9,19 @@ that they share out the queues again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from broker.remoting.codes import LanguageCode, RequestCode
+from broker.limits import CLIENTS
+from broker.remoting.codes import LanguageCode, RequestCode, ResponseCode
 from broker.remoting.connection import Connection
+from broker.remoting.errors import RequestError
 from broker.subscription import Subscription
 
 EXPIRY_SECONDS = 120.0
 SCAN_SECONDS = 10.0
+TOLD_A_TURN = 2048
+"""So many members are told of changes before the event loop goes on: some 10 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,15 @@ class ConsumerGroup:
         return sorted({client.client_id for client in self.members.values()})
 
 
+@dataclass(slots=True)
+class _Connected:
+    """What one connection has said: what is to be forgotten with it."""
+
+    producers: dict[str, None] = field(default_factory=dict)
+    consumers: dict[str, None] = field(default_factory=dict)
+    ids: dict[str, None] = field(default_factory=dict)
+
+
 class Clients:
     """Who is connected. ``notifies(group)`` says whether a group's members want to be told."""
 
@@ -67,7 +80,10 @@ class Clients:
         self._loop = loop
         self._notifies = notifies
         self._timer: asyncio.TimerHandle | None = None
-        self._watched: dict[Connection, None] = {}
+        self._connected: dict[Connection, _Connected] = {}
+        self._memberships = 0
+        self._told = 0
+        self._to_tell: dict[str, None] = {}
         self.consumers: dict[str, ConsumerGroup] = {}
         self.producers: dict[str, dict[Connection, Client]] = {}
         self._by_name: dict[str, Connection] = {}
@@ -81,10 +97,52 @@ class Clients:
             self._timer.cancel()
             self._timer = None
 
+    def check_room(
+        self,
+        connection: Connection,
+        client_id: str,
+        producers: Sequence[str],
+        consumers: Sequence[str],
+    ) -> None:
+        """Raises :class:`~broker.remoting.errors.RequestError` for a heartbeat that brings more
+        than ``ClientLimits`` allow."""
+        known = self._connected.get(connection) or _Connected()
+        groups = len(known.producers.keys() | set(producers))
+        groups += len(known.consumers.keys() | set(consumers))
+        more = groups - len(known.producers) - len(known.consumers)
+        if groups > CLIENTS.groups_max:
+            raise _too_many(f"the connection is in {groups} groups", CLIENTS.groups_max)
+        if len(known.ids.keys() | {client_id}) > CLIENTS.ids_max:
+            raise _too_many("the connection has had more client ids", CLIENTS.ids_max)
+        if self._memberships + more > CLIENTS.memberships_max:
+            raise _too_many(
+                f"connections are {self._memberships} times in a group", CLIENTS.memberships_max
+            )
+        for group in consumers:
+            found = self.consumers.get(group)
+            if found is not None and len(found.members) >= CLIENTS.members_max:
+                self._check_member(connection, group, found.members)
+        for group in producers:
+            members = self.producers.get(group)
+            if members is not None and len(members) >= CLIENTS.members_max:
+                self._check_member(connection, group, members)
+
+    @staticmethod
+    def _check_member(
+        connection: Connection, group: str, members: Mapping[Connection, Client]
+    ) -> None:
+        if connection not in members:
+            raise _too_many(f"the group {group} has {len(members)} members", CLIENTS.members_max)
+
     def add_producer(self, connection: Connection, group: str, client: Client) -> None:
         """A heartbeat of a producer."""
-        self._watch(connection)
-        self.producers.setdefault(group, {})[connection] = client
+        connected = self._watch(connection)
+        connected.ids[client.client_id] = None
+        members = self.producers.setdefault(group, {})
+        if connection not in members:
+            connected.producers[group] = None
+            self._memberships += 1
+        members[connection] = client
         self._by_name[client.client_id] = connection
 
     def add_consumer(
@@ -96,9 +154,13 @@ class Clients:
         subscriptions: Iterable[Subscription],
     ) -> None:
         """A heartbeat of a consumer; the group is told if it brought a change."""
-        self._watch(connection)
+        connected = self._watch(connection)
+        connected.ids[client.client_id] = None
         found = self.consumers.setdefault(group, ConsumerGroup())
         changed = connection not in found.members
+        if changed:
+            connected.consumers[group] = None
+            self._memberships += 1
         found.members[connection] = client
         found.settings = settings
         if self._subscribe(found, {each.topic: each for each in subscriptions}) or changed:
@@ -138,41 +200,66 @@ class Clients:
             del group.subscriptions[topic]
         return changed
 
-    def _watch(self, connection: Connection) -> None:
-        if connection not in self._watched:
-            self._watched[connection] = None
+    def _watch(self, connection: Connection) -> _Connected:
+        connected = self._connected.get(connection)
+        if connected is None:
+            connected = self._connected[connection] = _Connected()
             connection.on_close(self._closed)
+        return connected
 
     def _closed(self, connection: Connection) -> None:
-        self._watched.pop(connection, None)
-        for name in [name for name, known in self._by_name.items() if known is connection]:
-            del self._by_name[name]
-        for group in [name for name, known in self.producers.items() if connection in known]:
+        connected = self._connected.get(connection)
+        if connected is None:
+            return
+        for client_id in connected.ids:
+            if self._by_name.get(client_id) is connection:
+                del self._by_name[client_id]
+        for group in list(connected.producers):
             self._remove_producer(connection, group)
-        for group in [
-            name for name, known in self.consumers.items() if connection in known.members
-        ]:
+        for group in list(connected.consumers):
             self._remove_consumer(connection, group)
+        del self._connected[connection]
 
     def _remove_producer(self, connection: Connection, group: str) -> None:
         members = self.producers.get(group)
-        if members is not None and members.pop(connection, None) is not None and not members:
+        if members is None or members.pop(connection, None) is None:
+            return
+        del self._connected[connection].producers[group]
+        self._memberships -= 1
+        if not members:
             del self.producers[group]
 
     def _remove_consumer(self, connection: Connection, group: str) -> None:
         found = self.consumers.get(group)
         if found is None or found.members.pop(connection, None) is None:
             return
+        del self._connected[connection].consumers[group]
+        self._memberships -= 1
         if found.members:
             self._tell(group)
         else:
             del self.consumers[group]
 
     def _tell(self, group: str) -> None:
+        """At once, as a rule; later where very many are told in this turn of the loop."""
         if not self._notifies(group):
             return
-        for connection in self.consumers[group].members:
+        if not self._told and not self._to_tell:
+            self._loop.call_soon(self._tell_on)
+        if self._told >= TOLD_A_TURN:
+            self._to_tell[group] = None
+            return
+        members = self.consumers[group].members
+        self._told += len(members)
+        for connection in members:
             connection.push(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
+
+    def _tell_on(self) -> None:
+        self._told = 0
+        groups, self._to_tell = self._to_tell, {}
+        for group in groups:
+            if group in self.consumers:
+                self._tell(group)
 
     def _scan(self) -> None:
         self._timer = self._loop.call_later(SCAN_SECONDS, self._scan)
@@ -183,6 +270,10 @@ class Clients:
         for group, found in list(self.consumers.items()):
             for connection in _silent(found.members, silent_since):
                 self._remove_consumer(connection, group)
+
+
+def _too_many(what: str, most: int) -> RequestError:
+    return RequestError(ResponseCode.SYSTEM_ERROR, f"{what}, at most {most} are allowed")
 
 
 def _silent(members: Mapping[Connection, Client], since: float) -> list[Connection]:

@@ -77,13 +77,15 @@ NODE_NAME = re.compile(r"n(0|[1-9][0-9]{0,3})")
 GROUP_NAME = re.compile(r"[A-Za-z0-9_-]{1,127}")
 HOST_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,252}")
 MESSAGE_SIZE_MAX = 15 << 20
-"""A frame of the remoting protocol holds 16 MiB, header and properties included."""
+"""Setting: a frame of the remoting protocol holds 16 MiB, header and properties included."""
 
 CONFIG_SIZE_MAX = 64 << 10
 """Bytes of a ``node.toml``, enough for hundreds of members: tomllib takes quadratic time for some
 files that say nothing."""
 
 HOURS_MAX = 1_000_000
+"""Setting: more than a century."""
+
 DAY_MS = 24 * HOUR_MS
 ENDPOINT_MAX = 40
 """Characters; an IPv4 address and a port have 21 at most."""
@@ -92,6 +94,7 @@ PATH_MAX = 4095
 """Bytes of a path, as Linux has it."""
 
 BYTES_MAX = 1 << 60
+"""Setting: more than any disk."""
 
 
 class ConfigError(ValueError):

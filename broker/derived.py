@@ -31,6 +31,8 @@ from store.replica import ReplicaStore
 log = logging.getLogger(__name__)
 
 CHECKPOINT_BYTES_MAX = 1 << 30
+"""Pace: of this node's own checkpoint, which is read in one go."""
+
 CRC_BYTES = 1 << 20
 READ_BYTES = 1 << 20
 

@@ -6,7 +6,7 @@ A request that changes a topic is judged by what the requests before it will hav
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from broker.commands import Command, CommitOffset, DeleteGroup, DeleteTopic, PutGroup, PutTopic
 from broker.staging import StagedBatch
@@ -21,6 +21,14 @@ _OffsetKey: TypeAlias = tuple[str, str, int]
 
 _Staged: TypeAlias = dict[K, tuple[StagedBatch, V]]
 """The newest value, and the batch that brings it."""
+
+
+class Totals(NamedTuple):
+    """How many there are of what has a limit."""
+
+    topics: int
+    queues: int
+    groups: int
 
 
 class AppliedState(Protocol):
@@ -39,6 +47,22 @@ class ForeseenState:
         self._groups: _Staged[str, GroupConfig | None] = {}
         self._offsets: _Staged[_OffsetKey, int] = {}
         self._lazy: dict[_OffsetKey, int] = {}
+        self._totals: Totals | None = None
+        """None where they must be counted: while something is staged, they only change by that."""
+
+    def totals(self) -> Totals:
+        """How many topics, their queues and groups there are then."""
+        if self._totals is None:
+            state = self._applied.state
+            topics, queues, groups = len(state.topics), state.queue_count, len(state.groups)
+            for name, (_, topic) in self._topics.items():
+                known = state.topics.get(name)
+                topics += (topic is not None) - (known is not None)
+                queues += _queues(topic) - _queues(known)
+            for name, (_, group) in self._groups.items():
+                groups += (group is not None) - (name in state.groups)
+            self._totals = Totals(topics, queues, groups)
+        return self._totals
 
     def topic(self, name: str) -> TopicConfig | None:
         staged = self._topics.get(name)
@@ -63,19 +87,35 @@ class ForeseenState:
                 self._lazy.pop(command[:3], None)
                 self._offsets[command[:3]] = (batch, command.offset)
             case PutTopic():
-                self._topics[command.name] = (batch, command.config)
+                self._stage_topic(batch, command.name, command.config)
             case DeleteTopic():
-                self._topics[command.name] = (batch, None)
+                self._stage_topic(batch, command.name, None)
             case PutGroup():
-                self._groups[command.name] = (batch, command.config)
+                self._stage_group(batch, command.name, command.config)
             case DeleteGroup():
-                self._groups[command.name] = (batch, None)
+                self._stage_group(batch, command.name, None)
                 if command.remove_offsets:
                     _drop_group(self._lazy, command.name)
                     _drop_group(self._offsets, command.name)
 
+    def _stage_topic(self, batch: StagedBatch, name: str, topic: TopicConfig | None) -> None:
+        if self._totals is not None:
+            known, totals = self.topic(name), self._totals
+            self._totals = totals._replace(
+                topics=totals.topics + (topic is not None) - (known is not None),
+                queues=totals.queues + _queues(topic) - _queues(known),
+            )
+        self._topics[name] = (batch, topic)
+
+    def _stage_group(self, batch: StagedBatch, name: str, group: GroupConfig | None) -> None:
+        if self._totals is not None:
+            change = (group is not None) - (self.group(name) is not None)
+            self._totals = self._totals._replace(groups=self._totals.groups + change)
+        self._groups[name] = (batch, group)
+
     def applied(self, batch: StagedBatch) -> None:
         """What ``batch`` brought is part of the applied state, or will never be."""
+        self._totals = None
         if self._topics:
             _drop_of(self._topics, batch)
         if self._groups:
@@ -85,6 +125,7 @@ class ForeseenState:
 
     def clear(self, but: Iterable[StagedBatch]) -> None:
         """Nothing is staged any more, but what these batches bring."""
+        self._totals = None
         self._topics.clear()
         self._groups.clear()
         self._offsets.clear()
@@ -111,6 +152,10 @@ class ForeseenState:
 def _drop_group(offsets: dict[_OffsetKey, V], group: str) -> None:
     for key in [key for key in offsets if key[0] == group]:
         del offsets[key]
+
+
+def _queues(topic: TopicConfig | None) -> int:
+    return 0 if topic is None else topic.queues
 
 
 def _drop_of(staged: _Staged[K, V], batch: StagedBatch) -> None:

@@ -19,7 +19,8 @@ from functools import partial
 from typing import Protocol
 
 from broker.commands import Command, StoreRequests, encode_commands
-from broker.foreseen import ForeseenState
+from broker.foreseen import ForeseenState, Totals
+from broker.limits import PRODUCE
 from broker.requests import KnownRequests, pack_keys
 from broker.staging import Addressed, Completion, StagedBatch, StagedQueue, Waiter
 from broker.state import BrokerState
@@ -39,11 +40,10 @@ PIPELINE_ENTRIES = 2
 ENTRY_BYTES = 4 << 20
 """What a batch grows to; a single larger request is an entry of its own."""
 
-STAGED_BYTES_MAX = 64 << 20
-"""What may wait to be proposed; beyond it requests are refused as busy."""
-
 LAZY_SECONDS = 1.0
 """How long an offset that came with a pull may wait for an entry to travel in."""
+
+_staged_bytes_max = PRODUCE.staged_bytes_max  # looked up for each message
 
 _ROW_BYTES, _KEY_ROW_BYTES = QUEUE_ROW.size, KEY_ROW.size
 REQUEST_BYTES = 4  # what heads the list of them is less than what a run is taken to need
@@ -139,9 +139,22 @@ class Gatherer:
         """A topic as it will be once everything staged is applied."""
         return self._foreseen.topic(name)
 
+    def totals(self) -> Totals:
+        """How many topics and groups there will be once everything staged is applied. Raises
+        :class:`~dledger.errors.NotLeaderError`: others do not know."""
+        self.check_serving()
+        return self._foreseen.totals()
+
     def group(self, name: str) -> GroupConfig | None:
         """A subscription group as it will be once everything staged is applied."""
         return self._foreseen.group(name)
+
+    def end_offset(self, topic: str, queue_id: int) -> int:
+        """The offset behind the last message of the queue that this leader has proposed: nobody
+        can have consumed more. A follower that is read from may have applied what the leader has
+        not yet."""
+        end = self._next_offsets.get((topic, queue_id))
+        return self._applied.end_offset(topic, queue_id) if end is None else end
 
     def offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """A group's offset as it will be once everything staged is applied."""
@@ -250,6 +263,7 @@ class Gatherer:
         if not leadership.serving:
             self._refuse_staged(self._not_leader())
         self._next_offsets.clear()
+        self._foreseen.clear(but=self._in_flight)
         self.known_requests.clear()
         if leadership.serving and self._remembers:
             self.known_requests.begin(self._applied.state.requests)
@@ -290,8 +304,8 @@ class Gatherer:
         """The batch to which ``size`` bytes will be added; sees to it that it is proposed."""
         if not self._serving:
             self.check_serving()
-        if self._staged_bytes + size > STAGED_BYTES_MAX:
-            raise BusyError(self._staged_bytes, STAGED_BYTES_MAX)
+        if self._staged_bytes + size > _staged_bytes_max:
+            raise BusyError(self._staged_bytes, _staged_bytes_max)
         batch = self._open
         if batch.bytes + size > self._entry_bytes and batch:
             self._closed.append(batch)

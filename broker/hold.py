@@ -11,12 +11,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from broker.limits import CLIENTS, CONSUME
 from broker.reader import rows
 from broker.remoting.connection import Connection
 from store.filesystem import Bytes
-
-HELD_MAX = 65_536
-"""Pulls held at once; one more is told at once that there is nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -31,19 +29,24 @@ class HeldPull:
     codes: frozenset[int] | None
     run: Callable[[], None]
     connection: Connection | None = None
+    expression_size: int = 0
+    """Characters of what says which messages it wants; what was made of it is kept as well."""
     timer: asyncio.TimerHandle | None = field(default=None, init=False)
 
 
 class HeldPulls:
     """All pulls that wait on this node."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, held_max: int = HELD_MAX) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, held_max: int = CONSUME.held_pulls_max
+    ) -> None:
         self._loop = loop
         self._held_max = held_max
         self._by_queue: dict[tuple[str, int], dict[HeldPull, None]] = {}
         self._by_connection: dict[Connection, dict[HeldPull, None]] = {}
         self._woken: list[HeldPull] = []
         self._count = 0
+        self._expression_sizes = 0
 
     def __len__(self) -> int:
         return self._count
@@ -52,12 +55,18 @@ class HeldPulls:
         """Keeps ``pull`` until then (the loop's time); False where no more can be kept."""
         if self._count >= self._held_max:
             return False
+        expression_sizes = self._expression_sizes + pull.expression_size
+        if pull.expression_size and expression_sizes > CONSUME.held_expressions_max:
+            return False
+        connection = pull.connection
+        pulls = None if connection is None else self._by_connection.get(connection)
+        if pulls is not None and len(pulls) >= CLIENTS.held_pulls_max:
+            return False
         self._count += 1
+        self._expression_sizes = expression_sizes
         self._by_queue.setdefault((pull.topic, pull.queue_id), {})[pull] = None
         pull.timer = self._loop.call_at(deadline, self._expired, pull)
-        connection = pull.connection
         if connection is not None:
-            pulls = self._by_connection.get(connection)
             if pulls is None:
                 pulls = self._by_connection[connection] = {}
                 connection.on_close(self._closed)
@@ -95,6 +104,7 @@ class HeldPulls:
             return
         del waiting[pull]
         self._count -= 1
+        self._expression_sizes -= pull.expression_size
         if not waiting:
             del self._by_queue[key]
         if pull.timer is not None:

@@ -1,4 +1,13 @@
-"""Every bound on what others can grow in a broker or a NameServer, in one typed place."""
+"""Every bound on what others can grow in a broker or a NameServer, in one typed place.
+
+A bound is a field of the class that names what it bounds; modules use the instance below it. What
+is no bound of this kind may stand elsewhere under a name with ``_MAX``, if a docstring says which
+it is (``tests/broker/test_limits.py``):
+
+- ``Format:`` a number that a format or RocketMQ's protocol fixes.
+- ``Setting:`` the range of a value in ``node.toml``, which is the operator's.
+- ``Pace:`` how much this process does by itself in one go, or how long it waits.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +48,209 @@ class RemotingLimits:
     progress_bytes: int = 8 * 1024
     """Of a frame that was begun so many bytes must come in so many seconds, or the rest of it. A
     link that carries 5 kbit/s is quick enough."""
+    model_size_max: int = 4096
+    models_max: int = 64
+    """Headers that others of one connection are compared with; then it begins anew."""
 
     connect_seconds: float = 3.0
 
     stop_seconds: float = 1.0
     """How long a closing server lets peers take the answers that are written already."""
+
+
+REMOTING = RemotingLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class StateLimits:
+    """Of the replicated state: what a group of brokers keeps of topics, groups and offsets."""
+
+    topics_max: int = 20_000
+    """Of a group of brokers. Their settings fit one frame, in a registration and in the answer to
+    code 21, whatever their names."""
+
+    automatic_topics_max: int = 10_000
+    """Beyond these sending to an unknown topic creates none: what a faulty producer leaves is room
+    enough for an operator."""
+
+    queues_max: int = 16_384
+    """Of one topic. A queue costs nothing before its first message."""
+
+    all_queues_max: int = 262_144
+    """Of all topics. Lists of them take a step for each that ever had a message."""
+
+    automatic_queues_max: int = 131_072
+    """Of all topics, beyond which sending creates no topic."""
+
+    groups_max: int = 10_000
+    """Subscription groups. Each may bring a topic for dead letters beyond ``topics_max``."""
+
+    automatic_groups_max: int = 8_000
+    """Beyond these a consumer of an unknown group creates none."""
+
+    retry_queues_max: int = 256
+    """Of one group's retry topic."""
+
+    offsets_max: int = 262_144
+    """Committed offsets: of each group one for each queue that it consumes. They are packed for
+    each checkpoint, which takes 0.2 s for so many."""
+
+    transactions_max: int = 65_536
+    """Half messages are refused while so many transactions are open."""
+
+
+STATE = StateLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceLimits:
+    """Of what is taken in and not yet applied, and of what is remembered of it."""
+
+    staged_bytes_max: int = 64 << 20
+    """What may wait to be proposed; beyond it requests are refused as busy."""
+
+    doubt_bytes_max: int = 64 << 20
+    """Of requests that may have been stored before, until that is found out; beyond it they are
+    refused as busy."""
+
+    recent_bytes_max: int = 32 << 20
+    """Of the newest applied entries, which are kept in memory for those who read them."""
+
+    keys_max: int = 256
+    """Words in the ``KEYS`` of a message: each is a row of the key index, several times larger than
+    a short word. A message has a few."""
+
+    key_size_max: int = 4096
+    """Bytes of one of them."""
+
+    shapes_max: int = 4096
+    """How many shapes of properties are remembered; then it begins anew."""
+
+    shape_bytes_max: int = 1024
+    """Of properties that are longer, each with a shape of its own, memory would be full of
+    shapes."""
+
+
+PRODUCE = ProduceLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeLimits:
+    """Of what is read."""
+
+    pull_messages_max: int = 1024
+    pull_bytes_max: int = 4 << 20
+
+    hold_seconds_max: float = 60.0
+    """Longer than any client waits; a client that asks for more is answered then."""
+
+    held_pulls_max: int = 65_536
+    """Pulls held at once; one more is told at once that there is nothing."""
+
+    held_expressions_max: int = 8 << 20
+    """Characters of the expressions of all held pulls: what is made of them takes up to 30 bytes
+    for each, unless several have the same."""
+
+    query_messages_max: int = 64
+    """RocketMQ's ``maxMsgsNumBatch``."""
+
+    query_bytes_max: int = 8 << 20
+    """Of those messages, if there are several: each may have 15 MiB."""
+
+    queue_rows_max: int = 1000
+    """Of a ConsumeQueue in one answer."""
+
+    expression_depth_max: int = 64
+    """Of parentheses and signs within each other, in an SQL92 expression."""
+
+    expression_links_max: int = 200
+    """Of ``AND``, ``OR`` and tests for equality in a row: each is evaluated within the next, and
+    the interpreter's stack has an end. Longer lists of values are what ``IN`` is for."""
+
+
+CONSUME = ConsumeLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """Of what heartbeats say, and of other things that clients hold on a broker."""
+
+    groups_max: int = 1024
+    """Of producers and consumers, over one connection. An application has a few."""
+
+    ids_max: int = 64
+    """Client ids over one connection. An application has one."""
+
+    members_max: int = 10_000
+    """Connections in one group: each is told whenever one comes or goes."""
+
+    memberships_max: int = 131_072
+    """Of all connections in all groups."""
+
+    subscriptions_max: int = 1024
+    """Topics that one group is subscribed to."""
+
+    name_size_max: int = 512
+    """Characters of a client's id, of a producer's group and of a topic that is subscribed to."""
+
+    held_pulls_max: int = 16_384
+    """Pulls of one connection that are held at once: one for each queue of the largest topic."""
+
+    locks_max: int = 262_144
+    """Queues that are locked by the members of groups."""
+
+    meters_max: int = 65_536
+    """Pairs of a topic and a group whose messages are counted; what others get is not."""
+
+
+CLIENTS = ClientLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class NameServerLimits:
+    """Of a NameServer."""
+
+    processes_max: int = 10_000
+    """Brokers that are registered."""
+
+    connection_processes_max: int = 64
+    """Those over one connection. A broker has a connection of its own."""
+
+    topics_max: int = 150_000
+    """In one registration."""
+
+    all_topics_max: int = 500_000
+    """Of all broker names, each with its own."""
+
+    queues_max: int = 65_536
+    """Of one topic: clients make an object of each."""
+
+    members_max: int = 64
+    """Addresses of one broker name, and those that a leader tells; also filter servers."""
+
+    name_size_max: int = 512
+    """Characters of a name or an address."""
+
+    gone_names_max: int = 1_024
+    """Broker names that are remembered though no process of theirs is registered."""
+
+    expiry_ms_max: int = 3_600_000
+    """How long a silent broker may want to be known."""
+
+    term_max: int = 1 << 62
+
+    key_values_max: int = 10_000
+    """Key-value pairs in all namespaces."""
+
+    key_value_bytes_max: int = 4 << 20
+    """Of their namespaces, keys and values. Those of the order configuration are in the answer to
+    each registration."""
+
+    routes_kept_max: int = 10_000
+    """Answers that are kept as they were encoded."""
+
+
+NAMESERVER = NameServerLimits()
 
 
 @dataclass(frozen=True, slots=True)

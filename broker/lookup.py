@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TypeAlias
 
+from broker.limits import CONSUME
 from broker.machine import STORE_TIMESTAMP_AT, BrokerStateMachine
 from broker.reader import MessageReader, Range
 from store.errors import OutOfRangeError, StoreError
@@ -76,7 +77,8 @@ class MessageLookup:
         count: int,
         done: Callable[[Sequence[Bytes], StoreError | None], None],
     ) -> None:
-        """The newest records of ``topic`` whose key has the hash of ``key``, newest first."""
+        """The newest records of ``topic`` whose key has the hash of ``key``, newest first: as many
+        as ``count`` and ``query_bytes_max`` allow, one at least."""
         try:
             found = self._machine.keys.lookup(
                 key_hash(topic, key.encode()), begin_ms, end_ms, count
@@ -92,7 +94,14 @@ class MessageLookup:
                 done((), error)
                 return
             sizes = [_I32.unpack(part)[0] for part in parts]
-            self._reader.load(list(map(Range, positions, sizes)), done)
+            ranges: list[Range] = []
+            left = CONSUME.query_bytes_max
+            for position, size in zip(positions, sizes, strict=True):
+                left -= size
+                if left < 0 and ranges:
+                    break
+                ranges.append(Range(position, size))
+            self._reader.load(ranges, done)
 
         self._reader.load([Range(position, _I32.size) for position in positions], sized)
 

@@ -288,9 +288,8 @@ class BrokerStateMachine:
     def _empty_queues(self, topic: str) -> None:
         """The queues of a deleted topic stay, empty: created again they go on where they ended,
         so that an offset never names another message than it once did."""
-        for name, _queue_id, queue in self._queues.all():
-            if name == topic:
-                queue.first_offset = queue.end_offset
+        for queue in self._queues.of_topic(topic).values():
+            queue.first_offset = queue.end_offset
 
     def _checkpoint_saved(self, firsts: _Firsts, expired_position: int) -> None:
         """Gives up files once no checkpoint needs them: the older one has been replaced by that

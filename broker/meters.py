@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
+from broker.limits import CLIENTS
 from store.batch import QUEUE_ROW
 from store.filesystem import Bytes
 
@@ -155,7 +156,9 @@ class Meters:
     def _of(self, meters: dict[tuple[str, str], Meter], topic: str, group: str) -> Meter:
         meter = meters.get((topic, group))
         if meter is None:
-            meter = meters[topic, group] = Meter(self._time())
+            meter = Meter(self._time())
+            if len(meters) < CLIENTS.meters_max:
+                meters[topic, group] = meter
         return meter
 
 

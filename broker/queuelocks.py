@@ -11,8 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from broker.limits import CLIENTS
+
 LOCK_SECONDS = 60.0
 """The life of a lock that is not renewed; RocketMQ's ``rebalanceLockMaxLiveTime``."""
+
+
+FORGET_SECONDS = 1.0
+"""Between two looks at all locks for those that have run out."""
 
 
 class LockedQueue(NamedTuple):
@@ -33,16 +39,26 @@ class QueueLocks:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._groups: dict[str, dict[LockedQueue, _Lock]] = {}
+        self._count = 0
+        self._forget_at = 0.0
 
     def lock(self, group: str, client_id: str, queues: Iterable[LockedQueue]) -> list[LockedQueue]:
-        """Locks what nobody else has locked, or renews it; returns what the client holds now."""
+        """Locks what nobody else has locked, or renews it; returns what the client holds now.
+
+        No further queue is locked while there are too many locks.
+        """
         now = self._now()
-        self._forget_expired(now)
+        if now >= self._forget_at:
+            self._forget_at = now + FORGET_SECONDS
+            self._forget_expired(now)
         held = self._groups.setdefault(group, {})
         granted: list[LockedQueue] = []
         for queue in queues:
             lock = held.get(queue)
-            if lock is None or lock.client_id == client_id:
+            if lock is None and self._count >= CLIENTS.locks_max:
+                continue
+            if lock is None or lock.client_id == client_id or lock.until <= now:
+                self._count += lock is None
                 held[queue] = _Lock(client_id, now + LOCK_SECONDS)
                 granted.append(queue)
         return granted
@@ -54,14 +70,17 @@ class QueueLocks:
             lock = held.get(queue)
             if lock is not None and lock.client_id == client_id:
                 del held[queue]
+                self._count -= 1
 
     def clear(self) -> None:
         """This node does not lead any more."""
         self._groups.clear()
+        self._count = 0
 
     def _forget_expired(self, now: float) -> None:
         for group, held in list(self._groups.items()):
             for queue in [queue for queue, lock in held.items() if lock.until <= now]:
                 del held[queue]
+                self._count -= 1
             if not held:
                 del self._groups[group]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
+from broker.limits import PRODUCE
 from store.entry import Entry
 
-RECENT_BYTES_MAX = 32 << 20
 _ENTRY_OVERHEAD_BYTES = 256
 _TRIM_AFTER = 1024
 
@@ -18,7 +18,7 @@ _TRIM_AFTER = 1024
 class RecentEntries:
     """A window over the end of the applied log. Memory is shared with whoever else holds them."""
 
-    def __init__(self, bytes_max: int = RECENT_BYTES_MAX) -> None:
+    def __init__(self, bytes_max: int = PRODUCE.recent_bytes_max) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
         self._first = 0  # entries before this place are given up, and removed in one go later

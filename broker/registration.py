@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from broker.registrationbody import RegistrationBody, plain_body, quiet_seconds
 from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode, ResponseCode, refusal_words
 from broker.remoting.errors import CallError
 from broker.remoting.frame import Frame
-from broker.remoting.javajson import encode_json
 
 INTERVAL_SECONDS = 30.0
 RETRY_SECONDS = 1.0
@@ -57,14 +57,14 @@ class Announcement:
             "brokerId": str(self.broker_id),
         }
 
-    def ext(self, body: bytes) -> dict[str, str]:
+    def ext(self, body: bytes, *, compressed: bool = False) -> dict[str, str]:
         return {
             **self.identity(),
             "haServerAddr": self.address,
             "httpAddr": self.http_address,
             "term": str(self.term),
             "members": ";".join(self.members),
-            "compressed": "false",
+            "compressed": "true" if compressed else "false",
             "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
         }
 
@@ -76,15 +76,7 @@ class Announcement:
         return news if self.broker_id else (*news, self.term, self.data_version, self.topics)
 
     def body(self) -> bytes:
-        return encode_json(
-            {
-                "topicConfigSerializeWrapper": {
-                    "dataVersion": self.data_version,
-                    "topicConfigTable": self.topics,
-                },
-                "filterServerList": [],
-            }
-        )
+        return plain_body(self.data_version, self.topics)
 
 
 class Registrar:
@@ -113,6 +105,8 @@ class Registrar:
         self._round: asyncio.TimerHandle | None = None
         self._look: asyncio.Handle | None = None
         self._told: tuple[object, ...] = ()
+        self._table = RegistrationBody()
+        self._quiet_until = 0.0
         self._retries: dict[str, asyncio.TimerHandle] = {}
         self._stopped = False
         self._is_member = True
@@ -123,9 +117,13 @@ class Registrar:
 
     def register_now(self) -> None:
         """Registers everywhere at the end of this turn of the loop, however often it is asked,
-        unless it would say what it has said last."""
+        unless it would say what it has said last. After a large table it waits for some time, at
+        most a second, as it cannot say what of it has changed."""
         if not self._stopped and self._look is None:
-            self._look = self._loop.call_soon(self._look_for_news)
+            if self._loop.time() < self._quiet_until:
+                self._look = self._loop.call_at(self._quiet_until, self._look_for_news)
+            else:
+                self._look = self._loop.call_soon(self._look_for_news)
 
     async def stop(self) -> None:
         """Says goodbye to the NameServers that know us, for a second at most, and closes."""
@@ -177,8 +175,9 @@ class Registrar:
         if not self._is_member:
             self._leave(announcement, nameservers)
             return
-        body = announcement.body()
-        ext = announcement.ext(body)
+        body, compressed = self._table.encoded(announcement.data_version, announcement.topics)
+        ext = announcement.ext(body, compressed=compressed)
+        self._quiet_until = self._loop.time() + quiet_seconds(len(body))
         for nameserver in nameservers:
             retry = self._retries.pop(nameserver, None)
             if retry is not None:
@@ -211,7 +210,9 @@ class Registrar:
             if not self._is_member:  # any more, while this was on its way
                 self._leave(self._announce(), [nameserver])
         else:
-            self._note(nameserver, f"refused: {refusal_words(frame.code, frame.remark)}")
+            self._note(
+                nameserver, f"refused: {refusal_words(frame.code, frame.remark)}", logging.WARNING
+            )
 
     def _connection_lost(self, nameserver: str) -> None:
         # It drops a broker whose connection closes, so it does not know us any more.
@@ -224,10 +225,10 @@ class Registrar:
                 self._retry_seconds, self._retry, nameserver
             )
 
-    def _note(self, nameserver: str, state: str) -> None:
+    def _note(self, nameserver: str, state: str, level: int = logging.INFO) -> None:
         if self.states[nameserver] != state:
             self.states[nameserver] = state
-            logger.info("NameServer %s: %s", nameserver, state)
+            logger.log(level, "NameServer %s: %s", nameserver, state)
 
 
 def _hear_out(answer: asyncio.Future[Frame]) -> None:

@@ -17,8 +17,8 @@ from struct import Struct, error, pack, unpack_from
 from dledger.errors import InvariantError
 
 REQUESTS_BYTES_MAX = 512 << 10
-"""What is kept of the log: 131,072 requests where entries hold many, and 32,768 where each has its
-own. A new leader takes it in before it serves, at some 0.3 µs a request."""
+"""Format: all replicas keep as much of the log, 131,072 requests where entries hold many, and
+32,768 where each has its own. A new leader takes it in before it serves, at 0.3 µs a request."""
 
 LEADER_REQUESTS = 1 << 17
 """A leader remembers at least so many, and at most twice as many."""

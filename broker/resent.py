@@ -16,12 +16,13 @@ from typing import Protocol
 
 from broker.deferred.properties import REAL_QUEUE_ID, with_properties
 from broker.gather import REQUEST_BYTES, Gatherer
+from broker.limits import PRODUCE
 from broker.machine import BrokerStateMachine
 from broker.reader import MessageReader, Range
 from broker.requests import EntryPlace
 from broker.staging import Waiter
 from broker.topics import HALF_TOPIC
-from dledger.errors import NotServingError, ProposeError
+from dledger.errors import BusyError, NotServingError, ProposeError
 from store.batch import KEY_ROW, decode_batch, staged_bytes
 from store.deferred import DEFERRED_TOPICS, TIMER_OUT_MS
 from store.entry import HEADER, HEADER_SIZE, EntryKind
@@ -94,6 +95,7 @@ class ResentRequests:
         self._window_ms = window_ms
         self._store_host = store_host
         self._doubts: dict[tuple[str, bytes], _Doubt] = {}
+        self._doubt_bytes = 0
 
     def add(
         self, topic: str, queue_id: int, messages: Sequence[StagedMessage], waiter: Sender
@@ -110,14 +112,22 @@ class ResentRequests:
             return
         known = self._doubts.get((topic, key))
         if known is None:
-            self._gatherer.check_size(staged_bytes(messages) + REQUEST_BYTES)
+            size = staged_bytes(messages)
+            self._gatherer.check_size(size + REQUEST_BYTES)
+            if self._doubt_bytes + size > PRODUCE.doubt_bytes_max:
+                raise BusyError(self._doubt_bytes, PRODUCE.doubt_bytes_max)
             doubt = _Doubt(topic, queue_id, messages, waiter, self._gatherer.term)
             self._gatherer.add_barrier(partial(self._settled, doubt, key, place))
             self._doubts[topic, key] = doubt
+            self._doubt_bytes += size
         elif known.is_same(messages):
             known.waiters.append(waiter)
         else:
             self._gatherer.add_messages(topic, queue_id, messages, waiter)
+
+    def _decided(self, doubt: _Doubt, key: bytes) -> None:
+        del self._doubts[doubt.topic, key]
+        self._doubt_bytes -= staged_bytes(doubt.messages)
 
     def _settled(
         self, doubt: _Doubt, key: bytes, place: EntryPlace, error: ProposeError | None
@@ -190,7 +200,7 @@ class ResentRequests:
         return None
 
     def _answer(self, doubt: _Doubt, key: bytes, first: MessageRecord) -> None:
-        del self._doubts[doubt.topic, key]
+        self._decided(doubt, key)
         queue_id = _real_queue(doubt.topic, first.queue_id, first.properties)
         positions = [first.position]
         for message in doubt.messages[:-1]:
@@ -216,7 +226,7 @@ class ResentRequests:
         self, doubt: _Doubt, key: bytes, first_offset: int, positions: Sequence[int]
     ) -> None:
         """It was not stored before, and is now."""
-        del self._doubts[doubt.topic, key]
+        self._decided(doubt, key)
         queue_id = _real_queue(doubt.topic, doubt.queue_id, doubt.messages[0].properties)
         doubt.waiters[0].stored(first_offset, positions)
         for waiter in doubt.waiters[1:]:
@@ -224,7 +234,7 @@ class ResentRequests:
 
     def fail(self, doubt: _Doubt, key: bytes, error: ProposeError) -> None:
         """Nobody knows, or it could not be stored."""
-        del self._doubts[doubt.topic, key]
+        self._decided(doubt, key)
         for waiter in doubt.waiters:
             waiter.failed(error)
 

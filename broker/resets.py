@@ -27,6 +27,7 @@ class PendingResets:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._resets: dict[tuple[str, str, int], _Reset] = {}
+        self._forget_at = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._resets)
@@ -34,7 +35,9 @@ class PendingResets:
     def add(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """The group is moved to ``offset``."""
         now = self._now()
-        self._resets = {key: reset for key, reset in self._resets.items() if reset.until > now}
+        if now >= self._forget_at:  # seldom: a topic may have thousands of queues
+            self._forget_at = now + RESET_SECONDS
+            self._resets = {key: reset for key, reset in self._resets.items() if reset.until > now}
         self._resets[group, topic, queue_id] = _Reset(offset, now + RESET_SECONDS)
 
     def is_pending(self, group: str, topic: str, queue_id: int) -> bool:

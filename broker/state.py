@@ -102,6 +102,15 @@ class BrokerState:
         """The names of topics that no user may create, change or delete."""
         return (*dict.fromkeys((*SYSTEM_TOPICS, *self.system)),)
 
+    queue_count: int = field(default=0, init=False, compare=False)
+    """Of all topics but those of the system."""
+    offset_count: int = field(default=0, init=False, compare=False)
+    """Of all groups."""
+
+    def __post_init__(self) -> None:
+        self.queue_count = sum(topic.queues for topic in self.topics.values())
+        self.offset_count = sum(map(len, self.offsets.values()))
+
     def offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """What the group has committed for the queue, or None."""
         queues = self.offsets.get((group, topic))
@@ -111,9 +120,14 @@ class BrokerState:
         """Carries out a committed command, as far as it concerns the state."""
         match command:
             case CommitOffset(group, topic, queue_id, offset):
-                self.offsets.setdefault((group, topic), {})[queue_id] = offset
+                queues = self.offsets.setdefault((group, topic), {})
+                self.offset_count -= len(queues)
+                queues[queue_id] = offset
+                self.offset_count += len(queues)
             case PutTopic():
-                self.topics[command.name] = command.config
+                replaced = self.topics.get(command.name)
+                config = self.topics[command.name] = command.config
+                self.queue_count += config.queues - self._counted(command.name, replaced)
                 self.topics_version = self.topics_version.next(command.timestamp_ms)
             case DeleteTopic():
                 self._delete_topic(command)
@@ -156,16 +170,21 @@ class BrokerState:
         if found is None or found is system:
             return
         del self.topics[command.name]
+        self.queue_count -= found.queues
         if system is not None:  # the log had another one, of a time when the name was free
             self.topics[command.name] = system
         self.topics_version = self.topics_version.next(command.timestamp_ms)
+
+    def _counted(self, name: str, topic: TopicConfig | None) -> int:
+        """The queues of a topic in :attr:`queue_count`, where those of the system are not."""
+        return 0 if topic is None or topic is self.system.get(name) else topic.queues
 
     def _delete_group(self, command: DeleteGroup) -> None:
         if self.groups.pop(command.name, None) is not None:
             self.groups_version = self.groups_version.next(command.timestamp_ms)
         if command.remove_offsets:
             for key in [key for key in self.offsets if key[0] == command.name]:
-                del self.offsets[key]
+                self.offset_count -= len(self.offsets.pop(key))
 
     def to_bytes(self) -> bytes:
         """The state as MessagePack, sorted, so that equal states give equal bytes."""

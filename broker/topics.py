@@ -15,14 +15,13 @@ PERM_WRITE = 2
 PERM_READ = 4
 PERM_INHERIT = 1
 PERM_MAX = 7
+"""Format: the sum of all bits."""
 
 TOPIC_SIZE_MAX = 127
-"""A version 1 record has one signed byte for the length."""
+"""Format: a version 1 record has one signed byte for the length."""
 
 GROUP_SIZE_MAX = 255
-
-QUEUES_MAX = 16_384
-"""Of one topic. A queue costs nothing before its first message."""
+"""Format: RocketMQ's ``CHARACTER_MAX_LENGTH``."""
 
 AUTO_CREATE_TOPIC = "TBW102"
 """The template of topics that are created by sending to them."""
@@ -70,6 +69,11 @@ class TopicConfig:
     perm: int = PERM_READ | PERM_WRITE
     sys_flag: int = 0
     order: bool = False
+
+    @property
+    def queues(self) -> int:
+        """Those that are read or written."""
+        return max(self.read_queues, self.write_queues)
 
     @property
     def readable(self) -> bool:

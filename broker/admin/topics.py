@@ -64,4 +64,6 @@ def queue_ranges(machine: BrokerStateMachine, config: TopicConfig) -> dict[int, 
 def listed_queues(count: int, found: Collection[int]) -> Collection[int]:
     """Which of ``count`` queues are listed, in order: of a topic with few all, as RocketMQ lists
     them. Of others, whose number somebody once sent, the first and those ``found``."""
-    return range(count) if count <= ADMIN.empty_queues_max else sorted({0, *found})
+    if count <= ADMIN.empty_queues_max:
+        return range(min(count, ADMIN.empty_queues_max))
+    return sorted({0, *found})

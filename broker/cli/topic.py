@@ -19,14 +19,15 @@ from broker.cli.options import (
     print_json,
     print_table,
 )
+from broker.limits import STATE
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.topics import (
     AUTO_CREATE_TOPIC,
     PERM_READ,
     PERM_WRITE,
-    QUEUES_MAX,
 )
 
+QUEUES_MAX = STATE.queues_max
 QUEUES_USUAL = 8
 
 TopicConfig: TypeAlias = Mapping[str, Any]

@@ -17,6 +17,7 @@ from broker.deferred.properties import (
     with_properties,
 )
 from broker.deferred.waiting import Waiting, at_level
+from broker.limits import STATE
 from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import RequestError
 from broker.topics import (
@@ -57,7 +58,7 @@ def returned_message(
         return dead_letter(group, with_properties(record.properties, marks))
     level = min(delay_level or FIRST_RETRY_LEVEL + record.reconsume_times, LEVEL_MAX)
     properties = with_properties(record.properties, marks)
-    queue_id = rng.randrange(group.retry_queues)
+    queue_id = rng.randrange(min(group.retry_queues, STATE.retry_queues_max))
     topic = retry_topic(group.name)
     return topic, at_level(topic, queue_id, properties, level)
 
@@ -85,6 +86,7 @@ def topics_for_return(
                 f"at most {TOPIC_SIZE_MAX} are allowed",
             )
         queues = 1 if topic.startswith(DLQ_PREFIX) else group.retry_queues
+        queues = min(queues, STATE.retry_queues_max)  # older states have groups with more
         return [PutTopic.of(TopicConfig(topic, queues, queues), now_ms)]
     if not found.writable:
         raise RequestError(

@@ -39,13 +39,14 @@ STEP_BYTES = 1 << 20
 """What is delivered in one entry: as much as does not hold up the event loop."""
 
 STEPS_MAX = 4
-"""So many steps of one kind may wait to be committed."""
+"""Pace: so many steps of one kind may wait to be committed."""
 
 WAIT_SECONDS_MAX = 2.0
-"""The wall clock may be set; so nothing is waited for without looking at it again."""
+"""Pace: the wall clock may be set; so nothing is waited for without looking at it again."""
 
 RETRY_SECONDS_MIN = 0.1
 RETRY_SECONDS_MAX = 2.0
+"""Pace: between two tries to store what is due."""
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from store.filesystem import Bytes
 SLOT_MS = 600_000
 SLOTS = 440
 DELAY_MS_MAX = 3 * 86_400_000
-"""RocketMQ's ``timerMaxDelaySec``, in ms."""
+"""Format: RocketMQ's ``timerMaxDelaySec``, in ms."""
 
 
 def slot_of(deliver_ms: int) -> int:

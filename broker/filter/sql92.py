@@ -38,15 +38,9 @@ from broker.filter.operations import (
     search,
 )
 from broker.filter.values import NotComparableError
+from broker.limits import CONSUME
 from broker.subscription import ExpressionError, remembered
 from store.outside import quoted, shortened
-
-DEPTH_MAX = 64
-"""Of parentheses and signs within each other."""
-
-LINKS_MAX = 200
-"""Of ``AND``, ``OR`` and tests for equality in a row: each is evaluated within the next, and the
-interpreter's stack has an end. Longer lists of values are what ``IN`` is for."""
 
 # What a token has taken is never given back (``++``). In the last line ``--`` is no comment but two
 # signs: to look for the end of the line at each of them would take quadratic time.
@@ -164,8 +158,10 @@ class _Parser:
 
     def _link(self) -> None:
         self._links += 1
-        if self._links > LINKS_MAX:
-            raise self._error(self._token.at, f"more than {LINKS_MAX} operations in a row")
+        if self._links > CONSUME.expression_links_max:
+            raise self._error(
+                self._token.at, f"more than {CONSUME.expression_links_max} operations in a row"
+            )
 
     def _condition(self) -> Operand:
         left = self._and_part()
@@ -230,8 +226,10 @@ class _Parser:
 
     def _unary(self) -> Operand:
         self._depth += 1
-        if self._depth > DEPTH_MAX:
-            raise self._error(self._token.at, f"more than {DEPTH_MAX} things within each other")
+        if self._depth > CONSUME.expression_depth_max:
+            raise self._error(
+                self._token.at, f"more than {CONSUME.expression_depth_max} things within each other"
+            )
         try:
             if self._take("+"):
                 return self._unary()

@@ -12,14 +12,12 @@ from broker.context import BrokerContext
 from broker.hold import HeldPull
 from broker.http.errors import HttpRefusedError, json_response
 from broker.http.memory import HELD
+from broker.limits import CONSUME
 from broker.reader import Found, Limits, Range, Status
 from store.errors import StoreError
 from store.filesystem import Bytes
 
 COUNT_USUAL = 32
-COUNT_MAX = 1024
-BYTES_MAX = 4 << 20
-WAIT_MS_MAX = 60_000
 
 NO_GROUP = "(http)"
 """Under which figures stand what is read here. No group has such a name."""
@@ -38,9 +36,9 @@ class ConsumeHandler:
 
         topic, queue_id = self._queue(request)
         offset = _number(request, "offset", 0)
-        count = _number(request, "count", COUNT_USUAL, COUNT_MAX, minimum=1)
-        wait_ms = _number(request, "wait_ms", 0, WAIT_MS_MAX)
-        limits = Limits(count, BYTES_MAX)
+        count = _number(request, "count", COUNT_USUAL, CONSUME.pull_messages_max, minimum=1)
+        wait_ms = _number(request, "wait_ms", 0, int(CONSUME.hold_seconds_max * 1000))
+        limits = Limits(count, CONSUME.pull_bytes_max)
         try:
             found = await self._found(topic, queue_id, offset, limits, wait_ms)
             request[HELD].hold(sum(found_range.size for found_range in found.ranges))

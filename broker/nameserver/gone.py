@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from broker.limits import NAMESERVER
+
 REMEMBERED_MS = 86_400_000
 """Whoever is gone for a day is not missed any more."""
 
@@ -31,7 +33,10 @@ class GoneNames:
     def left(self, name: str, cluster: str, members: Mapping[str, int]) -> None:
         """The last process of the name has gone; ``members``: broker ids by address, without those
         that were removed from the group."""
+        self._gone.pop(name, None)
         self._gone[name] = _Gone(cluster, dict(members), self._clock())
+        while len(self._gone) > NAMESERVER.gone_names_max:
+            del self._gone[next(iter(self._gone))]
 
     def returned(self, name: str) -> None:
         """It is registered again."""

@@ -9,6 +9,7 @@ at once and whose leader changes (they send their Raft ``term`` with the registr
   register single topics that way; for them a missing topic stays.)
 - What comes over a connection opened before the one by which the same address registered last is
   passed over: an earlier process of that broker sent it, and a slow link kept it until now.
+- Where two processes claim the same, :mod:`broker.nameserver.claims` says who is believed.
 - The version of the topic table belongs to the broker *name*. Apache compares with the version last
   sent from the same address, and so would ignore the table of a follower that became leader.
 
@@ -18,48 +19,22 @@ Everything is in memory: NameServers do not talk to each other, and brokers regi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from broker.limits import NAMESERVER
+from broker.nameserver.claims import Claims, TooManyError
 from broker.nameserver.gone import GoneNames
-from broker.nameserver.topictable import DataVersion, QueueData, TopicTable
+from broker.nameserver.registered import (
+    LEADER_ID,
+    BrokerName,
+    LiveProcess,
+    Registration,
+)
+from broker.nameserver.topictable import DataVersion, QueueData
 
-LEADER_ID = 0
-EXPIRY_MS = 120_000
 PERM_READ = 4
 PERM_WRITE = 2
-
-
-class StaleTermError(Exception):
-    """A registration as leader whose term has been superseded."""
-
-    def __init__(self, broker_name: str, term: int, known_term: int) -> None:
-        self.known_term = known_term
-        super().__init__(f"{broker_name}: a leader of term {known_term} is known, not {term}")
-
-
-class EarlierConnectionError(Exception):
-    """A registration over a connection that was opened before the one known of its address."""
-
-    def __init__(self, address: str) -> None:
-        super().__init__(f"{address}: has registered over a later connection")
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """One broker process: what request 103 says."""
-
-    cluster: str
-    broker_name: str
-    broker_id: int
-    address: str
-    table: TopicTable
-    ha_address: str = ""
-    http_address: str = ""
-    term: int | None = None
-    members: tuple[str, ...] = ()
-    """The addresses of all members of the group; none where the process does not tell."""
-    expiry_ms: int = EXPIRY_MS
 
 
 class RegisterResult(NamedTuple):
@@ -67,43 +42,6 @@ class RegisterResult(NamedTuple):
 
     ha_address: str
     master_address: str
-
-
-@dataclass(slots=True)
-class _BrokerName:
-    """All processes of one name: the replicas of one group."""
-
-    cluster: str
-    addresses: dict[int, str] = field(default_factory=dict)
-    members: dict[str, int] = field(default_factory=dict)
-    """All addresses that were seen, each with the id under which it followed, 0 if it never did."""
-    told_members: tuple[str, ...] = ()
-    """Those that the leader told last."""
-    term: int = 0
-    table_version: DataVersion | None = None
-
-    def note_member(self, address: str, broker_id: int) -> None:
-        if broker_id == LEADER_ID:
-            self.members.setdefault(address, broker_id)
-            return
-        for moved in [known for known, its_id in self.members.items() if its_id == broker_id]:
-            del self.members[moved]
-        self.members[address] = broker_id
-
-    @property
-    def remaining_members(self) -> dict[str, int]:
-        """Without those that were removed from the group, as far as a leader told who is in it."""
-        told = self.told_members or self.members
-        return {address: its_id for address, its_id in self.members.items() if address in told}
-
-
-@dataclass(slots=True)
-class _Live:
-    """One living process, by its address. Every one is among its name's addresses."""
-
-    registration: Registration
-    channel: int
-    last_update: int
 
 
 class RouteTable:
@@ -117,16 +55,19 @@ class RouteTable:
         self.gone = GoneNames(clock)
         self.version = 0
         """What routes say depends on it alone: it grows with every change that they may show."""
-        self._names: dict[str, _BrokerName] = {}
-        self._live: dict[str, _Live] = {}
+        self._names: dict[str, BrokerName] = {}
+        self._live: dict[str, LiveProcess] = {}
+        self._by_channel: dict[int, dict[str, None]] = {}
+        self._topic_count = 0
+        self._claims = Claims(self._live, clock)
         self._queues: dict[str, dict[str, QueueData]] = {}
 
     # Brokers come and go.
 
-    def register(self, registration: Registration, channel: int) -> RegisterResult:
-        """Takes in a broker, or that it still lives.
+    def register(self, registration: Registration, channel: int, host: str = "") -> RegisterResult:
+        """Takes in a broker, or that it still lives. ``host``: where the connection comes from.
 
-        Raises :class:`StaleTermError` and :class:`EarlierConnectionError`; nothing has changed.
+        Raises :class:`~broker.nameserver.claims.RegistrationRefusedError`; nothing has changed.
         """
         name, address, broker_id = (
             registration.broker_name,
@@ -134,13 +75,11 @@ class RouteTable:
             registration.broker_id,
         )
         known = self._live.get(address)
-        if known is not None and channel < known.channel:
-            raise EarlierConnectionError(address)
         group = self._names.get(name)
-        if broker_id == LEADER_ID:
-            term = registration.term or 0
-            if group is not None and term < group.term:
-                raise StaleTermError(name, term, group.term)
+        self._check_room(registration, group, channel)
+        self._claims.check_address(address, channel, host)
+        if group is not None:
+            self._claims.check_place(registration, group, channel)
         self.version += 1
         if known is not None and (
             known.registration.broker_name != name or known.registration.broker_id != broker_id
@@ -149,15 +88,21 @@ class RouteTable:
             self._unlink(
                 known.registration, forget_empty_name=known.registration.broker_name != name
             )
-        group = self._names.setdefault(name, _BrokerName(registration.cluster))
-        group.cluster = registration.cluster
+        group = self._names.setdefault(name, BrokerName(registration.cluster))
+        if broker_id == LEADER_ID or LEADER_ID not in group.addresses:
+            group.cluster = registration.cluster
         replaced = group.addresses.get(broker_id)
         if replaced is not None and replaced != address:
-            del self._live[replaced]
+            self._forget_live(replaced)
         group.addresses[broker_id] = address
-        group.note_member(address, broker_id)
+        if broker_id == LEADER_ID or group.may_be_member(address):
+            group.note_member(address, broker_id)
         self.gone.returned(name)
-        self._live[address] = _Live(registration, channel, self._clock())
+        if address in self._live:
+            self._forget_live(address)
+        kept = replace(registration, table=registration.table._replace(queues={}))
+        self._live[address] = LiveProcess(kept, channel, host, self._clock())
+        self._by_channel.setdefault(channel, {})[address] = None
         if broker_id == LEADER_ID:
             group.term = registration.term or 0
             group.told_members = registration.members
@@ -167,26 +112,37 @@ class RouteTable:
             return RegisterResult("", "")
         return self._leader_of(group)
 
-    def unregister(self, broker_name: str, address: str, channel: int) -> None:
+    def unregister(self, broker_name: str, address: str, channel: int, host: str = "") -> None:
         """A broker says goodbye.
 
         Ignored is one that is not known by that name and address, or has registered over a later
-        connection.
+        connection, or from another host.
         """
         live = self._live.get(address)
         if (
             live is not None
             and live.registration.broker_name == broker_name
-            and channel >= live.channel
+            and (channel == live.channel or (channel > live.channel and host == live.host))
         ):
             self._drop(address)
 
     def channel_closed(self, channel: int) -> list[str]:
         """Drops the brokers whose latest registration came over ``channel``; their addresses."""
-        gone = [address for address, live in self._live.items() if live.channel == channel]
-        for address in gone:
-            self._drop(address)
+        gone = []
+        while (address := self.drop_one(channel)) is not None:
+            gone.append(address)
         return gone
+
+    def drop_one(self, channel: int) -> str | None:
+        """Drops one of them; None where there is none. A channel that is closed may have many."""
+        addresses = self._by_channel.get(channel)
+        if not addresses:
+            self._by_channel.pop(channel, None)
+            self._claims.channel_closed(channel)
+            return None
+        address = next(iter(addresses))
+        self._drop(address)
+        return address
 
     def expire(self) -> list[tuple[str, int]]:
         """Drops brokers that were silent for too long; their addresses and channels."""
@@ -201,10 +157,12 @@ class RouteTable:
         self.gone.expire()
         return silent
 
-    def query_data_version(self, address: str, version: DataVersion) -> tuple[bool, DataVersion]:
+    def query_data_version(
+        self, address: str, version: DataVersion, channel: int | None = None
+    ) -> tuple[bool, DataVersion]:
         """Whether a broker must register again in full, and the version known of it.
 
-        Where it need not, asking counts as a sign of life.
+        Where it need not, asking counts as a sign of life, if it asks over its own channel.
         """
         live = self._live.get(address)
         if live is None:
@@ -212,12 +170,14 @@ class RouteTable:
         known = live.registration.table.data_version
         if known != version:
             return True, known
-        live.last_update = self._clock()
+        if channel is None or channel == live.channel:
+            live.last_update = self._clock()
         return False, known
 
     def delete_topic(self, topic: str) -> None:
         self.version += 1
-        self._queues.pop(topic, None)
+        for name in list(self._queues.get(topic, ())):
+            self._remove_queues(topic, name)
 
     def wipe_write_perm(self, broker_name: str) -> int:
         """Takes the broker out of all write routes until its table changes; how many topics."""
@@ -297,50 +257,79 @@ class RouteTable:
             "cluster": group.cluster,
         }
 
-    def _leader_of(self, group: _BrokerName) -> RegisterResult:
+    def _leader_of(self, group: BrokerName) -> RegisterResult:
         address = group.addresses.get(LEADER_ID)
         if address is None:
             return RegisterResult("", "")
         return RegisterResult(self._live[address].registration.ha_address, address)
 
-    def _take_table(self, registration: Registration, group: _BrokerName) -> None:
+    def _take_table(self, registration: Registration, group: BrokerName) -> None:
         name = registration.broker_name
         table = registration.table
         if registration.term is not None:
-            for topic in [topic for topic, queues in self._queues.items() if name in queues]:
-                if topic not in table.queues:
-                    self._remove_queues(topic, name)
+            for topic in [topic for topic in group.topics if topic not in table.queues]:
+                self._remove_queues(topic, name)
+        self._topic_count -= len(group.topics)
         for topic, data in table.queues.items():
             self._queues.setdefault(topic, {})[name] = data
+            group.topics[topic] = None
+        self._topic_count += len(group.topics)
         group.table_version = table.data_version
 
     def _set_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
         self.version += 1
-        changed = 0
-        for queues in self._queues.values():
-            data = queues.get(broker_name)
-            if data is not None:
-                queues[broker_name] = data._replace(perm=change(data.perm))
-                changed += 1
-        return changed
+        group = self._names.get(broker_name)
+        topics = () if group is None else group.topics
+        for topic in topics:
+            queues = self._queues[topic]
+            data = queues[broker_name]
+            queues[broker_name] = data._replace(perm=change(data.perm))
+        return len(topics)
 
     def _drop(self, address: str) -> None:
         self._unlink(self._live[address].registration, forget_empty_name=True)
 
     def _unlink(self, registration: Registration, *, forget_empty_name: bool) -> None:
         self.version += 1
-        del self._live[registration.address]
+        self._forget_live(registration.address)
         group = self._names[registration.broker_name]
         del group.addresses[registration.broker_id]
         if not group.addresses and forget_empty_name:
             # With the name goes its term: a group that was set up anew may begin at 1 again.
-            del self._names[registration.broker_name]
-            self.gone.left(registration.broker_name, group.cluster, group.remaining_members)
-            for topic in list(self._queues):
+            for topic in list(group.topics):
                 self._remove_queues(topic, registration.broker_name)
+            del self._names[registration.broker_name]
+            self._claims.name_forgotten(registration.broker_name)
+            self.gone.left(registration.broker_name, group.cluster, group.remaining_members)
+
+    def _forget_live(self, address: str) -> None:
+        live = self._live.pop(address)
+        addresses = self._by_channel[live.channel]
+        del addresses[address]
+        if not addresses:
+            del self._by_channel[live.channel]
 
     def _remove_queues(self, topic: str, name: str) -> None:
         queues = self._queues[topic]
-        queues.pop(name, None)
+        del queues[name]
+        del self._names[name].topics[topic]
+        self._topic_count -= 1
         if not queues:
             del self._queues[topic]
+
+    def _check_room(
+        self, registration: Registration, group: BrokerName | None, channel: int
+    ) -> None:
+        if registration.address not in self._live and len(self._live) >= NAMESERVER.processes_max:
+            raise TooManyError(f"{len(self._live)} brokers are known", NAMESERVER.processes_max)
+        own = self._by_channel.get(channel, {})
+        most = NAMESERVER.connection_processes_max
+        if registration.address not in own and len(own) >= most:
+            raise TooManyError(f"{len(own)} brokers are known over this connection", most)
+        if registration.broker_id == LEADER_ID:
+            known = 0 if group is None else len(group.topics)
+            topics = self._topic_count - known + len(registration.table.queues)
+            if topics > max(NAMESERVER.all_topics_max, self._topic_count):
+                raise TooManyError(
+                    f"all brokers would have {topics} topics", NAMESERVER.all_topics_max
+                )

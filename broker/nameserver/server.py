@@ -8,24 +8,21 @@ import zlib
 from collections.abc import Callable
 
 from broker.filelimit import connections_of_name_server, raise_file_limit
-from broker.limits import DescriptorLimits, RemotingLimits
-from broker.nameserver.routes import (
-    EXPIRY_MS,
-    EarlierConnectionError,
-    Registration,
-    RouteTable,
-    StaleTermError,
-)
+from broker.limits import NAMESERVER, DescriptorLimits, RemotingLimits
+from broker.nameserver.claims import RegistrationRefusedError
+from broker.nameserver.keyvalues import KeyValues
+from broker.nameserver.registered import EXPIRY_MS, Registration
+from broker.nameserver.routes import RouteTable
 from broker.nameserver.topictable import decode_data_version, decode_topic_table
 from broker.remoting.codes import VERSION_STANDARD_JSON, RequestCode, ResponseCode
 from broker.remoting.connection import Connection
 from broker.remoting.dispatch import Handler, dispatch_by_code
-from broker.remoting.errors import RequestError
+from broker.remoting.errors import FieldError, RequestError
 from broker.remoting.fields import ext_bool, ext_int, ext_str
 from broker.remoting.frame import Frame
 from broker.remoting.javajson import encode_json
 from broker.remoting.server import RemotingServer
-from store.outside import FROM_OUTSIDE
+from store.outside import FROM_OUTSIDE, shortened
 
 SCAN_SECONDS = 10.0
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
@@ -50,13 +47,15 @@ class NameServer:
     ) -> None:
         self._loop = loop
         self.routes = RouteTable(clock or (lambda: int(loop.time() * 1000)))
-        self._key_values: dict[str, dict[str, str]] = {}
+        self._key_values = KeyValues()
         self._answers: dict[tuple[str, bool, str | None], bytes] = {}
         """Routes as they were answered at ``_answers_version``: in an outage each is asked for
         many times, and says the same."""
         self._answers_version = -1
         self._brokers: dict[int, Connection] = {}
         """By their numbers, those over which a broker has registered."""
+        self._refused: dict[Connection, str] = {}
+        """Why a registration over them was refused last."""
         self._scan_timer: asyncio.TimerHandle | None = None
         self.dispatch: Handler = dispatch_by_code(self._handlers())
         self.server = RemotingServer(loop, host, port, self.dispatch, limits)
@@ -108,49 +107,62 @@ class NameServer:
         crc = ext_int(request, "bodyCrc32", 0)
         if crc and crc != zlib.crc32(request.body) & 0x7FFFFFFF:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "crc32 not match")
-        address = ext_str(request, "brokerAddr")
-        registration = Registration(
-            cluster=ext_str(request, "clusterName"),
-            broker_name=ext_str(request, "brokerName"),
-            broker_id=ext_int(request, "brokerId", minimum=0),
-            address=address,
-            table=decode_topic_table(
-                request.body, compressed=ext_bool(request, "compressed", False)
-            ),
-            ha_address=ext_str(request, "haServerAddr", ""),
-            http_address=ext_str(request, "httpAddr", ""),
-            term=ext_int(request, "term", None, minimum=0),
-            members=tuple(filter(None, ext_str(request, "members", "").split(";"))),
-            expiry_ms=ext_int(request, "heartbeatTimeoutMillis", EXPIRY_MS, minimum=1),
-        )
         try:
-            leader = self.routes.register(registration, connection.number)
-        except (StaleTermError, EarlierConnectionError) as error:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+            registration = read_registration(request)
+            host = connection.remote_address.rpartition(":")[0]
+            leader = self.routes.register(registration, connection.number, host)
+        except (RegistrationRefusedError, RequestError) as error:
+            why = error.remark if isinstance(error, RequestError) else str(error)
+            self._note_refusal(connection, why)
+            raise RequestError(ResponseCode.SYSTEM_ERROR, why) from None
         if connection.number not in self._brokers:
             self._brokers[connection.number] = connection
             connection.on_close(self._broker_gone)
         ext = {}
         if leader.master_address:
             ext = {"haServerAddr": leader.ha_address, "masterAddr": leader.master_address}
-        order = self._key_values.get(ORDER_TOPIC_NAMESPACE)
+        order = self._key_values.namespace(ORDER_TOPIC_NAMESPACE)
         body = (encode_json({"table": order}),) if order else ()
         connection.respond(request, ext=ext, body=body)
 
+    def _note_refusal(self, connection: Connection, why: str) -> None:
+        if connection not in self._refused:
+            connection.on_close(self._forget_refusal)
+        if self._refused.get(connection) != why:
+            self._refused[connection] = why
+            logger.warning(
+                "%s: registration refused: %s",
+                connection.remote_address,
+                shortened(why),
+                extra=FROM_OUTSIDE,
+            )
+
+    def _forget_refusal(self, connection: Connection) -> None:
+        del self._refused[connection]
+
     def _broker_gone(self, connection: Connection) -> None:
         del self._brokers[connection.number]
-        for address in self.routes.channel_closed(connection.number):
+        self._drop_brokers(connection.number)
+
+    def _drop_brokers(self, channel: int) -> None:
+        """One in each turn of the loop: with the last of a name all of its topics go."""
+        address = self.routes.drop_one(channel)
+        if address is not None:
             logger.warning("%s: dropped: its connection closed", address, extra=FROM_OUTSIDE)
+            self._loop.call_soon(self._drop_brokers, channel)
 
     def _unregister(self, connection: Connection, request: Frame) -> None:
         self.routes.unregister(
-            ext_str(request, "brokerName"), ext_str(request, "brokerAddr"), connection.number
+            ext_str(request, "brokerName"),
+            ext_str(request, "brokerAddr"),
+            connection.number,
+            connection.remote_address.rpartition(":")[0],
         )
         connection.respond(request)
 
     def _query_data_version(self, connection: Connection, request: Frame) -> None:
         changed, known = self.routes.query_data_version(
-            ext_str(request, "brokerAddr"), decode_data_version(request.body)
+            ext_str(request, "brokerAddr"), decode_data_version(request.body), connection.number
         )
         connection.respond(
             request,
@@ -162,8 +174,11 @@ class NameServer:
 
     def _route(self, connection: Connection, request: Frame) -> None:
         topic = ext_str(request, "topic")
-        order = self._key_values.get(ORDER_TOPIC_NAMESPACE, {}).get(topic)
-        if self._answers_version != self.routes.version:
+        order = self._key_values.get(ORDER_TOPIC_NAMESPACE, topic)
+        if (
+            self._answers_version != self.routes.version
+            or len(self._answers) >= NAMESERVER.routes_kept_max
+        ):
             self._answers_version = self.routes.version
             self._answers.clear()
         key = (topic, _quotes_keys(request), order)
@@ -225,14 +240,14 @@ class NameServer:
     # Key-value configuration
 
     def _put_key_value(self, connection: Connection, request: Frame) -> None:
-        namespace = ext_str(request, "namespace")
-        key, value = ext_str(request, "key"), ext_str(request, "value")
-        self._key_values.setdefault(namespace, {})[key] = value
+        self._key_values.put(
+            ext_str(request, "namespace"), ext_str(request, "key"), ext_str(request, "value")
+        )
         connection.respond(request)
 
     def _get_key_value(self, connection: Connection, request: Frame) -> None:
         namespace, key = ext_str(request, "namespace"), ext_str(request, "key")
-        value = self._key_values.get(namespace, {}).get(key)
+        value = self._key_values.get(namespace, key)
         if value is None:
             raise RequestError(
                 ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace} Key: {key}"
@@ -240,21 +255,67 @@ class NameServer:
         connection.respond(request, ext={"value": value})
 
     def _delete_key_value(self, connection: Connection, request: Frame) -> None:
-        namespace, key = ext_str(request, "namespace"), ext_str(request, "key")
-        table = self._key_values.get(namespace, {})
-        table.pop(key, None)
-        if not table:
-            self._key_values.pop(namespace, None)
+        self._key_values.delete(ext_str(request, "namespace"), ext_str(request, "key"))
         connection.respond(request)
 
     def _list_key_values(self, connection: Connection, request: Frame) -> None:
         namespace = ext_str(request, "namespace")
-        table = self._key_values.get(namespace)
+        table = self._key_values.namespace(namespace)
         if table is None:
             raise RequestError(
                 ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace}"
             )
         connection.respond(request, body=(encode_json({"table": table}),))
+
+
+def read_registration(request: Frame) -> Registration:
+    """What request 103 says. Raises :class:`~broker.remoting.errors.FieldError`."""
+    table = decode_topic_table(request.body, compressed=ext_bool(request, "compressed", False))
+    members = tuple(filter(None, ext_str(request, "members", "").split(";")))
+    for what, names in (("members", members), ("filter servers", table.filter_servers)):
+        if len(names) > NAMESERVER.members_max:
+            raise FieldError(
+                f"it has {len(names)} {what}, at most {NAMESERVER.members_max} are allowed"
+            )
+        for name in names:
+            _check_size(what, name)
+    return Registration(
+        cluster=_name(request, "clusterName"),
+        broker_name=_name(request, "brokerName"),
+        broker_id=ext_int(request, "brokerId", minimum=0),
+        address=_name(request, "brokerAddr"),
+        table=table,
+        ha_address=_checked(ext_str(request, "haServerAddr", ""), "haServerAddr"),
+        http_address=_checked(ext_str(request, "httpAddr", ""), "httpAddr"),
+        term=ext_int(request, "term", None, minimum=0, maximum=NAMESERVER.term_max),
+        members=members,
+        expiry_ms=ext_int(
+            request,
+            "heartbeatTimeoutMillis",
+            EXPIRY_MS,
+            minimum=1,
+            maximum=NAMESERVER.expiry_ms_max,
+        ),
+    )
+
+
+def _name(request: Frame, field: str) -> str:
+    name = ext_str(request, field)
+    if not name:
+        raise FieldError(f"field {field} is empty")
+    return _checked(name, f"field {field}")
+
+
+def _checked(name: str, what: str) -> str:
+    _check_size(what, name)
+    return name
+
+
+def _check_size(what: str, name: str) -> None:
+    if len(name) > NAMESERVER.name_size_max:
+        raise FieldError(
+            f"{what} has {len(name)} characters, at most {NAMESERVER.name_size_max} are allowed"
+        )
 
 
 def _quotes_keys(request: Frame) -> bool:

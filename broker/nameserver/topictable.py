@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Any, NamedTuple
 
-from broker.limits import BODY_LIMITS
+from broker.limits import BODY_LIMITS, NAMESERVER
 from broker.remoting.errors import FieldError
 from broker.remoting.javajson import decode_json
 from store.outside import quoted
@@ -75,9 +75,15 @@ def decode_topic_table(body: bytes, *, compressed: bool) -> TopicTable:
     # Brokers before 3.0.11 send the inner object alone.
     wrapper = _mapping(document.get("topicConfigSerializeWrapper", document), "the topic table")
     topics = _mapping(wrapper.get("topicConfigTable") or {}, "topicConfigTable")
+    _check_count(len(topics))
     return TopicTable(
         data_version_of(wrapper.get("dataVersion") or {}),
-        {name: _queue_data(_mapping(config, f"topic {name}")) for name, config in topics.items()},
+        {
+            _checked_name(name): _checked_queues(
+                name, _queue_data(_mapping(config, f"topic {name[:128]}"))
+            )
+            for name, config in topics.items()
+        },
         _strings(document.get("filterServerList") or []),
     )
 
@@ -113,9 +119,11 @@ class _Inflated:
     def table(self) -> TopicTable:
         data_version = data_version_of(_json_object(self._sized(), "dataVersion"))
         queues: dict[str, QueueData] = {}
-        for _ in range(self._i32()):
+        count = self._i32()
+        _check_count(count)
+        for _ in range(min(count, NAMESERVER.topics_max)):
             name, data = _queue_data_of_text(self._sized())
-            queues[name] = data
+            queues[_checked_name(name)] = _checked_queues(name, data)
         try:
             filter_servers = decode_json(self._sized())
         except ValueError as error:
@@ -137,6 +145,32 @@ class _Inflated:
         if size < 0 or self._position > len(self._data):
             raise FieldError(f"a size of {size} at byte {start - 4} leaves the inflated body")
         return self._data[start : self._position]
+
+
+def _check_count(topics: int) -> None:
+    if topics > NAMESERVER.topics_max:
+        raise FieldError(f"it has {topics} topics, at most {NAMESERVER.topics_max} are allowed")
+
+
+def _checked_name(topic: str) -> str:
+    if len(topic) > NAMESERVER.name_size_max:
+        raise FieldError(
+            f"the name of a topic has {len(topic)} characters, "
+            f"at most {NAMESERVER.name_size_max} are allowed"
+        )
+    return topic
+
+
+def _checked_queues(topic: str, data: QueueData) -> QueueData:
+    """No more than clients can make an object of. The topic is not refused, as its broker would
+    have to be: older ones took any number."""
+    read, write, *_ = data
+    if min(read, write) < 0:
+        raise FieldError(f"the topic {topic} has {min(read, write)} queues")
+    most = NAMESERVER.queues_max
+    if max(read, write) <= most:
+        return data
+    return data._replace(read_queues=min(read, most), write_queues=min(write, most))
 
 
 def _queue_data_of_text(text: bytes) -> tuple[str, QueueData]:

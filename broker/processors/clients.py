@@ -8,6 +8,7 @@ from typing import Any
 from broker.autocreate import ensure_group
 from broker.clients import Client, ConsumerSettings
 from broker.context import BrokerContext
+from broker.limits import CLIENTS
 from broker.processors.filters import message_filter
 from broker.processors.jsonbody import json_object, objects_of
 from broker.refusals import REFUSALS, refused
@@ -46,14 +47,24 @@ class ClientProcessor:
         client_id = body.get("clientID")
         if type(client_id) is not str or not client_id:
             raise FieldError(f"the heartbeat has no clientID: {quoted(client_id)}")
+        _check_size("the clientID", client_id)
         client = Client(client_id, request.language, request.version, self._clients.now())
-        producers = [_group_name(each) for each in objects_of(body, "producerDataSet")]
+        producer_data, consumer_data = (
+            objects_of(body, name) for name in ("producerDataSet", "consumerDataSet")
+        )
+        if len(producer_data) + len(consumer_data) > CLIENTS.groups_max:
+            raise FieldError(
+                f"the heartbeat has {len(producer_data) + len(consumer_data)} groups, "
+                f"at most {CLIENTS.groups_max} are allowed"
+            )
+        producers = [_group_name(each) for each in producer_data]
         consumers = [
-            (_group_name(each), _settings(each), _subscriptions(each))
-            for each in objects_of(body, "consumerDataSet")
+            (_group_name(each), _settings(each), _subscriptions(each)) for each in consumer_data
         ]
+        names = [group for group, _settings_of, _topics in consumers]
+        self._clients.check_room(connection, client_id, producers, names)
         try:
-            for group, _settings_of, _topics in consumers:
+            for group in names:
                 ensure_group(self._context, group)
         except REFUSALS as error:
             raise refused(error) from error
@@ -163,6 +174,7 @@ def _group_name(data: Mapping[str, Any]) -> str:
     group = data.get("groupName")
     if type(group) is not str or not group:
         raise FieldError(f"a group has no name: {quoted(group)}")
+    _check_size("the name of a group", group)
     return group
 
 
@@ -183,7 +195,23 @@ def _enumerated(data: Mapping[str, Any], name: str, names: Sequence[str], usual:
 
 
 def _subscriptions(data: Mapping[str, Any]) -> list[Subscription]:
+    described = objects_of(data, "subscriptionDataSet")
+    if len(described) > CLIENTS.subscriptions_max:
+        raise FieldError(
+            f"a group has {len(described)} subscriptions, at most {CLIENTS.subscriptions_max} "
+            "are allowed"
+        )
     try:
-        return [Subscription.from_json(each) for each in objects_of(data, "subscriptionDataSet")]
+        subscriptions = [Subscription.from_json(each) for each in described]
     except ValueError as error:
         raise FieldError(str(error)) from None
+    for subscription in subscriptions:
+        _check_size("a topic that is subscribed to", subscription.topic)
+    return subscriptions
+
+
+def _check_size(what: str, name: str) -> None:
+    if len(name) > CLIENTS.name_size_max:
+        raise FieldError(
+            f"{what} has {len(name)} characters, at most {CLIENTS.name_size_max} are allowed"
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker.context import BrokerContext
+from broker.limits import CONSUME
 from broker.processors.filters import message_filter
 from broker.reader import rows
 from broker.remoting.codes import ResponseCode
@@ -14,9 +15,6 @@ from broker.remoting.javajson import encode_json
 from broker.subscription import TAG_TYPE, ExpressionError
 from broker.topics import TopicConfig
 from store.errors import StoreError
-
-ROWS_MAX = 1000
-"""Of a ConsumeQueue in one answer."""
 
 
 class ConsumptionProcessor:
@@ -50,7 +48,7 @@ class ConsumptionProcessor:
                 except ExpressionError as error:
                     document["filterData"] = str(error)
         queue = self._context.machine.queue(name, queue_id)
-        count = max(0, min(count, ROWS_MAX))
+        count = max(0, min(count, CONSUME.queue_rows_max))
         try:
             data = b"" if queue is None else queue.read(max(index, first), count)
         except StoreError as error:

@@ -9,7 +9,13 @@ from broker.context import BrokerContext
 from broker.deferred.retry import dead_letter, topics_for_return
 from broker.deferred.waiting import Waiting, waiting_place
 from broker.gather import Gatherer
-from broker.processors.sendheader import SendHeader, checked_properties, is_half_message
+from broker.limits import STATE
+from broker.processors.sendheader import (
+    SendHeader,
+    check_keys,
+    checked_properties,
+    is_half_message,
+)
 from broker.refusals import REFUSALS
 from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import RequestError
@@ -17,11 +23,10 @@ from broker.resent import Sender
 from broker.staging import Addressed
 from broker.topics import HALF_TOPIC, RETRY_PREFIX, GroupConfig
 from broker.transactions.half import half_place
-from broker.transactions.open import OPEN_MAX
 from store.deferred import DEFERRED_TOPICS
 from store.errors import EntryTooLargeError
 from store.filesystem import Bytes
-from store.record import StagedMessage, stage_message
+from store.record import StagedMessage, stage_message, tag_and_keys
 
 _STORED_TWICE = DEFERRED_TOPICS | {HALF_TOPIC}
 DELIVERY_BYTES = 1024
@@ -64,6 +69,7 @@ class DeferredSend:
         ``times_max``: how often a message to a retry topic is tried, below 0 as its group says.
         """
         properties = checked_properties(header.properties)
+        check_keys(tag_and_keys(properties)[1], len(properties))
         commands: Sequence[Command] = ()
         now_ms = self._delivery.now_ms()
         group = self._given_up(header, times_max)
@@ -106,9 +112,10 @@ class DeferredSend:
             raise
 
     def _half_place(self, header: SendHeader, queue_id: int, properties: bytes) -> Waiting:
-        if len(self._machine.state.transactions) >= OPEN_MAX:
+        open_max = STATE.transactions_max
+        if len(self._machine.state.transactions) >= open_max:
             raise RequestError(
-                ResponseCode.SYSTEM_BUSY, f"{OPEN_MAX} transactions are open, none may be added"
+                ResponseCode.SYSTEM_BUSY, f"{open_max} transactions are open, none may be added"
             )
         return half_place(header.topic, queue_id, properties)
 

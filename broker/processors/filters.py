@@ -33,15 +33,17 @@ class MessageFilter(NamedTuple):
 
     codes: frozenset[int] | None = None
     selector: Selector | None = None
+    size: int = 0
+    """Characters of the expression."""
 
 
 def message_filter(settings: Settings, kind: str, expression: str) -> MessageFilter:
     """Raises :class:`~broker.subscription.ExpressionError` for an expression that means nothing,
     and :class:`~broker.remoting.errors.RequestError` for a kind that cannot be filtered by."""
     if kind == TAG_TYPE:
-        return MessageFilter(codes=tag_codes(expression))
+        return MessageFilter(codes=tag_codes(expression), size=len(expression))
     if kind == SQL_TYPE and settings.property_filter:
-        return MessageFilter(selector=parse_selector(expression))
+        return MessageFilter(selector=parse_selector(expression), size=len(expression))
     raise RequestError(
         ResponseCode.SYSTEM_ERROR,
         f"The broker does not support consumer to filter message by {kind}",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker.context import BrokerContext
+from broker.limits import CLIENTS
 from broker.processors.jsonbody import json_object, objects_of, text_of
 from broker.queuelocks import LockedQueue
 from broker.refusals import REFUSALS, refused
@@ -13,6 +14,7 @@ from broker.remoting.connection import Connection
 from broker.remoting.errors import FieldError
 from broker.remoting.frame import Frame
 from broker.remoting.javajson import encode_json
+from broker.topics import check_group_name
 from store.outside import quoted
 
 
@@ -25,9 +27,14 @@ class LockProcessor:
     def lock(self, connection: Connection, request: Frame) -> None:
         """Code 41; the answer names the queues that the client holds now."""
         group, client_id, wanted = self._read(request)
-        granted = set(self._context.locks.lock(group, client_id, wanted))
+        there = [queue for queue in wanted if self._is_there(queue)]
+        granted = set(self._context.locks.lock(group, client_id, there))
         held = [named for queue, named in wanted.items() if queue in granted]
         connection.respond(request, body=(encode_json({"lockOKMQSet": held}),))
+
+    def _is_there(self, queue: LockedQueue) -> bool:
+        topic = self._context.gatherer.topic(queue.topic)
+        return topic is not None and queue.queue_id < topic.queues
 
     def unlock(self, connection: Connection, request: Frame) -> None:
         """Code 42."""
@@ -46,7 +53,18 @@ class LockProcessor:
             LockedQueue(text_of(named, "topic"), _queue_id(named)): named
             for named in objects_of(body, "mqSet")
         }
-        return text_of(body, "consumerGroup"), text_of(body, "clientId"), queues
+        group = text_of(body, "consumerGroup")
+        try:
+            check_group_name(group)
+        except REFUSALS as error:
+            raise refused(error) from error
+        client_id = text_of(body, "clientId")
+        if len(client_id) > CLIENTS.name_size_max:
+            raise FieldError(
+                f"clientId has {len(client_id)} characters, at most {CLIENTS.name_size_max} "
+                "are allowed"
+            )
+        return group, client_id, queues
 
 
 def _queue_id(named: Mapping[str, Any]) -> int:

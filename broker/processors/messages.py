@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.context import BrokerContext
+from broker.limits import CONSUME
 from broker.remoting.codes import MISSING, ResponseCode
 from broker.remoting.connection import Connection
 from broker.remoting.fields import ext_bool, ext_int, ext_str
 from broker.remoting.frame import Frame
 from store.errors import NotHereYetError, OutOfRangeError, StoreError
 from store.filesystem import Bytes
-
-QUERY_MESSAGES_MAX = 64
-"""RocketMQ's ``maxMsgsNumBatch``."""
 
 UNIQUE_QUERY_MESSAGES = 32
 
@@ -75,5 +73,5 @@ class MessageProcessor:
                 connection.respond(request, ext=ext, body=records)
 
         self._context.lookup.by_key(
-            topic, key, begin_ms, end_ms, count=min(count, QUERY_MESSAGES_MAX), done=loaded
+            topic, key, begin_ms, end_ms, count=min(count, CONSUME.query_messages_max), done=loaded
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+from broker.autocreate import ensure_group
 from broker.commands import CommitOffset
 from broker.context import BrokerContext
 from broker.processors.sendheader import INT32_MAX
@@ -14,6 +15,7 @@ from broker.remoting.connection import Connection
 from broker.remoting.errors import FieldError, RequestError
 from broker.remoting.fields import ext_bool, ext_int, ext_str
 from broker.remoting.frame import Frame
+from broker.room import check_room_for_offset
 from broker.topics import TopicConfig, check_group_name, check_topic_name
 from dledger.errors import ProposeError
 from store.batch import QUEUE_ROW
@@ -88,7 +90,12 @@ class OffsetProcessor:
 
     def update_consumer_offset(self, connection: Connection, request: Frame) -> None:
         """Code 15. A negative offset means none, and is taken without effect (ali-ons sends it),
-        as is any while the group is being moved in the queue."""
+        as is any while the group is being moved in the queue.
+
+        RocketMQ 5 refuses those of unknown topics, and takes any for a queue, as 4.x does. Here
+        one behind the end is refused: nobody can have consumed what was never stored. One from
+        before the first message that is left is right: the rest has expired since.
+        """
         group = ext_str(request, "consumerGroup")
         topic = ext_str(request, "topic")
         queue_id = ext_int(request, "queueId", minimum=0, maximum=INT32_MAX)
@@ -110,9 +117,21 @@ class OffsetProcessor:
         try:
             check_group_name(group)
             check_topic_name(topic)
+            gatherer.check_serving()
             config = gatherer.topic(topic)
-            if config is not None:
-                _check_queue(config, queue_id)
+            if config is None:
+                raise _no_topic(topic)
+            _check_queue(config, queue_id)
+            end = gatherer.end_offset(topic, queue_id)
+            if offset > end:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"the offset {offset} lies behind queue {queue_id} of {topic}, "
+                    f"which ends at {end}",
+                )
+            offsets = self._context.machine.state.offset_count
+            check_room_for_offset(gatherer, offsets, group, topic, queue_id)
+            ensure_group(self._context, group)
             gatherer.add_command(CommitOffset(group, topic, queue_id, offset), answer)
         except REFUSALS as error:
             raise refused(error) from error
@@ -162,15 +181,19 @@ class OffsetProcessor:
         queue_id = ext_int(request, "queueId")
         topic = self._context.machine.state.topics.get(name)
         if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
-            )
+            raise _no_topic(name)
         _check_queue(topic, queue_id)
         return name, queue_id
 
 
+def _no_topic(name: str) -> RequestError:
+    return RequestError(
+        ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
+    )
+
+
 def _check_queue(topic: TopicConfig, queue_id: int) -> None:
-    queues = max(topic.read_queues, topic.write_queues)
+    queues = topic.queues
     if not 0 <= queue_id < queues:
         raise RequestError(
             ResponseCode.SYSTEM_ERROR,

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from broker.autocreate import ensure_group
 from broker.context import BrokerContext
 from broker.hold import HeldPull
+from broker.limits import CONSUME, STATE
 from broker.processors.filters import SCAN_LIMITS, MessageFilter, message_filter, selected
 from broker.reader import Found, Limits, Status
 from broker.refusals import REFUSALS, refused
@@ -31,11 +32,6 @@ FLAG_SUBSCRIPTION = 4
 
 MESSAGES_USUAL = 32
 BYTES_USUAL = 256 << 10
-MESSAGES_MAX = 1024
-BYTES_MAX = 4 << 20
-
-HOLD_SECONDS_MAX = 60.0
-"""Longer than any client waits; a client that asks for more is answered then."""
 
 _CODES = {
     Status.FOUND: ResponseCode.SUCCESS,
@@ -81,11 +77,10 @@ class PullProcessor:
         self._readable_queue(topic_name, queue_id)
         wanted = self._filter(request, group, topic_name, flags)
         if flags & FLAG_COMMIT_OFFSET:
-            committed = ext_int(request, "commitOffset")
-            resets = context.resets
-            if committed >= 0 and not (resets and resets.is_pending(group, topic_name, queue_id)):
-                context.gatherer.add_lazy_offset(group, topic_name, queue_id, committed)
-        hold_seconds = min(hold_ms / 1000, HOLD_SECONDS_MAX) if flags & FLAG_SUSPEND else 0.0
+            self._commit_offset(group, topic_name, queue_id, ext_int(request, "commitOffset"))
+        hold_seconds = (
+            min(hold_ms / 1000, CONSUME.hold_seconds_max) if flags & FLAG_SUSPEND else 0.0
+        )
         return _Pull(
             context,
             connection,
@@ -98,6 +93,21 @@ class PullProcessor:
             wanted,
             context.loop.time() + hold_seconds if hold_seconds > 0 else None,
         )
+
+    def _commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """What cannot be is passed over, as the pull itself may be what tells the client: where a
+        queue has lost its newest messages, the answer sends it back to the end."""
+        context = self._context
+        gatherer, resets = context.gatherer, context.resets
+        if not gatherer.serving or not 0 <= offset <= gatherer.end_offset(topic, queue_id):
+            return
+        if resets and resets.is_pending(group, topic, queue_id):
+            return
+        if (
+            context.machine.state.offset_count < STATE.offsets_max
+            or gatherer.offset(group, topic, queue_id) is not None
+        ):
+            gatherer.add_lazy_offset(group, topic, queue_id, offset)
 
     def _refuse_broadcasting(self, group: str) -> None:
         members = self._context.clients.consumers.get(group)
@@ -186,7 +196,7 @@ class _Pull:
     def run(self) -> None:
         if self.context.resets and self._was_moved():
             return
-        codes, selector = self.wanted
+        codes, selector, _ = self.wanted
         limits = self.limits if selector is None else SCAN_LIMITS
         try:
             found = self.context.reader.find(self.topic, self.queue_id, self.offset, limits, codes)
@@ -214,8 +224,18 @@ class _Pull:
         deadline = self.deadline
         if deadline is None or deadline <= self.context.loop.time():
             return False
-        held = HeldPull(self.topic, self.queue_id, self.wanted.codes, self.run, self.connection)
-        return self.context.holds.hold(held, deadline)
+        wanted = self.wanted
+        held = HeldPull(
+            self.topic, self.queue_id, wanted.codes, self.run, self.connection, wanted.size
+        )
+        if not self.context.holds.hold(held, deadline):
+            return False
+        request = self.request
+        if request.ext or request.body:  # they are read, and would be kept for as long
+            self.request = Frame(
+                request.code, request.opaque, request.flag, serialization=request.serialization
+            )
+        return True
 
     def _loaded(self, found: Found, parts: Sequence[Bytes], error: StoreError | None) -> None:
         if error is None:
@@ -267,7 +287,8 @@ class _Pull:
 
 def _limits(request: Frame) -> Limits:
     asked = ext_int(request, "maxMsgNums")
-    messages = max(1, min(asked, MESSAGES_MAX))
-    usual = BYTES_USUAL if messages <= MESSAGES_USUAL else BYTES_MAX
+    messages = max(1, min(asked, CONSUME.pull_messages_max))
+    bytes_max = CONSUME.pull_bytes_max
+    usual = BYTES_USUAL if messages <= MESSAGES_USUAL else bytes_max
     size = ext_int(request, "maxMsgBytes", usual)
-    return Limits(messages, max(1, min(size, BYTES_MAX)))
+    return Limits(messages, max(1, min(size, bytes_max)))

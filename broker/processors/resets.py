@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from broker.admin.groups import ConsumerGroups
+from broker.admin.topics import queue_ranges
 from broker.commands import CommitOffset
 from broker.context import BrokerContext
 from broker.processors.sendheader import INT32_MAX
@@ -81,13 +82,13 @@ class ResetProcessor:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
             )
-        queues = range(max(topic.read_queues, topic.write_queues))
         if only_queue < 0:
-            return queues
-        if only_queue not in queues:
+            return list(queue_ranges(self._context.machine, topic))
+        if only_queue >= topic.queues:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
-                f"the topic {name} has no queue {only_queue}, its queues are 0 to {queues[-1]}",
+                f"the topic {name} has no queue {only_queue}, its queues are 0 to "
+                f"{topic.queues - 1}",
             )
         return [only_queue]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
+from broker.limits import PRODUCE
 from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import RequestError
 from broker.remoting.fields import INT64_MAX, ext_bool, ext_int, ext_str
@@ -15,6 +16,7 @@ from broker.remoting.likeness import UNIQUE_KEY_START, LikeFrame
 
 INT32_MAX = 2**31 - 1
 PROPERTIES_SIZE_MAX = 32_767
+"""Format: a record has two signed bytes for the size."""
 
 SYS_FLAG_PREPARED = 0x4
 SYS_FLAG_TRANSACTION = 0x4 | 0x8
@@ -230,6 +232,24 @@ def _check_size(properties: bytes) -> None:
         raise RequestError(
             ResponseCode.MESSAGE_ILLEGAL,
             f"the properties have {len(properties)} bytes, at most {PROPERTIES_SIZE_MAX} fit",
+        )
+
+
+def check_keys(words: Sequence[bytes], size: int) -> None:
+    """Raises :class:`~broker.remoting.errors.RequestError`, code 13, for keys of a message that
+    are too many or too long; ``size`` is that of all its properties."""
+    if len(words) > PRODUCE.keys_max:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the message has {len(words)} keys, at most {PRODUCE.keys_max} are allowed",
+        )
+    if size <= PRODUCE.key_size_max:
+        return
+    longest = max(map(len, words), default=0)
+    if longest > PRODUCE.key_size_max:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"a key of the message has {longest} bytes, at most {PRODUCE.key_size_max} are allowed",
         )
 
 

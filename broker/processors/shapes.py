@@ -16,7 +16,8 @@ from typing import NamedTuple
 from crc32c import crc32c
 from isal.isal_zlib import crc32
 
-from broker.processors.sendheader import PROPERTIES_SIZE_MAX, storable_properties
+from broker.limits import PRODUCE
+from broker.processors.sendheader import PROPERTIES_SIZE_MAX, check_keys, storable_properties
 from store.filesystem import Bytes
 from store.properties import NAME_END, PAIR_END, UNIQUE_KEY
 from store.record import (
@@ -29,12 +30,6 @@ from store.record import (
     record_size,
     tag_and_keys,
 )
-
-SHAPES_MAX = 4096
-"""How many shapes are remembered; then it begins anew."""
-
-SHAPE_BYTES_MAX = 1024
-"""Of properties that are longer, each with a shape of its own, memory would be full of shapes."""
 
 CLUSTER = b"CLUSTER"
 REPLY_TO = b"REPLY_TO_CLIENT" + NAME_END
@@ -135,6 +130,7 @@ class Stager:
             if mark and before and not before.endswith(PAIR_END):
                 # Another property, whose name ends like that of the unique key.
                 properties = self._storable(properties)
+                check_keys(tag_and_keys(properties)[1], len(properties))
                 code, hashes = derive(prefix, properties)
                 size = fixed_size + len(body) + len(properties)
                 body_crc = crc32(body) & 0x7FFFFFFF
@@ -196,11 +192,13 @@ class Stager:
             stored_before = self._cluster + stored_before
         changed = (stored_before, stored_after) != (before, after)
         code, words = tag_and_keys(before + after)
+        if words:
+            check_keys(words, len(properties))
         shape = Shape(stored_before, stored_after, changed, code, words)
         # Where each message has keys of its own, or another name to reply to with, to remember
         # that would be for nothing.
-        if not words and not is_request and len(properties) <= SHAPE_BYTES_MAX:
-            if len(self._shapes) >= SHAPES_MAX:
+        if not words and not is_request and len(properties) <= PRODUCE.shape_bytes_max:
+            if len(self._shapes) >= PRODUCE.shapes_max:
                 self._shapes.clear()
             self._shapes[before, mark, after] = shape
         return shape

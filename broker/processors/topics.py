@@ -11,6 +11,7 @@ from typing import Any
 
 from broker.commands import Command, DeleteGroup, DeleteTopic, PutGroup, PutTopic
 from broker.context import BrokerContext
+from broker.limits import STATE
 from broker.processors.sendheader import INT32_MAX
 from broker.refusals import REFUSALS, code_of, refused, remark_of
 from broker.remoting.codes import ResponseCode
@@ -19,9 +20,9 @@ from broker.remoting.errors import FieldError, RequestError
 from broker.remoting.fields import ext_bool, ext_int, ext_str
 from broker.remoting.frame import Frame
 from broker.remoting.javajson import decode_json, encode_json
+from broker.room import check_room_for_group, check_room_for_topic
 from broker.topics import (
     PERM_MAX,
-    QUEUES_MAX,
     TOPIC_SIZE_MAX,
     GroupConfig,
     TopicConfig,
@@ -56,13 +57,14 @@ class TopicProcessor:
         name = ext_str(request, "topic")
         topic = TopicConfig(
             name,
-            ext_int(request, "readQueueNums", minimum=1, maximum=QUEUES_MAX),
-            ext_int(request, "writeQueueNums", minimum=1, maximum=QUEUES_MAX),
+            ext_int(request, "readQueueNums", minimum=1, maximum=STATE.queues_max),
+            ext_int(request, "writeQueueNums", minimum=1, maximum=STATE.queues_max),
             ext_int(request, "perm", minimum=0, maximum=PERM_MAX),
             ext_int(request, "topicSysFlag", 0, minimum=0, maximum=INT32_MAX),
             ext_bool(request, "order", False),
         )
         self._refuse_system_topic(name)
+        self._check_room_for_topic(topic)
         self._commit(connection, request, PutTopic.of(topic, self._context.wall_clock()))
 
     def delete_topic(self, connection: Connection, request: Frame) -> None:
@@ -114,12 +116,19 @@ class TopicProcessor:
         """Code 200: creates a group or replaces its settings. Apache's tools look a group up by
         its retry topic, so that is created too and not left to the first heartbeat."""
         group = _group_config(request)
-        now_ms = self._context.wall_clock()
+        gatherer, now_ms = self._context.gatherer, self._context.wall_clock()
+        try:
+            if gatherer.group(group.name) is None:
+                check_room_for_group(gatherer, group.name)
+        except REFUSALS as error:
+            raise refused(error) from error
         commands: list[Command] = [PutGroup.of(group, now_ms)]
         topic = retry_topic(group.name)
-        if self._context.gatherer.topic(topic) is None and len(topic) <= TOPIC_SIZE_MAX:
+        if gatherer.topic(topic) is None and len(topic) <= TOPIC_SIZE_MAX:
             queues = max(group.retry_queues, 1)
-            commands.append(PutTopic.of(TopicConfig(topic, queues, queues), now_ms))
+            retries = TopicConfig(topic, queues, queues)
+            self._check_room_for_topic(retries)
+            commands.append(PutTopic.of(retries, now_ms))
         self._commit(connection, request, *commands)
 
     def delete_group(self, connection: Connection, request: Frame) -> None:
@@ -160,6 +169,12 @@ class TopicProcessor:
             )
         connection.respond(request, body=(encode_json(group.as_json()),))
 
+    def _check_room_for_topic(self, topic: TopicConfig) -> None:
+        try:
+            check_room_for_topic(self._context.gatherer, topic)
+        except REFUSALS as error:
+            raise refused(error) from error
+
     def _commit(self, connection: Connection, request: Frame, *commands: Command) -> None:
         def answer(error: ProposeError | None) -> None:
             if error is None:
@@ -192,7 +207,8 @@ def _group_config(request: Frame) -> GroupConfig:
         usual = getattr(group, attribute)
         if type(value) is not type(usual):
             raise FieldError(f"{name} is not {'a boolean' if usual is True else 'an integer'}")
-        if type(value) is int and not 0 <= value <= INT32_MAX:
-            raise FieldError(f"{name} is not between 0 and {INT32_MAX}: {value}")
+        maximum = STATE.retry_queues_max if name == "retryQueueNums" else INT32_MAX
+        if type(value) is int and not 0 <= value <= maximum:
+            raise FieldError(f"{name} is not between 0 and {maximum}: {value}")
         group = replace(group, **{attribute: value})
     return group

@@ -21,6 +21,7 @@ from broker.remoting.errors import (
     TooManyRequestsError,
 )
 from broker.remoting.frame import (
+    FRAME_BODY_SIZE_MAX,
     Frame,
     RequestTemplate,
     TemplateValues,
@@ -35,7 +36,7 @@ from store.outside import FROM_OUTSIDE, shortened
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 _JOIN_SIZE_MAX = 64 * 1024
-"""Up to here joining the buffers of a turn is cheaper than a system call with each of them."""
+"""Pace: up to here joining the buffers of a turn is cheaper than a call with each of them."""
 
 _HOST = Struct(">4si")
 
@@ -145,10 +146,17 @@ class Connection(asyncio.Protocol):
 
         ``body`` is sent part after part, and its parts must not change afterwards. A one-way
         request gets no answer, and one whose connection is gone cannot get any: both are ignored.
+        Where no frame can hold the body, the answer says so: the peer would close the connection.
         """
         if self._closed or request.flag & FLAG_ONE_WAY:
             return
         body_size = sum(map(len, body)) if body else 0
+        if body_size > FRAME_BODY_SIZE_MAX:
+            code, ext, body = ResponseCode.SYSTEM_ERROR, None, ()
+            remark = (
+                f"the answer has {body_size} bytes, no frame holds more than {FRAME_BODY_SIZE_MAX}"
+            )
+            body_size = 0
         self._send(encode_response(request, code, remark, ext, body_size), body, body_size)
 
     def respond_encoded(self, request: Frame, head: bytes) -> None:

@@ -46,10 +46,13 @@ from store.outside import quoted
 ExtValue: TypeAlias = str | int | float | bool | None
 
 FRAME_SIZE_MAX = 16 * 1024 * 1024
-"""The whole frame, its first four bytes included; a larger one ends the connection."""
+"""Format: the whole frame, its first four bytes included; a larger one ends the connection."""
 
 HEADER_SIZE_MAX = 1024 * 1024
-"""Ample: 32 KiB of properties whose every byte became a six-byte JSON escape make 192 KiB."""
+"""Format: ample. 32 KiB of properties, each byte a six-byte JSON escape, make 192 KiB."""
+
+FRAME_BODY_SIZE_MAX = FRAME_SIZE_MAX - (64 << 10)
+"""Format: what a frame holds beside a header such as ours: the largest message fits."""
 
 PREFIX = Struct(">iI")
 """Total, then serialization and header size in one word."""
@@ -64,6 +67,7 @@ _JSON_START = (
 )
 _BINARY_START = Struct(">hbhiii")
 _BINARY_CODE_MAX = 32767
+"""Format: it has two bytes."""
 _I16 = Struct(">h")
 _I32 = Struct(">i")
 _BINARY_MARK = Serialization.ROCKETMQ << 24

@@ -17,6 +17,7 @@ from itertools import pairwise
 from operator import itemgetter
 from struct import Struct
 
+from broker.limits import REMOTING
 from broker.remoting.codes import FLAG_RESPONSE, RequestCode, ResponseCode
 from broker.remoting.errors import FrameError
 from broker.remoting.frame import ExtValue, Frame, decode_header, json_text
@@ -24,16 +25,12 @@ from broker.remoting.frame import ExtValue, Frame, decode_header, json_text
 UNIQUE_KEY_START = "UNIQ_KEY\x01"
 """Of a field that has this, the unique key varies and the rest does not."""
 
-MODEL_SIZE_MAX = 4096
-MODELS_MAX = 64
-"""Of one connection; then it begins anew."""
-
 MISSES_MAX = 32
-"""After so many headers of its size that are not like it, a model is replaced."""
+"""Pace: after so many headers of its size that are not like it, a model is replaced."""
 
 VAIN_MAX = 16
-"""After so many models that hardly anything was like, one after the other, there are none any more:
-what the peer sends differs in more than models allow for, such as the words of the keys."""
+"""Pace: after so many models that hardly anything was like, one after the other, there are none
+any more: what the peer sends differs in more than models allow for, such as the words of keys."""
 
 _VARYING = {
     (0, int(RequestCode.SEND_MESSAGE_V2)): ("g", "i", "e"),
@@ -139,7 +136,7 @@ class Likenesses:
         if known is not None:
             self._drop([known])
             del self.by_size[len(header)]
-        elif len(self.by_size) >= MODELS_MAX:
+        elif len(self.by_size) >= REMOTING.models_max:
             self._drop(self.by_size.values())
             self.by_size.clear()
         if self._vain >= VAIN_MAX:
@@ -159,7 +156,7 @@ class Likenesses:
 def model_of(header: bytes, frame: Frame) -> Likeness | None:
     """What ``header``, which says what ``frame`` does, is a model of; None where it can be none."""
     names = _VARYING.get((frame.flag, frame.code))
-    if names is None or len(header) > MODEL_SIZE_MAX or not frame.ext.keys() >= set(names):
+    if names is None or len(header) > REMOTING.model_size_max or not frame.ext.keys() >= set(names):
         return None
     spans = _spans(header, frame, names)
     if spans is None:

@@ -10,6 +10,7 @@ from broker.remoting.errors import CallError, RequestTimeoutError
 from broker.remoting.frame import Frame
 
 OPAQUE_MAX = 2**31 - 1
+"""Format: an i32, counted up and then from 0 again."""
 
 Done: TypeAlias = Callable[[Frame | None, CallError | None], None]
 """Told once, with the answer or with why none came."""

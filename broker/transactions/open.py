@@ -12,13 +12,11 @@ from typing import NamedTuple
 from store.properties import find_property
 from store.record import MessageRecord
 
-OPEN_MAX = 65_536
-"""Half messages are refused while so many transactions are open."""
-
 PRODUCER_GROUP = b"PGROUP"
 CHECK_IMMUNITY = b"CHECK_IMMUNITY_TIME_IN_SECONDS"
 
 _SECONDS_DIGITS_MAX = 7
+"""Format: of a number of seconds that is taken for one."""
 
 
 class OpenTransaction(NamedTuple):

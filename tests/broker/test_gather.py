@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from broker.commands import CommitOffset, DeleteTopic, PutTopic, Schedule, decode_commands
-from broker.gather import ENTRY_BYTES, PIPELINE_ENTRIES, STAGED_BYTES_MAX, Gatherer
+from broker.gather import ENTRY_BYTES, PIPELINE_ENTRIES, Gatherer
+from broker.limits import PRODUCE
 from broker.staging import Addressed
 from broker.state import BrokerState
 from broker.topics import TopicConfig
@@ -262,7 +263,7 @@ def test_too_much_that_waits_is_refused_as_busy(room: Room) -> None:
     for _ in range(PIPELINE_ENTRIES):
         room.add(b"in flight")
         room.turn()
-    part = b"x" * (STAGED_BYTES_MAX // 8)
+    part = b"x" * (PRODUCE.staged_bytes_max // 8)
     for _ in range(7):
         room.add(part)
     with pytest.raises(BusyError, match="wait for a majority"):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+from broker.limits import CLIENTS
 from broker.queuelocks import LOCK_SECONDS
 from broker.remoting.codes import RequestCode, ResponseCode
 from dledger.standing import Role
@@ -43,13 +45,47 @@ async def unlock(broker: SingleBroker, client_id: str, *queue_ids: int) -> None:
     assert answer.code == ResponseCode.SUCCESS, answer.remark
 
 
+def with_orders(scenario: Callable[[SingleBroker], Coroutine[Any, Any, None]], data: Path) -> None:
+    """Runs ``scenario`` with a broker that has the topic orders, of four queues."""
+
+    async def run(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await scenario(broker)
+
+    with_broker(run, data)
+
+
+def test_queues_that_are_not_there_are_not_locked(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        assert await lock(broker, "a", 3, 4, 2**31 - 1) == [3]
+
+    with_orders(scenario, tmp_path)
+
+
+def test_locks_have_a_limit_and_are_renewed_beyond(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.queuelocks.CLIENTS", replace(CLIENTS, locks_max=2))
+
+    async def scenario(broker: SingleBroker) -> None:
+        assert await lock(broker, "a", 0, 1, 2) == [0, 1]
+        assert await lock(broker, "b", 2) == []
+        assert await lock(broker, "a", 1, 0) == [1, 0]
+        await unlock(broker, "a", 1)
+        assert await lock(broker, "b", 1, 2) == [1]
+        await asyncio.sleep(LOCK_SECONDS + 1)
+        assert await lock(broker, "c", 2, 3) == [2, 3]
+
+    with_orders(scenario, tmp_path)
+
+
 def test_a_queue_is_locked_by_one_member_at_a_time(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         assert await lock(broker, "a", 0, 1) == [0, 1]
         assert await lock(broker, "b", 1, 2) == [2]
         assert await lock(broker, "a", 0, 1, 2) == [0, 1]
 
-    with_broker(scenario, tmp_path)
+    with_orders(scenario, tmp_path)
 
 
 def test_only_its_holder_gives_up_a_lock(tmp_path: Path) -> None:
@@ -59,7 +95,7 @@ def test_only_its_holder_gives_up_a_lock(tmp_path: Path) -> None:
         await unlock(broker, "a", 1)
         assert await lock(broker, "b", 0, 1) == [1]
 
-    with_broker(scenario, tmp_path)
+    with_orders(scenario, tmp_path)
 
 
 def test_a_lock_ends_unless_it_is_renewed(tmp_path: Path) -> None:
@@ -70,7 +106,7 @@ def test_a_lock_ends_unless_it_is_renewed(tmp_path: Path) -> None:
         await asyncio.sleep(2)
         assert await lock(broker, "b", 0, 1) == [1]
 
-    with_broker(scenario, tmp_path)
+    with_orders(scenario, tmp_path)
 
 
 def test_groups_do_not_share_locks(tmp_path: Path) -> None:
@@ -80,7 +116,7 @@ def test_groups_do_not_share_locks(tmp_path: Path) -> None:
         answer = await broker.ask(RequestCode.LOCK_BATCH_MQ, {}, other)
         assert len(orjson.loads(answer.body)["lockOKMQSet"]) == 1
 
-    with_broker(scenario, tmp_path)
+    with_orders(scenario, tmp_path)
 
 
 def test_a_node_that_does_not_lead_locks_nothing_and_forgets_its_locks(tmp_path: Path) -> None:
@@ -93,7 +129,7 @@ def test_a_node_that_does_not_lead_locks_nothing_and_forgets_its_locks(tmp_path:
         broker.broker.leadership_changed(leads)
         assert await lock(broker, "b", 0) == [0]
 
-    with_broker(scenario, tmp_path)
+    with_orders(scenario, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +139,7 @@ def test_a_node_that_does_not_lead_locks_nothing_and_forgets_its_locks(tmp_path:
         (b"[]", "not a JSON object"),
         (b'{"clientId":"a","mqSet":[]}', "consumerGroup"),
         (b'{"consumerGroup":"g","mqSet":[]}', "clientId"),
+        (b'{"consumerGroup":"g","clientId":"%b","mqSet":[]}' % (b"a" * 513), "clientId has 513"),
         (b'{"consumerGroup":"g","clientId":"a","mqSet":{"a":1}}', "mqSet is not a list"),
         (b'{"consumerGroup":"g","clientId":"a","mqSet":[{"topic":"t"}]}', "queueId"),
         (b'{"consumerGroup":"g","clientId":"a","mqSet":[{"queueId":1}]}', "topic"),

@@ -37,8 +37,10 @@ class Life:
         await self.broker.send(topic, queue_id, body, f"KEYS\x01k{self.rng.randrange(5)}\x02")
 
     async def commit_offset(self) -> None:
-        place = {"consumerGroup": "g", "topic": self.rng.choice(TOPICS), "queueId": "0"}
-        offset = {"commitOffset": str(self.rng.randrange(50))}
+        topic = self.rng.choice(TOPICS)
+        place = {"consumerGroup": "g", "topic": topic, "queueId": "0"}
+        end = self.broker.broker.context.machine.end_offset(topic, 0)
+        offset = {"commitOffset": str(self.rng.randrange(end + 1))}
         await self.broker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, place | offset)
 
     async def delete_topic(self) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker import requests
+from broker.limits import PRODUCE
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.frame import Frame
 from broker.requests import KnownRequests, RecentRequests, pack_keys
@@ -64,6 +66,30 @@ def test_a_retry_waits_for_the_first_try_that_is_still_on_its_way(tmp_path: Path
         assert all(answer.ext == answers[0].ext for answer in answers)
         assert answers[0].code == ResponseCode.SUCCESS
         assert [await bodies(broker, queue_id=n) for n in range(3)] == [[b"a"], [], []]
+
+    with_broker(scenario, tmp_path)
+
+
+def test_so_many_bytes_are_looked_for_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.resent.PRODUCE", replace(PRODUCE, doubt_bytes_max=1_500))
+
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        keys = [f"UNIQ_KEY\x01{number}\x02" for number in range(3)]
+        for key in keys:
+            assert (await broker.send("orders", 0, b"x" * 500, key)).code == 0
+        broker.log_executor.hold()
+        again = [asyncio.ensure_future(broker.send("orders", 0, b"x" * 500, key)) for key in keys]
+        again.append(asyncio.ensure_future(broker.send("orders", 0, b"new")))
+        await asyncio.sleep(1)
+        broker.log_executor.release()
+        codes = [answer.code for answer in await asyncio.gather(*again)]
+        assert codes == [0, 0, ResponseCode.SYSTEM_BUSY, 0]
+        assert broker.broker.context.resent._doubt_bytes == 0
+        assert (await broker.send("orders", 0, b"x" * 500, keys[2])).code == 0
+        assert len(await bodies(broker)) == 4
 
     with_broker(scenario, tmp_path)
 
@@ -207,10 +233,11 @@ def test_a_first_try_that_was_refused_does_not_hide_the_second(tmp_path: Path) -
 
 
 def test_what_no_entry_could_hold_is_refused_at_once_and_not_once_it_was_looked_for(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the hash of a request that is known, to the byte: a refusal that came later would find
     nobody to tell."""
+    monkeypatch.setattr("broker.processors.sendheader.PRODUCE", replace(PRODUCE, keys_max=6_000))
 
     async def scenario(broker: SingleBroker) -> None:
         await broker.create_topic("orders")

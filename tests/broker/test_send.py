@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.limits import PRODUCE
 from broker.remoting.codes import RequestCode, ResponseCode
 from tests.broker.harness import NOW_MS, SingleBroker, batched, messages, send_ext, with_broker
 
@@ -289,8 +290,9 @@ def test_the_largest_message_with_the_largest_properties_fits_half_a_segment(
 def test_what_no_segment_could_hold_is_refused(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         await broker.create_topic("orders")
-        properties = "KEYS\x01" + "k " * 10_000 + "\x02"
-        answer = await broker.send("orders", 0, b"x" * 10_000, properties)
+        properties = b"KEYS\x01" + b"k " * 250 + b"\x02"
+        batch = batched(b"x", properties) * 100
+        answer = await broker.ask(RequestCode.SEND_BATCH_MESSAGE, send_ext("orders", 0), batch)
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
         assert "a segment can hold" in (answer.remark or "")
         assert (await broker.send("orders", 0, b"x")).code == ResponseCode.SUCCESS
@@ -348,3 +350,34 @@ def test_no_topic_is_created_where_that_is_switched_off(tmp_path: Path) -> None:
         assert answer.remark == "topic[fresh] not exist, apply first please!"
 
     with_broker(scenario, tmp_path, auto_create_topics=False)
+
+
+@pytest.mark.parametrize(
+    ("keys", "remark"),
+    [
+        ([f"k{number}" for number in range(PRODUCE.keys_max)], None),
+        (["k"] * 6_500, "the message has 6500 keys, at most 256 are allowed"),
+        (["x" * PRODUCE.key_size_max], None),
+        (["a", "x" * 4_097], "a key of the message has 4097 bytes, at most 4096 are allowed"),
+    ],
+)
+@pytest.mark.parametrize("more", ["", "UNIQ_KEY\x01U\x02", "XUNIQ_KEY\x01U\x02", "DELAY\x011\x02"])
+def test_the_keys_of_a_message_have_a_limit_in_number_and_size(
+    tmp_path: Path, keys: list[str], remark: str | None, more: str
+) -> None:
+    properties = f"{more}KEYS\x01{' '.join(keys)}\x02"
+
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        batch = await broker.ask(
+            RequestCode.SEND_BATCH_MESSAGE,
+            send_ext("orders", 0),
+            batched(b"x", properties.encode()),
+        )
+        answers = [await broker.send("orders", 0, b"x", properties)]
+        if "DELAY" not in more:
+            answers.append(batch)
+        for answer in answers:
+            assert (answer.code, answer.remark) == (13 if remark else 0, remark)
+
+    with_broker(scenario, tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from struct import pack
 
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import broker.processors.shapes
+from broker.limits import PRODUCE
 from broker.processors.batchbody import stage_batch
 from broker.processors.sendheader import PROPERTIES_SIZE_MAX, storable_in_batch, storable_properties
-from broker.processors.shapes import SHAPE_BYTES_MAX, Stager, origin
+from broker.processors.shapes import Stager, origin
 from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import RequestError
 from store.record import StagedMessage, stage_message
@@ -149,7 +151,7 @@ def test_properties_that_are_too_long_are_refused_also_where_their_shape_is_know
 
 
 def test_more_shapes_than_are_remembered_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker.processors.shapes, "SHAPES_MAX", 2)
+    monkeypatch.setattr(broker.processors.shapes, "PRODUCE", replace(PRODUCE, shapes_max=2))
     stager = Stager("DefaultCluster")
     for number in [*range(7), *range(7)]:
         message = 0, b"x", f"TAGS\x01{number}\x02".encode()
@@ -158,7 +160,7 @@ def test_more_shapes_than_are_remembered_do_no_harm(monkeypatch: pytest.MonkeyPa
 
 def test_a_shape_that_is_long_is_not_remembered() -> None:
     stager = Stager("DefaultCluster")
-    for size, known in ((SHAPE_BYTES_MAX - 50, True), (SHAPE_BYTES_MAX, False)):
+    for size, known in ((PRODUCE.shape_bytes_max - 50, True), (PRODUCE.shape_bytes_max, False)):
         message = 0, b"x", b"UNIQ_KEY\x01k\x02A\x01%b\x02" % (b"a" * size)
         assert stager.stage(ORIGIN, *message) == one_by_one(*message)
         assert (stager.likeness(message[2]) is not None) is known

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.filter.sql92 import DEPTH_MAX, LINKS_MAX, parse_selector
+from broker.filter.sql92 import parse_selector
+from broker.limits import CONSUME
 from broker.processors.filters import selected
 from broker.reader import Found, Limits, Status
 from broker.remoting.codes import RequestCode, ResponseCode
@@ -15,6 +16,8 @@ from store.batch import Run, decode_batch, encode_batch
 from store.errors import CorruptRecordError
 from store.record import stage_message
 from tests.broker.harness import SingleBroker, messages, with_broker
+
+DEPTH_MAX, LINKS_MAX = CONSUME.expression_depth_max, CONSUME.expression_links_max
 
 PROPERTIES = {"a": "5", "price": "9.5", "city": "Kiel", "ok": "true", "bad": "x1", "e": ""}
 
@@ -127,7 +130,10 @@ def test_an_expression_that_is_false_or_unknown_or_meaningless_selects_nothing(
         ("5", "5 is no condition"),
         ("'x' AND a = 5", "'x' is no condition"),
         ("a = 9223372036854775808", "greater than 9223372036854775807"),
-        ("(" * (DEPTH_MAX + 1) + "a", f"more than {DEPTH_MAX} things"),
+        (
+            "(" * (DEPTH_MAX + 1) + "a",
+            f"more than {DEPTH_MAX} things",
+        ),
         ("- " * 5000 + "a", f"more than {DEPTH_MAX} things"),
         ("a = 'x' OR " * 5000 + "a = 'x'", f"more than {LINKS_MAX} operations"),
         ("a = 'x' AND " * 5000 + "a = 'x'", f"more than {LINKS_MAX} operations"),

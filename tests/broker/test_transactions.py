@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.limits import STATE
 from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.connection import Connection
 from broker.remoting.frame import Frame
 from broker.topics import HALF_TOPIC
-from broker.transactions import open as opening
 from store.errors import DamagedError, StoreError
 from store.filesystem import Bytes
 from store.record import decode_record
@@ -320,8 +321,9 @@ def test_a_batch_may_not_hold_one(tmp_path: Path) -> None:
 def test_too_many_open_transactions_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.processors.deferredsend.OPEN_MAX", 1)
-    assert opening.OPEN_MAX > 1
+    few = replace(STATE, transactions_max=1)
+    monkeypatch.setattr("broker.processors.deferredsend.STATE", few)
+    assert STATE.transactions_max > 1
 
     async def scenario(broker: SingleBroker) -> None:
         await broker.create_topic("orders")

@@ -191,6 +191,8 @@ def test_a_node_that_was_removed_while_it_was_down_falls_quiet(local: RunningClu
 def test_followers_tell_the_newest_offsets(local: RunningCluster) -> None:
     place = {"consumerGroup": "readers", "topic": "orders", "queueId": "0"}
     addresses = [node.address for node in local.view().nodes if node.address]
+    local.dledger("topic", "create", "orders", "-c", "DefaultCluster", "--queues", "1")
+    local.dledger("produce", "orders", stdin="x\n" * 20)
     leader = local.leader()
 
     async def told_everywhere(admin: Admin) -> None:

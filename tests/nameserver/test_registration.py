@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
+import string
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
 
-from broker.nameserver.routes import RegisterResult, Registration
+from broker.nameserver.registered import Registration
+from broker.nameserver.routes import RegisterResult
 from broker.nameserver.server import NameServer
 from broker.registration import Announcement, Registrar
+from broker.remoting.frame import FRAME_SIZE_MAX
+from broker.topics import TopicConfig
 from tests.remoting.virtualnet import VirtualLoop, in_virtual_time, turns
 
 FIRST, SECOND = "10.0.0.1:9876", "10.0.0.1:9877"
@@ -134,9 +142,9 @@ def _count_registrations(server: NameServer) -> list[Registration]:
     seen: list[Registration] = []
     register = server.routes.register
 
-    def counted(registration: Registration, channel: int) -> RegisterResult:
+    def counted(registration: Registration, channel: int, host: str = "") -> RegisterResult:
         seen.append(registration)
-        return register(registration, channel)
+        return register(registration, channel, host)
 
     server.routes.register = counted  # type: ignore[method-assign]  # a double
     return seen
@@ -273,4 +281,96 @@ async def test_who_is_no_member_of_its_group_is_not_registered(loop: VirtualLoop
     assert server.routes.cluster_info()["brokerAddrTable"] == {}
     await asyncio.sleep(100)
     assert server.routes.cluster_info()["brokerAddrTable"] == {}
+
+
+def many_topics(count: int) -> dict[str, dict[str, object]]:
+    """With the longest names, which do not compress."""
+    rng = Random(1)
+    letters = string.ascii_letters + string.digits
+    names = ["".join(rng.choices(letters, k=127)) for _ in range(count)]
+    return {name: TopicConfig(name, 8, 8).as_json() | {"topicSysFlag": 0} for name in sorted(names)}
+
+
+@contextmanager
+def logged() -> Iterator[list[str]]:
+    """The lines that registration logs meanwhile."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("dledger.registration")
+    logger.addHandler(handler)
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(handler)
+
+
+@in_virtual_time
+async def test_a_group_with_more_topics_than_a_frame_holds_as_json_is_registered(
+    loop: VirtualLoop,
+) -> None:
+    server = await nameserver(loop)
+    member = Member(loop)
+    topics = many_topics(60_000)
+    member.announcement = replace(LEADER, topics=topics)
+    assert len(member.announcement.body()) > FRAME_SIZE_MAX
+    member.registrar.start()
+    await asyncio.sleep(1)
+    assert member.registrar.states == {FIRST: "registered"}
+    assert len(server.routes.topics()) == 60_000
+    route = server.routes.route(next(iter(topics)))
+    assert route is not None
+    assert route["queueDatas"][0]["writeQueueNums"] == 8
+    await member.registrar.stop()
+
+
+@in_virtual_time
+async def test_a_group_with_more_topics_than_any_frame_holds_says_those_that_fit(
+    loop: VirtualLoop,
+) -> None:
+    server = await nameserver(loop)
+    member = Member(loop)
+    member.announcement = replace(LEADER, topics=many_topics(120_000))
+    with logged() as lines:
+        member.registrar.start()
+        await asyncio.sleep(1)
+    assert member.registrar.states == {FIRST: "registered"}
+    told = len(server.routes.topics())
+    assert 80_000 < told < 120_000
+    assert f"{120_000 - told} of 120000 topics have no room in a registration" in lines[0]
+    await member.registrar.stop()
+
+
+@in_virtual_time
+async def test_the_log_says_why_a_registration_is_refused(
+    loop: VirtualLoop,
+) -> None:
+    await nameserver(loop)
+    member = Member(loop)
+    member.announcement = replace(LEADER, topics={"T": TOPIC | {"perm": "x"}})
+    with logged() as lines:
+        member.registrar.start()
+        await turns(10)
+    assert lines == [f"NameServer {FIRST}: refused: perm is not an integer: 'x' (request failed)"]
+    await member.registrar.stop()
+
+
+@in_virtual_time
+async def test_a_large_table_is_not_told_again_for_each_topic(loop: VirtualLoop) -> None:
+    server = await nameserver(loop)
+    member = Member(loop)
+    topics = many_topics(10_000)
+    member.announcement = replace(LEADER, topics=topics)
+    member.registrar.start()
+    await turns(10)
+    seen = _count_registrations(server)
+    for counter in range(2, 102):
+        member.announcement = replace(
+            LEADER, topics=dict(topics), data_version={"counter": counter, "timestamp": 5}
+        )
+        member.registrar.register_now()
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(1)
+    assert 1 <= len(seen) <= 2
+    assert seen[-1].table.data_version.counter == 101
     await member.registrar.stop()

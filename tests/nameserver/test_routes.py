@@ -9,14 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from broker.nameserver.claims import EarlierConnectionError, StaleTermError
 from broker.nameserver.gone import REMEMBERED_MS
-from broker.nameserver.routes import (
-    EXPIRY_MS,
-    EarlierConnectionError,
-    Registration,
-    RouteTable,
-    StaleTermError,
-)
+from broker.nameserver.registered import EXPIRY_MS, Registration
+from broker.nameserver.routes import RouteTable
 from broker.nameserver.topictable import DataVersion, QueueData, TopicTable
 
 N0, N1, N2 = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from broker.limits import REMOTING
 from broker.processors.sendheader import SHORT_NAMES, read_header, read_like_header
 from broker.remoting.errors import FrameError, RequestError
 from broker.remoting.frame import PREFIX, Frame, decode_frame, encode_request
 from broker.remoting.likeness import (
     MISSES_MAX,
-    MODELS_MAX,
     VAIN_MAX,
     LikeFrame,
     Likenesses,
@@ -175,6 +175,14 @@ def test_a_header_with_its_fields_twice_or_spaced_is_no_model() -> None:
         assert model_of(header, decode_frame(framed(header))) is None
 
 
+def test_a_long_header_is_no_model() -> None:
+    short = sent(b="T")
+    for size, is_one in ((REMOTING.model_size_max, True), (REMOTING.model_size_max + 1, False)):
+        data = sent(b="T" * (size - len(short) + 8 + 1))
+        assert len(data) - 8 == size
+        assert (model_of(data[8:], decode_frame(data)) is not None) is is_one
+
+
 def test_a_model_that_nothing_is_like_any_more_is_replaced_and_there_are_never_many() -> None:
     reader = FrameReader()
     others = [sent(b="U")] * MISSES_MAX
@@ -182,15 +190,15 @@ def test_a_model_that_nothing_is_like_any_more_is_replaced_and_there_are_never_m
     assert kinds[-1] is LikeFrame
     assert LikeFrame not in kinds[:-1]
     models = Likenesses()
-    for size in range(MODELS_MAX + 3):
+    for size in range(REMOTING.models_max + 3):
         data = sent(b="T" * (size + 1))
         models.learn(data[8:], decode_frame(data))
         models.by_size[len(data) - 8].hits = 1
-    assert 0 < len(models.by_size) <= MODELS_MAX
+    assert 0 < len(models.by_size) <= REMOTING.models_max
 
 
 def test_a_peer_whose_headers_are_of_too_many_sizes_costs_no_models_for_long() -> None:
-    sizes = [sent(b="T" * (size + 1)) for size in range(MODELS_MAX + 5)]
+    sizes = [sent(b="T" * (size + 1)) for size in range(REMOTING.models_max + 5)]
     assert {type(frame) for frame in read_all(*sizes, *sizes, *sizes)} == {Frame}
     assert type(read_all(*sizes, sizes[0], sizes[0])[-1]) is Frame
 

@@ -14,7 +14,7 @@ from broker.remoting.connection import Connection
 from broker.remoting.dispatch import Handler, dispatch_by_code
 from broker.remoting.errors import ConnectionLostError, RequestError
 from broker.remoting.fields import ext_int
-from broker.remoting.frame import Frame, encode_request, encode_response
+from broker.remoting.frame import FRAME_BODY_SIZE_MAX, Frame, encode_request, encode_response
 from broker.remoting.server import RemotingServer
 from broker.remoting.stream import FrameReader
 from tests.remoting.virtualnet import MemoryTransport, VirtualLoop, in_virtual_time, turns
@@ -147,6 +147,23 @@ async def test_a_large_body_is_not_joined_before_it_is_written(loop: VirtualLoop
     peer.request()
     await turns()
     assert peer.frames[0].body == part + part
+
+
+@in_virtual_time
+async def test_an_answer_that_no_frame_holds_is_told_as_such(loop: VirtualLoop) -> None:
+    def large(connection: Connection, request: Frame) -> None:
+        half = bytes(ext_int(request, "half"))
+        connection.respond(request, ext={"of": "body"}, body=(half, half))
+
+    peer = await connect(loop, large)
+    for half in (FRAME_BODY_SIZE_MAX // 2, FRAME_BODY_SIZE_MAX // 2 + 1):
+        peer.request(opaque=half, ext={"half": str(half)})
+        await turns(5)
+    fits, refused = peer.frames
+    assert (fits.code, len(fits.body)) == (ResponseCode.SUCCESS, FRAME_BODY_SIZE_MAX)
+    assert (refused.code, refused.body, refused.ext) == (ResponseCode.SYSTEM_ERROR, b"", {})
+    assert refused.remark == ("the answer has 16711682 bytes, no frame holds more than 16711680")
+    assert not peer.lost
 
 
 @in_virtual_time

@@ -1,0 +1,70 @@
+"""Claims that were refused and are repeated: who insists for long enough is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+INSISTS_MS = 60_000
+"""Who repeats a refused claim for so long is believed."""
+
+FRESH_MS = 45_000
+"""A claim that was last repeated longer ago does not count: brokers repeat theirs every 30 s."""
+
+
+@dataclass(slots=True)
+class _Refused:
+    since: int
+    last: int
+
+
+class Disputes:
+    """What was refused over which connection, and who was believed in the end.
+
+    A *channel* is the number of a connection. What is remembered goes with the connection, and of
+    each at most ``claims_max`` refused claims are.
+    """
+
+    def __init__(self, clock: Callable[[], int], claims_max: int) -> None:
+        self._clock = clock
+        self._claims_max = claims_max
+        self._refused: dict[int, dict[Hashable, _Refused]] = {}
+        self._believed: dict[Hashable, int] = {}
+        self._won: dict[int, dict[Hashable, None]] = {}
+
+    def insists(self, claim: Hashable, channel: int) -> bool:
+        """A claim is refused once more: whether it is to be believed now."""
+        now = self._clock()
+        claims = self._refused.setdefault(channel, {})
+        found = claims.pop(claim, None)
+        if found is None or now - found.last > FRESH_MS:
+            found = _Refused(now, now)
+        found.last = now
+        if now - found.since >= INSISTS_MS:
+            self._believe(claim, channel)
+            return True
+        claims[claim] = found
+        while len(claims) > self._claims_max:
+            del claims[next(iter(claims))]
+        return False
+
+    def believed(self, claim: Hashable) -> int | None:
+        """The channel whose claim was believed after all, while it stands."""
+        return self._believed.get(claim)
+
+    def settled(self, claim: Hashable) -> None:
+        """It is withdrawn, or nobody's any more."""
+        channel = self._believed.pop(claim, None)
+        if channel is not None:
+            del self._won[channel][claim]
+
+    def closed(self, channel: int) -> None:
+        """The connection is gone, with all that it claimed."""
+        self._refused.pop(channel, None)
+        for claim in self._won.pop(channel, ()):
+            del self._believed[claim]
+
+    def _believe(self, claim: Hashable, channel: int) -> None:
+        self.settled(claim)
+        self._believed[claim] = channel
+        self._won.setdefault(channel, {})[claim] = None
