@@ -80,18 +80,18 @@ MESSAGE_SIZE_MAX = 15 << 20
 """Setting: a frame of the remoting protocol holds 16 MiB, header and properties included."""
 
 CONFIG_SIZE_MAX = 64 << 10
-"""Bytes of a ``node.toml``, enough for hundreds of members: tomllib takes quadratic time for some
-files that say nothing."""
+"""Setting: bytes of a ``node.toml``, enough for hundreds of members. tomllib takes quadratic time
+for some files that say nothing."""
 
 HOURS_MAX = 1_000_000
 """Setting: more than a century."""
 
 DAY_MS = 24 * HOUR_MS
 ENDPOINT_MAX = 40
-"""Characters; an IPv4 address and a port have 21 at most."""
+"""Setting: characters; an IPv4 address and a port have 21 at most."""
 
 PATH_MAX = 4095
-"""Bytes of a path, as Linux has it."""
+"""Setting: bytes of a path, as Linux has it."""
 
 BYTES_MAX = 1 << 60
 """Setting: more than any disk."""

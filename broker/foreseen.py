@@ -54,7 +54,7 @@ class ForeseenState:
         """How many topics, their queues and groups there are then."""
         if self._totals is None:
             state = self._applied.state
-            topics, queues, groups = len(state.topics), state.queue_count, len(state.groups)
+            topics, queues, groups = state.topic_count, state.queue_count, len(state.groups)
             for name, (_, topic) in self._topics.items():
                 known = state.topics.get(name)
                 topics += (topic is not None) - (known is not None)

@@ -365,6 +365,9 @@ class LogLimits:
     repeat_seconds: float = 10.0
     """Of the lines of one kind that anybody outside can cause, one is shown in so long."""
 
+    kinds_max: int = 1024
+    """Kinds of which that is remembered; then it begins anew."""
+
     file_size: int = 32 * 1024 * 1024
     """Bytes after which another file is begun; 0: never."""
 

@@ -16,13 +16,12 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import pairwise
+from itertools import count, islice, pairwise
 
 from broker.limits import LogLimits
 
 LINE_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _STDOUT, _STDERR = 1, 2
-_KINDS_MAX = 1024
 
 
 def log_to_stderr(limits: LogLimits | None = None) -> None:
@@ -44,6 +43,7 @@ class FewOfAKind(logging.Filter):
     def __init__(self, limits: LogLimits, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._seconds = limits.repeat_seconds
+        self._kinds_max = limits.kinds_max
         self._clock = clock
         self._kinds: dict[tuple[str, object], tuple[float, int]] = {}
         """When the last one was shown, and how many were not since."""
@@ -58,7 +58,7 @@ class FewOfAKind(logging.Filter):
         if now - shown_at < self._seconds:
             self._kinds[kind] = (shown_at, more + 1)
             return False
-        if len(self._kinds) >= _KINDS_MAX:  # somebody has made up texts
+        if len(self._kinds) >= self._kinds_max:  # somebody has made up texts
             self._kinds.clear()
         self._kinds[kind] = (now, 0)
         record.not_shown = more
@@ -114,7 +114,7 @@ def rotate_stderr(files: int) -> None:
     path = os.readlink(f"/proc/self/fd/{_STDERR}")
     if not (stat.S_ISREG(found.st_mode) and appends and os.path.samestat(found, os.stat(path))):
         return
-    older = [path, *(f"{path}.{number}" for number in range(1, files))]
+    older = [path, *(f"{path}.{number}" for number in islice(count(1), files - 1))]
     for newer, old in reversed(list(pairwise(older))):
         with suppress(FileNotFoundError):
             os.replace(newer, old)

@@ -98,6 +98,12 @@ class BrokerState:
         self.topics = {**topics, **self.topics}
 
     @property
+    def topic_count(self) -> int:
+        """How many somebody made; the others are there by the settings."""
+        system = sum(self.topics.get(name) is each for name, each in self.system.items())
+        return len(self.topics) - system
+
+    @property
     def system_names(self) -> tuple[str, ...]:
         """The names of topics that no user may create, change or delete."""
         return (*dict.fromkeys((*SYSTEM_TOPICS, *self.system)),)

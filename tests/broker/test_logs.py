@@ -78,7 +78,7 @@ def test_made_up_kinds_do_not_stay(log: logging.Logger, handler: Lines) -> None:
     assert isinstance(few, FewOfAKind)
     for number in range(5000):
         log.warning(f"kind {number}", extra=FROM_OUTSIDE)
-    assert len(few._kinds) <= 1024
+    assert len(few._kinds) == 5000 % LIMITS.kinds_max
 
 
 def test_a_long_line_is_cut(log: logging.Logger, handler: Lines) -> None:

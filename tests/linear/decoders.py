@@ -66,6 +66,7 @@ from tests.linear.feeding import (
     letters,
     like_sent,
     locks,
+    members_registered,
     one_frame,
     peer,
     produced,
@@ -243,6 +244,7 @@ DECODERS = [
             (b'{"filterServerList":[', b'"a",', b'"b"]}'),
         ],
     ),
+    Decoder("members of a registration", members_registered, [(b"", b"a:1;", b"")]),
     Decoder(
         "compressed table of topics",
         registration,

@@ -18,7 +18,7 @@ from broker.filter.sql92 import parse_selector
 from broker.http import jsonbody as http_jsonbody
 from broker.http import produce as http_produce
 from broker.limits import HTTP
-from broker.nameserver.topictable import decode_topic_table
+from broker.nameserver.server import read_registration
 from broker.processors import clients
 from broker.processors.batchbody import stage_batch
 from broker.processors.jsonbody import json_object, objects_of
@@ -165,7 +165,13 @@ def registration(data: bytes) -> object:
     body = struct.pack(">i", len(version)) + version + struct.pack(">i", len(topics))
     for topic in topics:
         body += struct.pack(">i", len(topic)) + topic
-    return decode_topic_table(zlib.compress(body + struct.pack(">i", 2) + b"[]"), compressed=True)
+    table = zlib.compress(body + struct.pack(">i", 2) + b"[]")
+    who = {"clusterName": "c", "brokerName": "b", "brokerId": "0", "brokerAddr": "a:1"}
+    return read_registration(request(table, {**who, "compressed": "true"}))
+
+
+def members_registered(data: bytes) -> object:
+    return read_registration(request(b"{}", {"members": data.decode()}))
 
 
 def greeting(data: bytes) -> None:
