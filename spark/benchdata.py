@@ -18,6 +18,8 @@ from store.manifest import MANIFEST_NAME, decode_manifest, encode_manifest
 from store.osfiles import OsFileSystem
 from store.record import stage_message
 from store.replica import ReplicaStore, StoreConfig
+from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot, encode_slot
+from store.statefiles import MARK_NAME, VOTE_NAME
 
 GROUP = "broker-a"
 NODES = ("n0", "n1", "n2")
@@ -129,4 +131,16 @@ def copy_as(source: str, target: str, node: str, *, linked: bool = False) -> str
         manifest = decode_manifest(file.read(), path)
     with open(path, "wb") as written:
         written.write(encode_manifest(replace(manifest, node=node)))
+    give_to(target, identity._replace(node=node).owner)
     return target
+
+
+def give_to(directory: str, owner: str) -> None:
+    """Makes the vote and the mark of a replica say that they are that node's."""
+    for name in (VOTE_NAME, MARK_NAME):
+        path = os.path.join(directory, "state", name)
+        with open(path, "rb") as file:
+            slot = decode_slot(file.read(SLOT_SIZE))
+        assert slot is not None  # noqa: S101 - it was written just now
+        with open(path, "wb") as written:
+            written.write(encode_slot(*slot, owner) * SLOT_COUNT)

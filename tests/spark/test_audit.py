@@ -14,6 +14,7 @@ from pyspark.testing import assertDataFrameEqual
 
 from spark.acknowledged import Acknowledged, check_acknowledged, read_acknowledged
 from spark.audit import Audit, range_frame, run_audit
+from spark.benchdata import give_to
 from spark.cli import main
 from spark.errors import ReplicaError
 from spark.tables import FINDINGS, summarize
@@ -293,6 +294,7 @@ def test_copies_and_replicas_of_other_groups_are_told_as_verify_tells_them(
     ]
     write_format(copy / "state" / "format", {"group": "broker-b"})
     write_manifest(copy / "manifest.json", group="broker-b")
+    give_to(str(copy), "broker-b/n1")
     found = audit(session, [*replicas, copy])
     assert [(told.kind, told.group, told.finding.found) for told in found.told] == [
         ("format", "broker-b", "the groups broker-a, broker-b")

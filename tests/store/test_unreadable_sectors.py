@@ -32,6 +32,7 @@ from tests.store.steps import (
 )
 
 SEGMENT = 5 * BLOCK_SIZE
+TERM_MAX = 1 << 62
 ODD = 700
 """A segment that is smaller than a block."""
 
@@ -302,11 +303,11 @@ def test_a_refill_that_cannot_be_read_is_begun_anew(name: str) -> None:
     data = fs.visible_bytes(checkpoint)
     plan = Plan(0, 0, CHECKPOINT)
     sizes = {"segment_size": SEGMENT, "min_free_bytes": 0}
-    Refill.begin(fs, DIRECTORY, plan, data, **sizes).append(writer.entries[:5])
+    Refill.begin(fs, DIRECTORY, plan, data, TERM_MAX, **sizes).append(writer.entries[:5])
     assert Refill.resume(fs, DIRECTORY, **sizes) is not None
     fs.lose_sector(f"{DIRECTORY}/refill/{name}", 0)
     assert Refill.resume(fs, DIRECTORY, **sizes) is None
-    Refill.begin(fs, DIRECTORY, plan, data, **sizes)
+    Refill.begin(fs, DIRECTORY, plan, data, TERM_MAX, **sizes)
     assert Refill.resume(fs, DIRECTORY, **sizes) is not None
 
 
