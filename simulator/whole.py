@@ -92,7 +92,7 @@ class WholeCluster(Cluster):
 
     def _make_clients(self, rng: CountingRandom) -> None:
         self.history = History(self.trace.note)
-        self.registers = RegisterHistory()
+        self.registers = RegisterHistory(self.streams.stream("offsets set back"))
         pause_max = rng.choice(self.client_pauses)
         self._producing = [
             ProducingClient(
@@ -127,6 +127,7 @@ class WholeCluster(Cluster):
                 pause_max=self.register_pauses * pause_max,
                 at_followers=self.reads_at_followers,
                 bursts=self.register_bursts,
+                fills=place == 0,
             )
             for place in range(2)
         ]
