@@ -15,6 +15,7 @@ from simulator.worlds import (
     CALM,
     FOLLOWERS,
     NODES,
+    PUSHING,
     TRANSACTIONS,
     WAITING,
 )
@@ -145,13 +146,14 @@ PROFILES = {
         ),
         Profile("followers", "reads by index at any broker", 1 / 3, (1, 100), (FOLLOWERS,)),
         Profile("asking", "requests and replies, SQL92", 1 / 3, (1, 100), (ASKING,)),
+        Profile("pushing", "consumers like RocketMQ's Java client", 1 / 3, (1, 100), (PUSHING,)),
         Profile("waiting", "messages that wait for their time", 1 / 3, (1, 100), (WAITING,)),
         Profile(
             "nightly",
             "thousands of runs of a minute",
             1.0,
             (1, 5000),
-            (NODES, BROKERS, NODES, WAITING, BURSTS, TRANSACTIONS, FOLLOWERS, ASKING),
+            (NODES, BROKERS, NODES, WAITING, BURSTS, TRANSACTIONS, FOLLOWERS, ASKING, PUSHING),
             ALL_KINDS,
             thorough=True,
         ),

@@ -7,7 +7,8 @@ second. ``waiting``: the same as ``brokers``, with messages that are not to be d
 ``transactions``: likewise, with clients that have transactions. ``followers``: likewise, with
 clients that read at any broker. ``asking``: likewise, with requests that are answered, and
 consumers that select by SQL92 what they answer. ``bursts``: likewise, with clients that do much at
-the same instant.
+the same instant. ``pushing``: likewise, with consumers
+like RocketMQ's Java client, which lock, filter, send back, and are moved back.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from simulator.cluster import Cluster, play
 from simulator.faults import FaultPlan
 from simulator.followers import FollowersCluster
 from simulator.outcome import Outcome
+from simulator.pushing import PushingCluster
 from simulator.schedule import Action
 from simulator.transactional import TransactionalCluster
 from simulator.waiting import WaitingCluster
@@ -35,6 +37,7 @@ TRANSACTIONS = "transactions"
 FOLLOWERS = "followers"
 ASKING = "asking"
 BURSTS = "bursts"
+PUSHING = "pushing"
 WORLDS: dict[str, type[Cluster]] = {
     NODES: Cluster,
     BROKERS: WholeCluster,
@@ -44,6 +47,7 @@ WORLDS: dict[str, type[Cluster]] = {
     FOLLOWERS: FollowersCluster,
     ASKING: AskingCluster,
     BURSTS: BurstsCluster,
+    PUSHING: PushingCluster,
 }
 
 
