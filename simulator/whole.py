@@ -19,6 +19,7 @@ from simulator.faults import FaultInjector
 from simulator.host import Host
 from simulator.invariants import Invariant, raft_invariants
 from simulator.invariants.content import ContentKept
+from simulator.invariants.derived import DerivedFilesSound
 from simulator.invariants.linear import check_linearizable
 from simulator.invariants.ordering import Ordering
 from simulator.invariants.skipping import NothingSkipped
@@ -147,7 +148,13 @@ class WholeCluster(Cluster):
         self.skipped = NothingSkipped(GROUP)
         content = ContentKept(TOPICS)
         self.history.listeners += [self.stored, content, Ordering(), self.skipped]
-        return [*raft_invariants(self.hosts), self.stored, content, self.skipped]
+        return [
+            *raft_invariants(self.hosts),
+            self.stored,
+            content,
+            self.skipped,
+            DerivedFilesSound(),
+        ]
 
     def stations_named(self, name: str) -> Sequence[Station]:
         """See :class:`Cluster`."""

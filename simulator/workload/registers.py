@@ -184,8 +184,10 @@ class RegisterClient:
         await producer.start()
         try:
             await fill(producer, requests, address, GROUP)
-        finally:
+        except (ClientError, CallError):
             await producer.close()
+            raise
+        await producer.close()
         self._history.offsets.filled = True
         station.note("has filled the queues whose offsets are written")
 

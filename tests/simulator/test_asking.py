@@ -8,6 +8,7 @@ from simulator.asking import AskingCluster
 from simulator.cluster import play
 from simulator.faults import FaultPlan
 from simulator.followers import FollowersCluster
+from simulator.lookups import LookupsCluster
 from simulator.outcome import Outcome
 from simulator.pushing import PushingCluster
 from simulator.transactional import TransactionalCluster
@@ -43,6 +44,7 @@ def test_those_who_ask_and_answer_crash_too_and_every_promise_is_kept() -> None:
     [
         AskingCluster,
         FollowersCluster,
+        LookupsCluster,
         PushingCluster,
         TransactionalCluster,
         WaitingCluster,
