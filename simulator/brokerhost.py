@@ -53,6 +53,9 @@ class BrokerSettings:
 class WatchedMachine(BrokerStateMachine):
     """Tells what is applied, with a digest of the whole state after it."""
 
+    rows_per_file = 24
+    """So few that queues have several files."""
+
     tell_applied: Callable[[Entry, bytes], None]
     tell_leadership: Callable[[Leadership], None]
     tell_restored: Callable[[bytes], None]

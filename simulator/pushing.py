@@ -15,6 +15,7 @@ from simulator.invariants import Invariant
 from simulator.invariants.again import DeliveredAgain
 from simulator.invariants.content import ContentKept
 from simulator.invariants.locked import OneOwner
+from simulator.invariants.prompt import HeldPullsAnswered
 from simulator.invariants.returned import ReturnedMessages
 from simulator.invariants.selected import OnlySelected
 from simulator.invariants.skipping import NothingSkipped
@@ -62,12 +63,25 @@ class WorkersWatch(Deliveries):
         self,
         selected: OnlySelected,
         returned: ReturnedMessages,
+        prompt: HeldPullsAnswered,
+        now: Callable[[], float],
         listeners: Sequence[Listener],
     ) -> None:
         super().__init__(listeners)
+        self._prompt = prompt
+        self._now = now
         self._selected = selected
         self._tagged = OnlyTagged(WANTED_TAGS, tag_of)
         self._returned = returned
+
+    @property
+    def now(self) -> float:
+        """See :class:`Watch`."""
+        return self._now()
+
+    def answered(self, consumer: str, address: str, place: Place, asked_at: float) -> None:
+        """See :class:`Watch`."""
+        self._prompt.answered(consumer, address, place, asked_at)
 
     def given(self, consumer: str, place: Place, record: MessageRecord) -> None:
         """See :class:`Watch`."""
@@ -167,8 +181,15 @@ class PushingCluster(WholeCluster):
         self._selected = OnlySelected(WORKERS, TOPIC, is_wanted)
         self._returned = ReturnedMessages(WORKERS, TOPIC, RETRIES_MAX)
         self._kept = NothingSkipped(KEEPERS)
+        self._prompt = HeldPullsAnswered((TOPIC, RETRY_PREFIX + WORKERS), self.loop.time)
         self._again = DeliveredAgain(lambda place: is_wanted(number_of(stored.places[place].body)))
-        self._workers = WorkersWatch(self._selected, self._returned, (stored, content, self._again))
+        self._workers = WorkersWatch(
+            self._selected,
+            self._returned,
+            self._prompt,
+            self.loop.time,
+            (stored, content, self._again),
+        )
         self._keepers = KeepersWatch(self.loop.time, (stored, content, self._kept))
         self.tasks.listeners += [stored, content, self._returned]
         self._task_checks: list[Invariant] = [
@@ -178,6 +199,7 @@ class PushingCluster(WholeCluster):
             self._returned,
             self._kept,
             self._keepers,
+            self._prompt,
         ]
 
     def _make_invariants(self) -> Sequence[Invariant]:
@@ -213,8 +235,11 @@ class PushingCluster(WholeCluster):
 
     async def _heal_clients(self) -> None:
         await super()._heal_clients()
+        self._prompt.calm_since = self.loop.time()
         await self._move_back()
         await self.until(self._all_done, "every task is done")
+        if self._prompt.seen:
+            self.trace.mark("held pull answered in a calm phase")
         for station in self.clients:
             if station.name in self._pushed and station.process is not None:
                 station.process.run(self._pushed[station.name].close, station)

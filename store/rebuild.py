@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from store.batch import decode_batch
 from store.commitlog import OUT_OF_SPACE
-from store.consumequeue import BARRIER_QUEUES, ROW_SIZE, ConsumeQueues
+from store.consumequeue import BARRIER_QUEUES, ROW_SIZE, ROWS_PER_FILE, ConsumeQueues
 from store.entry import Entry, EntryKind
 from store.errors import CorruptBatchError, DamagedError, DiskFullError, FatalDiskError
 from store.filesystem import FileSystem
@@ -28,8 +28,12 @@ def request_rebuild(fs: FileSystem, directory: str) -> None:
     replace_file(fs, f"{directory}/state", REBUILD_NAME, b"")
 
 
-def rebuild_derived(fs: FileSystem, directory: str, store: ReplicaStore) -> bool:
+def rebuild_derived(
+    fs: FileSystem, directory: str, store: ReplicaStore, rows_per_file: int = ROWS_PER_FILE
+) -> bool:
     """Makes them again if that was requested; returns whether it was. Blocks.
+
+    ``rows_per_file``: of a ConsumeQueue.
 
     A crash in between leaves the request, and all begins anew. Raises
     :class:`~store.errors.DamagedError` where the log cannot be read,
@@ -40,7 +44,7 @@ def rebuild_derived(fs: FileSystem, directory: str, store: ReplicaStore) -> bool
     if not fs.exists(request):
         return False
     try:
-        _rebuild(fs, directory, store)
+        _rebuild(fs, directory, store, rows_per_file)
         fs.remove(request)
         fs.sync_directory(f"{directory}/state")
     except OSError as error:
@@ -50,7 +54,7 @@ def rebuild_derived(fs: FileSystem, directory: str, store: ReplicaStore) -> bool
     return True
 
 
-def _rebuild(fs: FileSystem, directory: str, store: ReplicaStore) -> None:
+def _rebuild(fs: FileSystem, directory: str, store: ReplicaStore, rows_per_file: int) -> None:
     for name in DERIVED:
         fs.remove_tree(f"{directory}/{name}")
     fs.sync_directory(directory)
@@ -58,7 +62,7 @@ def _rebuild(fs: FileSystem, directory: str, store: ReplicaStore) -> None:
     if checkpoint is None:
         return
     state = decode_machine_state(checkpoint.state)
-    rebuilder = _Rebuilder(fs, directory, state.queues)
+    rebuilder = _Rebuilder(fs, directory, state.queues, rows_per_file)
     index = store.first_index
     while index <= checkpoint.index:
         for entry in store.read_entries(index, checkpoint.index, READ_BYTES):
@@ -68,10 +72,12 @@ def _rebuild(fs: FileSystem, directory: str, store: ReplicaStore) -> None:
 
 
 class _Rebuilder:
-    def __init__(self, fs: FileSystem, directory: str, lengths: list[QueueLength]) -> None:
+    def __init__(
+        self, fs: FileSystem, directory: str, lengths: list[QueueLength], rows_per_file: int
+    ) -> None:
         self._fs = fs
         self._directory = directory
-        self._queues = ConsumeQueues(fs, f"{directory}/consumequeue")
+        self._queues = ConsumeQueues(fs, f"{directory}/consumequeue", rows_per_file=rows_per_file)
         self._keys = KeyIndex(fs, f"{directory}/keyindex")
         self._lengths = {(length.topic, length.queue_id): length for length in lengths}
         self._rows: dict[tuple[str, int], tuple[int, bytearray]] = {}

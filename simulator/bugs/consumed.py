@@ -11,16 +11,20 @@ import broker.processors.sendback
 import broker.subscription
 from broker.commands import Command, CommitOffset
 from broker.gather import Gatherer
+from broker.hold import HeldPulls
 from broker.processors.pull import PullProcessor
 from broker.processors.resets import _Reset
 from broker.processors.sendback import SendBackProcessor
 from broker.queuelocks import LockedQueue, QueueLocks
+from broker.reader import Found, MessageReader
 from broker.remoting.connection import Connection
 from broker.remoting.frame import Frame
 from broker.staging import Completion
 from broker.state import BrokerState
 from simulator.bugs.plant import Bug, Patch
 from simulator.worlds import BROKERS, PUSHING
+from store.consumequeue import ConsumeQueue
+from store.filesystem import Bytes
 from store.record import StagedMessage, stage_message
 
 
@@ -111,6 +115,27 @@ def returned_message_acknowledged_at_once(patch: Patch) -> None:
     patch.set(SendBackProcessor, "send_back", eager)
 
 
+def first_message_over_the_bytes_passed_over(patch: Patch) -> None:
+    """A pull that ends at its limit of bytes leaves out the message that did not fit any more."""
+    scan = MessageReader._scan
+
+    def hasty(reader: MessageReader, queue: ConsumeQueue, *given: Any) -> Found:
+        found, limits = scan(reader, queue, *given), given[2]
+        full = found.messages < limits.messages and found.next_offset < queue.end_offset
+        return found._replace(next_offset=found.next_offset + full)
+
+    patch.set(MessageReader, "_scan", hasty)
+
+
+def held_pulls_not_woken(patch: Patch) -> None:
+    """A pull that is held is answered at its deadline alone, whatever is stored meanwhile."""
+
+    def deaf(_holds: HeldPulls, _topic: str, _queue_id: int, _new_rows: Bytes) -> None:
+        """Nobody is woken."""
+
+    patch.set(HeldPulls, "arrived", deaf)
+
+
 def lock_for_whoever_asks(patch: Patch) -> None:
     """A queue that one client has locked is granted to the next who asks."""
 
@@ -168,4 +193,6 @@ BUGS = (
     _pushing("H9x", lock_for_whoever_asks, "holds it | at once", 20, "client crash", "crash"),
     _pushing("H10x", group_moved_forward_unforced, "was delivered to nobody", 20, "client pause"),
     _pushing("H11x", moved_group_not_told, "is given all again: not within", 5),
+    _pushing("H12x", first_message_over_the_bytes_passed_over, "was delivered to nobody", 5),
+    _pushing("H13x", held_pulls_not_woken, "though its pull was held there", 5),
 )

@@ -59,6 +59,12 @@ def newest_message_not_found(patch: Patch) -> None:
     patch.set(MessageLookup, "record", short)
 
 
+def full_file_of_a_queue_begun_again(patch: Patch) -> None:
+    """Behind the last row of a ConsumeQueue's first file that file is begun again."""
+    path = ConsumeQueue._path
+    patch.set(ConsumeQueue, "_path", lambda queue, _offset: path(queue, 0))
+
+
 def _bug(id_: str, plant: Any, says: str, seeds: int, world: str, *kinds: str) -> Bug:
     return Bug(id_, plant, says, seeds, seconds=8.0, world=world, kinds=kinds)
 
@@ -69,4 +75,11 @@ BUGS = (
     _bug("I3x", keys_looked_up_in_memory_alone, "does not give", 10, LOOKUPS),
     _bug("I4x", time_of_the_message_before, "leaves out", 5, LOOKUPS),
     _bug("I5x", newest_message_not_found, "nothing is found at position", 20, LOOKUPS),
+    _bug(
+        "I6x",
+        full_file_of_a_queue_begun_again,
+        "are not the log's",
+        10,
+        BROKERS,
+    ),
 )

@@ -21,6 +21,9 @@ SUCCESS, SYSTEM_ERROR, NOT_FOUND, RETRY_AT_ONCE, OFFSET_MOVED = 0, 1, 19, 20, 21
 
 COMMIT, SUSPEND = 1, 2
 MESSAGES_MAX = 32
+BYTES_MAX = 900
+"""Of an answer: a few messages."""
+
 REQUEST_SECONDS, SUSPEND_SECONDS, PULL_SECONDS = 1.5, 4.0, 6.0
 
 
@@ -43,11 +46,15 @@ class JavaWire:
     async def pull(
         self, address: str, queue: MessageQueue, offset: int, committed: int, version: int
     ) -> Frame:
-        """``committed`` travels along, if it is above 0. What is wanted the heartbeats say."""
+        """``committed`` travels along, if it is above 0. What is wanted the heartbeats say.
+
+        An answer ends at a limit of bytes, as every full one does; this one is a field of 5.x.
+        """
         ext = {
             **self._queue(queue),
             "queueOffset": str(offset),
             "maxMsgNums": str(MESSAGES_MAX),
+            "maxMsgBytes": str(BYTES_MAX),
             "sysFlag": str(SUSPEND | (COMMIT if committed > 0 else 0)),
             "commitOffset": str(committed),
             "suspendTimeoutMillis": str(int(SUSPEND_SECONDS * 1000)),

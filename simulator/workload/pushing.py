@@ -54,6 +54,14 @@ class Watch:
     def given(self, consumer: str, place: Place, record: MessageRecord) -> None:
         """A broker gave a message."""
 
+    @property
+    def now(self) -> float:
+        """Virtual seconds, whatever the clocks of machines say."""
+        return 0.0
+
+    def answered(self, consumer: str, address: str, place: Place, asked_at: float) -> None:
+        """A pull that was asked then is answered; the message there is the first of the answer."""
+
     def delivered(self, consumer: str, place: Place, record: MessageRecord) -> None:
         """The program got it."""
 
@@ -326,9 +334,11 @@ class _Member:
             if len(taken.waiting) >= WAITING_MAX or not self._may_consume(taken):
                 await asyncio.sleep(0.05)
                 continue
+            asked_at = self._watch.now
             try:
+                leader = self._leader(queue)
                 answer = await self._wire.pull(
-                    self._leader(queue), queue, taken.next_offset, taken.done, self._version
+                    leader, queue, taken.next_offset, taken.done, self._version
                 )
             except (CallError, ClientError):
                 await self._routes.recover(queue.topic, BROKER)
@@ -336,7 +346,9 @@ class _Member:
             if taken.dropped:
                 return
             if answer.code == wire.SUCCESS:
-                self._found(taken, answer)
+                first = self._found(taken, answer)
+                place = (queue.topic, queue.queue_id, first)
+                self._watch.answered(self._name, leader, place, asked_at)
             elif answer.code == wire.OFFSET_MOVED:
                 await self._begin_at(taken, _next_offset(answer))
             elif answer.code in {wire.NOT_FOUND, wire.RETRY_AT_ONCE}:
@@ -350,11 +362,14 @@ class _Member:
                 await asyncio.sleep(0.3)
                 await self._routes.recover(queue.topic, BROKER)
 
-    def _found(self, taken: _Taken, answer: Frame) -> None:
+    def _found(self, taken: _Taken, answer: Frame) -> int:
+        """The offset of the first message."""
+        first = -1
         queue, tags = taken.queue, self._client.topics[taken.queue.topic]
         wanted: list[MessageRecord] = []
         for start, _end in record_bounds(answer.body):
             record = decode_record(answer.body, start)
+            first = record.queue_offset if first < 0 else first
             place = (queue.topic, queue.queue_id, record.queue_offset)
             self._watch.given(self._name, place, record)
             if not tags or record.property_map.get("TAGS") in tags:
@@ -363,6 +378,7 @@ class _Member:
         taken.waiting |= {record.queue_offset: record for record in wanted}
         if wanted and not self._client.in_order:
             self._run(self._consume(taken, wanted))
+        return first
 
     async def _consume(self, taken: _Taken, records: list[MessageRecord]) -> None:
         for record in records:
