@@ -195,18 +195,19 @@ class Broker(MachineListener):
     async def start(self) -> None:
         """Recovers the state and joins the group. ``OSError`` if the peers' port is taken."""
         data, store = self.context.config.data, self.context.node.store
-        if rebuild_derived(self._fs, data, store):
+        rows_per_file = self.machine_class.rows_per_file
+        if rebuild_derived(self._fs, data, store, rows_per_file):
             log.info("made the ConsumeQueues and the key index again from the log")
         node = self.context.node
         node.scrubber.derived = DerivedCheck(
-            self._fs, data, store, lambda: self.context.machine.keys.files
+            self._fs, data, store, lambda: self.context.machine.keys.files, rows_per_file
         )
         try:
             await node.start()
         except DamagedError as error:
             log.error("%s; making what is derived again from the log", error)
             request_rebuild(self._fs, data)
-            rebuild_derived(self._fs, data, store)
+            rebuild_derived(self._fs, data, store, rows_per_file)
             await node.start()
         self.context.clients.start()
         self.context.rates.start()

@@ -46,12 +46,15 @@ class DerivedCheck:
         directory: str,
         store: ReplicaStore,
         key_files: Callable[[], Sequence[IndexFile]],
+        rows_per_file: int = ROWS_PER_FILE,
     ) -> None:
-        """``key_files`` tells which files of the key index there should be; any thread."""
+        """``key_files`` tells which files of the key index there should be; any thread.
+        ``rows_per_file``: of a ConsumeQueue."""
         self._fs = fs
         self._directory = directory
         self._store = store
         self._key_files = key_files
+        self._rows_per_file = rows_per_file
         self._state: MachineState | None = None
         self._lengths: dict[tuple[str, int], QueueLength] = {}
 
@@ -176,8 +179,8 @@ class DerivedCheck:
         at = 0
         while at < len(rows):
             offset = first + at // ROW_SIZE
-            in_file = offset % ROWS_PER_FILE
-            size = min(len(rows) - at, (ROWS_PER_FILE - in_file) * ROW_SIZE)
+            in_file = offset % self._rows_per_file
+            size = min(len(rows) - at, (self._rows_per_file - in_file) * ROW_SIZE)
             name = segment_name((offset - in_file) * ROW_SIZE)
             path = f"{self._directory}/consumequeue/{topic}/{queue_id}/{name}"
             parts.append((path, in_file * ROW_SIZE, bytes(rows[at : at + size])))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from struct import Struct
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from broker.commands import (
     Command,
@@ -28,7 +28,13 @@ from dledger.errors import InvariantError
 from dledger.statemachine import Leadership
 from store.batch import QUEUE_ROW, Batch, decode_batch
 from store.commitlog import OUT_OF_SPACE
-from store.consumequeue import ConsumeQueue, ConsumeQueues, ManyFlushes, QueueFlush
+from store.consumequeue import (
+    ROWS_PER_FILE,
+    ConsumeQueue,
+    ConsumeQueues,
+    ManyFlushes,
+    QueueFlush,
+)
 from store.deferred import TIMER_TOPIC
 from store.entry import Entry, EntryKind
 from store.errors import CorruptBatchError, DiskFullError, StoreError
@@ -108,6 +114,9 @@ class Checkpointing:
 class BrokerStateMachine:
     """ConsumeQueues, key index and state; what ``dledger.statemachine.StateMachine`` asks for."""
 
+    rows_per_file: ClassVar[int] = ROWS_PER_FILE
+    """Of a ConsumeQueue."""
+
     def __init__(self, queues: ConsumeQueues, keys: KeyIndex, segment_size: int) -> None:
         self.state = BrokerState()
         self.keys = keys
@@ -125,7 +134,7 @@ class BrokerStateMachine:
     @classmethod
     def open(cls, fs: FileSystem, directory: str, segment_size: int) -> BrokerStateMachine:
         """The machine of the replica whose data is in ``directory``; empty until restored."""
-        queues = ConsumeQueues(fs, f"{directory}/consumequeue")
+        queues = ConsumeQueues(fs, f"{directory}/consumequeue", rows_per_file=cls.rows_per_file)
         return cls(queues, KeyIndex(fs, f"{directory}/keyindex"), segment_size)
 
     def add_system_topics(self, topics: Mapping[str, TopicConfig]) -> None:

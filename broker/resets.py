@@ -19,6 +19,7 @@ RESET_SECONDS = 60.0
 class _Reset(NamedTuple):
     offset: int
     until: float
+    is_committed: bool
 
 
 class PendingResets:
@@ -32,13 +33,27 @@ class PendingResets:
     def __bool__(self) -> bool:
         return bool(self._resets)
 
+    def begin(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """The command that moves the group to ``offset`` is on its way: what members commit from
+        now on would come behind it in the log, and undo it."""
+        self._note(group, topic, queue_id, offset, is_committed=False)
+
     def add(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """The group is moved to ``offset``."""
+        self._note(group, topic, queue_id, offset, is_committed=True)
+
+    def _note(
+        self, group: str, topic: str, queue_id: int, offset: int, *, is_committed: bool
+    ) -> None:
         now = self._now()
         if now >= self._forget_at:  # seldom: a topic may have thousands of queues
             self._forget_at = now + RESET_SECONDS
             self._resets = {key: reset for key, reset in self._resets.items() if reset.until > now}
-        self._resets[group, topic, queue_id] = _Reset(offset, now + RESET_SECONDS)
+        self._resets[group, topic, queue_id] = _Reset(offset, now + RESET_SECONDS, is_committed)
+
+    def give_up(self, group: str, topic: str, queue_id: int) -> None:
+        """The group is not moved after all."""
+        self._resets.pop((group, topic, queue_id), None)
 
     def is_pending(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether the group has yet to begin anew in this queue."""
@@ -47,8 +62,12 @@ class PendingResets:
 
     def take(self, group: str, topic: str, queue_id: int) -> int | None:
         """Where the group has to go on in this queue, if it was moved; said only once."""
-        reset = self._resets.pop((group, topic, queue_id), None)
-        return reset.offset if reset is not None and reset.until > self._now() else None
+        key = (group, topic, queue_id)
+        reset = self._resets.get(key)
+        if reset is None or not reset.is_committed:
+            return None
+        del self._resets[key]
+        return reset.offset if reset.until > self._now() else None
 
     def clear(self) -> None:
         """This node does not lead any more."""

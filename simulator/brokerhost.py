@@ -55,6 +55,9 @@ class BrokerSettings:
 class WatchedMachine(BrokerStateMachine):
     """Tells what is applied, with a digest of the whole state after it."""
 
+    rows_per_file = 24
+    """So few that queues have several files."""
+
     tell_applied: Callable[[Entry, bytes], None]
     tell_leadership: Callable[[Leadership], None]
     tell_restored: Callable[[bytes], None]
@@ -167,7 +170,7 @@ class BrokerHost(Host):
 
     def _make_prepare(self) -> Prepare:
         """See :class:`Host`."""
-        return Rebuild(self.fs, DIRECTORY).run
+        return Rebuild(self.fs, DIRECTORY, WatchedMachine.rows_per_file).run
 
     def _expire(self, node: Node) -> None:
         """As retention does: by a command in the log, so that every replica does the same."""

@@ -19,6 +19,7 @@ from simulator.faults import FaultInjector
 from simulator.host import Host
 from simulator.invariants import Invariant, raft_invariants
 from simulator.invariants.content import ContentKept
+from simulator.invariants.derived import DerivedFilesSound
 from simulator.invariants.linear import check_linearizable
 from simulator.invariants.ordering import Ordering
 from simulator.invariants.skipping import NothingSkipped
@@ -92,7 +93,7 @@ class WholeCluster(Cluster):
 
     def _make_clients(self, rng: CountingRandom) -> None:
         self.history = History(self.trace.note)
-        self.registers = RegisterHistory()
+        self.registers = RegisterHistory(self.streams.stream("offsets set back"))
         pause_max = rng.choice(self.client_pauses)
         self._producing = [
             ProducingClient(
@@ -127,6 +128,7 @@ class WholeCluster(Cluster):
                 pause_max=self.register_pauses * pause_max,
                 at_followers=self.reads_at_followers,
                 bursts=self.register_bursts,
+                fills=place == 0,
             )
             for place in range(2)
         ]
@@ -146,7 +148,13 @@ class WholeCluster(Cluster):
         self.skipped = NothingSkipped(GROUP)
         content = ContentKept(TOPICS)
         self.history.listeners += [self.stored, content, Ordering(), self.skipped]
-        return [*raft_invariants(self.hosts), self.stored, content, self.skipped]
+        return [
+            *raft_invariants(self.hosts),
+            self.stored,
+            content,
+            self.skipped,
+            DerivedFilesSound(),
+        ]
 
     def stations_named(self, name: str) -> Sequence[Station]:
         """See :class:`Cluster`."""

@@ -7,7 +7,9 @@ second. ``waiting``: the same as ``brokers``, with messages that are not to be d
 ``transactions``: likewise, with clients that have transactions. ``followers``: likewise, with
 clients that read at any broker. ``asking``: likewise, with requests that are answered, and
 consumers that select by SQL92 what they answer. ``bursts``: likewise, with clients that do much at
-the same instant.
+the same instant. ``pushing``: likewise, with consumers like RocketMQ's Java client, which lock,
+filter, send back, and are moved back. ``lookups``: likewise, with a client that looks messages up
+by key, position and time.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from simulator.calm import CalmCluster
 from simulator.cluster import Cluster, play
 from simulator.faults import FaultPlan
 from simulator.followers import FollowersCluster
+from simulator.lookups import LookupsCluster
 from simulator.outcome import Outcome
+from simulator.pushing import PushingCluster
 from simulator.schedule import Action
 from simulator.transactional import TransactionalCluster
 from simulator.waiting import WaitingCluster
@@ -35,6 +39,8 @@ TRANSACTIONS = "transactions"
 FOLLOWERS = "followers"
 ASKING = "asking"
 BURSTS = "bursts"
+PUSHING = "pushing"
+LOOKUPS = "lookups"
 WORLDS: dict[str, type[Cluster]] = {
     NODES: Cluster,
     BROKERS: WholeCluster,
@@ -44,6 +50,8 @@ WORLDS: dict[str, type[Cluster]] = {
     FOLLOWERS: FollowersCluster,
     ASKING: AskingCluster,
     BURSTS: BurstsCluster,
+    PUSHING: PushingCluster,
+    LOOKUPS: LookupsCluster,
 }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from store.batch import decode_batch
 from store.commitlog import OUT_OF_SPACE
-from store.consumequeue import BARRIER_QUEUES, ROW_SIZE, ConsumeQueues
+from store.consumequeue import BARRIER_QUEUES, ROW_SIZE, ROWS_PER_FILE, ConsumeQueues
 from store.entry import Entry, EntryKind
 from store.errors import (
     CorruptBatchError,
@@ -35,19 +35,22 @@ def request_rebuild(fs: FileSystem, directory: str) -> None:
     replace_file(fs, f"{directory}/state", REBUILD_NAME, b"")
 
 
-def rebuild_derived(fs: FileSystem, directory: str, store: ReplicaStore) -> bool:
+def rebuild_derived(
+    fs: FileSystem, directory: str, store: ReplicaStore, rows_per_file: int = ROWS_PER_FILE
+) -> bool:
     """Makes them again if that was requested; returns whether it was. Blocks.
 
-    See :meth:`Rebuild.run`.
+    ``rows_per_file``: of a ConsumeQueue. See :meth:`Rebuild.run`.
     """
-    return Rebuild(fs, directory).run(store)
+    return Rebuild(fs, directory, rows_per_file).run(store)
 
 
 class Rebuild:
     """Making them again, where the log may have to be mended in between."""
 
-    def __init__(self, fs: FileSystem, directory: str) -> None:
+    def __init__(self, fs: FileSystem, directory: str, rows_per_file: int = ROWS_PER_FILE) -> None:
         self._fs = fs
+        self._rows_per_file = rows_per_file
         self._directory = directory
         self._rebuilder: _Rebuilder | None = None
         self._index = 0  # of the next entry
@@ -87,7 +90,9 @@ class Rebuild:
             if checkpoint is None:
                 return
             state = decode_machine_state(checkpoint.state)
-            self._rebuilder = _Rebuilder(self._fs, self._directory, state.queues)
+            self._rebuilder = _Rebuilder(
+                self._fs, self._directory, state.queues, self._rows_per_file
+            )
             self._index, self._last_index = store.first_index, last_index
             self._before = None
         while self._index <= last_index:
@@ -123,10 +128,12 @@ class Rebuild:
 
 
 class _Rebuilder:
-    def __init__(self, fs: FileSystem, directory: str, lengths: list[QueueLength]) -> None:
+    def __init__(
+        self, fs: FileSystem, directory: str, lengths: list[QueueLength], rows_per_file: int
+    ) -> None:
         self._fs = fs
         self._directory = directory
-        self._queues = ConsumeQueues(fs, f"{directory}/consumequeue")
+        self._queues = ConsumeQueues(fs, f"{directory}/consumequeue", rows_per_file=rows_per_file)
         self._keys = KeyIndex(fs, f"{directory}/keyindex")
         self._lengths = {(length.topic, length.queue_id): length for length in lengths}
         self._rows: dict[tuple[str, int], tuple[int, bytearray]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 
 from broker.autocreate import ensure_group
@@ -47,10 +48,22 @@ class OffsetProcessor:
             if error is None:
                 self._answer_offset(connection, request, group, topic, queue_id)
 
-        if self._context.config.reads == "stale":
+        machine, gatherer = self._context.machine, self._context.gatherer
+        known = machine.state.offset(group, topic, queue_id)
+        if gatherer.serving and gatherer.offset(group, topic, queue_id) != known:
+            # A client that commits one-way and asks then, as Java's do where a queue goes on
+            # elsewhere, takes the answer for what it has committed.
+            self._answer_behind_what_is_staged(answer)
+        elif self._context.config.reads == "stale":
             answer(None)
         else:
             self._context.node.reads.add(answer)
+
+    def _answer_behind_what_is_staged(self, answer: Callable[[ProposeError | None], None]) -> None:
+        try:
+            self._context.gatherer.add_barrier(answer)
+        except ProposeError as error:
+            answer(error)
 
     def _answer_offset(
         self, connection: Connection, request: Frame, group: str, topic: str, queue_id: int

@@ -142,6 +142,8 @@ class _Reset:
                 gatherer.add_command(command, self._committed)
             except REFUSALS as error:
                 self._failed(code_of(error), remark_of(error))
+            else:
+                self._context.resets.begin(self._group, self._topic, queue_id, offset)
 
     def _committed(self, error: ProposeError | None) -> None:
         if error is not None:
@@ -158,6 +160,8 @@ class _Reset:
         if self._waits_for:
             return
         if self._failure is not None:
+            for queue_id in self._offsets:
+                self._context.resets.give_up(self._group, self._topic, queue_id)
             self._connection.respond(self._request, *self._failure)
         else:
             self._tell()

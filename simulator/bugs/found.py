@@ -90,7 +90,7 @@ BUGS = (
         "E3x",
         log_cut_before_a_checkpoint_says_so,
         "are missing",
-        40,
+        80,
         seconds=8.0,
         kinds=("expiry", "disk wiped", "slow disk"),
         world=BROKERS,

@@ -40,8 +40,9 @@ def rows_written_after_a_checkpoint_kept(patch: Patch) -> None:
         fs = queue._files.fs
         path = queue._path(max(end_offset - 1, 0))
         if fs.exists(path):
+            begin = max(end_offset - 1, 0) // queue._rows_per_file * queue._rows_per_file
             in_file = queue._files.get(path).size() // QUEUE_ROW.size
-            end_offset = max(end_offset, in_file)
+            end_offset = max(end_offset, begin + in_file)
         restore(queue, first_offset, end_offset)
 
     patch.set(ConsumeQueue, "restore", trusting)

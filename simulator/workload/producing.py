@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
@@ -17,7 +17,7 @@ from broker.client.message import MessageQueue, SendResult
 from broker.client.producer import Producer
 from broker.remoting.errors import CallError
 from simulator.station import Station
-from simulator.workload.content import content_of, message_of
+from simulator.workload.content import Content, content_of, message_of
 from simulator.workload.history import History, Sent
 
 DEADLINE_SECONDS = 8.0
@@ -48,6 +48,7 @@ class ProducingClient:
     queue after the other: then the order of its messages in each queue is promised. Without, it
     sends again without asking whether the first try was stored, and it may send ``bursts``: so
     many requests at the same instant, and a pause that is so many times as long after them.
+    ``content``: what a message of that number, born then, holds.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class ProducingClient:
         patient: bool,
         bursts: Sequence[int] = (1,),
         config: ProducerConfig = CONFIG,
+        content: Callable[[int, int], Content] = content_of,
     ) -> None:
         self._name_servers = name_servers
         self._topics = topics
@@ -70,6 +72,7 @@ class ProducingClient:
         self._patient = patient
         self._bursts = bursts
         self._config = config
+        self._content = content
         self._working = True
 
     def stop(self) -> None:
@@ -135,7 +138,7 @@ class ProducingClient:
     ) -> asyncio.Future[SendResult] | None:
         """One request; None where nothing was sent."""
         born_ms = station.clock.wall_ms()
-        messages = [message_of(topic, sent, content_of(sent.number, born_ms)) for sent in batch]
+        messages = [message_of(topic, sent, self._content(sent.number, born_ms)) for sent in batch]
         try:
             if len(messages) > 1:
                 answer = producer.send_batch_nowait(messages, queue)

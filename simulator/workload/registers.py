@@ -1,7 +1,7 @@
 """Clients that treat consumer offsets and topics as registers, to see whether those are ones.
 
 Each waits for its answer before it asks again. What was refused did not happen; what was not
-answered may happen at any later time.
+answered may happen at any later time. What is written goes up and down: see ``setback.py``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from broker.client.config import ConsumerConfig
 from broker.client.errors import ClientError, RefusedError, outcome_unknown, refusal
 from broker.client.identity import ClientIdentity
 from broker.client.message import MessageQueue
+from broker.client.producer import Producer
 from broker.client.requests import ConsumerRequests
 from broker.client.routes import Routes
 from broker.remoting.client import RemotingClient
@@ -26,25 +27,29 @@ from broker.remoting.errors import CallError
 from simulator.brokerhost import GROUP
 from simulator.linearizability import Operation
 from simulator.station import Station
+from simulator.workload.producing import CONFIG as PRODUCER_CONFIG
+from simulator.workload.setback import OFFSET_REGISTERS, SetBack, fill
+from simulator.workload.setback import TOPIC as OFFSETS_TOPIC
 
 CONFIG = ConsumerConfig(request_seconds=1.5)
-CONSUMER_GROUP = "registers"
-OFFSET_REGISTERS = 2
 TOPIC_REGISTERS = 2
+QUEUES_PRIME, QUEUES_STEP = 4_001, 1_237
+"""Numbers of queues that topics are set to: steps around a circle, so that none comes again."""
 
 
 class RegisterHistory:
-    """The operations of all clients; their values never repeat."""
+    """The operations of all clients; no value is written to a register twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, rng: Random) -> None:
         self.operations: list[Operation] = []
         self.open: dict[int, Operation] = {}
-        self._values = count(1)
+        self.offsets = SetBack(rng)
+        self._queues = count(1)
         self._numbers = count()
 
-    def next_value(self) -> int:
-        """A value that nobody wrote yet."""
-        return next(self._values)
+    def next_queues(self) -> int:
+        """A number of queues that no topic was set to yet; it goes up and down."""
+        return next(self._queues) * QUEUES_STEP % QUEUES_PRIME
 
     def begin(self, operation: Operation) -> int:
         """A client asks; the number of the operation."""
@@ -71,6 +76,19 @@ class RegisterHistory:
 
 class RegisterRequests(ConsumerRequests):
     """What is asked of brokers; see :class:`ConsumerRequests` for what is raised."""
+
+    def of_group(self, group: str) -> RegisterRequests:
+        """The same for another group."""
+        return RegisterRequests(self._remoting, self._config, group, self._client_id)
+
+    async def make_topic(self, address: str) -> None:
+        """The topic in whose range offsets are written."""
+        fields = {"topic": OFFSETS_TOPIC, "perm": "6"}
+        fields |= dict.fromkeys(("readQueueNums", "writeQueueNums"), str(OFFSET_REGISTERS))
+        code = RequestCode.UPDATE_AND_CREATE_TOPIC
+        answer = await self._remoting.invoke(address, code, fields, timeout=CONFIG.request_seconds)
+        if answer.code != ResponseCode.SUCCESS:
+            raise refusal(address, answer.code, answer.remark)
 
     async def topic_register(
         self, address: str, place: int, is_write: bool, value: int | None
@@ -106,10 +124,12 @@ class RegisterClient:
         at_followers: bool = False,
         write_share: float = 0.5,
         bursts: Sequence[int] = (1,),
+        fills: bool = False,
     ) -> None:
         """``at_followers`` reads at any broker, and not at the leader alone. Of the operations
         ``write_share`` are writes: who only reads does not learn that its leader is deposed.
-        ``bursts``: it may ask for so many registers at the same instant."""
+        ``bursts``: it may ask for so many registers at the same instant. Who ``fills`` makes the
+        queues first whose offsets are written; until then nobody asks for those."""
         self._name_servers = name_servers
         self._topic = topic
         self._history = history
@@ -118,6 +138,7 @@ class RegisterClient:
         self._at_followers = at_followers
         self._write_share = write_share
         self._bursts = bursts
+        self._fills = fills
         self._working = True
 
     def stop(self) -> None:
@@ -130,7 +151,7 @@ class RegisterClient:
         remoting = RemotingClient(loop)
         routes = Routes(loop, remoting, self._name_servers.split(";"), self._rng)
         client_id = ClientIdentity(station.ip, station.boot, 1).client_id
-        requests = RegisterRequests(remoting, CONFIG, CONSUMER_GROUP, client_id)
+        requests = RegisterRequests(remoting, CONFIG, self._history.offsets.group(0), client_id)
         queue = MessageQueue(self._topic, GROUP, 0)
         while self._working:
             await asyncio.sleep(self._rng.uniform(0.01, self._pause_max))
@@ -139,6 +160,8 @@ class RegisterClient:
             try:
                 route = await routes.get(self._topic)
                 address = reader = routes.leader(queue)
+                if self._fills and not self._history.offsets.filled:
+                    await self._fill(station, requests, address)
                 if self._at_followers:
                     reader = self._rng.choice(sorted(route.brokers[GROUP].values()))
             except (ClientError, CallError):
@@ -148,6 +171,25 @@ class RegisterClient:
                 await routes.recover(self._topic, GROUP)
         routes.close()
         await remoting.close()
+
+    async def _fill(self, station: Station, requests: RegisterRequests, address: str) -> None:
+        await requests.make_topic(address)
+        producer = Producer(
+            self._name_servers,
+            PRODUCER_CONFIG,
+            wall_clock=station.clock.wall_ms,
+            rng=self._rng,
+            identity=ClientIdentity(station.ip, station.boot, 2),
+        )
+        await producer.start()
+        try:
+            await fill(producer, requests, address, GROUP)
+        except (ClientError, CallError):
+            await producer.close()
+            raise
+        await producer.close()
+        self._history.offsets.filled = True
+        station.note("has filled the queues whose offsets are written")
 
     async def _ask(
         self, station: Station, requests: RegisterRequests, leader: str, reader: str
@@ -160,7 +202,7 @@ class RegisterClient:
         chosen: dict[tuple[bool, int], bool] = {}
         for _ in range(rng.choice(self._bursts) if len(self._bursts) > 1 else 1):
             is_write = rng.random() < self._write_share
-            of_offsets = rng.random() < 0.6
+            of_offsets = rng.random() < 0.6 and self._history.offsets.filled
             place = rng.randrange(OFFSET_REGISTERS if of_offsets else TOPIC_REGISTERS)
             chosen[of_offsets, place] = is_write
         asked = [
@@ -179,17 +221,20 @@ class RegisterClient:
         chosen: tuple[bool, int],
         is_write: bool,
     ) -> bool:
-        rng = self._rng
         of_offsets, place = chosen
-        register = f"offset {place}" if of_offsets else f"topic {place}"
-        value: int | None = None
-        if is_write and (of_offsets or rng.random() < 0.8):
-            value = self._history.next_value()
+        offsets = self._history.offsets
+        register, value = f"topic {place}", None
+        if of_offsets:
+            value = offsets.next_value(place) if is_write else None
+            register = f"offset {place} of {offsets.group(place)}"
+            requests = requests.of_group(offsets.group(place))
+        elif is_write and self._rng.random() < 0.8:
+            value = self._history.next_queues()
         asked = Operation(station.name, register, is_write, value, station.true_time)
         number = self._history.begin(asked)
         try:
             if of_offsets:
-                queue = MessageQueue(self._topic, GROUP, place)
+                queue = MessageQueue(OFFSETS_TOPIC, GROUP, place)
                 if value is not None:
                     await requests.commit_offset(address, queue, value)
                 else:

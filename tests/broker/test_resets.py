@@ -196,3 +196,49 @@ def test_a_group_whose_configuration_was_deleted_is_moved_with_its_members(tmp_p
         assert (await reset(broker)).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
     with_broker(scenario, tmp_path)
+
+
+def test_what_a_member_commits_while_the_group_is_being_moved_does_not_undo_it(
+    tmp_path: Path,
+) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        member = await joined(broker)
+        place = {"consumerGroup": "readers", "topic": "orders", "queueId": "0"}
+        code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+        moved = member.client.invoke_nowait(ADDRESS, code, RESET)
+        code = RequestCode.UPDATE_CONSUMER_OFFSET
+        member.client.push(ADDRESS, code, place | {"commitOffset": "4"})
+        assert (await moved).code == ResponseCode.SUCCESS
+        await asyncio.sleep(0.01)
+        assert committed(broker) == 0
+        await member.client.close()
+
+    with_broker(scenario, tmp_path)
+
+
+def test_a_move_that_is_refused_leaves_the_members_their_commits(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        member = await joined(broker)
+        resets = broker.broker.context.resets
+        resets.begin("readers", "orders", 0, 0)
+        assert resets.is_pending("readers", "orders", 0)
+        assert resets.take("readers", "orders", 0) is None, "nobody is sent where nobody is moved"
+        resets.give_up("readers", "orders", 0)
+        await commit(broker, 4)
+        assert committed(broker) == 4
+        await member.client.close()
+
+    with_broker(scenario, tmp_path)
+
+
+def test_who_commits_one_way_and_then_asks_is_told_what_it_committed(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        member = await joined(broker)
+        place = {"consumerGroup": "readers", "topic": "orders", "queueId": "0"}
+        code = RequestCode.UPDATE_CONSUMER_OFFSET
+        member.client.push(ADDRESS, code, place | {"commitOffset": "2"})
+        answer = await member.client.invoke(ADDRESS, RequestCode.QUERY_CONSUMER_OFFSET, place)
+        assert answer.ext == {"offset": "2"}
+        await member.client.close()
+
+    with_broker(scenario, tmp_path)

@@ -8,7 +8,9 @@ from simulator.asking import AskingCluster
 from simulator.cluster import play
 from simulator.faults import FaultPlan
 from simulator.followers import FollowersCluster
+from simulator.lookups import LookupsCluster
 from simulator.outcome import Outcome
+from simulator.pushing import PushingCluster
 from simulator.transactional import TransactionalCluster
 from simulator.waiting import WaitingCluster
 from simulator.whole import WholeCluster
@@ -38,7 +40,16 @@ def test_those_who_ask_and_answer_crash_too_and_every_promise_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "world", [AskingCluster, FollowersCluster, TransactionalCluster, WaitingCluster, WholeCluster]
+    "world",
+    [
+        AskingCluster,
+        FollowersCluster,
+        LookupsCluster,
+        PushingCluster,
+        TransactionalCluster,
+        WaitingCluster,
+        WholeCluster,
+    ],
 )
 def test_all_clients_of_a_world_are_struck_by_faults_of_clients(world: type[WholeCluster]) -> None:
     cluster = world(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import cast
 
 import pytest
@@ -138,7 +139,7 @@ def test_a_group_that_commits_what_was_delivered_to_nobody_is_found() -> None:
 
 
 def test_a_stale_read_of_a_register_is_found_and_drawn() -> None:
-    history = RegisterHistory()
+    history = RegisterHistory(Random(1))
     wrote = Operation("r0", "offset 0", True, 1, 0.0, 1.0)
     for operation in (wrote, Operation("r1", "offset 0", False, None, 2.0, 3.0)):
         history.end(history.begin(operation), operation)
@@ -148,7 +149,7 @@ def test_a_stale_read_of_a_register_is_found_and_drawn() -> None:
 
 
 def test_a_write_whose_client_died_may_still_take_effect() -> None:
-    history = RegisterHistory()
+    history = RegisterHistory(Random(1))
     history.begin(Operation("r0", "offset 0", True, 1, 0.0))
     history.client_ended("r0")
     read = Operation("r1", "offset 0", False, 1, 5.0, 6.0)
