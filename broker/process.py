@@ -23,7 +23,7 @@ from dledger.config import PeerLimits
 from dledger.configuration import FIRST_INCARNATION
 from dledger.executor import Executors, ThreadExecutor
 from dledger.mending import open_mended
-from dledger.transport import WebSocketTransport
+from dledger.websockettransport import WebSocketTransport
 from store.descriptors import DescriptorReserve
 from store.errors import DamagedLogError, StoreError
 from store.kernelwrites import KernelWrites
