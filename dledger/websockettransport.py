@@ -139,8 +139,8 @@ class WebSocketTransport:
         link.socket.writelines((frame_header(sum(map(len, payload))), *payload))
 
     def reset(self, peer: str) -> None:
-        """See :class:`~dledger.transport.Transport`. Both connections end. The peer speaks on the one
-        that we dialled, so nothing is heard of it until we dial again."""
+        """See :class:`~dledger.transport.Transport`. Both connections end. The peer speaks on the
+        one that we dialled, so nothing is heard of it until we dial again."""
         link = self._links.get(peer)
         if link is None:
             return

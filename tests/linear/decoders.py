@@ -16,7 +16,8 @@ from broker.client.resets import reset_offsets
 from broker.client.routes import parse_name_servers
 from broker.client.topicroute import decode_route
 from broker.commands import decode_commands
-from broker.config import Endpoint, parse_config
+from broker.config import Endpoint
+from broker.configfile import parse_config
 from broker.deferred.properties import with_properties
 from broker.filter.sql92 import parse_selector
 from broker.members import parse_member
