@@ -349,7 +349,7 @@ class Gatherer:
         self._staged_bytes -= batch.bytes
         timestamp_ms = self.now_ms()
         for (topic, queue_id), queue in batch.queues.items():
-            messages: Sequence[StagedMessage] = queue.messages
+            messages = queue.messages
             first = self._next_offsets.take(topic, queue_id, len(messages))
             if topic == SCHEDULE_TOPIC:
                 messages = with_deliver_times(messages, queue_id, timestamp_ms)
