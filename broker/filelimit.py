@@ -16,7 +16,7 @@ from broker.limits import DescriptorLimits, RemotingLimits
 log = logging.getLogger(__name__)
 
 
-class Connections(NamedTuple):
+class ConnectionLimits(NamedTuple):
     """How many each port may have at a time."""
 
     remoting: RemotingLimits
@@ -38,11 +38,11 @@ def raise_file_limit(limits: DescriptorLimits) -> int:
     return wanted
 
 
-def connections_of_broker(files: int, limits: DescriptorLimits) -> Connections:
+def connections_of_broker(files: int, limits: DescriptorLimits) -> ConnectionLimits:
     """Of a broker's process that may have so many ``files`` open."""
     http, peers = min(limits.http, files // 8), min(limits.peers, files // 8)
     left = files - min(limits.broker_files, files // 2) - http - peers
-    return Connections(_remoting(left), http, peers)
+    return ConnectionLimits(_remoting(left), http, peers)
 
 
 def connections_of_name_server(files: int, limits: DescriptorLimits) -> RemotingLimits:

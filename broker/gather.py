@@ -5,9 +5,7 @@ commands that wait at the same time. A batch is proposed at the end of the turn 
 while fewer than ``PIPELINE_ENTRIES`` are on their way; otherwise it goes on growing until one of
 those is applied. So entries grow under load by themselves, and a lone message never waits.
 
-Offsets are given when an entry is built: on from the last entry of this leader, and first of all
-from the applied state. That is exact because a leader serves only after it has applied everything
-that earlier leaders committed, and because its own entries are applied in the order proposed.
+Offsets are given when an entry is built (:mod:`broker.nextoffsets`).
 """
 
 from __future__ import annotations
@@ -21,8 +19,16 @@ from typing import Protocol
 from broker.commands import Command, StoreRequests, encode_commands
 from broker.foreseen import ForeseenState, Totals
 from broker.limits import PRODUCE
+from broker.nextoffsets import NextOffsets, QueueEnds
 from broker.requests import KnownRequests, pack_keys
-from broker.staging import Addressed, Completion, StagedBatch, StagedQueue, Waiter
+from broker.staging import (
+    Addressed,
+    Completion,
+    StagedBatch,
+    StagedQueue,
+    Waiter,
+    command_bytes,
+)
 from broker.state import BrokerState
 from broker.storeclock import StoreClock
 from broker.topics import GroupConfig, TopicConfig
@@ -48,7 +54,6 @@ _staged_bytes_max = PRODUCE.staged_bytes_max  # looked up for each message
 _ROW_BYTES, _KEY_ROW_BYTES = QUEUE_ROW.size, KEY_ROW.size
 REQUEST_BYTES = 4  # what heads the list of them is less than what a run is taken to need
 _RUN_BYTES = 160  # the header of a run with the longest topic, and more
-_COMMAND_BYTES = 96  # more than the numbers of any command; its names are counted
 _LAZY_OFFSET_BYTES = 512  # an offset with the longest names
 
 
@@ -63,13 +68,11 @@ class Proposer(Protocol):
     ) -> int: ...
 
 
-class QueueEnds(Protocol):
+class Applied(QueueEnds, Protocol):
     """What is needed of :class:`~broker.machine.BrokerStateMachine`: the applied state."""
 
     @property
     def state(self) -> BrokerState: ...
-
-    def end_offset(self, topic: str, queue_id: int) -> int: ...
 
 
 class Gatherer:
@@ -79,7 +82,7 @@ class Gatherer:
         self,
         *,
         node: Proposer,
-        applied: QueueEnds,
+        applied: Applied,
         loop: asyncio.AbstractEventLoop,
         wall_clock: Callable[[], int],
         store_host: bytes,
@@ -109,7 +112,7 @@ class Gatherer:
         self._room_for_messages = self._room
         self._in_flight: list[StagedBatch] = []
         self._due = False
-        self._next_offsets: dict[tuple[str, int], int] = {}
+        self._next_offsets = NextOffsets(applied)
         self._foreseen = ForeseenState(applied)
         self._lazy_timer: asyncio.TimerHandle | None = None
 
@@ -151,10 +154,8 @@ class Gatherer:
 
     def end_offset(self, topic: str, queue_id: int) -> int:
         """The offset behind the last message of the queue that this leader has proposed: nobody
-        can have consumed more. A follower that is read from may have applied what the leader has
-        not yet."""
-        end = self._next_offsets.get((topic, queue_id))
-        return self._applied.end_offset(topic, queue_id) if end is None else end
+        can have consumed more."""
+        return self._next_offsets.end_offset(topic, queue_id)
 
     def offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """A group's offset as it will be once everything staged is applied."""
@@ -216,9 +217,7 @@ class Gatherer:
         batch = self._room_for_messages(size) if messages else self._room(size)
         batch.message_bytes += message_bytes
         for topic, queue_id, staged, waiter in messages:
-            queue = batch.queues.get((topic, queue_id))
-            if queue is None:
-                queue = batch.queues[topic, queue_id] = StagedQueue()
+            queue = batch.queues[topic, queue_id]
             queue.messages.extend(staged)
             queue.waiters.append((waiter, len(staged)))
         for command in commands:
@@ -295,7 +294,7 @@ class Gatherer:
         batch = self._room_for_messages(size)
         queue = batch.queues.get(key)
         if queue is None:
-            queue = batch.queues[key] = StagedQueue()
+            queue = batch.queues[key]
             batch.bytes += _RUN_BYTES
             self._staged_bytes += _RUN_BYTES
         return queue
@@ -349,14 +348,9 @@ class Gatherer:
         self._take_lazy_offsets(batch)
         self._staged_bytes -= batch.bytes
         timestamp_ms = self.now_ms()
-        next_offsets = self._next_offsets
-        for key, queue in batch.queues.items():
-            topic, queue_id = key
-            first = next_offsets.get(key)
-            if first is None:
-                first = self._applied.end_offset(topic, queue_id)
-            next_offsets[key] = first + len(queue.messages)
+        for (topic, queue_id), queue in batch.queues.items():
             messages = queue.messages
+            first = self._next_offsets.take(topic, queue_id, len(messages))
             if topic == SCHEDULE_TOPIC:
                 messages = with_deliver_times(messages, queue_id, timestamp_ms)
             batch.runs.append(Run(topic, queue_id, first, messages))
@@ -376,8 +370,7 @@ class Gatherer:
             self._node.propose(size, build, partial(self._proposed, batch))
         except ProposeError as error:
             self._in_flight.remove(batch)
-            for run in batch.runs:
-                next_offsets[run.topic, run.queue_id] = run.first_offset
+            self._next_offsets.give_back(batch.runs)
             batch.fail(error)
             # What was staged behind may depend on it: a message on the topic that it creates.
             self._refuse_staged(error)
@@ -404,9 +397,3 @@ class Gatherer:
             batch.succeed()
         if not self._due and (self._closed or self._open):
             self._schedule()
-
-
-def command_bytes(command: Command) -> int:
-    """What a command takes in an entry, at most."""
-    names = sum(len(field) for field in command if isinstance(field, str))
-    return _COMMAND_BYTES + 4 * names

@@ -312,9 +312,6 @@ class HttpLimits:
     strings_max: int = 50_000
     """Likewise. All properties of a message together have at most 32,767 bytes."""
 
-    told_max: int = 1000
-    """Characters of a refusal, which may repeat what was sent."""
-
     snapshots_max: int = 8
     """Snapshots that may lie in a node's own directory of snapshots."""
 

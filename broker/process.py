@@ -13,7 +13,7 @@ from typing import Any
 from broker.broker import Broker, World
 from broker.clock import system_clock_ms
 from broker.config import NodeConfig
-from broker.filelimit import Connections, connections_of_broker, raise_file_limit
+from broker.filelimit import ConnectionLimits, connections_of_broker, raise_file_limit
 from broker.http.server import HttpServer
 from broker.limits import HTTP, DescriptorLimits
 from broker.registration import Registrar
@@ -23,7 +23,7 @@ from dledger.config import PeerLimits
 from dledger.configuration import FIRST_INCARNATION
 from dledger.executor import Executors, ThreadExecutor
 from dledger.mending import open_mended
-from dledger.transport import WebSocketTransport
+from dledger.websockettransport import WebSocketTransport
 from store.descriptors import DescriptorReserve
 from store.errors import DamagedLogError, StoreError
 from store.kernelwrites import KernelWrites
@@ -43,7 +43,7 @@ class BrokerProcess:
         store: ReplicaStore,
         fs: OsFileSystem,
         writes: KernelWrites | None,
-        connections: Connections,
+        connections: ConnectionLimits,
     ) -> None:
         """``writes`` does what ``fs`` begins, and has this process tell it when something ended."""
         loop = asyncio.get_running_loop()
@@ -124,7 +124,7 @@ class BrokerProcess:
 
 
 async def _open_store(
-    config: NodeConfig, fs: OsFileSystem, connections: Connections
+    config: NodeConfig, fs: OsFileSystem, connections: ConnectionLimits
 ) -> ReplicaStore:
     settings = StoreConfig(
         config.group,
@@ -183,7 +183,7 @@ async def serve(config: NodeConfig) -> BrokerProcess:
             return process
 
 
-async def _opened(config: NodeConfig, connections: Connections) -> BrokerProcess:
+async def _opened(config: NodeConfig, connections: ConnectionLimits) -> BrokerProcess:
     clock = asyncio.get_running_loop().time
     writes = KernelWrites.open(clock) if config.flush == "sync" else None
     fs = OsFileSystem(writes, DescriptorReserve())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from operator import attrgetter
@@ -15,6 +16,7 @@ from store.entry import HEADER_SIZE
 from store.record import StagedMessage
 
 _SIZE = attrgetter("size")
+_COMMAND_BYTES = 96  # more than the numbers of any command; its names are counted
 
 Completion: TypeAlias = Callable[[ProposeError | None], None]
 """Told once: None when committed and applied, else why not, or that nobody knows."""
@@ -80,7 +82,7 @@ class StagedBatch:
         self.bytes = 0
         self.message_bytes = 0
         """What the records of its messages and their rows take, exactly."""
-        self.queues: dict[tuple[str, int], StagedQueue] = {}
+        self.queues: defaultdict[tuple[str, int], StagedQueue] = defaultdict(StagedQueue)
         self.commands: list[Command] = []
         self.completions: list[Completion] = []
         self.requests: list[int] = []
@@ -111,3 +113,9 @@ class StagedBatch:
                 waiter.failed(error)
         for completion in self.completions:
             completion(error)
+
+
+def command_bytes(command: Command) -> int:
+    """What a command takes in an entry, at most."""
+    names = sum(len(field) for field in command if isinstance(field, str))
+    return _COMMAND_BYTES + 4 * names

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from random import Random
 
+from dledger.announcer import Announcer
 from dledger.applying import Applier
 from dledger.calls import PeerCalls
 from dledger.catchup import CatchUp
@@ -22,11 +23,7 @@ from dledger.checkedreads import CheckedReads
 from dledger.config import RaftConfig
 from dledger.divergence import Divergence
 from dledger.effects import NOTHING, Write
-from dledger.errors import (
-    InvariantError,
-    PeerError,
-    ProposeError,
-)
+from dledger.errors import InvariantError, PeerError, ProposeError
 from dledger.executor import Executors
 from dledger.fitness import Fitness
 from dledger.keeper import Keeper
@@ -38,11 +35,8 @@ from dledger.reading import LinearizableReads
 from dledger.recovered import recovered_core
 from dledger.removal import Removal
 from dledger.scrub import Scrubber
-from dledger.service import (
-    ServiceMessage,
-)
+from dledger.service import ServiceMessage
 from dledger.snapshots import Snapshots
-from dledger.standing import Role
 from dledger.statemachine import Leadership, StateMachine
 from dledger.supply import Supply
 from dledger.transport import Transport
@@ -102,6 +96,7 @@ class Node:
             sync_flush=sync_flush,
         )
         self.proposals = Proposals(node=self, loop=loop)
+        self.announcer = Announcer(node=self, machine=machine)
         self.applier = Applier(
             node=self,
             machine=machine,
@@ -145,8 +140,6 @@ class Node:
         self.snapshots = Snapshots(node=self, background=executors.background, loop=loop)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self._leadership = Leadership(Role.FOLLOWER, self.core.term, None, False)
-        self._logged: tuple[Role | None, str | None] = (Role.FOLLOWER, "")
         self._running = False
 
     # --- life
@@ -211,12 +204,12 @@ class Node:
     @property
     def leadership(self) -> Leadership:
         """Role, term, leader and readiness as last announced."""
-        return self._leadership
+        return self.announcer.leadership
 
     @property
     def serving(self) -> bool:
         """Leads, and has applied the first entry of its term: proposals are accepted."""
-        return self._leadership.serving
+        return self.announcer.leadership.serving
 
     @property
     def applied_index(self) -> int:
@@ -331,14 +324,7 @@ class Node:
             self._members_changed()
         if self.applier.applied_index < core.local.commit_index:
             self.applier.apply_after(effects)
-        standing, known = core.standing, self._leadership
-        if (
-            standing.role is not known.role
-            or standing.term != known.term
-            or standing.leader != known.leader
-            or (standing.leading is not None and not known.serving)
-            or self.membership.busy
-        ):
+        if self.announcer.outdated or self.membership.busy:
             self._announce()
         for answer in effects.read_indexes:
             self.reads.answered(answer)
@@ -368,27 +354,9 @@ class Node:
             self.after_event()
 
     def _announce(self) -> None:
-        core, before = self.core, self._leadership
-        standing = core.standing
-        leads = standing.role is Role.LEADER
-        serving = leads and self.applier.applied_index >= core.term_first_index
         if self.membership.busy:
             self.membership.looked()
-        now = Leadership(standing.role, standing.term, standing.leader, serving)
-        if now == before:
-            return
-        self._leadership = now
-        if before.role is Role.LEADER and (now.role is not Role.LEADER or now.term != before.term):
-            self.proposals.drop()
-        # A node that cannot be elected asks whether it could be, again and again: said once.
-        seeks = now.leader is None and now.role is not Role.CANDIDATE
-        told = (None if seeks else now.role, now.leader)
-        if told != self._logged:
-            self._logged = told
-            log.info(
-                "%s is %s in term %d, leader %s", core.node, now.role.value, now.term, now.leader
-            )
-        self._machine.leadership_changed(now)
+        self.announcer.announce()
 
     # --- disk
 

@@ -13,8 +13,8 @@ Theory of operation, by section of Ongaro's thesis:
   timeout is shortened: pre-vote and stickiness make a false alarm harmless. ``elections.py`` asks
   and grants, ``standing.py`` holds term, vote and role.
 - A vote leaves only after it is durable, the candidate's own included (3.8); see ``Write.then``.
-- Replication (3.5) is in ``replication.py`` for the leader and in ``locallog.py`` for the follower,
-  which confirms only what is durable *and* known to match the present leader's log.
+- Replication (3.5) is in ``replication.py`` for the leader, in ``follower.py`` and ``locallog.py``
+  for the follower. It confirms only what is durable *and* known to match the leader's log.
 - A leader commits only entries of its own term by counting (3.6.2), so it begins with a no-op:
   ``leading.py``. Beside it are its changes of the members (``changes.py``), the hand-over of the
   leadership (``handover.py``) and the reads that it confirms (``leaderreads.py``).
@@ -37,12 +37,12 @@ from dledger.configuration import NO_INCARNATION, Configuration, Configurations
 from dledger.effects import Effects, Outbox
 from dledger.elections import Elections
 from dledger.errors import InvariantError, PeerError
-from dledger.holdings import Holding, Holdings
+from dledger.follower import Follower
+from dledger.holdings import Holdings
 from dledger.leading import Leading
 from dledger.locallog import LocalLog
 from dledger.log import RaftLog
 from dledger.messages import (
-    NOTICE,
     AppendAccepted,
     AppendRejected,
     AppendRequest,
@@ -119,6 +119,14 @@ class Raft:
             now=now,
         )
         self.elections = Elections(
+            standing=self.standing,
+            local=self.local,
+            holdings=self.holdings,
+            outbox=self._outbox,
+        )
+        self.follower = Follower(
+            incarnation=incarnation,
+            configurations=configurations,
             standing=self.standing,
             local=self.local,
             holdings=self.holdings,
@@ -303,10 +311,8 @@ class Raft:
         if standing.leading is not None:
             standing.leading.durable(now)
             standing.end_if_over(now)
-        elif moved and standing.leader is not None:
-            match_index = self.local.match_index
-            answer = AppendAccepted(standing.term, match_index, self.incarnation)
-            self._outbox.send(standing.leader, answer)
+        elif moved:
+            self.follower.durable()
 
     def loaded(self, peer: str, entries: list[Entry], now: float) -> None:
         """Answers a :class:`~dledger.effects.Read`; no entries if they could not be read."""
@@ -323,9 +329,9 @@ class Raft:
         standing, outbox = self.standing, self._outbox
         match message:
             case AppendRequest():
-                self._append(sender, message, now)
+                self.follower.append(sender, message, now)
             case Heartbeat():
-                self._heartbeat(sender, message, now)
+                self.follower.heartbeat(sender, message, now)
             case AppendAccepted() | AppendRejected() | HeartbeatResponse():
                 self._answer(sender, message, now)
             case VoteRequest():
@@ -348,38 +354,6 @@ class Raft:
                 if (sender, message.id) == self._read_asked:
                     known = message.index >= 0
                     outbox.read_index(message.id, message.index if known else None)
-
-    def _heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
-        standing, local = self.standing, self.local
-        if not standing.hears_leader(sender, beat.term, now):
-            return
-        if standing.follow(sender, beat.term, now):
-            if local.believes(sender):
-                local.commit_to(min(beat.commit_index, local.verified_index))
-            if beat.round == NOTICE:
-                return
-            if local.proven and beat.held:
-                self.holdings.learn(self._plausible(beat.held))
-        held = (local.match_index, local.received_index)
-        echo = (beat.round, self.incarnation, self.log.last_index)
-        self._outbox.send(sender, HeartbeatResponse(standing.term, *held, *echo))
-
-    def _plausible(self, held: tuple[Holding, ...]) -> list[Holding]:
-        """Of what a leader tells, what it says of members."""
-        found = self.configuration
-        return [each for each in held if found.includes(each.node)]
-
-    def _append(self, sender: str, request: AppendRequest, now: float) -> None:
-        standing = self.standing
-        if not standing.hears_leader(sender, request.term, now):
-            return
-        answer: AppendAccepted | AppendRejected | None
-        if standing.follow(sender, request.term, now):
-            answer = self.local.accept(sender, request)
-        else:
-            answer = AppendRejected(standing.term, request.prev_index, -1, 0)
-        if answer is not None:
-            self._outbox.send(sender, answer)
 
     def _answer(
         self,

@@ -21,7 +21,8 @@ from store.layout import segment_name, segment_start
 
 if TYPE_CHECKING:
     from simulator.cluster import Cluster
-    from simulator.host import DiskCopy, Host
+    from simulator.diskowner import DiskCopy
+    from simulator.host import Host
 
 DIRECTORY = "/data"
 LOG_DIRECTORY = f"{DIRECTORY}/commitlog"

@@ -28,7 +28,7 @@ from functools import lru_cache
 
 from simulator.diskfaults import Fault, FaultyCalls, PowerLossError
 from simulator.diskfile import SECTOR_SIZE, SimulatedFile, SimulatedLock, Writes
-from simulator.inode import Directory, Inode, resize
+from simulator.inode import Directory, Inode
 from store.filesystem import BLOCK_SIZE, Bytes
 
 __all__ = ["SECTOR_SIZE", "Fault", "PowerLossError", "SimulatedFile", "SimulatedFileSystem"]
@@ -153,10 +153,10 @@ class SimulatedFileSystem(FaultyCalls):
             self.begin("sync_all", path)
         except OSError:
             for inode in inodes:
-                self.write_back(inode)
+                inode.write_back(self.rng, self.sector_size)
             raise
         for inode in inodes:
-            self.sync_inode(inode)
+            inode.sync(self.sector_size)
         for directory in below:
             directory.disk = dict(directory.seen)
 
@@ -200,7 +200,7 @@ class SimulatedFileSystem(FaultyCalls):
                 inode = directory.disk[name]
                 if id(inode) not in done:
                     done.add(id(inode))
-                    self.write_back(inode, keep)
+                    inode.write_back(self.rng, self.sector_size, keep)
                     inode.seen[:] = inode.disk
                     inode.hidden = set(inode.unreadable)
             directory.seen = dict(directory.disk)
@@ -261,13 +261,7 @@ class SimulatedFileSystem(FaultyCalls):
 
         def copied(inode: Inode) -> Inode:
             if id(inode) not in copies:
-                copies[id(inode)] = Inode(
-                    bytearray(inode.seen),
-                    bytearray(inode.disk),
-                    set(inode.unsynced),
-                    set(inode.unreadable),
-                    set(inode.hidden),
-                )
+                copies[id(inode)] = inode.copy()
             return copies[id(inode)]
 
         for path, directory in self._directories.items():
@@ -330,42 +324,6 @@ class SimulatedFileSystem(FaultyCalls):
         if self.capacity is None or end <= size:
             return 0
         return self.capacity - self.used_bytes() - (end - size)
-
-    def sync_inode(self, inode: Inode) -> None:
-        """All of the file reaches the disk."""
-        size = len(inode.seen)
-        if len(inode.disk) != size:
-            resize(inode.disk, size)
-        unsynced = inode.unsynced
-        if unsynced:
-            inode.heal(unsynced, self.sector_size)
-            first, last = min(unsynced), max(unsynced)
-            if last - first + 1 == len(unsynced):  # as after most writes: they follow each other
-                begin, end = first * self.sector_size, (last + 1) * self.sector_size
-                inode.disk[begin:end] = inode.seen[begin:end]
-            else:
-                for sector in unsynced:
-                    self.put_on_disk(inode, sector)
-            unsynced.clear()
-
-    def write_back(self, inode: Inode, keep: float = 0.5) -> None:
-        """Each unsynced sector reaches the disk or not; none is written by a later sync."""
-        if len(inode.seen) < len(inode.disk) and self.rng.random() < keep:
-            resize(inode.disk, len(inode.seen))
-        written = [each for each in sorted(inode.unsynced) if self.rng.random() < keep]
-        inode.heal(written, self.sector_size)
-        for sector in written:
-            self.put_on_disk(inode, sector)
-        inode.unsynced.clear()
-
-    def put_on_disk(self, inode: Inode, sector: int) -> None:
-        begin = sector * self.sector_size
-        data = inode.seen[begin : begin + self.sector_size]
-        if not data:
-            return  # the file has been cut below this sector
-        if len(inode.disk) < begin:
-            resize(inode.disk, begin)
-        inode.disk[begin : begin + len(data)] = data
 
     def _settle_names(self, directory: Directory, keep: float) -> None:
         for name in sorted({*directory.seen, *directory.disk}):

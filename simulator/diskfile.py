@@ -125,9 +125,9 @@ class SimulatedFile:
         try:
             fs.begin("datasync", self._path)
         except OSError:
-            fs.write_back(inode)
+            inode.write_back(fs.rng, fs.sector_size)
             raise
-        fs.sync_inode(inode)
+        inode.sync(fs.sector_size)
 
     def size(self) -> int:
         self._check_open()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from dledger.configuration import FIRST_INCARNATION
@@ -13,16 +11,15 @@ from dledger.errors import InvariantError, RefilledError
 from dledger.mending import Prepare, open_mended, open_prepared
 from dledger.node import Node
 from simulator.clock import MachineClock
-from simulator.disk import Fault, SimulatedFileSystem
+from simulator.diskowner import DiskOwner
 from simulator.executors import executors_of
 from simulator.loop import ProcessLoop
 from simulator.machine import ChainMachine
 from simulator.network import SimulatedTransport
 from simulator.process import Process
 from simulator.sockets import Interface
-from simulator.sounddisks import SoundDisks
 from simulator.violation import Violation
-from simulator.watched import Ending, GroupConfig, Watched, World
+from simulator.watched import Ending, GroupConfig, World
 from store.errors import (
     DamagedError,
     DamagedLogError,
@@ -40,16 +37,7 @@ EXPIRY_SECONDS = (0.0, 0.3, 0.6)
 """When a host gives up what it can: it keeps two checkpoints, and what the older one needs."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiskCopy:
-    """A disk as it was: whose, and how far its log went then, synced or not."""
-
-    fs: SimulatedFileSystem
-    incarnation: int
-    last_index: int
-
-
-class Host(Watched):
+class Host(DiskOwner):
     """A machine of the cluster, by the name of its node. ``boot`` counts its processes."""
 
     def __init__(
@@ -64,19 +52,10 @@ class Host(Watched):
         super().__init__(name, world)
         self.ip = group.ip(name)
         self.clock = MachineClock(world.loop)
-        self.disk_slowness = 1.0
-        self.damaged = False
         self.refuses = False
         """Its last process would not run: because of damage, and not of a disk that failed."""
         self.files_swapped = False  # since the log was opened last, with every file in its place
-        self.fs = SimulatedFileSystem(world.streams.stream(f"disk of {name}"))
         self._incarnations = world.streams.stream(f"incarnations of {name}")
-        self.sound_disks = SoundDisks()
-        self.has_lost_disk = False
-        self.lost_index = -1
-        """How far the log went on the last of them: less is on its disk until it is refilled."""
-        self.disk_copy: DiskCopy | None = None
-        self.process: Process | None = None
         self._group = group
         self._ended = ended
         self._loop: ProcessLoop
@@ -84,8 +63,6 @@ class Host(Watched):
         self._transport: SimulatedTransport | None = None
         self._opening: asyncio.Task[ReplicaStore] | None = None
         self._ending = Ending.POWER_LOSS
-        self._disk_errors: list[Fault] = []
-        self._disk_filled = False
 
     @property
     def segment_size(self) -> int:
@@ -132,67 +109,6 @@ class Host(Watched):
             self.note(f"{ending.value} in {calls} calls")
             self._ending = ending
             self.fs.lose_power_at(calls)
-
-    def fail_a_call(self, calls: int, operation: str = "") -> None:
-        """The ``calls``-th file call from now fails, as with a bad sector: of those that change
-        anything, or of those of that name."""
-        if self.process is not None:
-            self.note(f"the disk fails in {calls} calls{operation and f' of {operation}'}")
-            operations = (operation,) if operation else ()
-            fault = Fault(calls, errno.EIO, operations=operations)
-            self._disk_errors.append(self.fs.inject(fault))
-
-    def fill_disk(self, room: int) -> None:
-        """Something else fills the disk but for ``room`` bytes, until :meth:`free_disk`."""
-        self.note(f"the disk has {room} bytes left")
-        self._disk_filled = True
-        self.fs.capacity = self.fs.used_bytes() + room
-
-    def free_disk(self) -> None:
-        """There is room again."""
-        if self.fs.capacity is not None:
-            self.note("the disk has room again")
-            self.fs.capacity = None
-
-    def replace_disk(self) -> None:
-        """Another, empty disk is put in; the machine is without power meanwhile."""
-        self._lose_disk("gets an empty disk")
-        self.fs.wipe()
-        self.disk_copy = None
-
-    def copy_disk(self) -> None:
-        """Somebody copies the disk as it is, under way as it may be."""
-        if self.node is not None:
-            self.note("has its disk copied")
-            core = self.node.core
-            self.disk_copy = DiskCopy(self.fs.copy(), core.incarnation, core.log.last_index)
-
-    def restore_disk(self, copy: DiskCopy) -> None:
-        """The copy is put in; the machine is without power meanwhile."""
-        self._lose_disk(f"gets a copy of its disk with a log to {copy.last_index} at most")
-        self.fs.become(copy.fs)
-        self.fs.power_loss()
-        self.disk_copy = None
-
-    def _lose_disk(self, what: str) -> None:
-        if self.node is not None:
-            self.lost_index = max(self.lost_index, self.node.core.durable_index)
-        self.lose_power()
-        self.note(what)
-        self.has_lost_disk = True
-        self.sound_disks.keep(self.fs, self.now)
-        for invariant in self.invariants:
-            invariant.disk_replaced(self)
-
-    def be_damaged(self) -> None:
-        """From now on some of what is on its disk may be wrong."""
-        self.damaged = True
-        self.sound_disks.keep(self.fs, self.now)
-
-    def slow_disk(self, times: float) -> None:
-        """Disk work takes so many times as long as that of a good disk."""
-        self.disk_slowness = times
-        self.note(f"disk is {times:g} times as slow")
 
     def expire(self) -> None:
         """Saves checkpoints, and gives up what none of them needs, as retention may."""
@@ -378,8 +294,7 @@ class Host(Watched):
 
     def _refuses(self, error: BaseException) -> None:
         """It does not start. With this disk it never will, if that is because of damage."""
-        broken = any(fault.hit for fault in self._disk_errors)
-        self.refuses = not (broken or self._disk_filled)
+        self.refuses = not (self._disk_failed or self._disk_filled)
         self._stops(error)
 
     def _stops(self, error: BaseException) -> None:
@@ -391,7 +306,7 @@ class Host(Watched):
             self.start()
             return
         full = self._disk_filled and isinstance(error, DiskFullError | FatalDiskError)
-        broken = any(fault.hit for fault in self._disk_errors)
+        broken = self._disk_failed
         damaged = self.damaged and isinstance(error, StoreError)
         if isinstance(error, InvariantError) or not (full or broken or damaged):
             raise Violation(f"{self.name} stops by itself: {error!r}") from error

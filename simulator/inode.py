@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
@@ -49,6 +50,52 @@ class Inode:
         """The file ends there now."""
         for blocks in (self.unreadable, self.hidden):
             blocks.difference_update([each for each in blocks if each * BLOCK_SIZE >= size])
+
+    def sync(self, sector_size: int) -> None:
+        """All of the file reaches the disk."""
+        size = len(self.seen)
+        if len(self.disk) != size:
+            resize(self.disk, size)
+        unsynced = self.unsynced
+        if unsynced:
+            self.heal(unsynced, sector_size)
+            first, last = min(unsynced), max(unsynced)
+            if last - first + 1 == len(unsynced):  # as after most writes: they follow each other
+                begin, end = first * sector_size, (last + 1) * sector_size
+                self.disk[begin:end] = self.seen[begin:end]
+            else:
+                for sector in unsynced:
+                    self._put_on_disk(sector, sector_size)
+            unsynced.clear()
+
+    def write_back(self, rng: random.Random, sector_size: int, keep: float = 0.5) -> None:
+        """Each unsynced sector reaches the disk or not; none is written by a later sync."""
+        if len(self.seen) < len(self.disk) and rng.random() < keep:
+            resize(self.disk, len(self.seen))
+        written = [each for each in sorted(self.unsynced) if rng.random() < keep]
+        self.heal(written, sector_size)
+        for sector in written:
+            self._put_on_disk(sector, sector_size)
+        self.unsynced.clear()
+
+    def _put_on_disk(self, sector: int, sector_size: int) -> None:
+        begin = sector * sector_size
+        data = self.seen[begin : begin + sector_size]
+        if not data:
+            return  # the file has been cut below this sector
+        if len(self.disk) < begin:
+            resize(self.disk, begin)
+        self.disk[begin : begin + len(data)] = data
+
+    def copy(self) -> Inode:
+        """The same file on another disk."""
+        return Inode(
+            bytearray(self.seen),
+            bytearray(self.disk),
+            set(self.unsynced),
+            set(self.unreadable),
+            set(self.hidden),
+        )
 
 
 class Directory:

@@ -21,13 +21,14 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from store.errors import DamagedError, DataFormatError
-from store.shapes import U64_MAX, file_name, integer, shown
+from store.layout import SEGMENT_SIZE_MAX
+from store.outside import quoted
+from store.shapes import U64_MAX, file_name, integer
 
 FORMAT_NAME = "format"
 FORMAT_VERSION = 1
 TITLE = "dledger data format "
 DIGITS_MAX = 20
-SEGMENT_SIZE_MAX = 1 << 30
 
 
 class Identity(NamedTuple):
@@ -98,7 +99,7 @@ def decode_format(data: bytes, path: str) -> Identity:
 def _number(digits: str, base: int, low: int, high: int) -> int:
     allowed = "0123456789abcdef"[:base]
     if not digits or len(digits) > DIGITS_MAX or digits.strip(allowed):
-        raise ValueError(f"{shown(digits)} is no number")
+        raise ValueError(f"{quoted(digits)} is no number")
     return integer(int(digits, base), low, high)
 
 

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import msgpack
 
 from store.errors import DataFormatError
-from store.shapes import I64_MAX, array, binary, file_name, integer, shown
+from store.outside import quoted
+from store.shapes import I64_MAX, array, binary, file_name, integer
 
 MACHINE_STATE_VERSION = 1
 I32_MAX = (1 << 31) - 1
@@ -62,7 +63,7 @@ def decode_machine_state(data: bytes) -> MachineState:
         )
         if version != MACHINE_STATE_VERSION:
             raise DataFormatError(
-                f"the state of the checkpoint has version {shown(version)}, "
+                f"the state of the checkpoint has version {quoted(version)}, "
                 f"not {MACHINE_STATE_VERSION}"
             )
         return MachineState(

@@ -14,11 +14,11 @@ from crc32c import crc32c
 
 from store.errors import DamagedError, DataFormatError
 from store.formatfile import FORMAT_VERSION
-from store.shapes import I64_MAX, U32_MAX, integer, shown, text
+from store.outside import quoted, shortened
+from store.shapes import I64_MAX, U32_MAX, integer, text
 
 MANIFEST_NAME = "manifest.json"
 CRC_NAME = "crc32c"
-SHOWN_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,13 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
     crc = found.pop(CRC_NAME, None)
     version = found.get("format_version")
     if crc is not None and crc != _crc_of(found):
-        raise DamagedError(path, 0, f"CRC of the manifest: {_clipped(found)}")
+        raise DamagedError(path, 0, f"CRC of the manifest: {shortened(found)}")
     if version != FORMAT_VERSION:
         raise DataFormatError(
-            f"{path}: format {shown(version)}, and this program knows format {FORMAT_VERSION} only"
+            f"{path}: format {quoted(version)}, and this program knows format {FORMAT_VERSION} only"
         )
     if crc is None:
-        raise DamagedError(path, 0, f"unexpected fields: {_clipped(found)}")
+        raise DamagedError(path, 0, f"unexpected fields: {shortened(found)}")
     try:
         return Manifest(
             text(found.get("group")),
@@ -76,13 +76,7 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
             integer(version),
         )
     except ValueError as error:
-        raise DamagedError(path, 0, f"unexpected fields: {error}: {_clipped(found)}") from error
-
-
-def _clipped(found: dict[str, object]) -> str:
-    """What is told of a manifest, which may be of any size."""
-    whole = str(found)
-    return whole if len(whole) <= SHOWN_MAX else f"{whole[:SHOWN_MAX]}..."
+        raise DamagedError(path, 0, f"unexpected fields: {error}: {shortened(found)}") from error
 
 
 def _crc_of(document: dict[str, object]) -> str:

@@ -31,6 +31,10 @@ class _Repr(reprlib.Repr):
         self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = self.maxdict = 6
         self.maxlong = 40
 
+    def repr_int(self, x: int, level: int) -> str:
+        bits = x.bit_length()
+        return super().repr_int(x, level) if bits <= QUOTED_MAX else f"a number of {bits} bits"
+
     def repr_str(self, x: str, level: int) -> str:  # noqa: ARG002 - reprlib calls it so
         return _cut(x)
 

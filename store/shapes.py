@@ -6,31 +6,32 @@ JSON, MessagePack or text goes through these; all raise :class:`ValueError` sayi
 
 from __future__ import annotations
 
+from store.outside import quoted
+
 U32_MAX = (1 << 32) - 1
 I64_MIN = -(1 << 63)
 I64_MAX = (1 << 63) - 1
 U64_MAX = (1 << 64) - 1
-_SHOWN = 60
 
 
 def integer(value: object, low: int = 0, high: int = I64_MAX) -> int:
     """A whole number within bounds; a truth value is none."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ValueError(f"{shown(value)} is no number from {low} to {high}")
+        raise ValueError(f"{quoted(value)} is no number from {low} to {high}")
     return value
 
 
 def text(value: object) -> str:
     """Text that UTF-8 can hold."""
     if not isinstance(value, str):
-        raise ValueError(f"{shown(value)} is no text")
+        raise ValueError(f"{quoted(value)} is no text")
     value.encode()
     return value
 
 
 def binary(value: object) -> bytes:
     if not isinstance(value, bytes):
-        raise ValueError(f"{shown(value)} is no binary")
+        raise ValueError(f"{quoted(value)} is no binary")
     return value
 
 
@@ -38,7 +39,7 @@ def array(value: object, length: int | None = None) -> list[object]:
     """A list, of ``length`` elements where that is given."""
     if not isinstance(value, list) or (length is not None and len(value) != length):
         what = "array" if length is None else f"array of {length}"
-        raise ValueError(f"{shown(value)} is no {what}")
+        raise ValueError(f"{quoted(value)} is no {what}")
     return value
 
 
@@ -46,17 +47,5 @@ def file_name(value: object) -> str:
     """Text that can be the name of a file, and of one in its own directory."""
     name = text(value)
     if name in {"", ".", ".."} or "/" in name or "\0" in name:
-        raise ValueError(f"{shown(name)} is no name of a file")
+        raise ValueError(f"{quoted(name)} is no name of a file")
     return name
-
-
-def shown(value: object) -> str:
-    """The beginning of what was found: it may be of any size."""
-    if isinstance(value, int) and value.bit_length() > 4 * _SHOWN:
-        return f"a number of {value.bit_length()} bits"
-    if isinstance(value, str | bytes):
-        value = value[:_SHOWN]
-    elif isinstance(value, list | dict):
-        return f"{type(value).__name__} of {len(value)}"
-    found = repr(value)
-    return found if len(found) <= _SHOWN else f"{found[:_SHOWN]}..."

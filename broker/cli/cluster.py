@@ -29,7 +29,8 @@ from broker.cli.processes import (
     execute,
 )
 from broker.cli.wholefile import write_whole
-from broker.config import ConfigError, Endpoint, NodeConfig, read_config
+from broker.config import ConfigError, Endpoint, NodeConfig
+from broker.configfile import read_config
 
 
 @dataclass(frozen=True, slots=True)

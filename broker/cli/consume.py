@@ -11,11 +11,10 @@ from itertools import islice
 import orjson
 
 from broker.cli.failure import CommandError
-from broker.cli.names import group_name, topic_name
+from broker.cli.names import checked, group_name, topic_name
 from broker.cli.options import (
     add_json,
     add_namesrv,
-    checked,
     positive,
     seconds,
 )

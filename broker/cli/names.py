@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable
 
-from broker.cli.options import checked
 from broker.client.routes import parse_name_servers
 from broker.remoting.client import split_address
 from broker.topics import NameRefusedError, check_group_name, check_topic_name
-from store.outside import quoted
+from store.outside import quoted, shortened
+
+
+def checked(check: Callable[[str], object], *failures: type[Exception]) -> Callable[[str], str]:
+    """The type of an argument that stays as it is; what ``check`` raises says why it cannot be."""
+
+    def argument(text: str) -> str:
+        try:
+            check(text)
+        except failures as error:
+            raise argparse.ArgumentTypeError(shortened(error)) from None
+        return text
+
+    return argument
+
 
 topic_name = checked(check_topic_name, NameRefusedError)
 group_name = checked(check_group_name, NameRefusedError)

@@ -12,7 +12,8 @@ from broker.allocator import keep_freed_memory
 from broker.cli.failure import CommandError, UsageError
 from broker.cli.foreground import announce, run_until_stopped, show_as
 from broker.cli.options import add_json
-from broker.config import ConfigError, NodeConfig, read_config
+from broker.config import ConfigError, NodeConfig
+from broker.configfile import read_config
 from broker.logs import log_to_stderr
 from dledger.errors import RefilledError
 from store.errors import StoreError
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--config",
         metavar="FILE",
         required=True,
-        help="a node.toml; `dledger up` writes them, broker/config.py explains every setting",
+        help="a node.toml; `dledger up` writes them, broker/configfile.py explains every setting",
     )
     add_json(parser)
 

@@ -6,12 +6,12 @@ import argparse
 import math
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
 
-from store.outside import quoted, shortened
+from store.outside import quoted
 
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 DEFAULT_CLUSTER = "DefaultCluster"
@@ -85,19 +85,6 @@ def port_number(text: str) -> int:
     if number is None:
         raise argparse.ArgumentTypeError(f"{quoted(text)} is not a port from 0 to {PORT_MAX}")
     return number
-
-
-def checked(check: Callable[[str], object], *failures: type[Exception]) -> Callable[[str], str]:
-    """The type of an argument that stays as it is; what ``check`` raises says why it cannot be."""
-
-    def argument(text: str) -> str:
-        try:
-            check(text)
-        except failures as error:
-            raise argparse.ArgumentTypeError(shortened(error)) from None
-        return text
-
-    return argument
 
 
 def seconds(text: str) -> float:

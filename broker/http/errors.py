@@ -9,7 +9,6 @@ import orjson
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from broker.limits import HTTP
 from broker.refusals import Refusal, code_of, remark_of
 from broker.remoting.codes import ResponseCode
 from store.outside import shortened
@@ -26,8 +25,6 @@ class HttpRefusedError(Exception):
     """A request is refused; becomes the answer in :func:`refuse_as_json`."""
 
     def __init__(self, status: int, what: str, leader: str | None = None) -> None:
-        if len(what) > HTTP.told_max:
-            what = f"{what[: HTTP.told_max]}..."
         self.status = status
         self.what = what = shortened(what)
         self.leader = leader

@@ -6,11 +6,8 @@ is given, can be compared with what was sent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
 from broker.client.message import Message
-from simulator.workload.history import Sent
+from simulator.workload.history import Content, Sent
 
 TAGS = ("", "red", "green", "blue", "yellow")
 ALIKE = 4
@@ -18,16 +15,6 @@ ALIKE = 4
 
 SIZES = ("", "small", "großer Kessel", "a=b,c|d")
 """Values of a property: none, plain, of several bytes a character, and full of separators."""
-
-
-class Content(NamedTuple):
-    """Beside the body. ``born_ms`` is the sender's wall clock."""
-
-    born_ms: int
-    flag: int
-    tags: str
-    keys: str
-    properties: Mapping[str, str]
 
 
 def content_of(number: int, born_ms: int) -> Content:

@@ -6,20 +6,27 @@ or more often, or never.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from broker.client.message import MessageQueue
 from store.record import MessageRecord
-
-if TYPE_CHECKING:
-    from simulator.workload.content import Content
 
 NUMBER_BYTES = 8
 
 Place = tuple[str, int, int]
 """Topic, queue id, offset."""
+
+
+class Content(NamedTuple):
+    """What a message holds beside the body. ``born_ms`` is the sender's wall clock."""
+
+    born_ms: int
+    flag: int
+    tags: str
+    keys: str
+    properties: Mapping[str, str]
 
 
 @dataclass(slots=True)

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from store.filesystem import Readable, ReadableFile
+from store.filesystem import BLOCK_SIZE, Readable, ReadableFile
 from store.verify.findings import RESTORE, Finding, FindingKind
 
-BLOCK_SIZE = 4096
-"""What cannot be read is found to this many bytes."""
 READ_SIZE = 1 << 20
 DANGLING = "a link that leads nowhere"
 READABLE = "a file or directory that can be read"

@@ -9,15 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config import (
-    CONFIG_SIZE_MAX,
-    ConfigError,
-    Endpoint,
-    Member,
-    NodeConfig,
-    parse_config,
-    read_config,
-)
+from broker.config import ConfigError, Endpoint, Member, NodeConfig
+from broker.configfile import CONFIG_SIZE_MAX, parse_config, read_config
 from tests.oddfiles import make_odd_file
 
 GOOD = """

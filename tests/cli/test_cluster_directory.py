@@ -19,7 +19,8 @@ from broker.cli.failure import CommandError, UsageError
 from broker.cli.layout import FREE_PORTS, Ports, plan_cluster, plan_member
 from broker.cli.localmember import local_cluster, retire
 from broker.cli.processes import PID_FILE, ManagedProcess, end_processes
-from broker.config import Endpoint, Member, read_config
+from broker.config import Endpoint, Member
+from broker.configfile import read_config
 
 
 def test_the_addresses_are_counted_from_the_first_ports() -> None:

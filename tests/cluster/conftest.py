@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from tests.cluster.running import cluster, shared_cluster
+from tests.cluster.stocked import stocked, topic
 
-__all__ = ["cluster", "shared_cluster"]
+__all__ = ["cluster", "shared_cluster", "stocked", "topic"]

@@ -16,7 +16,7 @@ import pytest
 
 from broker.cli.cluster import design_cluster
 from broker.cli.layout import Ports, free_member
-from broker.config import read_config
+from broker.configfile import read_config
 from tests.cluster.running import RunningCluster, while_needed
 
 ANY_PORTS = ("--namesrv-port", "0", "--port", "0", "--http-port", "0")

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 from broker.cli.admin import Admin, run_admin
-from broker.config import read_config
+from broker.configfile import read_config
 from broker.remoting.codes import RequestCode
 from tests.cluster.running import RunningCluster, free_address
 

@@ -24,7 +24,7 @@ from dledger.codec import MessageEncoder, seal
 from dledger.frames import frame_header
 from dledger.link import PATH
 from dledger.messages import Heartbeat, Message
-from dledger.transport import DIAL_SECONDS_FIRST, WebSocketTransport
+from dledger.websockettransport import DIAL_SECONDS_FIRST, WebSocketTransport
 from tests.dledger.test_transport import free_ports, greeting_of_b
 
 WEBSOCKET_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3

@@ -18,6 +18,7 @@ CORE = (
     "effects",
     "elections",
     "errors",
+    "follower",
     "handover",
     "holdings",
     "leaderreads",

@@ -20,7 +20,7 @@ from dledger.greeting import PROTOCOL_VERSION, Greeting, check_address, host_of,
 from dledger.link import PATH
 from dledger.messages import Heartbeat
 from dledger.strangers import Strangers
-from dledger.transport import WebSocketTransport
+from dledger.websockettransport import WebSocketTransport
 from tests.dledger.test_transport import Recorder, free_ports
 
 LIMITS = PeerLimits(strangers_max=2, ungreeted_max=3, greeting_seconds=0.3, message_seconds=0.2)

@@ -19,7 +19,7 @@ from dledger.codec import seal
 from dledger.greeting import PROTOCOL_VERSION
 from dledger.link import PATH
 from dledger.messages import AppendRequest, Heartbeat, Message
-from dledger.transport import DIAL_SECONDS_FIRST, WebSocketTransport
+from dledger.websockettransport import DIAL_SECONDS_FIRST, WebSocketTransport
 from store.entry import EntryKind, build_entry
 
 

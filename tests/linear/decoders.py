@@ -6,8 +6,6 @@ Whoever writes a decoder adds it here; ``test_linear.py`` finds those that are m
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import msgpack
 
@@ -15,8 +13,8 @@ from broker.client.pulled import inflated
 from broker.client.resets import reset_offsets
 from broker.client.routes import parse_name_servers
 from broker.client.topicroute import decode_route
-from broker.commands import decode_commands
-from broker.config import Endpoint, parse_config
+from broker.config import Endpoint
+from broker.configfile import parse_config
 from broker.deferred.properties import with_properties
 from broker.filter.sql92 import parse_selector
 from broker.members import parse_member
@@ -29,34 +27,16 @@ from broker.reader import Found, Status
 from broker.remoting.frame import decode_frame, decode_header
 from broker.remoting.javajson import decode_json
 from broker.settings import changed_settings
-from broker.state import BrokerState
 from broker.subscription import Subscription, tag_codes
 from dledger.configuration import Configuration
-from store.batch import decode_batch
-from store.checkpoint import (
-    decode_checkpoint,
-)
-from store.entry import decode_entries, decode_entry
-from store.formatfile import decode_format
-from store.heldfile import unpack_held
-from store.layout import parse_segment_name
-from store.machinestate import decode_machine_state
-from store.manifest import decode_manifest
-from store.outside import quoted, shortened
 from store.properties import decode_properties, find_property
-from store.record import decode_record
-from store.slotfile import decode_slot, encode_slot
-from store.statefiles import HardState, Mark
+from tests.linear.decoder import LETTERS, Decoder
 from tests.linear.feeding import (
-    all_records,
     append,
     batch,
-    batch_body,
     batched,
     binary_ext,
     both,
-    chain,
-    checkpoint,
     counted_parts,
     ext_fields,
     fed_in_chunks,
@@ -91,18 +71,7 @@ from tests.linear.shapes import (
     TAG_SHAPES,
     TOML_SHAPES,
 )
-
-
-class Decoder(NamedTuple):
-    """``read`` gets the beginning, so many units, and the end, of each shape."""
-
-    name: str
-    read: Callable[[bytes], object]
-    shapes: Sequence[tuple[bytes, bytes, bytes]]
-
-
-_LETTERS = [(b"", b"a", b"")]
-_FILE = "a file"
+from tests.linear.storeddecoders import STORED
 
 DECODERS = [
     Decoder("decode_json", decode_json, JSON_SHAPES),
@@ -121,12 +90,12 @@ DECODERS = [
     Decoder(
         "FrameReader.feed of a frame in small chunks",
         lambda data: [fed_in_chunks(n)(one_frame(1, data)) for n in (1, 3, 7)],
-        _LETTERS,
+        LETTERS,
     ),
     Decoder(
         "FrameReader.feed of a header in small chunks",
         lambda data: fed_in_chunks(1)(whole_frame(b'{"code":1,"opaque":"%b"}' % data, b"")),
-        _LETTERS,
+        LETTERS,
     ),
     Decoder(
         "FrameReader.feed of many frames",
@@ -190,7 +159,7 @@ DECODERS = [
             [records(letters(data), b"a\x011\x02")],
             SCAN_LIMITS,
         ),
-        _LETTERS,
+        LETTERS,
     ),
     Decoder("tag expression", text(tag_codes), TAG_SHAPES),
     Decoder(
@@ -267,7 +236,7 @@ DECODERS = [
         JUNK_SHAPES,
     ),
     Decoder("version of a table of topics", decode_data_version, JSON_SHAPES),
-    Decoder("greeting of a peer", greeting, [*_LETTERS, (b"", b"1", b":1"), (b"a.b:", b"1", b"")]),
+    Decoder("greeting of a peer", greeting, [*LETTERS, (b"", b"1", b":1"), (b"a.b:", b"1", b"")]),
     Decoder("parts of a message over HTTP", counted_parts, JSON_SHAPES),
     Decoder(
         "message over HTTP",
@@ -315,7 +284,7 @@ DECODERS = [
     Decoder(
         "pulled messages",
         lambda data: pulled(records(letters(data), b"KEYS\x01a b\x02")),
-        _LETTERS,
+        LETTERS,
     ),
     Decoder(
         "a pulled message's properties",
@@ -333,11 +302,11 @@ DECODERS = [
     ),
     Decoder("node.toml", text(lambda text: parse_config(text, "/")), TOML_SHAPES),
     Decoder("message of a peer", peer, [*MSGPACK_SHAPES, *JUNK_SHAPES]),
-    Decoder("entries of a peer", append, _LETTERS),
+    Decoder("entries of a peer", append, LETTERS),
     Decoder(
         "what members hold",
         lambda data: peer(msgpack.packb([6, 1, 1, 1, msgpack.packb([["n0", 1, 1]] * len(data))])),
-        _LETTERS,
+        LETTERS,
     ),
     Decoder(
         "frames of a peer",
@@ -360,52 +329,7 @@ DECODERS = [
             ),
         ],
     ),
-    Decoder(
-        "entries",
-        lambda data: both(decode_entries, decode_entry)(chain(letters(data))),
-        _LETTERS,
-    ),
-    Decoder("broken entries", both(decode_entries, decode_entry), JUNK_SHAPES),
-    Decoder("batch", lambda data: decode_batch(batch_body(letters(data))), _LETTERS),
-    Decoder("broken batch", decode_batch, JUNK_SHAPES),
-    Decoder("records", lambda data: all_records(records(letters(data))), _LETTERS),
-    Decoder("broken records", both(all_records, decode_record), JUNK_SHAPES),
-    Decoder(
-        "commands",
-        decode_commands,
-        [*MSGPACK_SHAPES, (b"\xdd\x00\x00\x01\xf4", b"\x95\xa6offset\xa1g\xa1t\x00\x01", b"")],
-    ),
-    Decoder("state of a broker", BrokerState.from_bytes, MSGPACK_SHAPES),
-    Decoder("state of a machine", decode_machine_state, MSGPACK_SHAPES),
-    Decoder(
-        "checkpoint",
-        both(checkpoint, lambda data: decode_checkpoint(data, _FILE)),
-        [*MSGPACK_SHAPES, *JUNK_SHAPES],
-    ),
-    Decoder(
-        "small files",
-        both(
-            decode_slot,
-            lambda data: decode_slot(encode_slot(1, data)),
-            lambda data: HardState.unpack(data, _FILE),
-            lambda data: Mark.unpack(data, _FILE),
-            lambda data: unpack_held(data, _FILE),
-            lambda data: decode_format(data, _FILE),
-            text(parse_segment_name),
-        ),
-        [
-            *JUNK_SHAPES,
-            *MSGPACK_SHAPES,
-            (b"dledger store ", b"1", b""),
-            (b"dledger store 1\n", b"a b\n", b""),
-        ],
-    ),
-    Decoder("manifest", lambda data: decode_manifest(data, _FILE), JSON_SHAPES),
-    Decoder(
-        "what is shown of a value",
-        both(quoted, shortened, lambda data: quoted([data] * 9), lambda data: quoted(list(data))),
-        JUNK_SHAPES,
-    ),
+    *STORED,
 ]
 """All of them."""
 

@@ -1,26 +1,20 @@
-"""Blocks that the disk cannot read: never taken for absent or torn, and written as a whole."""
+"""A log with blocks that the disk cannot read: never taken for absent or torn, and put back."""
 
 from __future__ import annotations
 
-import errno
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from simulator.disk import SimulatedFileSystem
-from store.consumequeue import ConsumeQueue, OpenFiles
 from store.entry import HEADER_SIZE, Entry
 from store.entryindex import ROW_SIZE
 from store.errors import DamagedError, DamagedLogError, FatalDiskError, StoreError
 from store.filesystem import BLOCK_SIZE
-from store.keyindex import HEADER, KEY_ROW_SIZE, KeyIndex
 from store.layout import segment_name, segment_start
-from store.osfiles import OsFileSystem
 from store.refill import Plan, Refill
 from store.replica import ReplicaStore, StoreConfig
 from store.slotfile import SlotFile
-from store.wholeblocks import reach, read_readable, write_over
 from tests.store.steps import (
     DIRECTORY,
     Writer,
@@ -32,7 +26,6 @@ from tests.store.steps import (
 )
 
 SEGMENT = 5 * BLOCK_SIZE
-TERM_MAX = 1 << 62
 ODD = 700
 """A segment that is smaller than a block."""
 
@@ -84,78 +77,6 @@ def mend_all(store: ReplicaStore, writer: Writer, max_bytes: int = 2000) -> list
             found.append(place)
         index = checked.next_index
     return found
-
-
-# --- reading and writing a file
-
-
-def block_file(fs: SimulatedFileSystem, size: int) -> bytes:
-    data = bytes(1 + at % 251 for at in range(size))
-    file = fs.open("/f", create=True)
-    file.pwrite(data, 0)
-    file.datasync()
-    return data
-
-
-def test_what_lies_before_a_block_that_cannot_be_read_is_read() -> None:
-    fs = simulated()
-    data = block_file(fs, 4 * BLOCK_SIZE)
-    fs.lose_sector("/f", 2 * BLOCK_SIZE + 5)
-    file = fs.open("/f")
-    assert read_readable(file, 9 * BLOCK_SIZE, 10) == (data[10 : 2 * BLOCK_SIZE], True)
-    assert read_readable(file, BLOCK_SIZE, BLOCK_SIZE) == (data[BLOCK_SIZE : 2 * BLOCK_SIZE], False)
-    assert read_readable(file, 10, 2 * BLOCK_SIZE + 9) == (b"", True)
-    assert read_readable(file, 9 * BLOCK_SIZE, 3 * BLOCK_SIZE) == (data[3 * BLOCK_SIZE :], False)
-
-
-@pytest.mark.parametrize("file_size", [3 * BLOCK_SIZE, 2 * BLOCK_SIZE + 700])
-@pytest.mark.parametrize(
-    ("offset", "size", "kept"),
-    [
-        (2 * BLOCK_SIZE + 100, 50, range(2 * BLOCK_SIZE)),
-        (BLOCK_SIZE + 100, BLOCK_SIZE, range(2 * BLOCK_SIZE)),
-        (2 * BLOCK_SIZE, 50, range(2 * BLOCK_SIZE)),
-        (2 * BLOCK_SIZE + 690, 10, range(2 * BLOCK_SIZE)),
-    ],
-)
-def test_a_block_is_written_as_a_whole_and_keeps_nothing_else(
-    file_size: int, offset: int, size: int, kept: range
-) -> None:
-    fs = simulated()
-    data = bytearray(block_file(fs, file_size))
-    fs.lose_sector("/f", 2 * BLOCK_SIZE + 1)
-    file = fs.open("/f")
-    with pytest.raises(OSError, match="Input/output error"):
-        file.pwrite(b"\xff" * size, offset)
-    write_over(file, b"\xff" * size, offset)
-    file.datasync()
-    expected = data[: len(kept)] + bytes(file_size - len(kept))
-    expected[offset : offset + size] = b"\xff" * size
-    fs.power_loss()
-    assert fs.open("/f").pread(2 * file_size, 0) == expected
-
-
-def test_where_all_can_be_read_nothing_but_the_bytes_is_written(tmp_path: Path) -> None:
-    fs, path = OsFileSystem(), str(tmp_path / "f")
-    file = fs.open(path, create=True)
-    file.pwrite(b"x" * 3 * BLOCK_SIZE, 0)
-    assert reach(file, 30, BLOCK_SIZE - 10) == (BLOCK_SIZE - 10, BLOCK_SIZE + 20)
-    write_over(file, b"y" * 30, BLOCK_SIZE - 10)
-    data = file.pread(9 * BLOCK_SIZE, 0)
-    assert data == b"x" * (BLOCK_SIZE - 10) + b"y" * 30 + b"x" * (2 * BLOCK_SIZE - 20)
-
-
-def test_an_error_that_says_nothing_of_the_bytes_is_raised() -> None:
-    fs = simulated()
-    block_file(fs, BLOCK_SIZE)
-
-    class NoMemory:
-        def pread(self, size: int, position: int) -> bytes:
-            raise OSError(errno.ENOMEM, f"no memory for {size} bytes from {position}")
-
-    for read in (lambda file: read_readable(file, 10, 0), lambda file: reach(file, 10, 5)):
-        with pytest.raises(OSError, match="no memory"):
-            read(NoMemory())
 
 
 # --- opening a replica
@@ -303,11 +224,11 @@ def test_a_refill_that_cannot_be_read_is_begun_anew(name: str) -> None:
     data = fs.visible_bytes(checkpoint)
     plan = Plan(0, 0, CHECKPOINT)
     sizes = {"segment_size": SEGMENT, "min_free_bytes": 0}
-    Refill.begin(fs, DIRECTORY, plan, data, TERM_MAX, **sizes).append(writer.entries[:5])
+    Refill.begin(fs, DIRECTORY, plan, data, term_max=1, **sizes).append(writer.entries[:5])
     assert Refill.resume(fs, DIRECTORY, **sizes) is not None
     fs.lose_sector(f"{DIRECTORY}/refill/{name}", 0)
     assert Refill.resume(fs, DIRECTORY, **sizes) is None
-    Refill.begin(fs, DIRECTORY, plan, data, TERM_MAX, **sizes)
+    Refill.begin(fs, DIRECTORY, plan, data, term_max=1, **sizes)
     assert Refill.resume(fs, DIRECTORY, **sizes) is not None
 
 
@@ -374,78 +295,3 @@ def test_what_is_noted_as_being_put_back_and_cannot_be_read_is_left_for_the_scru
     assert not fs.exists(note)
     assert entry.index in mend_all(store, writer)
     assert contents(store) == data_of(writer.entries)
-
-
-# --- what is derived
-
-
-def key_files(count: int = 1000) -> tuple[SimulatedFileSystem, KeyIndex, str]:
-    fs = simulated()
-    index = KeyIndex(fs, "/keyindex")
-    rows = bytearray()
-    for number in range(count):
-        rows += number.to_bytes(4, "big") + (100 + number).to_bytes(8, "big") + bytes(4)
-    index.append(bytes(rows))
-    flush = index.begin_flush()
-    assert flush is not None
-    flush.run()
-    flush.finish()
-    return fs, index, f"/keyindex/{100:020d}"
-
-
-ALWAYS = (0, 1 << 40)
-
-
-@pytest.mark.parametrize("cut", [0, 20, 40, 41, 44, 56, 8040, 12000, 16039])
-def test_a_key_file_cut_while_it_is_in_use_never_says_that_there_is_no_such_key(cut: int) -> None:
-    fs, index, path = key_files()
-    fs.cut(path, cut)
-    told = 0
-    for number in range(1000):
-        try:
-            assert index.lookup(number, *ALWAYS, 10) == [100 + number]
-        except DamagedError:
-            told += 1
-    assert told >= 1000 - max(0, cut - HEADER.size) // KEY_ROW_SIZE
-
-
-@pytest.mark.parametrize("byte", [0, 100, 5000, 9000, 16000])
-def test_a_key_file_with_a_block_that_cannot_be_read_never_does_either(byte: int) -> None:
-    fs, index, path = key_files()
-    fs.lose_sector(path, byte)
-    told = 0
-    for number in range(1000):
-        try:
-            assert index.lookup(number, *ALWAYS, 10) == [100 + number]
-        except DamagedError:
-            told += 1
-    assert told
-    if byte < HEADER.size:
-        with pytest.raises(DamagedError, match="cannot be read"):
-            KeyIndex(fs, "/keyindex").restore(1 << 40)
-
-
-@pytest.mark.parametrize(("covered", "first"), [(30, 0), (10, 0), (10, 10)])
-def test_a_queue_to_which_no_rows_can_be_added_is_damaged(covered: int, first: int) -> None:
-    """Found as it is restored, so that it is made again, and not when rows must be written."""
-    fs = simulated()
-    queue = ConsumeQueue(OpenFiles(fs), "/queue")
-    queue.append(0, bytes(range(20)) * 30)
-    flush = queue.begin_flush()
-    assert flush is not None
-    flush.run()
-    fs.lose_sector(f"/queue/{0:020d}", 0)
-    with pytest.raises(DamagedError, match="cannot be read"):
-        ConsumeQueue(OpenFiles(fs), "/queue").restore(first, covered)
-
-
-def test_rows_of_which_a_checkpoint_covers_none_are_removed_readable_or_not() -> None:
-    fs = simulated()
-    queue = ConsumeQueue(OpenFiles(fs), "/queue")
-    queue.append(0, bytes(range(20)) * 30)
-    flush = queue.begin_flush()
-    assert flush is not None
-    flush.run()
-    fs.lose_sector(f"/queue/{0:020d}", 0)
-    queue.restore(0, 0)
-    assert not fs.exists(f"/queue/{0:020d}")

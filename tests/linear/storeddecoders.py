@@ -1,0 +1,88 @@
+"""Decoders of what lies on a disk, and how each is fed."""
+
+from __future__ import annotations
+
+from broker.commands import decode_commands
+from broker.state import BrokerState
+from store.batch import decode_batch
+from store.checkpoint import (
+    decode_checkpoint,
+)
+from store.entry import decode_entries, decode_entry
+from store.formatfile import decode_format
+from store.heldfile import unpack_held
+from store.layout import parse_segment_name
+from store.machinestate import decode_machine_state
+from store.manifest import decode_manifest
+from store.outside import quoted, shortened
+from store.record import decode_record
+from store.slotfile import decode_slot, encode_slot
+from store.statefiles import HardState, Mark
+from tests.linear.decoder import LETTERS, Decoder
+from tests.linear.feeding import (
+    all_records,
+    batch_body,
+    both,
+    chain,
+    checkpoint,
+    letters,
+    records,
+    text,
+)
+from tests.linear.shapes import (
+    JSON_SHAPES,
+    JUNK_SHAPES,
+    MSGPACK_SHAPES,
+)
+
+_FILE = "a file"
+
+STORED = [
+    Decoder(
+        "entries",
+        lambda data: both(decode_entries, decode_entry)(chain(letters(data))),
+        LETTERS,
+    ),
+    Decoder("broken entries", both(decode_entries, decode_entry), JUNK_SHAPES),
+    Decoder("batch", lambda data: decode_batch(batch_body(letters(data))), LETTERS),
+    Decoder("broken batch", decode_batch, JUNK_SHAPES),
+    Decoder("records", lambda data: all_records(records(letters(data))), LETTERS),
+    Decoder("broken records", both(all_records, decode_record), JUNK_SHAPES),
+    Decoder(
+        "commands",
+        decode_commands,
+        [*MSGPACK_SHAPES, (b"\xdd\x00\x00\x01\xf4", b"\x95\xa6offset\xa1g\xa1t\x00\x01", b"")],
+    ),
+    Decoder("state of a broker", BrokerState.from_bytes, MSGPACK_SHAPES),
+    Decoder("state of a machine", decode_machine_state, MSGPACK_SHAPES),
+    Decoder(
+        "checkpoint",
+        both(checkpoint, lambda data: decode_checkpoint(data, _FILE)),
+        [*MSGPACK_SHAPES, *JUNK_SHAPES],
+    ),
+    Decoder(
+        "small files",
+        both(
+            decode_slot,
+            lambda data: decode_slot(encode_slot(1, data)),
+            lambda data: HardState.unpack(data, _FILE),
+            lambda data: Mark.unpack(data, _FILE),
+            lambda data: unpack_held(data, _FILE),
+            lambda data: decode_format(data, _FILE),
+            text(parse_segment_name),
+        ),
+        [
+            *JUNK_SHAPES,
+            *MSGPACK_SHAPES,
+            (b"dledger store ", b"1", b""),
+            (b"dledger store 1\n", b"a b\n", b""),
+        ],
+    ),
+    Decoder("manifest", lambda data: decode_manifest(data, _FILE), JSON_SHAPES),
+    Decoder(
+        "what is shown of a value",
+        both(quoted, shortened, lambda data: quoted([data] * 9), lambda data: quoted(list(data))),
+        JUNK_SHAPES,
+    ),
+]
+"""Decoders of the log, of small files, and of what errors show of them."""
