@@ -27,7 +27,8 @@ from simulator.whole import WholeCluster
 from simulator.workload.history import History, Listener, Place, number_of
 from simulator.workload.moving import MovingOperator
 from simulator.workload.producing import CONFIG, ProducingClient
-from simulator.workload.pushing import RETRY_PREFIX, PushClient, Watch
+from simulator.workload.pushing import PushClient
+from simulator.workload.pushmember import RETRY_PREFIX
 from simulator.workload.tasks import (
     RETRIES_MAX,
     WANTED_TAGS,
@@ -36,6 +37,7 @@ from simulator.workload.tasks import (
     tag_of,
     task_content,
 )
+from simulator.workload.watch import Watch
 from store.record import MessageRecord
 
 TOPIC = "tasks"

@@ -14,7 +14,7 @@ from broker.client.message import MessageQueue
 from dledger.standing import Role
 from simulator.invariants.base import Invariant, Part
 from simulator.violation import Violation
-from simulator.workload.pushing import Asked, Watch
+from simulator.workload.watch import Asked, Watch
 
 if TYPE_CHECKING:
     from simulator.host import Host

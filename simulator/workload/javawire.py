@@ -166,3 +166,7 @@ def share_of(
     least, more = divmod(len(sorted_queues), len(sorted_members))
     first = place * least + min(place, more)
     return sorted_queues[first : first + least + (place < more)]
+
+
+def next_offset(answer: Frame) -> int:
+    return int(str((answer.ext or {})["nextBeginOffset"]))

@@ -17,8 +17,8 @@ from broker.client.message import MessageQueue, SendResult
 from broker.client.producer import Producer
 from broker.remoting.errors import CallError
 from simulator.station import Station
-from simulator.workload.content import Content, content_of, message_of
-from simulator.workload.history import History, Sent
+from simulator.workload.content import content_of, message_of
+from simulator.workload.history import Content, History, Sent
 
 DEADLINE_SECONDS = 8.0
 CONFIG = ProducerConfig(

@@ -6,7 +6,8 @@ attempts it cannot be consumed. Two of the tags have the same hash.
 
 from __future__ import annotations
 
-from simulator.workload.content import Content, content_of
+from simulator.workload.content import content_of
+from simulator.workload.history import Content
 
 TAGS = ("Aa", "BB", "red", "")
 WANTED_TAGS = ("Aa", "red")

@@ -17,8 +17,8 @@ from simulator.invariants.tagged import OnlyTagged
 from simulator.violation import Violation
 from simulator.workload.history import History, Sent
 from simulator.workload.javawire import share_of
-from simulator.workload.pushing import Asked
 from simulator.workload.tasks import tag_of, task_content
+from simulator.workload.watch import Asked
 from simulator.worlds import PUSHING, Run
 from store.batch import Run as LogRun
 from store.batch import decode_batch, encode_batch
