@@ -106,11 +106,13 @@ def test_what_a_group_consumes_here_it_has_to_consume_on_other_broker_groups(
     tmp_path: Path,
 ) -> None:
     async def scenario(broker: SingleBroker) -> None:
-        rows = [{"group": "g", "topic": "orders", "members": 0, "acknowledged": 1, "lag": 2}]
+        rows: list[dict[str, object]] = [
+            {"group": "g", "topic": "orders", "members": 0, "acknowledged": 1, "lag": 2}
+        ]
         topic = {"name": "TBW102", "messages": 5}
         here = [{"group": "g", "topic": "TBW102", "members": 0, "acknowledged": 1, "lag": 2}]
-        idle = {"topic": None, "members": 0, "acknowledged": 0, "lag": 0}
-        rows += [{"group": "h"} | idle, {"group": "idle"} | idle]
+        idle: dict[str, object] = {"topic": None, "members": 0, "acknowledged": 0, "lag": 0}
+        rows += [idle | {"group": "h"}, idle | {"group": "idle"}]
         here += [{**here[0], "group": "h"}]
         others = Others(
             registered("10.0.0.0:8080", "10.1.0.0:8080"),
