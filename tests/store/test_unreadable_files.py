@@ -124,6 +124,8 @@ def test_a_pipe_is_refused_at_once_by_who_reads(tmp_path: Path) -> None:
         OsFileSystem().open(str(tmp_path / "pipe"), writable=False)
     with pytest.raises(IsADirectoryError):
         OsFileSystem().open(str(tmp_path), writable=False)
+    with pytest.raises(OSError, match=r"Not a regular file: '.*/pipe'"):
+        OsFileSystem().open(str(tmp_path / "pipe"))
 
 
 def test_a_read_behind_the_end_of_any_file_is_no_damage(tmp_path: Path) -> None:
