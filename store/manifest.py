@@ -56,7 +56,7 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
     crc = found.pop(CRC_NAME, None)
     version = found.get("format_version")
     if crc is not None and crc != _crc_of(found):
-        raise DamagedError(path, 0, f"CRC of the manifest: {shortened(found)}")
+        raise DamagedError(path, 0, f"fields that do not fit their CRC: {shortened(found)}")
     if version != FORMAT_VERSION:
         raise DataFormatError(
             f"{path}: format {quoted(version)}, and this program knows format {FORMAT_VERSION} only"

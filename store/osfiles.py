@@ -219,7 +219,11 @@ class OsLock:
 
 def _open_to_read(path: str) -> int:
     """A descriptor of a file. Others are refused at once: to open a pipe waits for who writes."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    return _regular(path, os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+
+
+def _regular(path: str, fd: int) -> int:
+    """The descriptor, if it is one of a file; closes it if not."""
     mode = os.fstat(fd).st_mode
     if stat.S_ISREG(mode):
         return fd
@@ -262,7 +266,8 @@ class OsFileSystem:
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
         if create:
             flags |= os.O_CREAT
-        return OsFile(path, self._open(path, flags, 0o644), self._writes, self._open_file)
+        fd = _regular(path, self._open(path, flags, 0o644))
+        return OsFile(path, fd, self._writes, self._open_file)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

@@ -112,9 +112,14 @@ def _promote(args: argparse.Namespace) -> dict[str, Any]:
 def _remove(args: argparse.Namespace) -> dict[str, Any]:
     cluster = local_cluster(args.data, args.group, args.namesrv)
     name, members = f"{args.group}/{args.node}", _list(args)
-    if args.node in members["members"] or cluster is None or name not in cluster.nodes:
+    if args.node in members["members"]:
         members = run_admin(
             args.namesrv, lambda admin: GroupMembers(admin, args.group).remove(args.node)
+        )
+    elif cluster is None or name not in cluster.nodes:
+        raise CommandError(
+            f"{args.node} is not a member of {args.group}; "
+            f"`dledger member list {args.group}` shows them"
         )
     if cluster is None or not retire(cluster, args.group, args.node):
         print(
@@ -137,6 +142,11 @@ def _replace(args: argparse.Namespace) -> dict[str, Any]:
         lambda admin: GroupMembers(admin, args.group).refilled(args.node, known["address"]),
     )
     if came_back and args.address in (None, known["address"]):
+        print(
+            f"{args.group}/{args.node} answers at {address} and is a voter with all its data: "
+            "nothing is replaced; stop it first to give it an empty disk",
+            file=sys.stderr,
+        )
         return _list(args)
     cluster = local_cluster(args.data, args.group, args.namesrv)
     if cluster is None and args.address is None:

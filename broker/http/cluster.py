@@ -205,7 +205,8 @@ def _report(status: Document) -> MemberReport | None:
 
 def _with_unknown(groups: list[Document], topics: list[Document]) -> list[Document]:
     """What a group consumes on one broker group it has to consume on the others, too: where it has
-    never been there, all that the topic holds there is to come."""
+    never been there, all that the topic holds there is to come. That takes the place of the row
+    which says that it consumes nothing there."""
     known = {(row["group"], row["topic"], row["broker_group"]) for row in groups}
     by_topic: dict[str, set[str]] = {}
     for row in groups:
@@ -225,8 +226,14 @@ def _with_unknown(groups: list[Document], topics: list[Document]) -> list[Docume
         for group in by_topic.get(topic["name"], ())
         if (group, topic["name"], topic["broker_group"]) not in known
     ]
+    consuming = {(row["group"], row["broker_group"]) for row in added}
+    kept = [
+        row
+        for row in groups
+        if row["topic"] is not None or (row["group"], row["broker_group"]) not in consuming
+    ]
     return sorted(
-        [*groups, *added],
+        [*kept, *added],
         key=lambda row: (row["group"], row["topic"] or "", row["broker_group"]),
     )
 

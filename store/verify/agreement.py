@@ -6,10 +6,8 @@ from dataclasses import replace
 
 from store.checkpoint import NAME_PREFIX
 from store.manifest import Manifest
-from store.verify.findings import FindingKind, FindingLog
+from store.verify.findings import INCOMPLETE, FindingKind, FindingLog
 from store.verify.statefiles import StateFiles
-
-INCOMPLETE = "take the snapshot again into a new directory"
 
 
 def check_mark(state: StateFiles, log: FindingLog) -> None:

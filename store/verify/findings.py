@@ -9,6 +9,8 @@ TEXT_MAX = 2000
 UNKNOWN_REPLICA = "unknown"
 """Stands for the replica of a finding where no majority says which of them is wrong."""
 
+INCOMPLETE = "take the snapshot again into a new directory"
+
 RESTORE = (
     "keep a copy of the node's data directory; then, with a majority of the other nodes up, remove "
     "it and start the node: the group refills it (dledger member replace GROUP NODE waits for that)"

@@ -16,7 +16,7 @@ from store.verify.batches import BatchMismatchError, check_batch, count_messages
 from store.verify.columns import are_proved
 from store.verify.entryindex import EntryIndexCheck, index_row
 from store.verify.files import AuditFiles
-from store.verify.findings import FindingKind, FindingLog
+from store.verify.findings import INCOMPLETE, RESTORE, FindingKind, FindingLog
 from store.verify.keys import KeyCheck
 from store.verify.log import LogWalk
 from store.verify.queues import QueueCheck, RowRuns
@@ -282,15 +282,10 @@ class ReplicaCheck:
             )
         if checkpoint is not None and entry.index == checkpoint.index:
             named = (checkpoint.end_position, checkpoint.chain_crc)
-            path = state.checkpoint_path
+            path, kept = state.checkpoint_path, checkpoint
             self._check_name(FindingKind.CHECKPOINT, path, entry, named, found)
-            if checkpoint.term != entry.term:
-                self._tell_terms(
-                    f"term {entry.term}",
-                    f"term {checkpoint.term}",
-                    state.checkpoint_path,
-                    checkpoint,
-                )
+            if kept.term != entry.term:
+                self._tell_terms(f"term {entry.term}", f"term {kept.term}", path, kept)
         for older in state.older:
             path, kept = older.path, older.checkpoint
             if entry.index == kept.index:
@@ -299,13 +294,18 @@ class ReplicaCheck:
                 self._check_term(FindingKind.CHECKPOINT, path, entry, kept.term)
         if manifest is not None and entry.index == manifest.commit_index:
             named = (manifest.end_position, manifest.chain_crc)
-            self._check_name(FindingKind.FORMAT, state.manifest_path, entry, named, found)
-            self._check_term(FindingKind.FORMAT, state.manifest_path, entry, manifest.term)
+            path, kind = state.manifest_path, FindingKind.FORMAT
+            self._check_name(kind, path, entry, named, found, advice=INCOMPLETE)
+            self._check_term(kind, path, entry, manifest.term, INCOMPLETE)
 
-    def _check_term(self, kind: FindingKind, path: str, entry: Entry, term: int) -> None:
+    def _check_term(
+        self, kind: FindingKind, path: str, entry: Entry, term: int, advice: str = RESTORE
+    ) -> None:
         if term != entry.term:
             expected, found = f"entry {entry.index} to be of term {entry.term}", f"term {term}"
-            self._log.add(kind, path, 0, expected=expected, found=found, first=entry.index)
+            self._log.add(
+                kind, path, 0, expected=expected, found=found, advice=advice, first=entry.index
+            )
 
     def _check_name(
         self,
@@ -314,6 +314,8 @@ class ReplicaCheck:
         entry: Entry,
         named: tuple[int, int],
         found: tuple[int, int],
+        *,
+        advice: str = RESTORE,
     ) -> None:
         if named != found:
             self._log.add(
@@ -322,6 +324,7 @@ class ReplicaCheck:
                 0,
                 expected=f"entry {entry.index} to end at {found[0]} with chain {found[1]:08x}",
                 found=f"{named[0]} and {named[1]:08x}",
+                advice=advice,
                 first=entry.index,
             )
 

@@ -34,8 +34,8 @@ class ReplicaReport:
 
     @property
     def name(self) -> str:
-        """``group/node``."""
-        return f"{self.group}/{self.node}"
+        """``group/node``; the directory, where that is unknown as the format file is unreadable."""
+        return f"{self.group}/{self.node}" if self.group else self.directory
 
     @property
     def known_index(self) -> int:

@@ -19,10 +19,10 @@ from store.refill import FLOOR_NAME, REBUILD_NAME
 from store.shapes import U32_MAX, array, integer
 from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot, slot_owner
 from store.statefiles import MARK_NAME, VOTE_NAME, HardState, Mark
-from store.verify.agreement import INCOMPLETE, check_first_index, check_mark, check_snapshot
+from store.verify.agreement import check_first_index, check_mark, check_snapshot
 from store.verify.digests import StateDigest
 from store.verify.files import DANGLING, listed_names, reason
-from store.verify.findings import RESTORE, FindingKind, FindingLog
+from store.verify.findings import INCOMPLETE, RESTORE, FindingKind, FindingLog
 from store.verify.smallfiles import read_checkpoint, read_head, read_small
 from store.verify.statefiles import SavedCheckpoint, StateFiles
 from store.wholefile import TEMPORARY_SUFFIX
@@ -319,10 +319,10 @@ def _read_manifest(fs: Readable, directory: str, state: StateFiles, log: Finding
             )
         return
     except DamagedError as error:
-        _add(log, FindingKind.FORMAT, error, expected=expected)
+        _add(log, FindingKind.FORMAT, error, expected=expected, advice=INCOMPLETE)
         return
     except DataFormatError as error:
-        log.add(FindingKind.FORMAT, path, 0, expected=expected, found=error)
+        log.add(FindingKind.FORMAT, path, 0, expected=expected, found=error, advice=INCOMPLETE)
         return
     owner = (state.identity.group, state.identity.node)
     if (manifest.group, manifest.node) != owner:
@@ -332,6 +332,7 @@ def _read_manifest(fs: Readable, directory: str, state: StateFiles, log: Finding
             0,
             expected=f"a snapshot of {'/'.join(owner)}",
             found=f"{manifest.group}/{manifest.node}",
+            advice=INCOMPLETE,
         )
     state.manifest = manifest
 

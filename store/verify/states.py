@@ -17,7 +17,14 @@ from store.entry import Entry
 from store.layout import segment_start
 from store.machinestate import MachineState
 from store.verify.digests import StateDigest, canonical_configuration
-from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
+from store.verify.findings import (
+    INCOMPLETE,
+    RESTORE,
+    UNKNOWN_REPLICA,
+    Finding,
+    FindingKind,
+    FindingLog,
+)
 from store.verify.majority import majority
 from store.verify.ranges import GroupPlan, ReplicaRange
 from store.verify.statefiles import SavedCheckpoint, StateFiles
@@ -177,6 +184,7 @@ def check_named(state: StateFiles, last_index: int, log: FindingLog) -> None:
                 0,
                 expected=f"a log with entry {index}",
                 found="one that ends before",
+                advice=INCOMPLETE if path == state.manifest_path else RESTORE,
                 first=index,
             )
 

@@ -106,9 +106,14 @@ def test_what_a_group_consumes_here_it_has_to_consume_on_other_broker_groups(
     tmp_path: Path,
 ) -> None:
     async def scenario(broker: SingleBroker) -> None:
-        rows = [{"group": "g", "topic": "orders", "members": 0, "acknowledged": 1, "lag": 2}]
+        rows: list[dict[str, object]] = [
+            {"group": "g", "topic": "orders", "members": 0, "acknowledged": 1, "lag": 2}
+        ]
         topic = {"name": "TBW102", "messages": 5}
         here = [{"group": "g", "topic": "TBW102", "members": 0, "acknowledged": 1, "lag": 2}]
+        idle: dict[str, object] = {"topic": None, "members": 0, "acknowledged": 0, "lag": 0}
+        rows += [idle | {"group": "h"}, idle | {"group": "idle"}]
+        here += [{**here[0], "group": "h"}]
         others = Others(
             registered("10.0.0.0:8080", "10.1.0.0:8080"),
             {
@@ -121,10 +126,16 @@ def test_what_a_group_consumes_here_it_has_to_consume_on_other_broker_groups(
             },
         )
         groups = (await look(broker, others))["groups"]
-        assert [(row["topic"], row["broker_group"], row["lag"]) for row in groups] == [
-            ("TBW102", "broker-b", 5),
-            ("TBW102", "broker-c", 2),
-            ("orders", "broker-b", 2),
+        # Of h, which broker-b knows with no topic, there is no row that says it has no lag there.
+        assert [
+            (row["group"], row["topic"], row["broker_group"], row["lag"]) for row in groups
+        ] == [
+            ("g", "TBW102", "broker-b", 5),
+            ("g", "TBW102", "broker-c", 2),
+            ("g", "orders", "broker-b", 2),
+            ("h", "TBW102", "broker-b", 5),
+            ("h", "TBW102", "broker-c", 2),
+            ("idle", None, "broker-b", 0),
         ]
 
     with_broker(scenario, tmp_path)

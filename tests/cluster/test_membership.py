@@ -144,6 +144,19 @@ def test_a_dead_and_a_wiped_node_are_replaced_in_one_command_each(local: Running
     assert changed == sorted([dead, wiped])
 
 
+def test_who_names_a_stranger_or_a_healthy_node_is_told_so(local: RunningCluster) -> None:
+    data = ("--data", str(local.directory))
+    refused = local.dledger("member", "remove", "broker-a", "n9", *data, code=1).stderr
+    assert "n9 is not a member of broker-a; `dledger member list broker-a` shows" in refused
+    before = local.ask("member", "list", "broker-a")["members"]
+    kept = local.dledger("member", "replace", "broker-a", "n1", "--json", *data)
+    assert "broker-a/n1 answers at " in kept.stderr
+    assert "nothing is replaced" in kept.stderr
+    incarnations = {node: at["incarnation"] for node, at in before.items()}
+    after = json.loads(kept.stdout)["members"]
+    assert {node: at["incarnation"] for node, at in after.items()} == incarnations
+
+
 def test_a_removed_node_is_ended_and_not_started_until_it_is_added_again(
     local: RunningCluster,
 ) -> None:

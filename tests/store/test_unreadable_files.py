@@ -124,6 +124,8 @@ def test_a_pipe_is_refused_at_once_by_who_reads(tmp_path: Path) -> None:
         OsFileSystem().open(str(tmp_path / "pipe"), writable=False)
     with pytest.raises(IsADirectoryError):
         OsFileSystem().open(str(tmp_path), writable=False)
+    with pytest.raises(OSError, match=r"Not a regular file: '.*/pipe'"):
+        OsFileSystem().open(str(tmp_path / "pipe"))
 
 
 def test_a_read_behind_the_end_of_any_file_is_no_damage(tmp_path: Path) -> None:
@@ -177,9 +179,12 @@ def test_a_format_file_of_nonsense_is_told_by_the_command(
     path = group / "n1" / "state" / "format"
     write_format(path, lines)
     assert main(["verify", str(group)]) == 1
-    findings = [line for line in capsys.readouterr().out.splitlines() if ": format: " in line]
+    told = capsys.readouterr().out.splitlines()
+    findings = [line for line in told if ": format: " in line]
     assert len(findings) == 1
     assert str(path) in findings[0]
+    # A replica that has no readable name is called by its directory.
+    assert f"{group}/n1: no entry: 1 finding(s)" in told
 
 
 def test_a_replica_that_cannot_be_entered_is_told_and_not_passed_over(

@@ -532,6 +532,28 @@ def test_a_snapshot_whose_last_entry_is_another_is_found(
     replace_file(fs, DIRECTORY, "manifest.json", wrong)
     path = f"{DIRECTORY}/manifest.json"
     assert where(only(fs)) == (FindingKind.FORMAT, path, 0, 33, 33)
+    assert only(fs).advice == "take the snapshot again into a new directory"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"not JSON",
+        encode_manifest(Manifest("broker-a", "n0", 1, 0, 3, 99, 1, 1)).replace(b": 99", b": 98"),
+        encode_manifest(Manifest("broker-b", "n7", 1, 0, 3, 99, 1, 1)),
+        encode_manifest(Manifest("broker-a", "n0", 1, 0, 3, 99, 1, 1, format_version=2)),
+        encode_manifest(Manifest("broker-a", "n0", 1, 0, 1 << 40, 99, 1, 1)),
+    ],
+)
+def test_nobody_is_told_to_remove_a_node_as_the_manifest_of_a_snapshot_is_wrong(
+    fs: SimulatedFileSystem, replica: Replica, data: bytes
+) -> None:
+    replace_file(fs, DIRECTORY, "manifest.json", data)
+    path = f"{DIRECTORY}/manifest.json"
+    found = [finding for finding in verify_replica(fs, DIRECTORY).findings if finding.path == path]
+    assert found
+    assert {finding.advice for finding in found} == {"take the snapshot again into a new directory"}
 
 
 # --- how it reads
