@@ -37,6 +37,10 @@ class RemotingLimits:
     pending_max: int = 65_536
     """Requests of one connection that may wait for an answer."""
 
+    turn_frames: int = 512
+    """Frames that a server handles before it lets heartbeats and disks have their turn: 50 ms of
+    work where each makes a topic, and mostly much less."""
+
     unfinished_max: int = 128 * 1024 * 1024
     """Bytes of frames that were begun and not finished, of all connections of a server. Above, the
     connection is closed whose frame was begun first."""
