@@ -127,6 +127,10 @@ class ProduceLimits:
     key_size_max: int = 4096
     """Bytes of one of them."""
 
+    batch_keys_max: int = 131_072
+    """Keys of all messages in one request, which takes 0.1 s for so many. It is several for each
+    message even where 4 MiB are full of short ones."""
+
     shapes_max: int = 4096
     """How many shapes of properties are remembered; then it begins anew."""
 
