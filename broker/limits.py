@@ -39,7 +39,7 @@ class RemotingLimits:
 
     turn_frames: int = 512
     """Frames that a server handles before it lets heartbeats and disks have their turn: 50 ms of
-    work where each makes a topic, and mostly much less."""
+    work where each makes a topic, and mostly much less. A body of half a megabyte counts for all."""
 
     unfinished_max: int = 128 * 1024 * 1024
     """Bytes of frames that were begun and not finished, of all connections of a server. Above, the
@@ -340,9 +340,9 @@ HTTP = HttpLimits()
 class BodyLimits:
     """Of what requests hold, beyond the size of a frame."""
 
-    lenient_json_size: int = 1024 * 1024
+    lenient_json_size: int = 256 * 1024
     """Bytes of JSON in which keys may lack their quotes. It is read by this program, which takes
-    up to a fifth of a second for so many; standard JSON may fill a frame."""
+    up to a tenth of a second for so many; standard JSON may fill a frame."""
 
     lenient_json_depth: int = 1024
     """Of arrays and objects within each other there; the parser of standard JSON has the same."""

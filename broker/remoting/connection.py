@@ -31,7 +31,7 @@ from broker.remoting.frame import (
 )
 from broker.remoting.pending import Done, PendingRequests, settle
 from broker.remoting.stream import FrameReader
-from broker.remoting.turns import Turns
+from broker.remoting.turns import TURN_BYTES, Turns
 from broker.remoting.unfinished import FrameBudget, FrameUnderWay
 from store.outside import FROM_OUTSIDE, shortened
 
@@ -331,7 +331,7 @@ class Connection(asyncio.Protocol):
                         self.respond_fault(frame, error)
                 if self._closed:
                     return
-                turns.left -= 1
+                turns.left -= 1 + len(frame.body) // TURN_BYTES
                 if turns.left <= 0:
                     self._wait_for_turn(frames)
                     return

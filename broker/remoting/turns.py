@@ -11,6 +11,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+TURN_BYTES = 1024
+"""Pace: so many bytes of a body count as one frame more."""
+
 
 class Turns:
     """``left`` frames may still be handled; who finds none left comes again in a later turn.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import pairwise
 
 import pytest
 
@@ -638,3 +639,22 @@ async def test_who_is_cut_off_while_its_requests_wait_disturbs_nobody(loop: Virt
     assert gone.lost
     assert [opaque for opaque in handled if opaque >= 1000] == list(range(1000, 1030))
     assert not other.lost
+
+
+@in_virtual_time
+async def test_large_requests_leave_turns_to_others_sooner(loop: VirtualLoop) -> None:
+    handled: list[int] = []
+
+    def dispatch(connection: Connection, request: Frame) -> None:
+        handled.append(request.opaque)
+
+    server = RemotingServer(loop, "10.0.0.1", 10911, dispatch)
+    peer = await connect_to(loop, server)
+    for opaque in range(4):
+        peer.request(opaque=opaque, body=bytes(1 << 20))
+    counts = []
+    for _ in range(12):
+        await turns(1)
+        counts.append(len(handled))
+    assert all(after - before <= 1 for before, after in pairwise(counts))
+    assert handled == [0, 1, 2, 3]
