@@ -39,7 +39,7 @@ class RemotingLimits:
 
     turn_frames: int = 512
     """Frames that a server handles before it lets heartbeats and disks have their turn: 50 ms of
-    work where each makes a topic, and mostly much less. A body of half a megabyte counts for all."""
+    work where each makes a topic, and mostly much less. Half a megabyte of body counts for all."""
 
     unfinished_max: int = 128 * 1024 * 1024
     """Bytes of frames that were begun and not finished, of all connections of a server. Above, the
