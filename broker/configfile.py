@@ -68,6 +68,9 @@ CONFIG_SIZE_MAX = 64 << 10
 """Setting: bytes of a ``node.toml``, enough for hundreds of members. tomllib takes quadratic time
 for some files that say nothing."""
 
+DOTS_MAX = 500
+"""Setting: dots in one line. For a key of many parts tomllib takes quadratic time."""
+
 TYPE_NAMES = {
     str: "a string",
     int: "an integer",
@@ -94,6 +97,11 @@ def parse_config(text: str, directory: str) -> NodeConfig:
     """As :func:`read_config`, for a text that would stand in ``directory``."""
     if len(text) > CONFIG_SIZE_MAX:
         raise ConfigError(f"has {len(text)} characters, at most {CONFIG_SIZE_MAX} are allowed")
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.count(".") > DOTS_MAX:
+            raise ConfigError(
+                f"line {number} has {line.count('.')} dots, at most {DOTS_MAX} are allowed"
+            )
     try:
         given = tomllib.loads(text)
     except RecursionError:

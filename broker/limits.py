@@ -37,6 +37,10 @@ class RemotingLimits:
     pending_max: int = 65_536
     """Requests of one connection that may wait for an answer."""
 
+    turn_frames: int = 512
+    """Frames that a server handles before it lets heartbeats and disks have their turn: 50 ms of
+    work where each makes a topic, and mostly much less. Half a megabyte of body counts for all."""
+
     unfinished_max: int = 128 * 1024 * 1024
     """Bytes of frames that were begun and not finished, of all connections of a server. Above, the
     connection is closed whose frame was begun first."""
@@ -122,6 +126,10 @@ class ProduceLimits:
 
     key_size_max: int = 4096
     """Bytes of one of them."""
+
+    batch_keys_max: int = 131_072
+    """Keys of all messages in one request, which takes 0.1 s for so many. It is several for each
+    message even where 4 MiB are full of short ones."""
 
     shapes_max: int = 4096
     """How many shapes of properties are remembered; then it begins anew."""
@@ -329,9 +337,9 @@ HTTP = HttpLimits()
 class BodyLimits:
     """Of what requests hold, beyond the size of a frame."""
 
-    lenient_json_size: int = 1024 * 1024
+    lenient_json_size: int = 256 * 1024
     """Bytes of JSON in which keys may lack their quotes. It is read by this program, which takes
-    up to a fifth of a second for so many; standard JSON may fill a frame."""
+    up to a tenth of a second for so many; standard JSON may fill a frame."""
 
     lenient_json_depth: int = 1024
     """Of arrays and objects within each other there; the parser of standard JSON has the same."""

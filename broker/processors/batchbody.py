@@ -18,6 +18,7 @@ from struct import Struct
 from crc32c import crc32c
 from isal.isal_zlib import crc32
 
+from broker.limits import PRODUCE
 from broker.processors.shapes import SIZE, Likeness, Origin, Stager
 from broker.remoting.codes import ResponseCode
 from broker.remoting.errors import RequestError
@@ -45,7 +46,7 @@ def stage_batch(
     """
     messages: list[StagedMessage] = []
     added = [pair for pair in of_all.split(PAIR_END) if pair]
-    grown = 0
+    grown = keys = 0
     alike = not any(pair.startswith(_UNIQUE_KEY_START) for pair in added)
     born, tried, prefix, fixed_size = of
     unpack_start = _START.unpack_from
@@ -99,7 +100,15 @@ def stage_batch(
         grown += len(joined) - len(properties)
         if grown > GROWTH_MAX:
             raise _illegal(end - total, f"what all get of the header is above {GROWTH_MAX} bytes")
-        messages.append(stager.stage(of, flag, body, joined))
+        staged = stager.stage(of, flag, body, joined)
+        keys += len(staged.key_hashes)
+        if keys > PRODUCE.batch_keys_max:
+            raise _illegal(
+                end - total,
+                f"the messages up to here have {keys} keys, at most {PRODUCE.batch_keys_max} "
+                "are allowed in one request",
+            )
+        messages.append(staged)
         # What all messages have already is usual: Java's clients write WAIT here and there.
         like = (alike and joined is properties and stager.likeness(properties)) or _UNLIKE
         like_size, before, after, stored_before, stored_after, changed, code = like

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from struct import Struct
 from typing import TypeAlias, cast
@@ -30,6 +31,7 @@ from broker.remoting.frame import (
 )
 from broker.remoting.pending import Done, PendingRequests, settle
 from broker.remoting.stream import FrameReader
+from broker.remoting.turns import TURN_BYTES, Turns
 from broker.remoting.unfinished import FrameBudget, FrameUnderWay
 from store.outside import FROM_OUTSIDE, shortened
 
@@ -47,15 +49,16 @@ class Connection(asyncio.Protocol):
     """A connection, from before it is made until after it is lost.
 
     Requests of the peer go to ``dispatch``, one after the other, in the turn of the event loop in
-    which they arrive. What is sent meanwhile leaves in one write once all that arrived is handled;
-    what is sent at other times, in one write at the end of the turn. Before the transport is there,
-    what is sent waits for it.
+    which they arrive, or in later ones where too many arrive at once (``turns.py``). What is sent
+    meanwhile leaves in one write once all that arrived is handled; what is sent at other times, in
+    one write at the end of the turn. Before the transport is there, what is sent waits for it.
     """
 
     __slots__ = (
         "_closed",
         "_dispatch",
         "_flush_due",
+        "_frames",
         "_limits",
         "_loop",
         "_on_close",
@@ -65,6 +68,7 @@ class Connection(asyncio.Protocol):
         "_reader",
         "_serialization",
         "_transport",
+        "_turns",
         "_under_way",
         "_unsent_max",
         "last_active",
@@ -83,8 +87,10 @@ class Connection(asyncio.Protocol):
         serialization: int = 0,
         number: int = 0,
         budget: FrameBudget | None = None,
+        turns: Turns | None = None,
     ) -> None:
-        """``budget``: for frames that are not whole, shared with others of its server."""
+        """``budget``: for frames that are not whole, shared with others of its server; so are
+        ``turns``, for those that are."""
         self._loop = loop
         self._dispatch = dispatch
         self._limits = limits
@@ -93,6 +99,9 @@ class Connection(asyncio.Protocol):
         self._serialization = serialization
         self._under_way = FrameUnderWay(loop, limits, self.refuse, budget)
         self._reader = FrameReader(self._under_way.keeps)
+        self._turns = turns or Turns(loop, sys.maxsize)
+        self._frames: Iterator[Frame] | None = None
+        """What arrived and waits for another turn; nothing is read meanwhile."""
         self._pending = PendingRequests(loop, address)
         self._transport: asyncio.Transport | None = None
         self._out: list[Bytes] = []
@@ -290,11 +299,18 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.last_active = self._loop.time()
+        self._handle(self._reader.feed(data))
+
+    def _handle(self, frames: Iterator[Frame]) -> None:
+        turns = self._turns
+        if turns.left <= 0:
+            self._wait_for_turn(frames)
+            return
         dispatch = self._dispatch
         flushes = not self._flush_due
         self._flush_due = True
         try:
-            for frame in self._reader.feed(data):
+            for frame in frames:
                 if frame.flag & FLAG_RESPONSE:
                     try:
                         self._pending.resolve(frame)
@@ -315,6 +331,10 @@ class Connection(asyncio.Protocol):
                         self.respond_fault(frame, error)
                 if self._closed:
                     return
+                turns.left -= 1 + len(frame.body) // TURN_BYTES
+                if turns.left <= 0:
+                    self._wait_for_turn(frames)
+                    return
         except FrameError as error:
             self.refuse("it does not speak RocketMQ's protocol (%s)", shortened(error))
         except HANDLER_FAULTS as error:  # whatever a peer sends, it harms its connection alone
@@ -331,8 +351,36 @@ class Connection(asyncio.Protocol):
             elif flushes:
                 self._flush_due = False
 
+    def _wait_for_turn(self, frames: Iterator[Frame]) -> None:
+        self._frames = frames
+        self._set_reading()
+        self._turns.wait(self._go_on)
+
+    def _go_on(self) -> None:
+        frames, self._frames = self._frames, None
+        if frames is None or self._closed:
+            return
+        self._handle(frames)
+        if self._frames is None:
+            self._set_reading()
+
+    @property
+    def _reads(self) -> bool:
+        """Whether more is read now."""
+        return self._frames is None
+
+    def _set_reading(self) -> None:
+        self._under_way.reads = self._reads
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._reads:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
+        self._frames = None
         self._out.clear()
         self._out_size = 0
         self._reader.clear()

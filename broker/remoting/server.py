@@ -8,6 +8,7 @@ import logging
 from broker.limits import RemotingLimits
 from broker.remoting.connection import Connection
 from broker.remoting.dispatch import Handler
+from broker.remoting.turns import Turns
 from broker.remoting.unfinished import FrameBudget
 from store.outside import FROM_OUTSIDE
 
@@ -17,17 +18,23 @@ logger = logging.getLogger("dledger.remoting")
 class AcceptedConnection(Connection):
     """A connection that stops reading requests while its peer does not read the answers."""
 
-    __slots__ = ()
+    __slots__ = ("_takes_answers",)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._takes_answers = True
+        super().connection_made(transport)
+
+    @property
+    def _reads(self) -> bool:
+        return self._takes_answers and super()._reads
 
     def pause_writing(self) -> None:
-        self._under_way.reads = False
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        self._takes_answers = False
+        self._set_reading()
 
     def resume_writing(self) -> None:
-        self._under_way.reads = True
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        self._takes_answers = True
+        self._set_reading()
 
     def _flush(self) -> None:
         super()._flush()
@@ -60,6 +67,7 @@ class RemotingServer:
         self._connections: dict[Connection, None] = {}
         self._accepted = 0
         self._budget = FrameBudget(self._limits)
+        self._turns = Turns(loop, self._limits.turn_frames)
         self._idle_timer: asyncio.TimerHandle | None = None
         self._all_closed: asyncio.Future[None] | None = None
 
@@ -82,6 +90,7 @@ class RemotingServer:
             self._limits,
             number=self._accepted,
             budget=self._budget,
+            turns=self._turns,
         )
         if len(self._connections) >= self._limits.connections_max:
             logger.warning(

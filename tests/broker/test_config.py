@@ -52,6 +52,7 @@ def test_what_is_left_out_has_its_default() -> None:
 
 def test_a_file_that_is_far_too_long_is_not_read() -> None:
     assert "at most 65536 are allowed" in complaint("a." * CONFIG_SIZE_MAX + "b = 1")
+    assert "line 1 has 20000 dots, at most 500 are allowed" in complaint("a." * 20_000 + "b = 1")
 
 
 def test_a_node_knows_its_own_addresses_and_the_peers_of_the_others() -> None:

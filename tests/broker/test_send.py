@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -379,5 +380,25 @@ def test_the_keys_of_a_message_have_a_limit_in_number_and_size(
             answers.append(batch)
         for answer in answers:
             assert (answer.code, answer.remark) == (13 if remark else 0, remark)
+
+    with_broker(scenario, tmp_path)
+
+
+def test_the_keys_of_a_batch_have_a_limit_for_all_messages_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = replace(PRODUCE, batch_keys_max=4 * PRODUCE.keys_max)
+    monkeypatch.setattr("broker.processors.batchbody.PRODUCE", limits)
+
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        keys = " ".join(f"k{number}" for number in range(PRODUCE.keys_max))
+        one = batched(b"x", f"KEYS\x01{keys}\x02".encode())
+        for count, code in ((4, 0), (5, 13)):
+            ext = send_ext("orders", 0)
+            answer = await broker.ask(RequestCode.SEND_BATCH_MESSAGE, ext, one * count)
+            assert answer.code == code
+        assert answer.remark is not None
+        assert "1280 keys, at most 1024 are allowed in one request" in answer.remark
 
     with_broker(scenario, tmp_path)

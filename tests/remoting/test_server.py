@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import pairwise
 
 import pytest
 
@@ -386,3 +387,82 @@ async def test_stopping_does_not_wait_for_a_peer_that_does_not_read(loop: Virtua
     await server.stop()
     assert peer.lost
     assert loop.time() - begin == pytest.approx(RemotingLimits().stop_seconds)
+
+
+async def connect_to(loop: VirtualLoop, server: RemotingServer) -> Peer:
+    peer = Peer()
+    loop.join(peer, server.accept())
+    await turns()
+    return peer
+
+
+@in_virtual_time
+async def test_who_sends_many_requests_at_once_leaves_turns_to_others(loop: VirtualLoop) -> None:
+    """Of all connections together, however the requests are spread over them."""
+    in_turn = [0]
+
+    def next_turn() -> None:
+        in_turn.append(0)
+        if len(in_turn) < 60:
+            loop.call_soon(next_turn)
+
+    def dispatch(connection: Connection, request: Frame) -> None:
+        in_turn[-1] += 1
+        connection.respond(request)
+
+    limits = RemotingLimits(turn_frames=10)
+    server = RemotingServer(loop, "10.0.0.1", 10911, dispatch, limits)
+    peers = [await connect_to(loop, server) for _ in range(4)]
+    loop.call_soon(next_turn)
+    for peer in peers:
+        for opaque in range(95):
+            peer.request(opaque=opaque)
+    peers[3].transport.close()  # what it sent before is handled all the same
+    await turns(70)
+    assert max(in_turn) <= 2 * limits.turn_frames  # what was left of one count, and another
+    assert sum(in_turn) == 4 * 95
+    for peer in peers[:3]:
+        assert [frame.opaque for frame in peer.frames] == list(range(95))
+        peer.request(opaque=95)  # it is read again
+    await turns()
+    assert all(peer.frames[-1].opaque == 95 for peer in peers[:3])
+
+
+@in_virtual_time
+async def test_who_is_cut_off_while_its_requests_wait_disturbs_nobody(loop: VirtualLoop) -> None:
+    handled: list[int] = []
+
+    def dispatch(connection: Connection, request: Frame) -> None:
+        handled.append(request.opaque)
+
+    server = RemotingServer(loop, "10.0.0.1", 10911, dispatch, RemotingLimits(turn_frames=10))
+    gone, other = [await connect_to(loop, server) for _ in range(2)]
+    for opaque in range(100):
+        gone.request(opaque=opaque)
+    for opaque in range(1000, 1030):
+        other.request(opaque=opaque)
+    await turns(3)
+    gone.far.abort()
+    await turns(20)
+    assert gone.lost
+    assert [opaque for opaque in handled if opaque >= 1000] == list(range(1000, 1030))
+    assert not other.lost
+
+
+@in_virtual_time
+async def test_large_requests_leave_turns_to_others_sooner(loop: VirtualLoop) -> None:
+    handled: list[int] = []
+
+    def dispatch(connection: Connection, request: Frame) -> None:
+        handled.append(request.opaque)
+
+    server = RemotingServer(loop, "10.0.0.1", 10911, dispatch)
+    peer = await connect_to(loop, server)
+    for opaque in range(4):
+        peer.request(opaque=opaque, body=bytes(1 << 20))
+    counts = []
+    for _ in range(12):
+        await turns(1)
+        counts.append(len(handled))
+    assert all(after - before <= 1 for before, after in pairwise(counts))
+    assert handled == [0, 1, 2, 3]

@@ -71,7 +71,7 @@ class MemoryTransport(asyncio.Transport):
                 self._paused_writing = False
                 self.protocol.resume_writing()
             self.peer.protocol.data_received(data)
-        if self._closing and not self._queue:
+        if self._closing and not self._queue and self.peer.reading:  # else the end is not read
             self._lose()
 
     def _lose(self) -> None:
