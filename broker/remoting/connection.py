@@ -332,9 +332,11 @@ class Connection(asyncio.Protocol):
                 if self._closed:
                     return
                 turns.left -= 1 + len(frame.body) // TURN_BYTES
-                if turns.left <= 0:
-                    self._wait_for_turn(frames)
-                    return
+                if turns.left <= turns.low:
+                    if turns.left <= 0:
+                        self._wait_for_turn(frames)
+                        return
+                    turns.renew_soon()
         except FrameError as error:
             self.refuse("it does not speak RocketMQ's protocol (%s)", shortened(error))
         except HANDLER_FAULTS as error:  # whatever a peer sends, it harms its connection alone

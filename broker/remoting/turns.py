@@ -18,33 +18,40 @@ TURN_BYTES = 1024
 class Turns:
     """``left`` frames may still be handled; who finds none left comes again in a later turn.
 
-    Frames are counted over turns, and not in each: to tell turns apart would cost each of them a
-    callback, and to wait once in so many frames costs nothing.
+    Whoever finds :attr:`low` or fewer left calls :meth:`renew_soon`: the next turn has all of them
+    again. So turns in which little arrives cost nothing, and those in which much does one callback.
     """
 
-    __slots__ = ("_frames", "_loop", "_waiting", "left")
+    __slots__ = ("_frames", "_loop", "_renewing", "_waiting", "left", "low")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, frames: int) -> None:
         self._loop = loop
         self._frames = frames
+        self._renewing = False
         self.left = frames
+        self.low = frames // 2
         self._waiting: deque[Callable[[], None]] = deque()
+
+    def renew_soon(self) -> None:
+        """In the next turn of the loop there are as many as at first."""
+        if not self._renewing:
+            self._renewing = True
+            self._loop.call_soon(self._next)
 
     def wait(self, go_on: Callable[[], None]) -> None:
         """Calls ``go_on`` once, in a later turn in which there are some left; first come, first
         served."""
-        if not self._waiting:
-            self._loop.call_soon(self._next)
         self._waiting.append(go_on)
+        self.renew_soon()
 
     def _next(self) -> None:
+        self._renewing = False
         self.left = self._frames
         # Who has still frames afterwards stands at the end, for the next turn.
         came, self._waiting = self._waiting, deque()
         while came and self.left > 0:
             came.popleft()()
         if came:
-            if not self._waiting:
-                self._loop.call_soon(self._next)
             came.extend(self._waiting)
             self._waiting = came
+            self.renew_soon()
