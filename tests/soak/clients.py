@@ -36,6 +36,9 @@ TOPICS = (ORDERS, PAYMENTS)
 READERS = "readers"
 """The consumer group."""
 
+REGISTER = "register"
+"""A group without members, of which one client sets an offset."""
+
 PRODUCER = ProducerConfig(deadline_seconds=20.0, request_seconds=2.0)
 PAYER = ProducerConfig(group="payers", deadline_seconds=20.0, request_seconds=2.0)
 MEMBER = ConsumerConfig(
@@ -84,7 +87,7 @@ class Clients:
             begin(self._be_members("second")),
             begin(self._read_raw("leader", at_leader=True)),
             begin(self._read_raw("anybody", at_leader=False)),
-            begin(self._watch_offsets()),
+            begin(self._set_offsets()),
         ]
 
     async def stop_sending(self) -> None:
@@ -246,15 +249,25 @@ class Clients:
             self._record.read(name, (queue.topic, queue.queue_id, offset + number), body)
             offsets[queue] = offset + number + 1
 
-    async def _watch_offsets(self) -> None:
-        async with Puller(self._namesrv, READERS) as puller:
+    async def _set_offsets(self) -> None:
+        """The offset of a group without members, which nobody else writes. Members of a group that
+        shares queues out may set offsets back: one that had a queue may be late."""
+        offset = end = 0
+        async with Puller(self._namesrv, REGISTER) as puller:
             while True:
-                for topic in TOPICS:
-                    for queue in await puller.queues(topic):
-                        offset = await puller.committed(queue)
-                        if offset is not None:
-                            self._record.committed(READERS, topic, queue.queue_id, offset)
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(self._rng.uniform(0.02, 0.2))
+                queues = await puller.queues(ORDERS)
+                if not queues:
+                    continue
+                if offset == end:
+                    end = await puller.end(queues[0]) or end
+                offset = min(offset + 1, end)
+                self._record.write_offset(offset)
+                if await puller.commit(queues[0], offset):
+                    self._record.wrote_offset()
+                known, found = await puller.committed(queues[0])
+                if known:
+                    self._record.read_offset(found)
 
 
 class Puller:
@@ -310,19 +323,34 @@ class Puller:
             return []
         return bodies
 
-    async def committed(self, queue: MessageQueue) -> int | None:
-        """How far the group is, by its leader; None where that is not known."""
+    async def commit(self, queue: MessageQueue, offset: int) -> bool:
+        """Whether the leader said that it is committed."""
         try:
             await self._routes.get(queue.topic)
-            return await self._requests.committed_offset(self._routes.leader(queue), queue)
+            await self._requests.commit_offset(self._routes.leader(queue), queue, offset)
+        except (ClientError, CallError):
+            await self._routes.recover(queue.topic, queue.broker)
+            return False
+        return True
+
+    async def committed(self, queue: MessageQueue) -> tuple[bool, int | None]:
+        """Whether the leader said how far the group is, and how far."""
+        try:
+            await self._routes.get(queue.topic)
+            offset = await self._requests.committed_offset(self._routes.leader(queue), queue)
+        except (ClientError, CallError):
+            await self._routes.recover(queue.topic, queue.broker)
+            return False, None
+        return True, offset
+
+    async def end(self, queue: MessageQueue) -> int | None:
+        """The offset of the next message, by the leader; None where it does not say."""
+        try:
+            await self._routes.get(queue.topic)
+            return await self._requests.max_offset(self._routes.leader(queue), queue)
         except (ClientError, CallError):
             await self._routes.recover(queue.topic, queue.broker)
             return None
-
-    async def end(self, queue: MessageQueue) -> int:
-        """The offset of the next message, by the leader. Raises as the client does."""
-        await self._routes.get(queue.topic)
-        return await self._requests.max_offset(self._routes.leader(queue), queue)
 
 
 async def read_all(namesrv: str, record: Record) -> dict[Place, bytes]:
@@ -334,9 +362,16 @@ async def read_all(namesrv: str, record: Record) -> dict[Place, bytes]:
     loop = asyncio.get_running_loop()
     async with Puller(namesrv, "all") as puller:
         for topic in TOPICS:
-            for queue in await puller.queues(topic):
-                end, offset = await puller.end(queue), 0
-                ends_at = loop.time() + READ_SECONDS
+            ends_at = loop.time() + READ_SECONDS
+            while not (queues := await puller.queues(topic)) and loop.time() < ends_at:
+                pass  # it waits for a moment itself
+            for queue in queues:
+                ends_at, offset = loop.time() + READ_SECONDS, 0
+                while (end := await puller.end(queue)) is None and loop.time() < ends_at:
+                    pass  # likewise
+                if end is None:
+                    record.find(f"nobody says where {queue} ends")
+                    continue
                 while offset < end:
                     for body in await puller.pull(queue, offset, record, None):
                         found[topic, queue.queue_id, offset] = body

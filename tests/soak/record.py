@@ -60,7 +60,9 @@ class Record:
     last_acknowledged_at: float = 0.0
     _sent_up_to: dict[tuple[str, str, int], int] = field(default_factory=dict)
     _given_up_to: dict[tuple[str, str, int], int] = field(default_factory=dict)
-    _committed_up_to: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    _offset_asked: int = -1
+    _offset_written: int = -1
+    _offsets_unknown: set[int] = field(default_factory=set)
 
     def find(self, what: str) -> None:
         """A promise is broken."""
@@ -120,12 +122,22 @@ class Record:
         self._given_up_to[reader, topic, queue_id] = offset
         self._see(reader, place, body)
 
-    def committed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """The leader says how far a group has come. Nobody sets it back in a soak."""
-        before = self._committed_up_to.get((group, topic, queue_id), -1)
-        if offset < before:
-            self.find(f"{group} was at {before} of {topic}/{queue_id}, and is at {offset}")
-        self._committed_up_to[group, topic, queue_id] = offset
+    def write_offset(self, offset: int) -> None:
+        """The only writer of an offset asks for it to be committed; it never asks for less."""
+        if self._offset_asked != self._offset_written:
+            self._offsets_unknown.add(self._offset_asked)
+        self._offset_asked = offset
+
+    def wrote_offset(self) -> None:
+        """It was told that this is done."""
+        self._offset_written = self._offset_asked
+
+    def read_offset(self, offset: int | None) -> None:
+        """Later, the leader says where the offset is."""
+        least, most = self._offset_written, self._offset_asked
+        known = least <= (-1 if offset is None else offset) <= most
+        if not known and offset not in self._offsets_unknown:  # which may happen at any later time
+            self.find(f"an offset was set to {least}, then perhaps to {most}, and is {offset}")
 
     def _see(self, who: str, place: Place, body: bytes) -> None:
         known = self.bodies.setdefault(place, body)
