@@ -38,8 +38,7 @@ class RemotingLimits:
     """Requests of one connection that may wait for an answer."""
 
     turn_frames: int = 768
-    """Frames that a server handles before it lets heartbeats and disks have their turn: 75 ms of
-    work where each makes a topic, and mostly much less. 768 KiB of body count for all."""
+    """Frames, or KiB of body, that are handled before heartbeats and disks have their turn."""
 
     unfinished_max: int = 128 * 1024 * 1024
     """Bytes of frames that were begun and not finished, of all connections of a server. Above, the
