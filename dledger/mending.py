@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
 from typing import TypeAlias
 
 from dledger.messages import Message
@@ -48,11 +49,10 @@ def open_prepared(
 ) -> ReplicaStore:
     """Opens the replica and prepares it. Raises what either does; then it is closed again."""
     store = ReplicaStore.open(fs, directory, config)
-    try:
+    with ExitStack() as unless_prepared:
+        unless_prepared.callback(store.close)
         prepare(store)
-    except BaseException:
-        store.close()
-        raise
+        unless_prepared.pop_all()
     return store
 
 

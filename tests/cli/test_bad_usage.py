@@ -256,7 +256,7 @@ for number, line in enumerate(ast.literal_eval(sys.stdin.read())):
             code = main(line)
         except SystemExit as end:
             code = end.code
-        except BaseException:
+        except BaseException:  # a fork must not go on with pytest, whatever it was
             sys.excepthook(*sys.exc_info())
             code = 99
         sys.stderr.flush()
