@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from random import Random
 from typing import ClassVar
@@ -90,6 +91,8 @@ class Broker(MachineListener):
         """
         loop = world.loop
         self._fs = world.fs
+        self._data = config.data
+        self._on_fatal = on_fatal
         machine = self.machine_class.open(world.fs, config.data, config.segment_size)
         machine.add_system_topics(system_topics(config.cluster, config.group))
         machine.listener = self
@@ -102,7 +105,7 @@ class Broker(MachineListener):
             executors=world.executors,
             loop=loop,
             rng=Random(world.rng.random()),
-            on_fatal=on_fatal,
+            on_fatal=self._failed,
             config=replace(
                 raft
                 or RaftConfig(
@@ -212,6 +215,14 @@ class Broker(MachineListener):
         self.context.clients.start()
         self.context.rates.start()
         self._retention.start()
+
+    def _failed(self, error: BaseException) -> None:
+        if isinstance(error, DamagedError):
+            # An entry could not be applied, as a derived file is damaged. What is in the log makes
+            # that file whole; without the note each start would come to the same entry and end.
+            with suppress(OSError):
+                request_rebuild(self._fs, self._data)
+        self._on_fatal(error)
 
     async def stop(self) -> None:
         """Refuses what is staged, forgets who waits, and stops the node in order."""

@@ -51,19 +51,38 @@ def read_error(path: str) -> Fault:
 
 
 @in_virtual_time
-async def test_a_queue_that_cannot_be_read_at_an_expiry_stops_the_node(loop: VirtualLoop) -> None:
-    """Else the error of a disk would be taken for that of a socket, and the node go on."""
+async def test_a_queue_that_cannot_be_read_at_an_expiry_stops_the_node_and_the_next_start_heals_it(
+    loop: VirtualLoop,
+) -> None:
+    """Else the error of a disk would be taken for that of a socket, and the node go on.
+
+    The entry is applied again at each start, so one that only stopped would never come up again.
+    """
     fs = SimulatedFileSystem(Random(1))
     complaints: list[dict[str, object]] = []
     loop.set_exception_handler(lambda _loop, context: complaints.append(context))
     broker = await expiring(loop, fs, None)
-    fs.inject(read_error("/consumequeue/"))
+    [path] = [path for path in fs.files() if "/consumequeue/orders/0/" in path]
+    fs.lose_sector(path, 0)
     context = broker.broker.context
-    context.gatherer.add_command(Expire(context.machine.applied_end // 2))
+    expired = context.machine.applied_end // 2
+    context.gatherer.add_command(Expire(expired))
     await asyncio.sleep(0.05)
     assert [type(each) for each in broker.failures] == [DamagedError]
     await broker.client.close()
     await broker.server.stop()
+    context.node.store.close()
+
+    again = SingleBroker(
+        loop, Path("/data"), fs=fs, segment_size=SEGMENT, max_message_size=SEGMENT // 4
+    )
+    await again.start()
+    machine = again.broker.context.machine
+    assert machine.expired_position == expired
+    queue = machine.queue("orders", 0)
+    assert queue is not None
+    assert 0 < queue.first_offset < queue.end_offset == 60
+    await again.stop()
     assert complaints == []
 
 
