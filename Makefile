@@ -23,7 +23,8 @@ test: check clients
 
 nightly: .venv/.run
 	$(BIN)/python -m simulator bugs --jobs 2
-	$(BIN)/python -m simulator run --profile nightly --jobs 2 --resume build/nightly.jsonl $(ARGS)
+	$(BIN)/python -m simulator run --profile nightly --jobs 2 --keep-going \
+		--resume build/nightly.jsonl $(ARGS)
 
 check: .venv/.test .venv/.compiled
 	$(BIN)/ruff format --check .

@@ -1,4 +1,4 @@
-"""``run``: seeds, until one breaks a promise."""
+"""``run``: seeds, until one breaks a promise, or all of them."""
 
 from __future__ import annotations
 
@@ -46,12 +46,15 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="FILE",
         help="leave out the seeds that passed on the same code, as FILE says, and add to it",
     )
+    parser.add_argument(
+        "--keep-going", action="store_true", help="run all seeds, whichever break a promise"
+    )
     add_run_options(parser)
     parser.set_defaults(command=run)
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Returns the exit code: 1 at the first violation."""
+    """Returns the exit code: 1 where a seed broke a promise."""
     options = run_options(asked)
     first, last = asked.seeds or options.profile.seeds
     seeds = range(first, last + 1)
@@ -69,24 +72,28 @@ def _run(
     progress = Progress(len(seeds), "seeds")
     began = time.perf_counter()
     done: list[Outcome] = []
+    broken: list[int] = []
     code = 0
     with closing(_outcomes(seeds, options, asked.jobs)) as outcomes:
         try:
             for outcome in outcomes:
                 done.append(outcome)
-                progress.update(len(done), "0 violations")
                 if asked.json:
                     print(json.dumps(as_json(outcome)), flush=True)
-                if outcome.violation is not None:
+                if outcome.violation is None:
+                    if passed is not None:
+                        passed.add(Passed.of(outcome))
+                else:
+                    broken.append(outcome.seed)
                     progress.end()
                     if not asked.json:
                         print(one_line(outcome))
                     repeat = options.repeat_command(outcome.seed)
                     print(f"repeat it with: {repeat}", file=sys.stderr)
                     code = 1
-                    break
-                if passed is not None:
-                    passed.add(Passed.of(outcome))
+                    if not asked.keep_going:
+                        break
+                progress.update(len(done), f"{len(broken)} violations")
         except KeyboardInterrupt:
             code = INTERRUPTED
     progress.end()
@@ -94,7 +101,7 @@ def _run(
     counted = [earlier[seed] for seed in asked_seeds if seed in earlier]
     if passed is not None:
         print(
-            f"{len(counted) + len(done) - (code == 1)} of {len(asked_seeds)} seeds passed on code "
+            f"{len(counted) + len(done) - len(broken)} of {len(asked_seeds)} seeds passed on code "
             f"{passed.digest}, {len(counted)} of them in earlier runs",
             file=sys.stderr,
         )

@@ -193,6 +193,20 @@ def test_a_seed_that_failed_is_run_again(
     assert "2 of 2 seeds passed" in capsys.readouterr().err
 
 
+def test_a_run_that_keeps_going_tells_every_seed_that_broke_a_promise(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    bug = bug_by_id("A3")
+    assert bug is not None
+    asked = ["run", "--seeds", "3-5", "--minutes", "0.05", "--profile", "nodes", "--keep-going"]
+    with planted(bug):
+        assert main(asked) == 1
+    told = capsys.readouterr()
+    assert [line.split()[1] for line in told.out.splitlines()] == ["3", "4", "5"]
+    assert "3 seeds, 3 broke a promise" in told.err
+    assert main(asked) == 0
+
+
 def test_bad_arguments_are_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["run", "--seeds", "9-3"], ["run", "--seeds", "x"], ["run", "--jobs", "0"]):
         with pytest.raises(SystemExit) as refused:
