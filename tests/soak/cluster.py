@@ -55,6 +55,7 @@ class SoakCluster:
         self.nodes: dict[int, LocalNode] = {}
         self.running: set[int] = set()
         """Those whose process ought to run."""
+        self._target: int | None = None
         self._members = {f"n{number}": network.member(number) for number in range(nodes)}
         self._numbers = iter(range(nodes, 10_000))
         configs = [self._config(number) for number in range(nodes)]
@@ -198,8 +199,9 @@ class SoakCluster:
             raise CommandError(f"no NameServer knows {GROUP}")
         return found
 
-    def obstacle(self) -> str | None:
-        """What keeps the group from being whole; None where every node serves all there is."""
+    def _obstacle(self) -> str | None:
+        """What keeps the group from being whole; None where every node serves, and has applied what
+        the log held when all of them were seen first: clients go on, so no two are ever level."""
         for number in self.running:
             if self.nodes[number].process.pid is None:
                 return f"n{number} does not run"
@@ -216,14 +218,18 @@ class SoakCluster:
         for node in members:
             if node.pid is None or node.refilling or node.member != "voter":
                 return f"{node.node} is not whole: {node}"
-        if len({(node.last_index, node.applied_index) for node in members}) > 1:
-            return "the replicas are not level"
+        if self._target is None:
+            self._target = max(node.last_index or 0 for node in members)
+        for node in members:
+            if (node.applied_index or 0) < self._target:
+                return f"{node.node} has applied {node.applied_index}, not yet {self._target}"
         return None
 
     def wait_until_healthy(self) -> float:
         """How long it took until the group was whole, in seconds. Raises :class:`CommandError`."""
         began = time.monotonic()
-        while (obstacle := self.obstacle()) is not None:
+        self._target = None
+        while (obstacle := self._obstacle()) is not None:
             if time.monotonic() - began > HEALTHY_SECONDS:
                 raise CommandError(f"not whole after {HEALTHY_SECONDS:g} s: {obstacle}")
             time.sleep(LOOK_AGAIN_SECONDS)
