@@ -16,7 +16,7 @@ from dledger.standing import Role
 from dledger.statemachine import CheckpointWork, StateMachine
 from store.checkpoint import Checkpoint
 from store.entry import Entry
-from store.errors import DamagedError, DiskFullError
+from store.errors import DamagedError, DiskFullError, FatalDiskError
 from store.heldfile import Held
 
 if TYPE_CHECKING:
@@ -263,11 +263,15 @@ class Keeper:
         error: BaseException | None,
     ) -> None:
         self._checkpointing = False
+        if error is None:
+            try:
+                work.finish()
+            except OSError as failed:  # as it removes files that no checkpoint needs any more
+                error = FatalDiskError(f"giving up old files failed: {failed}")
         if self._failed(error):
             for then in wanted:
                 then(error)
             return
-        work.finish()
         if saved:
             self._checkpoint_index = checkpoint.index
             self._checkpoint_position = checkpoint.end_position

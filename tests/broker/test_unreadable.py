@@ -14,6 +14,7 @@ from random import Random
 import pytest
 
 from broker.commands import Expire
+from broker.machine import BrokerStateMachine
 from simulator.disk import Fault, SimulatedFileSystem
 from store.errors import DamagedError, FatalDiskError
 from store.refill import REBUILD_NAME
@@ -110,6 +111,28 @@ async def test_old_segments_stay_while_the_entry_index_cannot_be_read(
     fault.lasting = False
     assert await expire() > 0
     await broker.stop()
+
+
+def test_old_rows_that_cannot_be_removed_stop_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are removed in a callback of the event loop, which must not pass over the error."""
+    monkeypatch.setattr(BrokerStateMachine, "rows_per_file", 8)
+    fs = SimulatedFileSystem(Random(1))
+
+    @in_virtual_time
+    async def scenario(loop: VirtualLoop) -> None:
+        broker = await expiring(loop, fs, 2 * SEGMENT)
+        fs.inject(Fault(1, errno.EIO, operations=("remove",), path="/consumequeue/"))
+        broker.broker._retention.check_soon()
+        for _ in range(2):  # the first checkpoint still needs them
+            await asyncio.sleep(0.05)
+            await broker.send("orders", 0, b"x")
+            broker.broker.context.node.keeper.checkpoint()
+        await asyncio.sleep(0.05)
+        assert [type(each) for each in broker.failures] == [FatalDiskError]
+        await broker.client.close()
+        await broker.server.stop()
+
+    scenario()
 
 
 async def scrubbed(broker: SingleBroker, fs: SimulatedFileSystem, unreadable: str) -> None:
