@@ -68,7 +68,7 @@ def derive_columns(octets: Octets, starts: Numbers, sizes: Numbers, prefixes: Wo
     key_counts = has_unique + np.bincount(words.of, minlength=count)
     begins = np.cumsum(key_counts) - key_counts
     places = begins[words.of] + has_unique[words.of]
-    if len(words.of) > len(keys.of):
+    if words is not keys:
         numbers = np.arange(len(words.of))
         is_first = np.append(True, words.of[1:] != words.of[:-1])
         places += numbers - np.maximum.accumulate(np.where(is_first, numbers, 0))

@@ -132,3 +132,9 @@ class Messages:
         if ((crcs & np.uint32(0x7FFFFFFF)) != heads["crc"]).any():
             return None
         return cls(heads, positions, body_ends, topic_sizes, properties, ends, first_of_entry)
+
+    def only(self, wanted: NDArray[np.bool_]) -> Messages:
+        """Some of them; what the entries have is lost."""
+        fields = (self.heads, self.positions, self.body_ends, self.topic_sizes)
+        ends = (self.properties, self.ends)
+        return Messages(*(each[wanted] for each in (*fields, *ends)), self.first_of_entry[:0])

@@ -147,6 +147,11 @@ def test_messages_of_any_topics_queues_properties_and_sizes_are_proved_together(
     assert is_proved(*decoded(entries))
 
 
+def test_keys_of_blanks_alone_stand_beside_keys_of_many_words() -> None:
+    properties = [b"KEYS\x01 \x02", b"KEYS\x019 9\x02", b"KEYS\x01a\x02"] * 8
+    assert is_proved(*decoded(entries_of(properties, 24)))
+
+
 def test_batches_without_messages_lie_between_others() -> None:
     properties = [f"KEYS\x01{number}\x02".encode() for number in range(24)]
     entries = []
