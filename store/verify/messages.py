@@ -135,6 +135,12 @@ class Messages:
 
     def only(self, wanted: NDArray[np.bool_]) -> Messages:
         """Some of them; what the entries have is lost."""
-        fields = (self.heads, self.positions, self.body_ends, self.topic_sizes)
-        ends = (self.properties, self.ends)
-        return Messages(*(each[wanted] for each in (*fields, *ends)), self.first_of_entry[:0])
+        return Messages(
+            self.heads[wanted],
+            self.positions[wanted],
+            self.body_ends[wanted],
+            self.topic_sizes[wanted],
+            self.properties[wanted],
+            self.ends[wanted],
+            self.first_of_entry[:0],
+        )
