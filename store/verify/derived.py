@@ -153,10 +153,10 @@ def _split(octets: Octets, keys: _Texts) -> _Texts:
     if not any(map(len, blanks)):
         return keys
     starts = np.concatenate((keys.starts, *(places + 1 for places in blanks)))
-    order = np.argsort(starts)
+    order = np.argsort(starts, kind="stable")
     starts = starts[order]
     # Each word ends with the next blank or with its text: both come in the same order.
-    sizes = np.sort(np.concatenate((ends, *blanks))) - starts
+    sizes = np.sort(np.concatenate((ends, *blanks)), kind="stable") - starts
     of = np.concatenate((keys.of, *blanks_of))[order]
     full = sizes > 0
     return _Texts(of[full], starts[full], sizes[full])
@@ -198,7 +198,7 @@ def _key_hashes(octets: Octets, keys: _Texts, prefixes: Words) -> Words:
         sizes, of = keys.sizes[members], keys.of[members]
         if width:
             rows = texts_before(octets, keys.starts[members] + sizes, sizes, width)
-            effects = _effects(width)[rows + (np.arange(width) << 8)]
+            effects = np.take(_effects(width), rows + (np.arange(width) << 8))
             found = np.bitwise_xor.reduce(effects, axis=1)
             found ^= _of_zeros(prefixes[of], sizes)
             hashes[members] = found
