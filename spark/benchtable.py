@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 HEADINGS = (
-    "messages  GiB a    ranges  by the clock, GB/s    of CPU time, GB/s  Spark CPU  shuffled  MiB a",
-    "          replica          plain  Spark  ratio   plain  Spark       per GiB*  of read  worker",
+    "messages  GiB a   ranges  by the clock, GB/s    of CPU time, GB/s  Spark CPU  shuffled worker",
+    "          replica         plain  Spark  ratio   plain  Spark       per GiB*  of read     MiB",
 )
 
 
@@ -16,11 +16,11 @@ def table_lines(found: dict[str, Any]) -> Iterator[str]:
     yield from HEADINGS
     for row in found["sizes"]:
         yield (
-            f"{row['messages']:<8}  {row['gib']:<7g}  {row['ranges']:>6}  "
+            f"{row['messages']:<8}  {row['gib']:<7g} {row['ranges']:>6}  "
             f"{row['plain_gb_per_second']:>5.2f}  {row['spark_gb_per_second']:>5.2f}  "
             f"{row['spark_to_plain']:>5.2f}   {row['plain_gb_per_cpu_second']:>5.2f}  "
             f"{row['spark_gb_per_cpu_second']:>5.2f}       {row['cpu_per_gib_to_first']:>8.2f}  "
-            f"{row['shuffle_share']:>8.4%}  {row['worker_peak_bytes'] >> 20:>3}"
+            f"{row['shuffle_share']:>8.4%} {row['worker_peak_bytes'] >> 20:>6}"
         )
     yield "* against the first size; GB are bytes of log of all replicas"
     for messages, rates in found["marginal"].items():

@@ -30,7 +30,7 @@ def table(heading: str) -> list[list[str]]:
     lines = iter(TEXT.splitlines())
     assert any(line.startswith(f"| {heading} |") for line in lines), f"no table of {heading}"
     next(lines)
-    rows = []
+    rows: list[list[str]] = []
     for line in lines:
         if not line.startswith("|"):
             return rows
@@ -76,7 +76,7 @@ def read_commands(data: bytes) -> list[tuple[str, dict[str, Any]]]:
 
 TOPIC = TopicConfig("orders", 3, 5, 6, 7, order=True)
 GROUP = GroupConfig("g", True, False, True, 2, 17, 1, 3, False)
-EVERY = [
+EVERY: list[code.Command] = [
     code.PutTopic.of(TOPIC, 11),
     code.DeleteTopic("orders", 12),
     code.PutGroup.of(GROUP, 13),
@@ -187,7 +187,7 @@ def test_the_state_on_the_page_is_what_the_code_writes() -> None:
 
 
 def test_the_commands_on_the_page_are_what_the_code_writes() -> None:
-    made = [code.CommitOffset("g", "TopicTest", 3, 8), code.Expire(266)]
+    made: list[code.Command] = [code.CommitOffset("g", "TopicTest", 3, 8), code.Expire(266)]
     assert code.encode_commands(made) == VECTORS["broker-commands"]
     assert list(code.decode_commands(VECTORS["broker-commands"])) == made
 
