@@ -1,4 +1,4 @@
-"""Snapshots of three equal replicas with messages of one size, for the benchmark."""
+"""Snapshots of three equal replicas, for the benchmark."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import os
 import shutil
 from dataclasses import replace
 
-from store.batch import Run, decode_batch, encode_batch
+from spark.benchmessages import BORN_MS, HOST, Messages, batches
+from store.batch import decode_batch, encode_batch
 from store.checkpoint import Checkpoint
-from store.consumequeue import ConsumeQueues
+from store.consumequeue import ROW_SIZE, ConsumeQueues
 from store.entry import HEADER_SIZE, EntryKind, build_entry
 from store.formatfile import FORMAT_NAME, decode_format, encode_format
 from store.keyindex import KeyIndex
@@ -16,7 +17,6 @@ from store.layout import next_position
 from store.machinestate import MachineState, QueueLength, encode_machine_state
 from store.manifest import MANIFEST_NAME, decode_manifest, encode_manifest
 from store.osfiles import OsFileSystem
-from store.record import stage_message
 from store.replica import ReplicaStore, StoreConfig
 from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot, encode_slot
 from store.statefiles import MARK_NAME, VOTE_NAME
@@ -24,19 +24,22 @@ from store.statefiles import MARK_NAME, VOTE_NAME
 GROUP = "broker-a"
 NODES = ("n0", "n1", "n2")
 SEGMENT_SIZE = 256 << 20
-HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
-BORN_MS = 1_700_000_000_000
-BATCH = 64
 # As a node does it at its checkpoints.
 FLUSH_BYTES = 128 << 20
 
 
 def write_snapshots(
-    directory: str, size_bytes: int, body_size: int, *, linked: bool = False
+    directory: str,
+    size_bytes: int,
+    body_size: int,
+    *,
+    messages: Messages = Messages.UNIFORM,
+    linked: bool = False,
 ) -> list[str]:
     """Three snapshots of about ``size_bytes`` of log each; their directories.
 
-    ``linked`` makes them share the files of the log, where there is no room for all.
+    ``body_size`` is of uniform messages. ``linked`` makes them share the files of the log, where
+    there is no room for all.
     """
     fs = OsFileSystem()
     live = f"{directory}/live"
@@ -45,30 +48,20 @@ def write_snapshots(
     store.save_hard_state(1, NODES[0])
     queues = ConsumeQueues(fs, f"{live}/consumequeue")
     keys = KeyIndex(fs, f"{live}/keyindex")
-    queue = queues.get_or_create("bench", 0)
-    body = bytes(range(256)) * (body_size // 256 + 1)
     end = index = chain = flushed = 0
-    batch_count = max(1, min(BATCH, (4 << 20) // body_size))
-    while end < size_bytes:
-        messages = [
-            stage_message(
-                "bench",
-                body[number : number + body_size],
-                f"UNIQ_KEY\x01{queue.end_offset + number:032X}\x02".encode(),
-                born_timestamp=BORN_MS,
-                born_host=HOST,
-            )
-            for number in range(batch_count)
-        ]
-        run = [Run("bench", 0, queue.end_offset, messages)]
+    for runs in batches(messages, body_size):
+        if end >= size_bytes:
+            break
         stored_ms = BORN_MS + index
-        size = sum(map(len, encode_batch(0, stored_ms, HOST, run, b"")))
+        size = sum(map(len, encode_batch(0, stored_ms, HOST, runs, b"")))
         position = next_position(end, HEADER_SIZE + size, SEGMENT_SIZE)
-        parts = encode_batch(position, stored_ms, HOST, run, b"")
+        parts = encode_batch(position, stored_ms, HOST, runs, b"")
         entry = build_entry(EntryKind.DATA, index, 1, position, chain, parts)
         store.append([entry])
         batch = decode_batch(entry.body)
-        queue.append(queue.end_offset, batch.rows)
+        for run in batch.runs:
+            rows = batch.rows[run.first_row * ROW_SIZE : (run.first_row + run.count) * ROW_SIZE]
+            queues.get_or_create(run.topic, run.queue_id).append(run.first_offset, rows)
         keys.append(batch.key_rows)
         end, chain, index = entry.end, entry.chain_crc, index + 1
         if end >= flushed + FLUSH_BYTES:

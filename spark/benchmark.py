@@ -13,20 +13,24 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from itertools import product
+from statistics import median
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from spark.audit import check_ranges, task_size
 from spark.benchdata import write_snapshots
+from spark.benchmessages import Messages
 from spark.errors import ReplicaError
-from spark.plain import check_plain, plain_workers
+from spark.plain import check_cost, check_plain, plain_workers, read_cost, row_cost
 from spark.processes import cpu_seconds, peak_memory
 from spark.session import open_session
 from store.osfiles import OsFileSystem
 from store.verify import GroupPlan, RangeResult, plan_audit
 
 WORKERS = 2
+NARROW = "topic,queue_id,queue_offset"
 SHUFFLE = ("Shuffle Write Metrics", "Shuffle Bytes Written")
 
 
@@ -39,8 +43,11 @@ def run_benchmark(
     repeats: int = 3,
     linked: bool = False,
 ) -> dict[str, Any]:
-    """A row for each size, and what they say together. The data are deleted after each."""
-    rows = []
+    """A row for each size of uniform and of mixed messages, and what those of a kind say together.
+
+    The data are deleted after each.
+    """
+    rows: dict[Messages, list[dict[str, Any]]] = {messages: [] for messages in Messages}
     with (
         tempfile.TemporaryDirectory(prefix="dledger-events-") as events,
         open_session(f"local[{WORKERS}]", settings=log_events(events)) as session,
@@ -48,15 +55,23 @@ def run_benchmark(
         session.range(0, WORKERS, 1, WORKERS).mapInArrow(
             lambda batches: batches, "id bigint"
         ).collect()
-        for gib in sizes_gib:
+        for messages, gib in product(Messages, sizes_gib):
             with tempfile.TemporaryDirectory(dir=directory, prefix="dledger-bench-") as place:
-                replicas = write_snapshots(place, int(gib * (1 << 30)), body_size, linked=linked)
+                size = int(gib * (1 << 30))
+                replicas = write_snapshots(place, size, body_size, messages=messages, linked=linked)
                 fs = OsFileSystem()
                 size = range_bytes or task_size(session, fs, replicas)
                 group = plan_audit(fs, replicas, size).groups[0]
-                rows.append({"gib": gib, **measure(session, replicas[0], group, repeats)})
-            rows[-1]["shuffle_bytes"] = shuffled(events)
-    return {"body_size": body_size, "sizes": rows, **together(rows)}
+                before = shuffled(events)
+                row = {"messages": str(messages), "gib": gib}
+                row |= measure(session, replicas[0], group, repeats)
+                row |= measure_alone(group, repeats)
+            rows[messages].append({**row, "shuffle_bytes": shuffled(events) - before})
+    found: dict[str, Any] = {"body_size": body_size, "sizes": [], "marginal": {}}
+    for messages, of_kind in rows.items():
+        found["marginal"][str(messages)] = together(of_kind)
+        found["sizes"] += of_kind
+    return found
 
 
 def log_events(directory: str) -> dict[str, str]:
@@ -98,6 +113,29 @@ def measure(session: SparkSession, root: str, group: GroupPlan, repeats: int) ->
         row[f"{name}_cpu_seconds"] = min(cpu for _, cpu, _ in runs)
     row["worker_peak_bytes"] = peak_memory("pyspark.daemon")
     return row
+
+
+def measure_alone(group: GroupPlan, repeats: int) -> dict[str, float]:
+    """What one process takes, by its processor time: in turn, the middle one of the runs.
+
+    ``check_to_read`` is the rate of the check against that of reading and summing up.
+    """
+    directory = group.replicas[0].directory
+    runs: dict[str, list[float]] = {}
+    with plain_workers(1) as pool:
+        for _ in range(repeats):
+            read = pool.submit(read_cost, group).result()
+            check = pool.submit(check_cost, group).result()
+            rates = [cost.amount / cost.cpu_seconds / 1e9 for cost in (read, check)]
+            runs.setdefault("read_gb_per_cpu_second", []).append(rates[0])
+            runs.setdefault("check_gb_per_cpu_second", []).append(rates[1])
+            runs.setdefault("check_to_read", []).append(rates[1] / rates[0])
+            for name, columns in (("row", ""), ("narrow_row", NARROW)):
+                cost = pool.submit(row_cost, directory, columns).result()
+                runs.setdefault(f"{name}_microseconds", []).append(
+                    cost.cpu_seconds / cost.amount * 1e6
+                )
+    return {name: round(median(found), 3) for name, found in runs.items()}
 
 
 def timed(run: Callable[[], Sequence[RangeResult]]) -> tuple[float, float, int]:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from spark.benchtable import table_lines
 from spark.errors import ReplicaError, SparkSideError
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ def make_parser() -> argparse.ArgumentParser:
     bench = commands.add_parser(
         "bench",
         help="measure the audit against plain processes, on data made for it",
-        description="Measures the audit with local[2] against two plain processes.",
+        description="Measures the audit with local[2] against two plain processes, and one process "
+        "against reading alone: of messages of one kind, and of mixed ones.",
         epilog="example:\n  python -m spark bench --gib 0.25 1 4 --size 1024\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -84,7 +86,11 @@ def make_parser() -> argparse.ArgumentParser:
         "--gib", type=share, nargs="+", default=[0.25], metavar="N", help="log of each replica, GiB"
     )
     bench.add_argument(
-        "--size", type=positive, default=1024, metavar="N", help="bytes of a body (default: 1024)"
+        "--size",
+        type=positive,
+        default=1024,
+        metavar="N",
+        help="bytes of a body of uniform messages (default: 1024)",
     )
     bench.add_argument(
         "--range-mib", type=positive, metavar="N", help="of a task (default: as the audit does it)"
@@ -139,24 +145,8 @@ def run_bench(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(found))
         return 0
-    print("GiB a    ranges  by the clock, GB/s    of CPU time, GB/s  Spark CPU  shuffled  worker")
-    print("replica          plain  Spark  ratio   plain  Spark       per GiB*  of read       MiB")
-    for row in found["sizes"]:
-        print(
-            f"{row['gib']:<7g}  {row['ranges']:>6}  {row['plain_gb_per_second']:>5.2f}  "
-            f"{row['spark_gb_per_second']:>5.2f}  {row['spark_to_plain']:>5.2f}   "
-            f"{row['plain_gb_per_cpu_second']:>5.2f}  {row['spark_gb_per_cpu_second']:>5.2f}       "
-            f"{row['cpu_per_gib_to_first']:>8.2f}  {row['shuffle_share']:>8.4%}  "
-            f"{row['worker_peak_bytes'] >> 20:>5}"
-        )
-    print("* against the first size; GB are bytes of log of all replicas")
-    if len(found["sizes"]) > 1:
-        for name, unit in (("clock", "second"), ("CPU time", "cpu_second")):
-            plain, spark = (found[f"marginal_{one}_gb_per_{unit}"] for one in ("plain", "spark"))
-            print(
-                f"from the first to the last size, by {name}: plain {plain} GB/s, Spark {spark} "
-                f"GB/s, ratio {spark / plain if plain else 0:.2f}"
-            )
+    for line in table_lines(found):
+        print(line)
     return 0
 
 

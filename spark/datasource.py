@@ -21,11 +21,13 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from spark.errors import OptionError
-from spark.logranges import Piece, cut
+from spark.logranges import LogEntry, Piece, cut
+from spark.messagecolumns import MessageColumns, UnusualError
 from spark.options import ReadOptions, View, parse_options
 from spark.replicas import Snapshot, find_snapshots, split_paths
 from spark.rows import (
     Rows,
+    data_entries,
     entry_rows,
     index_rows,
     key_files,
@@ -34,11 +36,13 @@ from spark.rows import (
     queue_lengths,
     queue_rows,
 )
-from spark.schemas import arrow_schema, spark_schema
+from spark.schemas import arrow_schema, has_bodies, row_columns, spark_schema
 from store.machinestate import QueueLength
+from store.verify.columns import Topics
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 16 << 20
+MESSAGE_BYTES = 4 << 20
 # The bytes of index that an entry takes are few beside its own.
 INDEX_RANGE_FACTOR = 16
 
@@ -171,8 +175,10 @@ def plan_parts(snapshots: Sequence[Snapshot], options: ReadOptions) -> list[Inpu
 def read_part(partition: InputPartition, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, Part):
         return
-    schema = arrow_schema(options)
-    body = len(schema) - 1 if options.bodies else None
+    if partition.piece is not None and options.view is View.MESSAGES:
+        yield from message_batches(partition.piece, options)
+        return
+    body = len(row_columns(options)) - 1 if has_bodies(options) else None
     rows = part_rows(partition, options)
     gathered: list[tuple[Any, ...]] = []
     size = 0
@@ -180,17 +186,47 @@ def read_part(partition: InputPartition, options: ReadOptions) -> Iterator[pa.Re
         gathered.append(row)
         size += 0 if body is None else len(row[body])
         if len(gathered) == BATCH_ROWS or size >= BATCH_BYTES:
-            yield to_batch(gathered, schema)
+            yield to_batch(gathered, options)
             gathered, size = [], 0
     if gathered:
-        yield to_batch(gathered, schema)
+        yield to_batch(gathered, options)
+
+
+def message_batches(piece: Piece, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """The messages of some entries at a time, as columns where they allow it."""
+    topics = Topics()
+    gathered: list[LogEntry] = []
+    size = 0
+    for entry in data_entries(piece):
+        gathered.append(entry)
+        size += entry.size
+        if size >= MESSAGE_BYTES:
+            yield from messages_batch(piece.snapshot.name, gathered, topics, options)
+            gathered, size = [], 0
+    if gathered:
+        yield from messages_batch(piece.snapshot.name, gathered, topics, options)
+
+
+def messages_batch(
+    replica: str, entries: Sequence[LogEntry], topics: Topics, options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
+    schema = arrow_schema(options)
+    try:
+        found = MessageColumns(replica, entries, topics, options.topic)
+        if not len(found):
+            return
+        arrays = [found.column(field.name, field.type) for field in schema]
+    except UnusualError:
+        rows = list(message_rows(replica, entries, options))
+        if rows:
+            yield to_batch(rows, options)
+        return
+    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def part_rows(part: Part, options: ReadOptions) -> Rows:
     if part.piece is not None:
         match options.view:
-            case View.MESSAGES:
-                return message_rows(part.piece, options)
             case View.INDEX:
                 return index_rows(part.piece)
             case _:
@@ -202,7 +238,8 @@ def part_rows(part: Part, options: ReadOptions) -> Rows:
     return iter(())
 
 
-def to_batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    found = zip(*rows, strict=True)
-    arrays = [pa.array(column, kind) for column, kind in zip(found, schema.types, strict=True)]
+def to_batch(rows: list[tuple[Any, ...]], options: ReadOptions) -> pa.RecordBatch:
+    schema = arrow_schema(options)
+    found = dict(zip(dict(row_columns(options)), zip(*rows, strict=True), strict=True))
+    arrays = [pa.array(found[field.name], field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

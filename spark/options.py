@@ -29,6 +29,7 @@ OPTIONS = {
     "toindex": "the last log entry, default the last that is committed",
     "topic": "messages and rows of this topic only",
     "bodies": "true: entries and messages with their bodies; default false",
+    "columns": "names of columns, with commas between, in the order wanted; default all",
     "rangebytes": "bytes of log that one task reads, default 64 MiB",
     "pushdown": "true or false, without effect: the options above narrow what is read",
 }
@@ -47,6 +48,7 @@ class ReadOptions:
     topic: str | None = None
     bodies: bool = False
     range_bytes: int = RANGE_BYTES
+    columns: tuple[str, ...] = ()
 
     def wants(self, name: str) -> bool:
         """Whether the replica ``group/node`` is asked for."""
@@ -73,12 +75,15 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         options.get("topic"),
         parse_truth(options, "bodies"),
         parse_number(options, "rangebytes", RANGE_BYTES),
+        parse_names(options, "columns"),
     )
     parse_truth(options, "pushdown")
     if parsed.range_bytes == 0:
         raise OptionError("option rangeBytes=0: a task must read something")
     if parsed.bodies and view not in {View.ENTRIES, View.MESSAGES}:
         raise OptionError(f"option bodies: the view {view} has no bodies")
+    if parsed.bodies and parsed.columns:
+        raise OptionError("option bodies: name the column body among the columns instead")
     if parsed.topic is not None and view not in {View.MESSAGES, View.CONSUMEQUEUE}:
         raise OptionError(f"option topic: the view {view} has no topics")
     return parsed
@@ -91,6 +96,19 @@ def parse_number(options: Mapping[str, str], name: str, default: int) -> int:
     if not (text.isascii() and text.isdigit() and int(text) <= _INDEX_MAX):
         raise OptionError(f"option {name}={text}: not a number from 0 up")
     return int(text)
+
+
+def parse_names(options: Mapping[str, str], name: str) -> tuple[str, ...]:
+    text = options.get(name)
+    if text is None:
+        return ()
+    names = tuple(each.strip().lower() for each in text.split(","))
+    if not all(names):
+        raise OptionError(f"option {name}={text}: a name is empty")
+    twice = [each for place, each in enumerate(names) if each in names[:place]]
+    if twice:
+        raise OptionError(f"option {name}={text}: {twice[0]} is named twice")
+    return names
 
 
 def parse_truth(options: Mapping[str, str], name: str) -> bool:

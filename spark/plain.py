@@ -1,15 +1,30 @@
-"""The audit's check in processes without Spark: what the benchmark compares Spark with."""
+"""The audit's check in processes without Spark: what the benchmark compares Spark with.
+
+And what one process takes for it, against reading the same files with a CRC32C over them
+(``cat | crc32c``, without the pipe): no check can take less.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache, partial
+from time import process_time
 
+from crc32c import crc32c
+
+from spark.datasource import plan_parts, read_part
+from spark.options import parse_options
+from spark.replicas import find_snapshots
 from store.osfiles import OsFileSystem
 from store.verify import Buffers, GroupPlan, RangeResult, check_range
+
+ROW_PARTS = 4
+"""So many parts of what Spark would hand out are enough to tell what a row costs."""
 
 
 @contextmanager
@@ -38,3 +53,50 @@ def buffers() -> Buffers:
 
 def check_one(group: GroupPlan, number: int) -> RangeResult:
     return check_range(OsFileSystem(), group, number, buffers())
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Bytes (or rows), and the processor time that they took, in seconds."""
+
+    amount: int
+    cpu_seconds: float
+
+
+def check_cost(group: GroupPlan) -> Cost:
+    """The check of all ranges, in this process; bytes of log of all replicas."""
+    began = process_time()
+    size = sum(check_one(group, number).bytes_read for number in range(len(group.ranges)))
+    return Cost(size, process_time() - began)
+
+
+def read_cost(group: GroupPlan) -> Cost:
+    """All files of the replicas, read and summed up in this process."""
+    view = memoryview(buffers().piece.octets)
+    began = process_time()
+    size = 0
+    for path in files_of(group):
+        with open(path, "rb", buffering=0) as file:
+            crc = 0
+            while count := file.readinto(view):
+                crc = crc32c(view[:count], crc)
+                size += count
+    return Cost(size, process_time() - began)
+
+
+def files_of(group: GroupPlan) -> Iterator[str]:
+    for replica in group.replicas:
+        for directory, _, names in os.walk(replica.directory):
+            yield from (f"{directory}/{name}" for name in names)
+
+
+def row_cost(directory: str, columns: str) -> Cost:
+    """The view ``messages`` of one snapshot, made into Arrow's columns in this process.
+
+    ``columns`` are those that are wanted, none for all.
+    """
+    options = parse_options({"view": "messages"} | ({"columns": columns} if columns else {}))
+    parts = plan_parts(find_snapshots([directory]), options)[:ROW_PARTS]
+    began = process_time()
+    rows = sum(len(batch) for part in parts for batch in read_part(part, options))
+    return Cost(rows, process_time() - began)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +14,7 @@ from spark.errors import ReplicaError
 from spark.logranges import IndexRows, LogEntry, Piece, read_entries
 from spark.options import ReadOptions
 from spark.replicas import Snapshot
+from spark.schemas import has_bodies
 from store.batch import QUEUE_ROW, decode_batch
 from store.entry import HEADER_SIZE, KINDS
 from store.errors import CorruptBatchError, CorruptRecordError
@@ -48,11 +49,11 @@ def entry_rows(piece: Piece, options: ReadOptions) -> Rows:
             is_whole,
             entry.path,
         )
-        yield (*row, entry.body) if options.bodies else row
+        yield (*row, entry.body) if has_bodies(options) else row
 
 
-def message_rows(piece: Piece, options: ReadOptions) -> Rows:
-    """Raises :class:`~spark.errors.ReplicaError` for an entry whose CRC or records are wrong."""
+def data_entries(piece: Piece) -> Iterator[LogEntry]:
+    """Raises :class:`~spark.errors.ReplicaError` for an entry whose CRC is wrong."""
     for entry in read_entries(piece):
         if entry.kind != "data":
             continue
@@ -61,11 +62,18 @@ def message_rows(piece: Piece, options: ReadOptions) -> Rows:
                 f"{entry.path}, byte {entry.byte + HEADER_SIZE}: the body of entry {entry.index} "
                 "does not have the CRC that its header states"
             )
+        yield entry
+
+
+def message_rows(replica: str, entries: Sequence[LogEntry], options: ReadOptions) -> Rows:
+    """Raises :class:`~spark.errors.ReplicaError` for an entry whose records are wrong."""
+    bodies = has_bodies(options)
+    for entry in entries:
         for record in records(entry):
             if options.topic is not None and record.topic != options.topic:
                 continue
-            row = message_row(piece.snapshot.name, entry.index, record)
-            yield (*row, record.body) if options.bodies else row
+            row = message_row(replica, entry.index, record)
+            yield (*row, record.body) if bodies else row
 
 
 def records(entry: LogEntry) -> Iterator[MessageRecord]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from spark.errors import OptionError
 from spark.options import ReadOptions, View
 
 _LONG, _INT, _TEXT = "bigint", "int", "string"
@@ -89,10 +90,36 @@ _ARROW = {
 }
 
 
-def columns(options: ReadOptions) -> tuple[tuple[str, str], ...]:
-    """Names and Spark types of what a read gives; ``body`` only where it was asked for."""
+BODY = ("body", "binary")
+WITH_BODIES = frozenset({View.ENTRIES, View.MESSAGES})
+
+
+def row_columns(options: ReadOptions) -> tuple[tuple[str, str], ...]:
+    """Names and Spark types of all that a row has; ``body`` only where it was asked for."""
     found = COLUMNS[options.view]
-    return (*found, ("body", "binary")) if options.bodies else found
+    return (*found, BODY) if has_bodies(options) else found
+
+
+def has_bodies(options: ReadOptions) -> bool:
+    return options.bodies or (BODY[0] in options.columns and options.view in WITH_BODIES)
+
+
+def columns(options: ReadOptions) -> tuple[tuple[str, str], ...]:
+    """Names and Spark types of what a read gives, in its order.
+
+    Raises :class:`~spark.errors.OptionError` for a column that the view does not have.
+    """
+    there = dict(row_columns(options))
+    if not options.columns:
+        return tuple(there.items())
+    missing = [name for name in options.columns if name not in there]
+    if missing:
+        names = [*there, BODY[0]] if options.view in WITH_BODIES else list(there)
+        raise OptionError(
+            f"option columns: the view {options.view} has no column {missing[0]}: "
+            f"it has {', '.join(dict.fromkeys(names))}"
+        )
+    return tuple((name, there[name]) for name in options.columns)
 
 
 def spark_schema(options: ReadOptions) -> str:

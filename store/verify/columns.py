@@ -1,226 +1,289 @@
-"""The check of batches column by column: what costs per message is little but its body's CRC.
+"""The batches of many entries column by column: each message costs little but its body's CRC.
 
-NumPy compares one field of all messages at once, over as many entries as lie in one buffer.
-Whatever does not fit is for the check record by record (:mod:`store.verify.batches`): "not proved"
-says nothing against a batch.
+NumPy compares one field of all messages at once, over as many entries as lie in one buffer, however
+different the messages are. What the columns say is proved by the bytes: records, runs, rows and key
+rows are all held against each other. Whatever does not fit is for the check record by record
+(:mod:`store.verify.batches`): "not proved" says nothing against a batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from itertools import chain
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
-from store.batch import Batch
+from store.batch import FOOTER, RUN_HEADER, Batch
 from store.deferred import DEFERRED_TOPICS, row_code
 from store.entry import HEADER_SIZE, Entry
 from store.filesystem import Bytes
-from store.record import HEAD, RECORD_FIXED_SIZE, RECORD_MAGIC, V6_HOSTS
-from store.verify.layouts import Derived, Numbers, derive_columns, gather
+from store.record import (
+    HEAD,
+    key_prefix,
+)
+from store.shapes import file_name
+from store.verify.derived import Derived, derive_columns
+from store.verify.messages import KEY_ROWS, ROWS, STORED_AT, Messages, Parts, cut_bodies
+from store.verify.octets import Numbers, Octets, Words, gather, texts_after
 
 MESSAGES_MIN = 16
 """Below so many messages the check record by record is as fast."""
 
-COPIED_MAX = 256
-"""Of a longer body a view is cheaper than a copy."""
-
-_ROWS = np.dtype([("position", ">i8"), ("size", ">i4"), ("tags", ">i8")])
-_KEY_ROWS = np.dtype([("hash", ">u4"), ("position", ">i8"), ("seconds", ">u4")])
-_HEAD = np.dtype(
-    {
-        "names": [
-            "size", "magic", "crc", "queue", "offset", "position", "flags", "stored", "length",
-        ],
-        "formats": [">i4", ">i4", ">i4", ">i4", ">i8", ">i8", ">i4", ">i8", ">i4"],
-        "offsets": [0, 4, 8, 12, 20, 28, 36, 56, 84],
-        "itemsize": HEAD.size,
-    }
-)  # fmt: skip
+_RUNS = np.dtype([("offset", ">i8"), ("queue", ">i4"), ("count", ">i4"), ("size", "u1")])
 
 
-def are_proved(data: Bytes, position: int, batches: Sequence[tuple[Entry, Batch]]) -> bool:
-    """Whether records, rows, key rows and checksums of the batches are all as they must be.
+class Topics:
+    """Numbers for the topics of a range, in the order in which they come."""
 
-    The bytes of the entries lie in ``data``, which begins at ``position`` of the log.
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.impossible: dict[int, ValueError] = {}
+        """Those that no ConsumeQueue can be named after, and why."""
+        self._numbers: dict[bytes, int] = {}
+        self._of_row: dict[bytes, int] = {}
+        self._prefixes: list[int] = []
+
+    def numbers_of(self, rows: list[bytes]) -> list[int]:
+        """Of topics in rows of one width: the size of each before it, zeros behind.
+
+        Raises ``UnicodeDecodeError``.
+        """
+        of_row = self._of_row
+        for row in set(rows).difference(of_row):
+            of_row[row] = self.number(row[1 : row[0] + 1])
+        return list(map(of_row.__getitem__, rows))
+
+    def number(self, topic: bytes) -> int:
+        """Raises ``UnicodeDecodeError``."""
+        number = self._numbers.get(topic)
+        if number is None:
+            name = topic.decode()
+            number = self._numbers[topic] = len(self.names)
+            self.names.append(name)
+            self._prefixes.append(key_prefix(name))
+            try:
+                file_name(name)
+            except ValueError as error:
+                self.impossible[number] = error
+        return number
+
+    def prefixes(self) -> Words:
+        """By number of the topic, on what the hashes of its keys go on."""
+        return np.array(self._prefixes, np.uint32)
+
+
+@dataclass(slots=True)
+class Runs:
+    """A place for each run: topic (its number), queue, first offset, messages, number of entry."""
+
+    topics: Numbers
+    queues: Numbers
+    offsets: Numbers
+    counts: Numbers
+    entries: Numbers
+
+
+@dataclass(slots=True)
+class Columns:
+    """The batches of ``entries``, put together: rows as of :data:`ROWS`, and the commands
+    of those entries that have any, by number of the entry.
+
+    ``minutes`` has by entry that of its storing (since the epoch), -1 where none can be told;
+    ``last_ms`` is when the last message was stored, if there is any.
     """
-    full = []
-    for entry, batch in batches:
-        if len(batch.rows):
-            full.append((entry, batch))
-        elif len(batch.records) or len(batch.key_rows):
-            return False
-    rows = np.frombuffer(b"".join([batch.rows for _, batch in full]), _ROWS)
-    if len(rows) < MESSAGES_MIN:
-        return not full
-    sizes = rows["size"].astype(np.int64)
-    if sizes.min() < RECORD_FIXED_SIZE:
-        return False
-    # Records follow each other from where those of their batch begin.
-    counts = np.array([len(batch.rows) // _ROWS.itemsize for _, batch in full])
-    firsts = np.cumsum(counts) - counts
-    if np.add.reduceat(sizes, firsts).tolist() != [len(batch.records) for _, batch in full]:
-        return False
-    bases = np.array([entry.position for entry, _ in full]) + (HEADER_SIZE - position)
-    ends = np.cumsum(sizes)
-    ends += np.repeat(bases - (ends[firsts] - sizes[firsts]), counts)
-    starts = ends - sizes
-    octets = np.frombuffer(data, np.uint8)
-    heads = gather(octets, starts, HEAD.size).view(_HEAD).ravel()
-    positions = starts + position
-    lengths = heads["length"].astype(np.int64)
-    body_starts = starts + HEAD.size
-    body_ends = body_starts + lengths
-    if (
-        not _are_heads_right(heads, full, sizes)
-        or (heads["position"] != positions).any()
-        or (rows["position"] != positions).any()
-        or lengths.min() < 0
-        or (body_ends + 3 > ends).any()
-    ):
-        return False
-    view = memoryview(data)
-    crcs = _body_crcs(view, full, firsts, sizes, (body_starts, body_ends))
-    if ((crcs & np.uint32(0x7FFFFFFF)) != heads["crc"]).any():
-        return False
-    topics, topic_of = _topics(full)
-    derived = derive_columns(octets, topics, topic_of, body_ends, ends)
-    if derived is None:
-        return False
-    if DEFERRED_TOPICS.intersection(topics):
-        _defer(derived.tags, full, view, heads=heads, tails=(body_ends, ends))
-    if (rows["tags"] != derived.tags).any():
-        return False
-    return _are_keys_right(full, firsts, positions=positions, heads=heads, derived=derived)
+
+    entries: Sequence[Entry]
+    runs: Runs
+    rows: NDArray[np.void]
+    key_rows: bytes
+    commands: list[tuple[int, bytes]]
+    minutes: Numbers
+    last_ms: int | None
+
+    def count_messages(self, topics: Topics) -> Iterator[tuple[tuple[str, int], int]]:
+        """Topic, minute of storing (since the epoch) and number of messages."""
+        minutes = self.minutes[self.runs.entries]
+        for minute in np.unique(minutes[minutes >= 0]).tolist():
+            at_once = minutes == minute
+            found = np.bincount(self.runs.topics[at_once], self.runs.counts[at_once])
+            for topic in np.flatnonzero(found).tolist():
+                yield (topics.names[topic], minute), int(found[topic])
 
 
-def _body_crcs(
-    data: memoryview,
-    batches: Sequence[tuple[Entry, Batch]],
-    firsts: Numbers,
-    sizes: Numbers,
-    edges: tuple[Numbers, Numbers],
-) -> NDArray[np.uint32]:
-    """The CRC-32 of each body; ``edges`` are where they begin and end in ``data``.
-
-    A slice costs more than the CRC of 1 KiB. Of records of one size NumPy makes an array, whose
-    items are views of the bodies, if its type has fields; they cost half a slice.
-    """
-    begins, ends = edges
-    lengths = ends - begins
-    is_alike = np.maximum.reduceat(sizes, firsts) == np.minimum.reduceat(sizes, firsts)
-    is_alike &= np.maximum.reduceat(lengths, firsts) == np.minimum.reduceat(lengths, firsts)
-    is_alike &= lengths[firsts] > 0
-    parts: list[Iterable[int]] = []
-    places = [*firsts.tolist(), len(sizes)]
-    for (_, batch), alike, first, end in zip(
-        batches, is_alike.tolist(), places, places[1:], strict=False
-    ):
-        bodies: Iterable[Any]
-        if alike:
-            length, stride = int(lengths[first]), (int(sizes[first]),)
-            alike_bodies: NDArray[np.void] = np.ndarray(
-                (end - first,), _body_type(length), batch.records, HEAD.size, stride
-            )
-            bodies = alike_bodies.tolist() if length <= COPIED_MAX else alike_bodies
-        else:
-            bounds = map(slice, begins[first:end].tolist(), ends[first:end].tolist())
-            bodies = map(data.__getitem__, bounds)
-        parts.append(map(crc32, bodies))
-    return np.fromiter(chain.from_iterable(parts), np.uint32, len(sizes))
-
-
-@lru_cache(maxsize=64)
-def _body_type(length: int) -> np.dtype[np.void]:
-    return np.dtype(f"V{length}" if length <= COPIED_MAX else [("body", f"V{length}")])
-
-
-def _are_heads_right(
-    heads: NDArray[np.void], batches: Sequence[tuple[Entry, Batch]], sizes: Numbers
-) -> bool:
-    runs = [run for _, batch in batches for run in batch.runs]
-    counts = np.array([run.count for run in runs])
-    queues = np.repeat(np.array([run.queue_id for run in runs]), counts)
-    # The offset of a message less its place among all is one for a whole run.
-    places = np.cumsum(counts) - counts
-    firsts = np.repeat(np.array([run.first_offset for run in runs]) - places, counts)
-    firsts += np.arange(len(heads))
-    return not (
-        (heads["size"] != sizes).any()
-        or (heads["magic"] != RECORD_MAGIC).any()
-        or (heads["queue"] != queues).any()
-        or (heads["offset"] != firsts).any()
-        or (heads["flags"] & V6_HOSTS).any()
+def plain_columns(entry: Entry, batch: Batch, topics: Topics) -> Columns:
+    """Of one entry, as its rows and the headers of its runs have it, which nothing has proved."""
+    runs = [
+        (topics.number(run.topic.encode()), run.queue_id, run.first_offset, run.count, 0)
+        for run in batch.runs
+    ]
+    records = batch.records
+    minute, last_ms = -1, None
+    if len(records) >= HEAD.size:
+        minute = int.from_bytes(records[STORED_AT : STORED_AT + 8], "big") // 60_000
+    rows = np.frombuffer(bytes(batch.rows), ROWS)
+    if len(rows):
+        at = len(records) - int(rows["size"][-1]) + STORED_AT
+        if 0 <= at <= len(records) - 8:
+            last_ms = int.from_bytes(records[at : at + 8], "big", signed=True)
+    columns = np.array(runs, np.int64).reshape(-1, 5).T
+    return Columns(
+        [entry],
+        Runs(*columns),
+        rows,
+        bytes(batch.key_rows),
+        [(0, bytes(batch.commands))] if len(batch.commands) else [],
+        np.array([minute]),
+        last_ms,
     )
 
 
-def _topics(batches: Sequence[tuple[Entry, Batch]]) -> tuple[list[str], Numbers]:
-    """The topics there are, and by message the number of its own."""
-    numbers: dict[str, int] = {}
-    of_run = []
-    counts = []
-    for _, batch in batches:
-        for run in batch.runs:
-            of_run.append(numbers.setdefault(run.topic, len(numbers)))
-            counts.append(run.count)
-    return list(numbers), np.repeat(np.array(of_run), counts)
+def read_columns(
+    data: Bytes, position: int, entries: Sequence[Entry], topics: Topics
+) -> Columns | None:
+    """The batches of data entries, if all that they hold is as it must be; else ``None``.
+
+    The bytes of the entries lie in ``data``, which begins at ``position`` of the log.
+    """
+    octets = np.frombuffer(data, np.uint8)
+    begins = np.array([entry.position for entry in entries], np.int64) + (HEADER_SIZE - position)
+    ends = np.array([entry.end for entry in entries], np.int64) - position
+    parts = cut_bodies(octets, begins, ends)
+    if parts is None or int(parts.counts.sum()) < MESSAGES_MIN:
+        return None
+    view = memoryview(data)
+    rows = np.frombuffer(_joined(view, parts.rows_at, parts.keys_at), ROWS)
+    key_rows = _joined(view, parts.keys_at, parts.runs_at)
+    messages = Messages.read(octets, begins, parts, rows, np.full(len(begins), position))
+    if messages is None:
+        return None
+    try:
+        found = _find_runs(octets, messages, parts, topics)
+    except UnicodeDecodeError:
+        return None
+    if found is None:
+        return None
+    runs, of_run = found
+    topic_of = runs.topics[of_run]
+    derived = derive_columns(
+        octets,
+        messages.properties,
+        messages.ends - messages.properties,
+        topics.prefixes()[topic_of],
+    )
+    if DEFERRED_TOPICS.intersection(topics.names):
+        _defer(derived, messages, view, topic_of, topics)
+    if (rows["tags"] != derived.tags).any():
+        return None
+    if not _are_keys_right(key_rows, parts, messages, derived):
+        return None
+    command_ends = ends - FOOTER.size
+    stored = messages.heads["stored"]
+    firsts = np.minimum(messages.first_of_entry, len(stored) - 1)
+    return Columns(
+        entries,
+        runs,
+        rows,
+        key_rows,
+        [
+            (number, bytes(view[int(parts.commands_at[number]) : int(command_ends[number])]))
+            for number in np.flatnonzero(command_ends > parts.commands_at).tolist()
+        ],
+        (stored[firsts].astype(np.uint64) // 60_000).astype(np.int64),
+        int(stored[-1]),
+    )
+
+
+def _joined(view: memoryview, begins: Numbers, ends: Numbers) -> bytes:
+    return b"".join(
+        [view[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+    )
+
+
+def _find_runs(
+    octets: Octets, messages: Messages, parts: Parts, topics: Topics
+) -> tuple[Runs, Numbers] | None:
+    """The runs, if they are those that the records make, and by message the number of its own.
+
+    Another run begins where the records go on with another entry, queue or topic, or an offset
+    that does not follow. Raises ``UnicodeDecodeError`` for a topic that is no text.
+    """
+    heads, count = messages.heads, len(messages.heads)
+    width = int(messages.topic_sizes.max()) + 8 & ~7
+    names = texts_after(octets, messages.body_ends, messages.topic_sizes + 1, width)
+    words = names.view(np.uint64)
+    queues = heads["queue"].astype(np.int64)
+    offsets = heads["offset"].astype(np.int64)
+    is_first = np.zeros(count, bool)
+    is_first[messages.first_of_entry[parts.counts > 0]] = True
+    is_first[1:] |= (
+        (queues[1:] != queues[:-1])
+        | (offsets[1:] != offsets[:-1] + 1)
+        | (words[1:] != words[:-1]).any(axis=1)
+    )
+    firsts = np.flatnonzero(is_first)
+    if offsets[firsts].min() < 0:
+        return None
+    numbers = topics.numbers_of(names[firsts].view(f"V{width}").ravel().tolist())
+    runs = Runs(
+        np.array(numbers, np.int64),
+        queues[firsts],
+        offsets[firsts],
+        np.append(firsts[1:], count) - firsts,
+        np.searchsorted(messages.first_of_entry, firsts, "right") - 1,
+    )
+    # The headers that they have must lie one behind the other, and be all that there is.
+    sizes = messages.topic_sizes[firsts] + RUN_HEADER.size
+    totals = np.concatenate(([0], np.cumsum(sizes)))
+    edges = np.searchsorted(runs.entries, np.arange(len(parts.counts) + 1))
+    if (totals[edges[1:]] - totals[edges[:-1]] != parts.commands_at - parts.runs_at).any():
+        return None
+    at = totals[:-1] + (parts.runs_at - totals[edges[:-1]])[runs.entries]
+    stated = gather(octets, at, RUN_HEADER.size).view(_RUNS).ravel()
+    topics_at = at + (RUN_HEADER.size - 1)
+    if (
+        (stated["offset"] != runs.offsets).any()
+        or (stated["queue"] != runs.queues).any()
+        or (stated["count"] != runs.counts).any()
+        or (
+            texts_after(octets, topics_at, sizes - (RUN_HEADER.size - 1), width) != names[firsts]
+        ).any()
+    ):
+        return None
+    return runs, np.cumsum(is_first) - 1
 
 
 def _defer(
-    tags: Numbers,
-    batches: Sequence[tuple[Entry, Batch]],
-    data: memoryview,
-    *,
-    heads: NDArray[np.void],
-    tails: tuple[Numbers, Numbers],
+    derived: Derived, messages: Messages, view: memoryview, topic_of: Numbers, topics: Topics
 ) -> None:
     """Rows of messages that wait hold a time, not a tags code: message by message, as they are few.
 
-    Their ``tags`` are replaced.
+    Their tags are replaced.
     """
-    place = 0
-    for _, batch in batches:
-        for run in batch.runs:
-            skipped = 3 + len(run.topic.encode())
-            for number in range(place, place + run.count if run.topic in DEFERRED_TOPICS else 0):
-                begin, end = (int(edges[number]) for edges in tails)
-                tags[number] = row_code(
-                    run.topic,
-                    run.queue_id,
-                    bytes(data[begin + skipped : end]),
-                    int(heads["stored"][number]),
-                    int(tags[number]),
-                )
-            place += run.count
+    waiting = [number for number, name in enumerate(topics.names) if name in DEFERRED_TOPICS]
+    heads = messages.heads
+    for number in np.flatnonzero(np.isin(topic_of, waiting)).tolist():
+        derived.tags[number] = row_code(
+            topics.names[int(topic_of[number])],
+            int(heads["queue"][number]),
+            bytes(view[int(messages.properties[number]) : int(messages.ends[number])]),
+            int(heads["stored"][number]),
+            int(derived.tags[number]),
+        )
 
 
-def _are_keys_right(
-    batches: Sequence[tuple[Entry, Batch]],
-    firsts: Numbers,
-    *,
-    positions: Numbers,
-    heads: NDArray[np.void],
-    derived: Derived,
-) -> bool:
+def _are_keys_right(key_rows: bytes, parts: Parts, messages: Messages, derived: Derived) -> bool:
     """Each message's key rows, one for each of its keys in their order."""
     counts = derived.key_counts
-    sizes = [len(batch.key_rows) for _, batch in batches]
-    if (np.add.reduceat(counts, firsts) * _KEY_ROWS.itemsize).tolist() != sizes:
+    totals = np.concatenate(([0], np.cumsum(counts)))
+    firsts = messages.first_of_entry
+    sizes = (totals[firsts + parts.counts] - totals[firsts]) * KEY_ROWS.itemsize
+    if (sizes != parts.runs_at - parts.keys_at).any():
         return False
-    found = np.frombuffer(b"".join([batch.key_rows for _, batch in batches]), _KEY_ROWS)
-    seconds = heads["stored"].astype(np.int64) // 1000 & 0xFFFFFFFF
-    hashes = np.empty(len(found), np.uint32)
-    begins = np.cumsum(counts) - counts
-    for places, columns in derived.hashes:
-        starts = begins[places]
-        for number, column in enumerate(columns):
-            hashes[starts + number] = column
+    found = np.frombuffer(key_rows, KEY_ROWS)
+    seconds = messages.heads["stored"].astype(np.int64) // 1000 & 0xFFFFFFFF
     return not (
-        (found["hash"] != hashes).any()
-        or (found["position"] != np.repeat(positions, counts)).any()
+        (found["hash"] != derived.hashes).any()
+        or (found["position"] != np.repeat(messages.positions, counts)).any()
         or (found["seconds"] != np.repeat(seconds, counts)).any()
     )

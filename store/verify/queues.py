@@ -7,27 +7,23 @@ it, and it may be torn, but it must not be something else either.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from store.batch import QUEUE_ROW, Batch
+from store.batch import QUEUE_ROW
 from store.consumequeue import ROW_SIZE
-from store.entry import Entry
-from store.errors import CorruptBatchError
 from store.filesystem import Readable
 from store.machinestate import QueueLength
-from store.shapes import file_name
 from store.verify.findings import RESTORE, FindingKind, FindingLog
 from store.verify.queuefiles import QueueFiles, find_extra
 from store.verify.ranges import QueueSpan, RangeQueues, WrongRows
 from store.verify.rowfiles import is_torn
+from store.verify.runs import RowRun
 
 ADVICE = (
     "remove consumequeue, keyindex and the checkpoints: the next start makes them again, if the "
     "log is kept from entry 0; if it is not, " + RESTORE
 )
-_NO_INDEX = 1 << 62
 OFFSETS = "a broker gave an offset twice or left one out; report it"
 
 
@@ -66,77 +62,6 @@ class _Queue:
             self.wrong[-1] = replace(
                 last, offset_last=wrong.offset_last, index_last=wrong.index_last
             )
-
-
-@dataclass(slots=True)
-class RowRun:
-    """Messages of one queue with consecutive offsets, from one entry or several.
-
-    ``entry`` has index and position of the first one, ``parts`` the first offset of each and its
-    index.
-    """
-
-    key: tuple[str, int]
-    first_offset: int
-    end_offset: int
-    entry: tuple[int, int]
-    rows: list[bytes]
-    parts: list[tuple[int, int]]
-
-    def index_of(self, offset: int) -> int:
-        """The entry that holds the message with that offset."""
-        return self.parts[bisect_right(self.parts, (offset, _NO_INDEX)) - 1][1]
-
-
-class RowRuns:
-    """Gathers the rows of entries, those of one queue together as far as its offsets follow."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        """How many rows there are."""
-        self._runs: list[RowRun] = []
-        self._last: dict[tuple[str, int], RowRun] = {}
-
-    def add(self, entry: Entry, batch: Batch) -> None:
-        for run in batch.runs:
-            key = (run.topic, run.queue_id)
-            end_offset = run.first_offset + run.count
-            first = run.first_row * ROW_SIZE
-            rows = bytes(batch.rows[first : first + run.count * ROW_SIZE])
-            self.count += run.count
-            last = self._last.get(key)
-            if last is None:
-                check_topic(run.topic)
-            if last is not None and last.end_offset == run.first_offset:
-                last.end_offset = end_offset
-                last.rows.append(rows)
-                last.parts.append((run.first_offset, entry.index))
-                continue
-            self._last[key] = RowRun(
-                key,
-                run.first_offset,
-                end_offset,
-                (entry.index, entry.position),
-                [rows],
-                [(run.first_offset, entry.index)],
-            )
-            self._runs.append(self._last[key])
-
-    def take(self) -> list[RowRun]:
-        """What there is, which is gone then."""
-        runs = self._runs
-        self._runs, self._last, self.count = [], {}, 0
-        for run in runs:
-            run.rows = [b"".join(run.rows)]
-        return runs
-
-
-def check_topic(topic: str) -> None:
-    """Raises :class:`CorruptBatchError` for one that no ConsumeQueue can be named after."""
-    try:
-        file_name(topic)
-    except ValueError as error:
-        raise CorruptBatchError(f"the topic of a run: {error}") from error
 
 
 class QueueCheck:
@@ -181,7 +106,7 @@ class QueueCheck:
                 self._tell_offset(run.entry, run.key, expected=queue.end, found=run.first_offset)
             queue.end_known = True
             queue.end = run.end_offset
-            (rows,) = run.rows
+            rows = run.rows
             if covered:
                 queue.covered_end = queue.end
                 if queue.begin is None:

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgpack
-
-from store.batch import QUEUE_ROW, Batch, decode_batch
+from store.batch import decode_batch
 from store.checkpoint import Checkpoint
 from store.entry import Entry, EntryKind
 from store.errors import CorruptBatchError
-from store.filesystem import Bytes, Readable
+from store.filesystem import Readable
 from store.layout import segment_name, segment_start
-from store.verify.batches import BatchMismatchError, check_batch, count_messages
-from store.verify.columns import are_proved
+from store.verify.batches import BatchMismatchError, check_batch
+from store.verify.columns import Columns, Topics, plain_columns, read_columns
+from store.verify.commands import file_commands, unpack_commands
 from store.verify.entryindex import EntryIndexCheck, index_row
 from store.verify.files import AuditFiles
 from store.verify.findings import INCOMPLETE, RESTORE, FindingKind, FindingLog
 from store.verify.keys import KeyCheck
 from store.verify.log import LogWalk
-from store.verify.queues import QueueCheck, RowRuns
+from store.verify.queues import QueueCheck
 from store.verify.ranges import Border, RangeKeys, RangeQueues, RangeState, ReplicaPlan
 from store.verify.report import ReplicaReport
+from store.verify.runs import RowRuns
 from store.verify.sharedlog import Buffers, SharedLog, Window
 from store.verify.state import read_state
 from store.verify.statefiles import StateFiles
@@ -29,8 +29,6 @@ from store.verify.states import SegmentTimes
 
 LEADER_FAULT = "the entry is as a leader made it: report it; all replicas should have the same"
 
-DELETE_TOPIC = "delete-topic"
-EXPIRE = "expire"
 ROWS_AT_ONCE = 1 << 16
 """Rows of ConsumeQueues that are gathered before files are read to compare them."""
 
@@ -81,7 +79,8 @@ class ReplicaCheck:
             named.add(state.manifest.commit_index)
         self._named = sorted(named)
         """Entries that the small files name."""
-        self._runs = RowRuns()
+        self._topics = Topics()
+        self._runs = RowRuns(self._topics)
         self._term_starts: list[tuple[int, int]] = []
         self._last_term = max(border.term, 0)
         self._times = SegmentTimes(plan.identity.segment_size)
@@ -174,17 +173,17 @@ class ReplicaCheck:
             self._take_others([entry])
             return
         batch = decode_batch(entry.body)
-        self._times.take([(entry, batch)])
-        commands = _file_commands(batch.commands)
+        columns = plain_columns(entry, batch, self._topics)
+        self._times.take(entry.position, columns.last_ms)
+        commands = file_commands(unpack_commands(batch.commands))
         covered = entry.index <= self._covered_index
         # Readable or not, what the entry's rows say is what was put into the files.
-        rows = RowRuns()
-        rows.add(entry, batch)
-        self._queues.take(rows.take(), covered=covered)
+        self._runs.add(columns)
+        self._queues.take(self._runs.take(), covered=covered)
         if covered:
-            self._keys.take(bytes(batch.key_rows), [(entry.position, entry.index)])
+            self._keys.take(columns.key_rows, [(entry.position, entry.index)])
         self._obey(commands, covered=covered)
-        self._count([(entry, batch)])
+        self._count(columns)
         check_batch(entry, batch)
 
     def _check_window(self, window: Window, everyone: Sequence[ReplicaCheck]) -> None:
@@ -192,31 +191,40 @@ class ReplicaCheck:
         index_rows = b"".join(map(index_row, window.entries))
         for check in everyone:
             check._take_headers(window.entries, index_rows)
-        batches: list[tuple[Entry, Batch]] = []
-        others: list[Entry] = []
-        for entry in window.entries:
-            if entry.kind is not EntryKind.DATA:
-                others.append(entry)
-                continue
+        data = [entry for entry in window.entries if entry.kind is EntryKind.DATA]
+        if len(data) < len(window.entries):
+            self._take_others(window.entries)
+        if not data:
+            return
+        proved = read_columns(window.data, window.position, data, self._topics)
+        if proved is not None:
+            self._take_columns(proved, everyone)
+            return
+        for entry in data:
             batch = decode_batch(entry.body)
-            batches.append((entry, batch))
-            self._runs.add(entry, batch)
-            commands = _file_commands(batch.commands)
-            if commands or self._runs.count >= ROWS_AT_ONCE:
+            check_batch(entry, batch)
+            self._take_columns(plain_columns(entry, batch, self._topics), everyone)
+
+    def _take_columns(self, columns: Columns, everyone: Sequence[ReplicaCheck]) -> None:
+        """Takes what batches that are right say of the files."""
+        begun = 0
+        for number, found in columns.commands:
+            commands = file_commands(unpack_commands(found))
+            if commands:
+                self._runs.add(columns, begun, number + 1)
+                begun = number + 1
                 self._take_runs(everyone)
                 for check in everyone:
                     check._obey(commands, covered=check._is_covered)
-        self._take_others(others)
-        self._times.take(batches)
-        places = [(entry.position, entry.index) for entry, _ in batches]
-        key_rows = b"".join([batch.key_rows for _, batch in batches])
+        self._runs.add(columns, begun)
+        if self._runs.count >= ROWS_AT_ONCE:
+            self._take_runs(everyone)
+        self._times.take(columns.entries[0].position, columns.last_ms)
+        places = [(entry.position, entry.index) for entry in columns.entries]
         for check in everyone:
             if check._is_covered:
-                check._keys.take(key_rows, places)
-        self._count(batches)
-        if not are_proved(window.data, window.position, batches):
-            for entry, batch in batches:
-                check_batch(entry, batch)
+                check._keys.take(columns.key_rows, places)
+        self._count(columns)
 
     def _take_others(self, entries: Sequence[Entry]) -> None:
         """Takes entries that are no batches."""
@@ -251,11 +259,10 @@ class ReplicaCheck:
             else:
                 self._keys.expired_position = max(self._keys.expired_position, command)
 
-    def _count(self, batches: Sequence[tuple[Entry, Batch]]) -> None:
-        for _, batch in batches:
-            self._report.messages += len(batch.rows) // QUEUE_ROW.size
-            for key, messages in count_messages(batch):
-                self.counts[key] = self.counts.get(key, 0) + messages
+    def _count(self, columns: Columns) -> None:
+        self._report.messages += len(columns.rows)
+        for key, messages in columns.count_messages(self._topics):
+            self.counts[key] = self.counts.get(key, 0) + messages
 
     def _tell_batch(self, entry: Entry, byte: int, *, expected: object, found: object) -> None:
         path, start = self._walk.segment_path(entry.position)
@@ -376,23 +383,3 @@ def open_queue_check(
         expired_position=0 if machine is None else machine.expired_position,
         first_position=state.mark.first_position,
     )
-
-
-def _file_commands(commands: Bytes) -> list[str | int]:
-    """What the commands of a batch do to files: topics deleted, positions expired."""
-    if not len(commands):
-        return []
-    try:
-        arrays = msgpack.unpackb(commands)
-    except (ValueError, msgpack.UnpackException) as error:
-        raise CorruptBatchError(f"the commands are not MessagePack: {error}") from error
-    if not isinstance(arrays, list):
-        raise CorruptBatchError(f"the commands are no array: {arrays!r}")
-    found: list[str | int] = []
-    for command in arrays:
-        match command:
-            case [str(name), str(topic), *_] if name == DELETE_TOPIC:
-                found.append(topic)
-            case [str(name), int(position)] if name == EXPIRE:
-                found.append(position)
-    return found

@@ -10,10 +10,7 @@ Where they are not, nothing is known of it, and nothing is said.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from struct import Struct
 
-from store.batch import QUEUE_ROW, Batch
-from store.entry import Entry
 from store.layout import segment_start
 from store.machinestate import MachineState
 from store.verify.digests import StateDigest, canonical_configuration
@@ -29,9 +26,7 @@ from store.verify.majority import majority
 from store.verify.ranges import GroupPlan, ReplicaRange
 from store.verify.statefiles import SavedCheckpoint, StateFiles
 
-STORED_AT = 56
 _BEHIND_ALL = 1 << 63
-_STORED = Struct(">q")
 ONE_STATE = "one state after the same entries in all replicas"
 UNDECIDED = "no majority says which replica is right: keep all copies, report it"
 
@@ -44,20 +39,12 @@ class SegmentTimes:
         self._times: dict[int, int | None] = {}
         self.last_ms: int | None = None
 
-    def take(self, batches: Sequence[tuple[Entry, Batch]]) -> None:
-        """Entries in order, all of one segment."""
-        if not batches:
-            return
-        for _entry, batch in reversed(batches):
-            size = len(batch.rows)
-            if size:
-                _position, length, _code = QUEUE_ROW.unpack_from(batch.rows, size - QUEUE_ROW.size)
-                at = len(batch.records) - length + STORED_AT
-                if 0 <= at <= len(batch.records) - _STORED.size:
-                    (self.last_ms,) = _STORED.unpack_from(batch.records, at)
-                break
-        start = segment_start(batches[0][0].position, self._segment_size)
-        self._times[start] = self.last_ms
+    def take(self, position: int, last_ms: int | None) -> None:
+        """Entries of one segment, in order, from ``position`` on; ``last_ms`` is that of their last
+        message, if there is any."""
+        if last_ms is not None:
+            self.last_ms = last_ms
+        self._times[segment_start(position, self._segment_size)] = self.last_ms
 
     def found(self) -> tuple[tuple[int, int | None], ...]:
         return tuple(self._times.items())

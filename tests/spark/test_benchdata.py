@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from spark.benchdata import write_snapshots
+from spark.benchmessages import Messages
 from store.osfiles import OsFileSystem
 from store.verify import verify_replicas
 
 
-def test_the_data_of_the_benchmark_are_whole_and_of_the_size_asked_for(tmp_path: Path) -> None:
-    replicas = write_snapshots(str(tmp_path), 300_000, 1024)
+@pytest.mark.parametrize("messages", Messages)
+def test_the_data_of_the_benchmark_are_whole_and_of_the_size_asked_for(
+    messages: Messages, tmp_path: Path
+) -> None:
+    replicas = write_snapshots(str(tmp_path), 300_000, 1024, messages=messages)
     verification = verify_replicas(OsFileSystem(), replicas)
     assert verification.findings == []
     assert [report.name for report in verification.replicas] == [

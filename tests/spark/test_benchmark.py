@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark.benchmark import log_events, shuffled, together
+from spark.benchtable import table_lines
 from spark.cli import main
 from spark.processes import cpu_seconds, descendants, peak_memory
 
@@ -87,7 +88,16 @@ def test_the_command_prints_what_it_measured(
     given = ["--gib", "0.001", "0.002", "--repeats", "1", "--dir", str(tmp_path), "--linked"]
     assert main(["bench", *given, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert [row["gib"] for row in printed["sizes"]] == [0.001, 0.002]
+    assert [(row["messages"], row["gib"]) for row in printed["sizes"]] == [
+        *(("uniform", 0.001), ("uniform", 0.002), ("mixed", 0.001), ("mixed", 0.002))
+    ]
+    assert set(printed["marginal"]) == {"uniform", "mixed"}
+    for row in printed["sizes"]:
+        ratio = row["check_gb_per_cpu_second"] / row["read_gb_per_cpu_second"]
+        assert row["check_to_read"] == pytest.approx(ratio, abs=0.01)
+        assert row["narrow_row_microseconds"] > 0
+    told = [line.split()[:2] for line in table_lines(printed) if line]
+    assert told.count(["mixed", "0.002"]) == 2
     assert all(row["bytes"] > 3 * row["gib"] * (1 << 30) for row in printed["sizes"])
     assert printed["sizes"][0]["worker_peak_bytes"] > 1 << 20
     assert list(tmp_path.iterdir()) == []

@@ -48,6 +48,20 @@ def test_messages_are_those_that_were_sent(session: SparkSession, group: Path) -
     assert times.first() == (1_700_000_000_000, 1_700_000_000_001)
 
 
+def test_columns_that_are_named_are_those_of_all(session: SparkSession, group: Path) -> None:
+    whole = load(session, group, view="messages", bodies="true")
+    named = "properties,queue_offset,body,born_timestamp,topic"
+    some = load(session, group, view="messages", columns=named)
+    assert ",".join(some.columns) == named
+    # Maps cannot be compared as they are.
+    maps = F.to_json("properties").alias("properties")
+    others = ["queue_offset", "body", "born_timestamp", "topic"]
+    assertDataFrameEqual(some.select(maps, *others), whole.select(maps, *others))
+    rows = load(session, group, view="consumequeue", columns="path, tags_code", topic="bills")
+    assert rows.columns == ["path", "tags_code"]
+    assert "has no column offset" in refusal(session, group, view="messages", columns="offset")
+
+
 def test_each_segment_is_read_by_many_tasks_and_each_entry_once(
     session: SparkSession, group: Path
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,7 +18,7 @@ from store.record import HEAD, record_size, stage_message
 from store.verify import FindingKind, sharedlog, verify_replicas
 from store.verify import replica as replica_checks
 from store.verify.batches import is_consistent
-from store.verify.columns import are_proved
+from store.verify.columns import Topics, plain_columns, read_columns
 from store.verify.keys import KEY_FIELDS, row_numbers
 from store.verify.sharedlog import Buffers
 from tests.store.replicas import HOST, Replica, message
@@ -39,6 +41,9 @@ def message_properties(draw: st.DrawFn) -> list[bytes]:
                 "UNIQ_KEY\x01{}\x02TAGS\x01{}\x02x\x01{}\x02",
                 "KEYS\x01{}\x02KEYS\x01{}\x02UNIQ_KEY\x01{}",
                 "x{}\x01KEYS{}\x02TAGS\x01{}\x02",
+                "TAGS\x01\x02TAGS\x01{}\x02UNIQ_KEY\x02UNIQ_KEY\x01{}\x02KEYSx\x01{}\x02KEYS",
+                "\x02\x02TAGS{}\x02KEYS\x01{}\x01TAGS\x01x\x02\x01\x02UNIQ_KEY\x01{}\x02UNIQ_KEY",
+                "KEYS\x01 \x0b{}\t\n{}\x0c\x02TAGS\x01\0{}\x02KEYS\x01never\x02",
             )
         )
     )
@@ -68,6 +73,30 @@ def entries_of(properties: list[bytes], split: int) -> list[Entry]:
     return entries
 
 
+def is_proved(data: bytes, batches: Sequence[tuple[Entry, Batch]]) -> bool:
+    """Whether the columns are read, and say what each entry by itself says."""
+    topics = Topics()
+    found = read_columns(data, POSITION, [entry for entry, _ in batches], topics)
+    if found is None:
+        return False
+    each = [plain_columns(entry, batch, topics) for entry, batch in batches]
+    runs = found.runs
+    for number, name in enumerate(("topics", "queues", "offsets", "counts")):
+        whole = np.concatenate([getattr(one.runs, name) for one in each])
+        assert getattr(runs, name).tolist() == whole.tolist(), number
+    counts = [len(one.runs.topics) for one in each]
+    assert runs.entries.tolist() == np.repeat(np.arange(len(each)), counts).tolist()
+    assert found.rows.tobytes() == b"".join(one.rows.tobytes() for one in each)
+    assert found.key_rows == b"".join(one.key_rows for one in each)
+    assert found.commands == [
+        (number, commands) for number, one in enumerate(each) for _, commands in one.commands
+    ]
+    minutes = [int(one.minutes[0]) for one in each]
+    assert found.minutes[runs.entries].tolist() == [minutes[number] for number in runs.entries]
+    assert found.last_ms == [one.last_ms for one in each if one.last_ms is not None][-1]
+    return True
+
+
 def decoded(entries: list[Entry]) -> tuple[bytes, list[tuple[Entry, Batch]]]:
     data = b"".join(entry.data for entry in entries)
     return data, [(entry, decode_batch(entry.body)) for entry in entries]
@@ -77,7 +106,66 @@ def decoded(entries: list[Entry]) -> tuple[bytes, list[tuple[Entry, Batch]]]:
 @given(message_properties(), st.integers(3, 20))
 def test_whatever_a_leader_makes_is_proved(properties: list[bytes], split: int) -> None:
     data, batches = decoded(entries_of(properties, split))
-    assert are_proved(data, POSITION, batches)
+    assert is_proved(data, batches)
+
+
+LONG = st.sampled_from([1, 7, 8, 9, 15, 16, 17, 32, 33, 64, 65, 128, 129, 200, 1100]).flatmap(
+    lambda size: st.sampled_from(["z" * size, "é" * (size // 2), "7 " * (size // 2)])
+)
+PAIRS = st.lists(
+    st.tuples(st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "x", "KEY", ""]), WORDS | LONG),
+    max_size=5,
+)
+NAMES = st.sampled_from(["a", "bills", "%RETRY%group", "é", "t" * 127])
+QUEUES = st.tuples(NAMES, st.integers(0, 3))
+SENT = st.lists(st.tuples(QUEUES, PAIRS, st.integers(0, 40)), min_size=16, max_size=40)
+
+
+@settings(max_examples=50, deadline=None)
+@given(SENT, st.integers(1, 12))
+def test_messages_of_any_topics_queues_properties_and_sizes_are_proved_together(
+    sent: list[tuple[tuple[str, int], list[tuple[str, str]], int]], at_once: int
+) -> None:
+    entries: list[Entry] = []
+    ends: dict[tuple[str, int], int] = {}
+    position = POSITION
+    for first in range(0, len(sent), at_once):
+        runs: list[Run] = []
+        for queue, pairs, size in sent[first : first + at_once]:
+            text = "".join(f"{name}\x01{value}\x02" for name, value in pairs).encode()
+            staged = stage_message(queue[0], b"x" * size, text, born_timestamp=1, born_host=HOST)
+            begin = ends.setdefault(queue, 7)
+            ends[queue] += 1
+            if runs and runs[-1][:2] == queue:
+                runs[-1].messages.append(staged)
+            else:
+                runs.append(Run(*queue, begin, [staged]))
+        commands = b"" if first % 2 else b"\x90"
+        parts = encode_batch(position, STORED_MS + first * 60_000, HOST, runs, commands)
+        entries.append(build_entry(EntryKind.DATA, len(entries), 1, position, 0, parts))
+        position = entries[-1].end
+    assert is_proved(*decoded(entries))
+
+
+def test_keys_of_blanks_alone_stand_beside_keys_of_many_words() -> None:
+    properties = [b"KEYS\x01 \x02", b"KEYS\x019 9\x02", b"KEYS\x01a\x02"] * 8
+    assert is_proved(*decoded(entries_of(properties, 24)))
+
+
+def test_batches_without_messages_lie_between_others() -> None:
+    properties = [f"KEYS\x01{number}\x02".encode() for number in range(24)]
+    entries = []
+    position = POSITION
+    for index, messages in enumerate(([], properties[:10], [], [], properties[10:], [])):
+        staged = [
+            stage_message("orders", b"", each, born_timestamp=1, born_host=HOST)
+            for each in messages
+        ]
+        runs = [Run("orders", 1, 5, staged)] if staged else []
+        parts = encode_batch(position, STORED_MS, HOST, runs, b"\x90" if index == 2 else b"")
+        entries.append(build_entry(EntryKind.DATA, index, 1, position, 0, parts))
+        position = entries[-1].end
+    assert is_proved(*decoded(entries))
 
 
 @settings(max_examples=200, deadline=None)
@@ -91,7 +179,7 @@ def test_what_is_proved_is_right_message_by_message(
     body[byte] ^= 1 << bit
     flipped = build_entry(EntryKind.DATA, 0, 1, POSITION, 0, [body])
     data, batches = decoded([flipped, *entries[1:]])
-    assert not are_proved(data, POSITION, batches) or is_consistent(*batches[0])
+    assert not is_proved(data, batches) or is_consistent(*batches[0])
 
 
 @pytest.mark.parametrize("size", [1, 256, 257, 9000])
@@ -101,11 +189,11 @@ def test_bodies_of_one_size_are_each_held_against_their_crc(size: int, number: i
     assert len({each.size for each in run.messages}) == 1
     parts = encode_batch(POSITION, STORED_MS, HOST, [run], b"")
     data, batches = decoded([build_entry(EntryKind.DATA, 0, 1, POSITION, 0, parts)])
-    assert are_proved(data, POSITION, batches)
+    assert is_proved(data, batches)
     body = bytearray(batches[0][0].body)
     body[number * len(batches[0][1].records) // 20 + HEAD.size + size - 1] ^= 1
     data, batches = decoded([build_entry(EntryKind.DATA, 0, 1, POSITION, 0, [body])])
-    assert not are_proved(data, POSITION, batches)
+    assert not is_proved(data, batches)
 
 
 @pytest.mark.parametrize(("wrong", "proved"), [(0, True), (1, False)])
@@ -128,7 +216,7 @@ def test_rows_of_messages_that_wait_are_checked_for_their_times(wrong: int, prov
     parts = encode_batch(POSITION, STORED_MS, HOST, runs, b"")
     data, batches = decoded([build_entry(EntryKind.DATA, 0, 1, POSITION, 0, parts)])
     assert is_consistent(*batches[0]) is proved
-    assert are_proved(data, POSITION, batches) is proved
+    assert is_proved(data, batches) is proved
 
 
 def snapshots(fs: SimulatedFileSystem, entries: int) -> list[str]:
