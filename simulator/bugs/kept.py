@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import store.checkpoint
 from dledger.keeper import Keeper
 from simulator.bugs.plant import Bug, Patch
-from store.filesystem import Bytes, FileSystem
+from store.filesystem import Bytes
 from store.marks import Marks
 from store.replica import ReplicaStore
 from store.segments import Segment
@@ -35,27 +34,6 @@ def mark_not_lowered_by_a_cut(patch: Patch) -> None:
         return marks._at(first_index - 1)
 
     patch.set(Marks, "lower_for", lower_for)
-
-
-def checkpoint_written_over_its_only_elder(patch: Patch) -> None:
-    """A checkpoint is written where it will stand, and no other is kept."""
-
-    def in_place(fs: FileSystem, directory: str, name: str, data: Bytes) -> None:
-        file = fs.open(f"{directory}/{name}", create=True)
-        try:
-            file.truncate(0)
-            file.datasync()
-            fs.sync_directory(directory)
-            half = len(data) // 2
-            file.pwrite(data[:half], 0)
-            file.datasync()
-            file.pwrite(data[half:], half)
-            file.datasync()
-        finally:
-            file.close()
-
-    patch.set(store.checkpoint, "replace_file", in_place)
-    patch.set(store.checkpoint, "KEPT", 1)
 
 
 def segments_removed_before_the_mark_says_so(patch: Patch) -> None:
@@ -102,7 +80,7 @@ BUGS = (
         "M2x",
         mark_not_lowered_by_a_cut,
         "not the entry that the durable mark names",
-        60,
+        100,
         "partition",
         "crash",
         "power loss of all",
@@ -110,15 +88,6 @@ BUGS = (
     ),
     _bug(
         "M3x",
-        checkpoint_written_over_its_only_elder,
-        "and no checkpoint",
-        60,
-        "expiry",
-        "power loss within a call",
-        "crash within a call",
-    ),
-    _bug(
-        "M4x",
         segments_removed_before_the_mark_says_so,
         "the segment file is missing",
         20,
@@ -127,7 +96,7 @@ BUGS = (
         "crash within a call",
     ),
     _bug(
-        "M5x",
+        "M4x",
         zeros_written_over_entries,
         "only the disks of | its disk does not hold it | stops by itself",
         10,

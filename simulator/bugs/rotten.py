@@ -76,22 +76,22 @@ def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
 
 BUGS = (
     _bug(
-        "M6x",
+        "M5x",
         crcs_not_compared_at_the_start,
         "cannot be applied | are not the log's | commits another entry | is given",
         10,
     ),
     _bug(
-        "M7x",
+        "M6x",
         crcs_not_compared_by_reads,
         "are not the log's | is not as its log says | is given | cannot be applied",
         20,
     ),
-    _bug("M8x", records_read_as_they_lie, "is given", 20),
-    _bug("M9x", damage_at_rest_not_mended, "damage is mended: not within", 10),
-    _bug("M10x", nobody_reads_what_is_at_rest, "damage is mended: not within", 10),
+    _bug("M7x", records_read_as_they_lie, "is given", 20),
+    _bug("M8x", damage_at_rest_not_mended, "damage is mended: not within", 10),
+    _bug("M9x", nobody_reads_what_is_at_rest, "damage is mended: not within", 10),
     _bug(
-        "M11x",
+        "M10x",
         chain_not_compared_by_the_scrub,
         "is not as its log says",
         60,
