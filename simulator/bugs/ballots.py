@@ -34,12 +34,12 @@ def writes_taken_before_the_first_entry_is_applied(patch: Patch) -> None:
     announce = Announcer.announce
 
     def at_once(announcer: Announcer) -> None:
-        first = Raft.term_first_index
-        Raft.term_first_index = property(lambda _core: -1)  # type: ignore[assignment]
+        meanwhile = Patch()
+        meanwhile.set(Raft, "term_first_index", property(lambda _core: -1))
         try:
             announce(announcer)
         finally:
-            Raft.term_first_index = first  # type: ignore[method-assign]
+            meanwhile.undo()
 
     patch.set(Announcer, "announce", at_once)
 

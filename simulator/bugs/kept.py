@@ -47,11 +47,12 @@ def segments_removed_before_the_mark_says_so(patch: Patch) -> None:
         def later(_marks: Marks, first_index: int, first_position: int) -> None:
             told.append((first_index, first_position))
 
-        Marks.begin_at = later  # type: ignore[method-assign]
+        meanwhile = Patch()
+        meanwhile.set(Marks, "begin_at", later)
         try:
             expire(replica, position)
         finally:
-            Marks.begin_at = begin_at  # type: ignore[method-assign]
+            meanwhile.undo()
         for beginning in told:
             begin_at(replica._marks, *beginning)
 

@@ -35,7 +35,11 @@ class LeadsNoLongerThanItMay(Invariant):
     def receives(self, host: Host, sender: str, message: Message) -> None:
         """See :class:`Invariant`."""
         known = self._of.get(host.name)
-        if known is not None and message.term == known.term:
+        if (
+            known is not None
+            and isinstance(message, AppendAccepted | AppendRejected | HeartbeatResponse)
+            and message.term == known.term
+        ):
             known.answered[sender] = host.own_time
 
     def sends(self, host: Host, _peer: str, _message: Message) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from dledger.catchup import CatchUp
 from dledger.changes import Changes
-from dledger.configuration import Configuration
+from dledger.configuration import NO_INCARNATION, Configuration
 from dledger.divergence import Divergence
 from dledger.elections import Elections
 from dledger.fitness import Fitness
@@ -76,7 +76,7 @@ def anybody_believed_of_what_disks_hold(patch: Patch) -> None:
     begin = LocalLog.__init__
 
     class Proven(LocalLog):
-        proven = property(lambda _local: True, lambda _local, _value: None)  # type: ignore[assignment]
+        proven = property(lambda _local: True, lambda _local, _value: None)
 
     def made(local: LocalLog, **parts: Any) -> None:
         local.__class__ = Proven
@@ -185,6 +185,22 @@ def members_changed_whoever_is_up(patch: Patch) -> None:
 
 def damaged_members_relied_on(patch: Patch) -> None:
     patch.set(Majorities, "whole", lambda _majorities, _member: True)
+
+
+def new_disk_counts_at_once(patch: Patch) -> None:
+    def noted(changes: Changes, found: Configuration, _now: float) -> dict[str, int]:
+        told = {changes._node: changes._incarnation}
+        for peer in changes._majorities.peers():
+            progress = changes._replicator.peers[peer]
+            if progress.incarnation:
+                told[peer] = progress.incarnation
+        return {
+            peer: number
+            for peer, number in told.items()
+            if found.incarnations.get(peer, NO_INCARNATION) != number
+        }
+
+    patch.set(Changes, "_incarnations_to_note", noted)
 
 
 def those_who_leave_are_not_told(patch: Patch) -> None:

@@ -1,4 +1,4 @@
-"""The table of defences and the code agree: what it names is there, and no planted bug is left out."""
+"""The table of defences and the code agree, and no planted bug is left out of it."""
 
 from __future__ import annotations
 

@@ -106,6 +106,9 @@ IN_A_CORE: dict[Plant, Callable[[], object]] = {
         "c11_voter_that_does_not_know_that_its_disk_counts_is_not_ready"
     ),
     consensus.damaged_members_relied_on: scenario("voter_with_damaged_entries_is_not_ready"),
+    consensus.new_disk_counts_at_once: scenario(
+        "c11_wiped_voter_counts_for_nothing_until_refilled"
+    ),
     consensus.those_who_leave_are_not_told: scenario("a8_removed_follower_learns_it_from_the_log"),
     consensus.handed_over_before_all_is_there: scenario("a11_transfer_waits_for_the_target"),
     consensus.proposals_taken_during_a_handover: scenario("a11_transfer_waits_for_the_target"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tests.dledger.test_mending import (
-    CONFIG,
     KNOWN,
     OTHER,
     THIRD,
@@ -11,7 +10,7 @@ from tests.dledger.test_mending import (
     mend,
     path_of,
 )
-from tests.store.steps import open_store
+from tests.store.steps import CONFIG, open_store
 
 
 def test_what_was_overwritten_together_with_the_last_known_entry_is_missed() -> None:
