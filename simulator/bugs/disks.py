@@ -34,4 +34,4 @@ def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
     return Bug(id_, plant, says, seeds, seconds=12.0, kinds=kinds)
 
 
-BUGS = (_bug("L7x", every_vote_counted, LOST, 20, *WIPED, "old copy put back"),)
+BUGS = (_bug("L7x", every_vote_counted, LOST, 40, *WIPED, "old copy put back"),)
