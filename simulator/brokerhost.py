@@ -136,6 +136,7 @@ class BrokerHost(Host):
             heartbeat_ms=round(group.raft.heartbeat_seconds * 1000),
             election_timeout_ms=round(group.raft.election_seconds * 1000),
             preferred_leader=group.raft.preferred_leader,
+            lease_reads=group.raft.lease_reads,
             file_reserved_hours=0,  # clocks are days ahead now and then; what expires is a fault
         )
         rng = world.streams.stream(f"broker {self.name}")

@@ -22,6 +22,7 @@ from simulator.host import Host
 from simulator.invariants import Invariant, raft_invariants
 from simulator.invariants.acknowledged import AcknowledgedKept
 from simulator.invariants.base import wants
+from simulator.leases import with_leases
 from simulator.loop import VirtualLoop
 from simulator.members import bring_back
 from simulator.mended import DamageMended
@@ -77,7 +78,9 @@ class Cluster:
         self.schedule = Schedule(self, schedule)
         self.group = GroupConfig(
             voters=[f"n{place}" for place in range(nodes)],
-            raft=with_preferred_leader(self._raft_config(rng), self.streams, nodes),
+            raft=with_leases(
+                with_preferred_leader(self._raft_config(rng), self.streams, nodes), self.streams
+            ),
             segment_size=rng.choice(self.segment_sizes),
         )
         self.injector = self.injector_class(self, self.plan, faults_rng)

@@ -133,12 +133,21 @@ def _place_in(host: Host, part: str, share: float) -> tuple[str, int] | None:
 def wipe_disk(cluster: Cluster, host: Host) -> None:
     """All of a disk is lost, of a voter of a group whose log says on which disk it votes.
 
-    It must come back by itself: nothing about it may stop with an error.
+    It must come back by itself: nothing about it may stop with an error. All others hold something
+    of the log: two that are empty elect one of them, as in a new group (``docs/safety.md``).
     """
+    others = [other for other in cluster.hosts if other is not host]
+    if not all(_holds_something(other) for other in others):
+        return
     if _all_disks_noted(cluster, host) and cluster.atlas.allows(host.name):
         cluster.atlas.damaged[host.name] = None
         host.replace_disk()
         host.mark("disk replaced by an empty one")
+
+
+def _holds_something(host: Host) -> bool:
+    mark = durable_mark(host)
+    return mark is not None and mark.index >= 0
 
 
 def restore_disk(cluster: Cluster, host: Host) -> None:

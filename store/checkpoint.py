@@ -164,8 +164,10 @@ class Checkpoints:
         for index in sorted(self._kept)[:-KEPT]:
             del self._kept[index]
             self._fs.remove(self._path(index))
-        while self._rotten:
-            self._discard(self._rotten.pop())
+        for rotten in self._rotten:
+            if rotten != path:  # else the new one stands in its place
+                self._discard(rotten)
+        self._rotten = []
 
     def read_piece(self, index: int, offset: int, size: int) -> tuple[int, int, bytes]:
         """A piece of the file of the newest checkpoint: its index, the file's size, the bytes.

@@ -19,9 +19,11 @@ from simulator.invariants.durability import DurableBeforeVisible
 from simulator.invariants.election import OneLeaderPerTerm
 from simulator.invariants.groupmarks import GroupMarks
 from simulator.invariants.kept import NothingForgotten
+from simulator.invariants.ledlong import LeadsNoLongerThanItMay
 from simulator.invariants.lostdisks import LostDisksElectNobody
 from simulator.invariants.matching import LogMatching
 from simulator.invariants.membership import MembersOfTheLog
+from simulator.invariants.newest import ReadsSeeWhatIsCommitted
 from simulator.invariants.prevote import PreVoteFirst
 from simulator.invariants.probes import FewProbes
 from simulator.invariants.safety import StateMachineSafety
@@ -55,6 +57,8 @@ def raft_invariants(hosts: Sequence[Host]) -> Sequence[Invariant]:
         MembersOfTheLog(),
         NothingForgotten(),
         LostDisksElectNobody(),
+        ReadsSeeWhatIsCommitted(committed),
+        LeadsNoLongerThanItMay(),
         GroupMarks(),
         Coverage(hosts),
     )

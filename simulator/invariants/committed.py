@@ -25,6 +25,8 @@ class CommittedForEver(Invariant):
         self.entries: dict[int, tuple[int, int]] = {}  # index -> (term, chain CRC)
         self.terms: dict[int, int] = {}
         """By index, the term in which it was committed: the leader of that term learns it first."""
+        self.newest = -1
+        """The last of them."""
         self._seen: dict[tuple[str, int], int] = {}
 
     def booted(self, host: Host) -> None:
@@ -55,6 +57,7 @@ class CommittedForEver(Invariant):
         if known is None:
             assert host.node is not None  # noqa: S101 - it says what is committed
             self.entries[entry.index] = identity
+            self.newest = max(self.newest, entry.index)
             self.terms[entry.index] = host.node.core.term
         elif known != identity:
             raise Violation(

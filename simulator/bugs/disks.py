@@ -1,0 +1,37 @@
+"""Planted bug L of disks that lost what they held: their votes are counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dledger.configuration import Configuration
+from dledger.elections import Elections
+from dledger.holdings import Holdings
+from simulator.bugs.plant import Bug, Patch
+
+
+def every_vote_counted(patch: Patch) -> None:
+    """A candidate counts the votes of disks that the log does not name, or that lost something."""
+    answered = Elections.answered
+
+    def credulous(elections: Elections, sender: str, answer: Any, now: float) -> None:
+        meanwhile = Patch()
+        meanwhile.set(Configuration, "trusts", lambda _found, _node, _incarnation: True)
+        meanwhile.set(Holdings, "lacks", lambda _held, _node, _incarnation, _last: False)
+        try:
+            answered(elections, sender, answer, now)
+        finally:
+            meanwhile.undo()
+
+    patch.set(Elections, "answered", credulous)
+
+
+WIPED = ("disk wiped", "crash", "one-way link", "partial partition")
+LOST = "lacks the committed entry | whose disk lacks what it held | both lead"
+
+
+def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=12.0, kinds=kinds)
+
+
+BUGS = (_bug("L7x", every_vote_counted, LOST, 40, *WIPED, "old copy put back"),)

@@ -1,0 +1,313 @@
+"""Defences of ``dledger/`` that no simulated fault ever needs, each taken out.
+
+Honest peers under honest names never call for them: they are for what a stranger, or a member that
+lies, may send, and for what real processes do. ``test_without.py`` holds each against the test
+that must fail without it, and ``docs/defences.md`` has the table.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dledger.catchup import CatchUp
+from dledger.changes import Changes
+from dledger.configuration import NO_INCARNATION, Configuration
+from dledger.divergence import Divergence
+from dledger.elections import Elections
+from dledger.fitness import Fitness
+from dledger.follower import Follower
+from dledger.handover import Handover
+from dledger.holdings import Holding
+from dledger.leaderreads import LeaderReads
+from dledger.leading import Leading
+from dledger.locallog import LocalLog
+from dledger.majorities import Majorities
+from dledger.messages import AppendRequest, TimeoutNow, VoteRequest
+from dledger.raft import Raft
+from dledger.readrounds import ReadAsked, ReadRounds
+from dledger.standing import Standing
+from dledger.terms import TermBound
+from simulator.bugs.plant import Patch
+from store.entry import Entry
+
+# --- strangers
+
+
+def every_peer_taken_for_a_member(patch: Patch) -> None:
+    patch.set(Standing, "knows", lambda _standing, _node: True)
+
+
+def stranger_heard_at_any_time(patch: Patch) -> None:
+    patch.set(Standing, "hears_strangers", lambda _standing, _now: True)
+
+
+def stranger_heard_again_and_again(patch: Patch) -> None:
+    patch.set(Standing, "stranger_heard", lambda _standing, _now: None)
+
+
+def stranger_breaks_off_an_election(patch: Patch) -> None:
+    hears = Standing.hears_leader
+
+    def hears_leader(standing: Standing, sender: str, term: int, now: float) -> bool:
+        voted = term == standing.term and sender in (standing.leader, standing.vote)
+        return voted or hears(standing, sender, term, now)
+
+    patch.set(Standing, "hears_leader", hears_leader)
+
+
+def stranger_asks_for_votes_like_a_member(patch: Patch) -> None:
+    asked = Elections.asked
+
+    def as_a_member(elections: Elections, sender: str, request: VoteRequest, now: float) -> None:
+        vars(elections._standing)["knows"] = lambda _node: True
+        try:
+            asked(elections, sender, request, now)
+        finally:
+            del vars(elections._standing)["knows"]
+
+    patch.set(Elections, "asked", as_a_member)
+
+
+def stranger_believed_of_what_is_committed(patch: Patch) -> None:
+    patch.set(LocalLog, "believes", lambda _local, _leader: True)
+
+
+def anybody_believed_of_what_disks_hold(patch: Patch) -> None:
+    begin = LocalLog.__init__
+
+    class Proven(LocalLog):
+        proven = property(lambda _local: True, lambda _local, _value: None)
+
+    def made(local: LocalLog, **parts: Any) -> None:
+        local.__class__ = Proven
+        begin(local, **parts)
+
+    patch.set(LocalLog, "__init__", made)
+
+
+def disks_of_nobody_remembered(patch: Patch) -> None:
+    def all_of_them(_follower: Follower, held: tuple[Holding, ...]) -> list[Holding]:
+        return list(held)
+
+    patch.set(Follower, "_plausible", all_of_them)
+
+
+def everybody_is_served(patch: Patch) -> None:
+    patch.set(Raft, "serves", lambda _core, _node: True)
+
+
+def refilled_from_whoever_leads(patch: Patch) -> None:
+    patch.set(CatchUp, "_trusted", lambda _catch_up, leader: leader)
+
+
+# --- terms, and messages that cannot be right
+
+
+def any_term_is_near(patch: Patch) -> None:
+    patch.set(TermBound, "check", lambda _terms, _sender, _own, _told: None)
+
+
+def terms_approached_at_once(patch: Patch) -> None:
+    patch.set(TermBound, "jump", lambda _terms, _own, _now: 1 << 62)
+
+
+def second_leader_of_a_term_followed(patch: Patch) -> None:
+    patch.set(Standing, "hears_leader", lambda _standing, _sender, _term, _now: True)
+
+
+def what_a_stranger_sent_counts_for_a_member(patch: Patch) -> None:
+    patch.set(LocalLog, "doubt", lambda _local: None)
+
+
+def entries_taken_from_anywhere(patch: Patch) -> None:
+    def unchecked(local: LocalLog, _sender: str, request: AppendRequest) -> list[Entry]:
+        return [each for each in request.entries if each.index > local.log.last_index]
+
+    patch.set(LocalLog, "_checked", unchecked)
+
+
+def committed_entries_not_compared(patch: Patch) -> None:
+    def silent(_local: LocalLog, _sender: str, _index: int, _ours: int, _theirs: int) -> None:
+        """As if they were equal."""
+
+    patch.set(LocalLog, "_check_committed", silent)
+
+
+def what_cannot_be_confirmed_counts(patch: Patch) -> None:
+    heard = Leading._heard
+
+    def credulous(leading: Leading, sender: str, incarnation: int, match_index: int) -> Any:
+        return heard(leading, sender, incarnation, min(match_index, leading._local.log.last_index))
+
+    patch.set(Leading, "_heard", credulous)
+
+
+def late_order_to_campaign_obeyed(patch: Patch) -> None:
+    receive = Raft.receive
+
+    def obedient(core: Raft, sender: str, message: Any, now: float) -> None:
+        if isinstance(message, TimeoutNow):
+            core.elections.campaign(now, pre_vote=False, ordered=True)
+        else:
+            receive(core, sender, message, now)
+
+    patch.set(Raft, "receive", obedient)
+
+
+# --- elections, members, hand-over
+
+
+def votes_of_any_term_counted(patch: Patch) -> None:
+    answered = Elections.answered
+
+    def careless(elections: Elections, sender: str, answer: Any, now: float) -> None:
+        if answer.granted and not answer.pre_vote:
+            object.__setattr__(answer, "term", elections._standing.term)
+        answered(elections, sender, answer, now)
+
+    patch.set(Elections, "answered", careless)
+
+
+def whoever_is_no_voter_by_the_newest_entry_never_leads(patch: Patch) -> None:
+    def strict(elections: Elections) -> bool:
+        return elections._configurations.current.votes(elections._standing.node)
+
+    patch.set(Elections, "may_campaign", property(strict))
+
+
+def stuck_change_never_called_off(patch: Patch) -> None:
+    patch.set(Configuration, "cancelled", lambda found: found)
+
+
+def members_changed_whoever_is_up(patch: Patch) -> None:
+    patch.set(Majorities, "keeps_up", lambda _majorities, _voter: True)
+
+
+def damaged_members_relied_on(patch: Patch) -> None:
+    patch.set(Majorities, "whole", lambda _majorities, _member: True)
+
+
+def new_disk_counts_at_once(patch: Patch) -> None:
+    def noted(changes: Changes, found: Configuration, _now: float) -> dict[str, int]:
+        told = {changes._node: changes._incarnation}
+        for peer in changes._majorities.peers():
+            progress = changes._replicator.peers[peer]
+            if progress.incarnation:
+                told[peer] = progress.incarnation
+        return {
+            peer: number
+            for peer, number in told.items()
+            if found.incarnations.get(peer, NO_INCARNATION) != number
+        }
+
+    patch.set(Changes, "_incarnations_to_note", noted)
+
+
+def those_who_leave_are_not_told(patch: Patch) -> None:
+    def at_once(changes: Changes, now: float) -> None:
+        staying = changes._majorities.peers()
+        changes._replicator.set_peers(staying, changes._connected, now)
+
+    patch.set(Changes, "_part", at_once)
+
+
+def handed_over_before_all_is_there(patch: Patch) -> None:
+    def at_once(handover: Handover) -> None:
+        if handover.target is not None and not handover._sent:
+            handover._sent = True
+            handover._outbox.send(handover.target, TimeoutNow(handover._term))
+
+    patch.set(Handover, "go_on", at_once)
+
+
+def proposals_taken_during_a_handover(patch: Patch) -> None:
+    check = Leading.check_may_propose
+
+    def generous(leading: Leading) -> None:
+        target, leading.handover.target = leading.handover.target, None
+        try:
+            check(leading)
+        finally:
+            leading.handover.target = target
+
+    patch.set(Leading, "check_may_propose", generous)
+
+
+def late_read_joins_a_round_under_way(patch: Patch) -> None:
+    add = ReadRounds.add
+
+    def joining(rounds: ReadRounds, asked: ReadAsked) -> bool:
+        if rounds._under_way:
+            rounds._under_way[-1][1].append(asked)
+            return False
+        return add(rounds, asked)
+
+    patch.set(ReadRounds, "add", joining)
+
+
+def lease_from_the_answer_on(patch: Patch) -> None:
+    serve = LeaderReads.serve
+
+    def late(reads: LeaderReads, now: float) -> None:
+        for number in reads._round_sent_at:
+            reads._round_sent_at[number] = now
+        serve(reads, now)
+
+    patch.set(LeaderReads, "serve", late)
+
+
+def lease_kept_during_a_handover(patch: Patch) -> None:
+    ask = LeaderReads.ask
+
+    def kept(reads: LeaderReads, asker: str, number: int, now: float) -> None:
+        target, reads._handover.target = reads._handover.target, None
+        try:
+            ask(reads, asker, number, now)
+        finally:
+            reads._handover.target = target
+
+    patch.set(LeaderReads, "ask", kept)
+
+
+# --- nodes
+
+
+def stalled_disk_not_noticed(patch: Patch) -> None:
+    patch.set(Fitness, "_look_for_stall", lambda _fitness: None)
+
+
+def unfit_leader_stays(patch: Patch) -> None:
+    patch.set(Fitness, "_give_way", lambda _fitness: None)
+
+
+def damaged_member_campaigns(patch: Patch) -> None:
+    changed = Fitness._changed
+
+    def careless(fitness: Fitness) -> None:
+        changed(fitness)
+        fitness._node.core.elections.campaigns = fitness._node.core.elections.votes
+
+    patch.set(Fitness, "_changed", careless)
+
+
+def member_without_room_is_as_quick_as_others(patch: Patch) -> None:
+    changed = Fitness._changed
+
+    def hasty(fitness: Fitness) -> None:
+        changed(fitness)
+        fitness._node.core.standing.patience = 1.0
+
+    patch.set(Fitness, "_changed", hasty)
+
+
+def divergence_not_noticed(patch: Patch) -> None:
+    patch.set(Divergence, "refused", lambda _divergence, _sender, _request: None)
+
+
+def divergence_believed_of_the_leader_alone(patch: Patch) -> None:
+    def at_once(divergence: Divergence, sender: str, request: AppendRequest) -> None:
+        if request.entries and divergence._differs(sender, request.entries[0]):
+            divergence.found = True
+            divergence._node.catch_up.begin(sender)
+
+    patch.set(Divergence, "refused", at_once)

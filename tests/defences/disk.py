@@ -1,0 +1,193 @@
+"""Defences of ``store/``, and of how ``dledger/`` uses it, each taken out; see ``consensus.py``.
+
+Simulated faults would need them in one call of thousands; tests go to that very call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import store.checkpoint
+import store.mend
+import store.opening
+import store.reading
+import store.recovery
+import store.refill
+import store.replica
+import store.replicareads
+from dledger.logwriter import LogWriter
+from dledger.mending import Mending
+from dledger.service import FetchRequest
+from dledger.supply import Supply
+from simulator.bugs.plant import Patch
+from store.checkpoint import Checkpoint
+from store.commitlog import CommitLog
+from store.filesystem import FileSystem
+from store.marks import Marks
+from store.refill import COMPLETE_NAME, REFILL_NAME, Refill
+from store.replica import ReplicaStore
+
+
+def term_may_fall(patch: Patch) -> None:
+    save = ReplicaStore.save_hard_state
+
+    def careless(replica: ReplicaStore, term: int, vote: str) -> None:
+        replica._term = min(replica._term, term)
+        save(replica, term, vote)
+
+    patch.set(ReplicaStore, "save_hard_state", careless)
+
+
+def entries_of_a_term_that_is_not_saved(patch: Patch) -> None:
+    rows_of = ReplicaStore._rows_of
+
+    def generous(replica: ReplicaStore, entries: Any) -> tuple[bytes, int]:
+        term, replica._term = replica._term, 1 << 62
+        try:
+            return rows_of(replica, entries)
+        finally:
+            replica._term = term
+
+    patch.set(ReplicaStore, "_rows_of", generous)
+
+
+def failed_store_goes_on(patch: Patch) -> None:
+    patch.set(ReplicaStore, "_check_usable", lambda _replica: None)
+
+
+def data_of_another_node_opened(patch: Patch) -> None:
+    patch.set(store.opening, "check_identity", lambda _found, _wanted, _path: None)
+
+
+def mark_set_on_what_is_not_there(patch: Patch) -> None:
+    def is_entry(_marks: Marks, _index: int, _end_position: int, _chain_crc: int) -> bool:
+        return True
+
+    patch.set(Marks, "is_entry", is_entry)
+
+
+def committed_entries_cut(patch: Patch) -> None:
+    lower_for = Marks.lower_for
+
+    def rash(marks: Marks, first_index: int) -> Any:
+        object.__setattr__(marks.mark, "commit_index", -1)
+        return lower_for(marks, first_index)
+
+    patch.set(Marks, "lower_for", rash)
+
+
+def checkpoint_of_what_is_not_durable(patch: Patch) -> None:
+    save = ReplicaStore.save_checkpoint
+
+    def careless(replica: ReplicaStore, checkpoint: Checkpoint) -> bool:
+        synced, replica._log.synced_end = replica._log.synced_end, replica._log.end
+        try:
+            return save(replica, checkpoint)
+        finally:
+            replica._log.synced_end = synced
+
+    patch.set(ReplicaStore, "save_checkpoint", careless)
+
+
+def one_checkpoint_kept(patch: Patch) -> None:
+    patch.set(store.checkpoint, "KEPT", 1)
+
+
+def mark_not_compared_with_the_log(patch: Patch) -> None:
+    patch.set(store.recovery, "_check_mark", lambda _found, _mark, _segment, _offset: None)
+
+
+def what_was_cut_counts_as_synced(patch: Patch) -> None:
+    patch.set(LogWriter, "_cut", lambda _writer, _last_index: None)
+
+
+def padding_not_looked_at(patch: Patch) -> None:
+    patch.set(store.mend, "_check_padding", lambda _log, _index, _entries, _last: None)
+
+
+def putback_not_finished(patch: Patch) -> None:
+    def finish(_fs: FileSystem, _directory: str, _log: CommitLog) -> None:
+        """As if nothing had been noted."""
+
+    patch.set(store.opening, "finish", finish)
+
+
+def what_is_not_committed_given_to_peers(patch: Patch) -> None:
+    fetch = Supply.fetch
+
+    def generous(supply: Supply, peer: str, request: FetchRequest) -> None:
+        local = supply._node.core.local
+        commit, local.commit_index = local.commit_index, local.log.last_index
+        try:
+            fetch(supply, peer, request)
+        finally:
+            local.commit_index = commit
+
+    patch.set(Supply, "fetch", generous)
+
+
+def lost_last_entry_tells_nothing(patch: Patch) -> None:
+    patch.set(Mending, "_holds", lambda _mending, _entry: True)
+
+
+def rotten_row_not_confirmed(patch: Patch) -> None:
+    patch.set(store.replicareads, "confirmed_entry_at", store.reading.entry_at)
+
+
+# --- refills
+
+
+def refill_begun_for_a_term_to_come(patch: Patch) -> None:
+    begin = Refill.begin
+
+    def careless(
+        fs: FileSystem, directory: str, plan: Any, data: bytes, _term_max: int, **sizes: int
+    ) -> Refill:
+        return begin(fs, directory, plan, data, 1 << 62, **sizes)
+
+    patch.set(Refill, "begin", staticmethod(careless))
+
+
+def refill_not_tied_together(patch: Patch) -> None:
+    def append(refill: Refill, entries: Any) -> None:
+        refill._log.append(entries)
+        refill.next_index = entries[-1].index + 1
+
+    patch.set(Refill, "append", append)
+
+
+def refill_complete_before_its_entries_are_durable(patch: Patch) -> None:
+    complete = Refill.complete
+
+    def hasty(refill: Refill, floor: int) -> None:
+        vars(refill._log)["sync"] = lambda: None
+        complete(refill, floor)
+
+    patch.set(Refill, "complete", hasty)
+
+
+def refill_does_not_raise_the_term(patch: Patch) -> None:
+    patch.set(store.refill, "raise_term", lambda _fs, _path, _term: None)
+
+
+def refill_forgotten_before_it_is_installed(patch: Patch) -> None:
+    raise_term: Callable[[FileSystem, str, int], None] = store.refill.raise_term
+
+    def first(fs: FileSystem, path: str, term: int) -> None:
+        directory = path.rpartition("/state/")[0]
+        complete = f"{directory}/{REFILL_NAME}/{COMPLETE_NAME}"
+        if fs.exists(complete):
+            fs.remove(complete)
+            fs.sync_directory(f"{directory}/{REFILL_NAME}")
+        raise_term(fs, path, term)
+
+    patch.set(store.refill, "raise_term", first)
+
+
+def refill_without_a_floor(patch: Patch) -> None:
+    patch.set(store.replica, "read_floor", lambda _fs, _directory: -1)
+
+
+def refill_leaves_what_was_derived(patch: Patch) -> None:
+    patch.set(store.refill, "DERIVED", ())
