@@ -18,6 +18,7 @@ from simulator.invariants.coverage import Coverage
 from simulator.invariants.durability import DurableBeforeVisible
 from simulator.invariants.election import OneLeaderPerTerm
 from simulator.invariants.groupmarks import GroupMarks
+from simulator.invariants.handedover import HandedOverInOrder
 from simulator.invariants.kept import NothingForgotten
 from simulator.invariants.lostdisks import LostDisksElectNobody
 from simulator.invariants.matching import LogMatching
@@ -55,6 +56,7 @@ def raft_invariants(hosts: Sequence[Host]) -> Sequence[Invariant]:
         MembersOfTheLog(),
         NothingForgotten(),
         LostDisksElectNobody(),
+        HandedOverInOrder(),
         GroupMarks(),
         Coverage(hosts),
     )
