@@ -13,6 +13,7 @@ from typing import ClassVar
 from broker.client.config import ConsumerConfig
 from broker.nameserver.server import NameServer
 from dledger.config import RaftConfig
+from simulator.brokerhost import GROUP as BROKER
 from simulator.brokerhost import BrokerHost, BrokerSettings
 from simulator.cluster import Cluster
 from simulator.faults import FaultInjector
@@ -22,6 +23,7 @@ from simulator.invariants.content import ContentKept
 from simulator.invariants.derived import DerivedFilesSound
 from simulator.invariants.linear import check_linearizable
 from simulator.invariants.ordering import Ordering
+from simulator.invariants.routes import Answering, RoutesTold
 from simulator.invariants.skipping import NothingSkipped
 from simulator.invariants.stored import StoredMessages
 from simulator.randomness import CountingRandom
@@ -132,7 +134,8 @@ class WholeCluster(Cluster):
             )
             for place in range(2)
         ]
-        self.name_server = Station("ns", NAME_SERVER[0], self.world, _serve_names)
+        self._name_service: NameServer | None = None
+        self.name_server = Station("ns", NAME_SERVER[0], self.world, self._serve_names)
         mains = [
             *((f"p{place}", each.main) for place, each in enumerate(self._producing)),
             *((f"c{place}", each.main) for place, each in enumerate(self._consuming)),
@@ -154,7 +157,23 @@ class WholeCluster(Cluster):
             content,
             self.skipped,
             DerivedFilesSound(),
+            RoutesTold(
+                BROKER,
+                hosts=self.hosts,
+                name_server=self.name_server,
+                answering=self._names_known,
+                network=self.network,
+                topics=TOPICS,
+            ),
         ]
+
+    async def _serve_names(self, station: Station) -> None:
+        self._name_service = NameServer(asyncio.get_running_loop(), station.ip, NAME_SERVER[1])
+        await self._name_service.start()
+
+    def _names_known(self) -> Answering | None:
+        """What the NameServer answers from."""
+        return None if self._name_service is None else self._name_service.routes
 
     def stations_named(self, name: str) -> Sequence[Station]:
         """See :class:`Cluster`."""
@@ -211,8 +230,3 @@ class WholeCluster(Cluster):
         for station in (self.name_server, *self.clients):
             station.switch_off()
         super().switch_off()
-
-
-async def _serve_names(station: Station) -> None:
-    server = NameServer(asyncio.get_running_loop(), station.ip, NAME_SERVER[1])
-    await server.start()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.nameserver.registered import Registration
+from broker.nameserver.routes import RegisterResult, RouteTable
+from broker.registration import Registrar
 from dledger.handover import Handover
 from dledger.leading import Leading
 from dledger.locallog import LocalLog
 from dledger.messages import TimeoutNow
 from simulator.bugs.plant import Bug, Patch
-from simulator.worlds import NODES
+from simulator.worlds import BROKERS, NODES
+from store.keyindex import KEY_ROW_SIZE, KeyFlush
 
 
 def proposals_taken_during_a_hand_over(patch: Patch) -> None:
@@ -43,13 +47,60 @@ def one_entry_too_many_committed(patch: Patch) -> None:
     patch.set(LocalLog, "commit_to", lambda local, index: commit_to(local, index + 1))
 
 
+def key_lost_until_the_scrub_comes(patch: Patch) -> None:
+    """A file of the key index lacks its last row until the scrub has made it again."""
+
+    def lossy(flush: KeyFlush) -> None:
+        rows = flush._rows
+        flush._file = flush._index.write(rows[:-KEY_ROW_SIZE] or rows)
+
+    patch.set(KeyFlush, "run", lossy)
+
+
+def new_leader_not_told_at_once(patch: Patch) -> None:
+    """A broker that becomes leader tells the NameServers at its next round, half a minute later."""
+    register_now = Registrar.register_now
+
+    def late(registrar: Registrar) -> None:
+        if not registrar._told:
+            register_now(registrar)
+
+    patch.set(Registrar, "register_now", late)
+
+
+def forgotten_broker_keeps_silent(patch: Patch) -> None:
+    """A broker whose connection to a NameServer ends does not tell it again at once."""
+    patch.set(Registrar, "_connection_lost", lambda _registrar, _nameserver: None)
+    patch.set(Registrar, "_retry_soon", lambda _registrar, _nameserver: None)
+
+
+def first_leader_of_a_name_kept(patch: Patch) -> None:
+    """A NameServer takes the first leader of a name for its leader as long as that lives."""
+    register = RouteTable.register
+
+    def faithful(
+        table: RouteTable, registration: Registration, channel: int, host: str = ""
+    ) -> RegisterResult:
+        group = table._names.get(registration.broker_name)
+        first = None if group is None else group.addresses.get(0)
+        if first is not None and (registration.broker_id == 0) != (first == registration.address):
+            return RegisterResult("", "")
+        return register(table, registration, channel, host)
+
+    patch.set(RouteTable, "register", faithful)
+
+
 def _bug(id_: str, plant: Any, says: str, seeds: int, world: str = NODES, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, world=world, kinds=kinds)
+    return Bug(id_, plant, says, seeds, seconds=8.0, world=world, kinds=kinds)
 
 
 HAND_OVER = ("leader hands over",)
 
 BUGS = (
+    _bug("K4x", key_lost_until_the_scrub_comes, "after it was healed", 20, BROKERS),
+    _bug("K5x", new_leader_not_told_at_once, "tells ", 5, BROKERS),
+    _bug("K5bx", forgotten_broker_keeps_silent, "tells no leader", 10, BROKERS, "NameServer crash"),
+    _bug("K5cx", first_leader_of_a_name_kept, "which is none", 10, BROKERS),
     _bug("K6x", proposals_taken_during_a_hand_over, "to campaign", 20, NODES, *HAND_OVER),
     _bug("K6bx", campaign_ordered_before_all_is_there, "to campaign", 40, NODES, *HAND_OVER),
     _bug("K7x", one_entry_too_many_committed, "committed for ever: ", 5),
