@@ -19,7 +19,7 @@ from simulator.client import Client
 from simulator.damage import FaultAtlas
 from simulator.faults import FaultInjector, FaultPlan
 from simulator.host import Host
-from simulator.invariants import Invariant, raft_invariants
+from simulator.invariants import Invariant, SeenConfigurations, raft_invariants
 from simulator.invariants.acknowledged import AcknowledgedKept
 from simulator.invariants.base import wants
 from simulator.loop import VirtualLoop
@@ -128,7 +128,8 @@ class Cluster:
         )
 
     def _make_invariants(self) -> Sequence[Invariant]:
-        return [*raft_invariants(self.hosts), AcknowledgedKept(self.hosts)]
+        seen = SeenConfigurations(self.group.voters)
+        return [*raft_invariants(self.hosts, seen), AcknowledgedKept(self.hosts, seen)]
 
     @property
     def members_away_max(self) -> int:

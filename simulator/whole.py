@@ -18,7 +18,7 @@ from simulator.brokerhost import BrokerHost, BrokerSettings
 from simulator.cluster import Cluster
 from simulator.faults import FaultInjector
 from simulator.host import Host
-from simulator.invariants import Invariant, raft_invariants
+from simulator.invariants import Invariant, SeenConfigurations, raft_invariants
 from simulator.invariants.content import ContentKept
 from simulator.invariants.derived import DerivedFilesSound
 from simulator.invariants.linear import check_linearizable
@@ -152,7 +152,7 @@ class WholeCluster(Cluster):
         content = ContentKept(TOPICS)
         self.history.listeners += [self.stored, content, Ordering(), self.skipped]
         return [
-            *raft_invariants(self.hosts),
+            *raft_invariants(self.hosts, SeenConfigurations(self.group.voters)),
             self.stored,
             content,
             self.skipped,

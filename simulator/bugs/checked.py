@@ -7,6 +7,7 @@ from typing import Any
 from broker.nameserver.registered import Registration
 from broker.nameserver.routes import RegisterResult, RouteTable
 from broker.registration import Registrar
+from dledger.configuration import Configuration
 from dledger.handover import Handover
 from dledger.leading import Leading
 from dledger.locallog import LocalLog
@@ -45,6 +46,20 @@ def one_entry_too_many_committed(patch: Patch) -> None:
     """What a node takes for committed is one entry more than what is."""
     commit_to = LocalLog.commit_to
     patch.set(LocalLog, "commit_to", lambda local, index: commit_to(local, index + 1))
+
+
+def new_voters_alone_count_where_several_change(patch: Patch) -> None:
+    """While several voters change at once a majority of the new ones is enough."""
+    both = Configuration.quorums.fget  # type: ignore[attr-defined]  # it is a property
+
+    def new_alone(configuration: Configuration) -> tuple[tuple[str, ...], ...]:
+        changed = {*configuration.voters} ^ {*configuration.old_voters}
+        if configuration.is_joint and len(changed) > 1:
+            return (configuration.voters,)
+        quorums: tuple[tuple[str, ...], ...] = both(configuration)
+        return quorums
+
+    patch.set(Configuration, "quorums", property(new_alone))
 
 
 def key_lost_until_the_scrub_comes(patch: Patch) -> None:
@@ -94,9 +109,13 @@ def _bug(id_: str, plant: Any, says: str, seeds: int, world: str = NODES, *kinds
     return Bug(id_, plant, says, seeds, seconds=8.0, world=world, kinds=kinds)
 
 
+SEVERAL = ("several members change", "crash", "partition", "delay")
 HAND_OVER = ("leader hands over",)
 
 BUGS = (
+    _bug(
+        "K2x", new_voters_alone_count_where_several_change, "only the disks of", 40, NODES, *SEVERAL
+    ),
     _bug("K4x", key_lost_until_the_scrub_comes, "after it was healed", 20, BROKERS),
     _bug("K5x", new_leader_not_told_at_once, "tells ", 5, BROKERS),
     _bug("K5bx", forgotten_broker_keeps_silent, "tells no leader", 10, BROKERS, "NameServer crash"),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dledger.messages import AppendAccepted, HeartbeatResponse, Message, TimeoutNow
 from dledger.standing import Role
 from simulator.invariants.base import Invariant, Part
+from simulator.invariants.configurations import SeenConfigurations
 from simulator.violation import Violation
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ class HandedOverInOrder(Invariant):
     step_parts = Part.LOG | Part.STANDING
     sent_kinds = (TimeoutNow, AppendAccepted, HeartbeatResponse)
 
-    def __init__(self) -> None:
+    def __init__(self, seen: SeenConfigurations) -> None:
+        self._seen = seen
         self._added: dict[tuple[str, int, int], tuple[int, float]] = {}  # last index, own time
         self._ordered: dict[tuple[str, int, int], _Ordered] = {}  # by name, boot, term
         self._confirmed: dict[tuple[str, int, str], int] = {}  # by leader, term, follower
@@ -51,7 +53,7 @@ class HandedOverInOrder(Invariant):
         leadership = (host.name, host.boot, message.term)
         last_index, added_at = self._added.get(leadership, (-1, host.own_time))
         confirmed = self._confirmed.get((host.name, message.term, peer), -1)
-        if confirmed < last_index and host.name in host.node.core.configuration.voters:
+        if confirmed < last_index and host.name in self._seen.of(host)[1].voters:
             raise Violation(
                 f"leader {host.name} of term {message.term} orders {peer} to campaign, which has "
                 f"confirmed entries to {confirmed} of {last_index}"
