@@ -87,7 +87,9 @@ class Cluster:
         self._by_name: dict[str, Host] = {host.name: host for host in self.hosts}
         self._make_clients(rng)
         self.invariants = self._make_invariants()
-        self.told_of_actions = [each for each in self.invariants if wants(each, "acted")]
+        self.told_of_actions = [
+            each for group in self.groups for each in group.invariants if wants(each, "acted")
+        ]
         for host in self.hosts:
             host.watch(self.invariants)
         self.atlas = FaultAtlas(nodes)
@@ -135,6 +137,15 @@ class Cluster:
     def members_away_max(self) -> int:
         """So many hosts may be no members of the group at a time."""
         return (len(self.hosts) - 1) // 2
+
+    @property
+    def groups(self) -> Sequence[Cluster]:
+        """Itself, and what else there is of hosts in the same world: a group each."""
+        return (self,)
+
+    def struck_by(self, _action: Action) -> Cluster:
+        """That of the groups to which it is done."""
+        return self
 
     # --- its clients
 
@@ -216,21 +227,24 @@ class Cluster:
     def _all_are_back(self) -> bool:
         """Whether all who must run are voters, once faults have ended. One may come up late: it was
         still stopping then, or had to be mended, and was removed before that."""
-        return not self._healing or bring_back(self)
+        return not self._healing or all(bring_back(group) for group in self.groups)
 
     async def run(self, seconds: float, client_seconds: float | None = None) -> None:
         """Faults for so long, then healing; the client works as long, or ``client_seconds``."""
-        for host in self.hosts:
-            host.start()
+        for group in self.groups:
+            for host in group.hosts:
+                host.start()
         self._start_clients()
         if client_seconds is not None:
             self.loop.call_at(client_seconds, self._stop_clients)
         if self.schedule.played:
             self.schedule.start()
         else:
-            self.injector.start()
+            for group in self.groups:
+                group.injector.start()
         await self.pass_time(seconds)
-        self.injector.end()
+        for group in self.groups:
+            group.injector.end()
         self._stop_clients()
         await self.heal()
 
@@ -239,21 +253,24 @@ class Cluster:
         self.trace.note("all", "faults end")
         self.network.faults = NetworkFaults()
         self.heal_network()
-        for host in self.hosts:
-            host.work_again()
-        mended = DamageMended(self.hosts)
+        mended = []
+        for group in self.groups:
+            for host in group.hosts:
+                host.work_again()
+            mended.append(DamageMended(group.hosts))
         self._healing = True
         await self.until(self._all_are_back, "all are voters")
         await self._heal_clients()
-        await self.until(mended, "damage is mended")
-        await self.until(self._agrees, "the replicas agree")
+        await self.until(lambda: all(each() for each in mended), "damage is mended")
+        await self.until(lambda: all(group.agrees() for group in self.groups), "the replicas agree")
         settled = self._state()
         await self.pass_time(QUIET_SECONDS)
         if self._state() != settled:
             raise Violation(f"without faults and proposals it moves: {settled}, {self._state()}")
-        for host in self.whole_hosts():
-            for invariant in host.invariants:
-                invariant.healed(host)
+        for group in self.groups:
+            for host in group.whole_hosts():
+                for invariant in host.invariants:
+                    invariant.healed(host)
 
     async def _heal_clients(self) -> None:
         """Every call ends, and a new one is answered."""
@@ -269,7 +286,8 @@ class Cluster:
         self._last_proposed = self.client.propose()
         return False
 
-    def _agrees(self) -> bool:
+    def agrees(self) -> bool:
+        """Whether all hosts of this group hold and have applied the same, and one leads."""
         leader = self.leader()
         if leader is None or leader.node is None:
             return False
@@ -298,12 +316,13 @@ class Cluster:
     def _state(self) -> list[tuple[object, ...]]:
         return [
             (core.role.value, core.term, core.leader, core.log.last_index, core.commit_index)
-            for core in (host.node.core for host in self.hosts if host.node is not None)
+            for group in self.groups
+            for core in (host.node.core for host in group.hosts if host.node is not None)
         ]
 
     def _say(self) -> str:
         said = []
-        for host in self.hosts:
+        for host in (host for group in self.groups for host in group.hosts):
             node = host.node
             if node is None:
                 said.append(f"{host.name} down")
@@ -318,8 +337,9 @@ class Cluster:
 
     def switch_off(self) -> None:
         """The simulation is over: what is left of it is never run."""
-        for host in self.hosts:
-            host.switch_off()
+        for group in self.groups:
+            for host in group.hosts:
+                host.switch_off()
         self.loop.close()
 
     def outcome(self, violation: str | None, picture: str = "") -> Outcome:

@@ -47,6 +47,8 @@ EXPECTED_OF_BROKERS = (
     "refilled by a peer",
     "request answered",
     "sector cannot be read",
+    "several files below consumequeue",
+    "several files below keyindex",
 )
 """What long runs of whole brokers must get into beside that."""
 

@@ -13,7 +13,6 @@ from typing import ClassVar
 from broker.client.config import ConsumerConfig
 from broker.nameserver.server import NameServer
 from dledger.config import RaftConfig
-from simulator.brokerhost import GROUP as BROKER
 from simulator.brokerhost import BrokerHost, BrokerSettings
 from simulator.cluster import Cluster
 from simulator.faults import FaultInjector
@@ -94,7 +93,7 @@ class WholeCluster(Cluster):
         return 1
 
     def _make_clients(self, rng: CountingRandom) -> None:
-        self.history = History(self.trace.note)
+        self.history = self._make_history()
         self.registers = RegisterHistory(self.streams.stream("offsets set back"))
         pause_max = rng.choice(self.client_pauses)
         self._producing = [
@@ -146,6 +145,9 @@ class WholeCluster(Cluster):
             for place, (name, main) in enumerate(mains, 1)
         ]
 
+    def _make_history(self) -> History:
+        return History(self.trace.note)
+
     def _make_invariants(self) -> Sequence[Invariant]:
         self.stored = StoredMessages(self.hosts, TOPICS)
         self.skipped = NothingSkipped(GROUP)
@@ -158,10 +160,10 @@ class WholeCluster(Cluster):
             self.skipped,
             DerivedFilesSound(),
             RoutesTold(
-                BROKER,
+                self.group.name,
                 hosts=self.hosts,
                 name_server=self.name_server,
-                answering=self._names_known,
+                answering=self.names_known,
                 network=self.network,
                 topics=TOPICS,
             ),
@@ -171,7 +173,7 @@ class WholeCluster(Cluster):
         self._name_service = NameServer(asyncio.get_running_loop(), station.ip, NAME_SERVER[1])
         await self._name_service.start()
 
-    def _names_known(self) -> Answering | None:
+    def names_known(self) -> Answering | None:
         """What the NameServer answers from."""
         return None if self._name_service is None else self._name_service.routes
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
+import store.deferred
+from broker.client.choice import QueueChoice, Target
+from broker.client.message import MessageQueue
+from broker.client.offsets import Offsets
 from broker.nameserver.registered import Registration
 from broker.nameserver.routes import RegisterResult, RouteTable
 from broker.registration import Registrar
@@ -13,8 +18,8 @@ from dledger.leading import Leading
 from dledger.locallog import LocalLog
 from dledger.messages import TimeoutNow
 from simulator.bugs.plant import Bug, Patch
-from simulator.worlds import BROKERS, NODES
-from store.keyindex import KEY_ROW_SIZE, KeyFlush
+from simulator.worlds import BROKERS, GROUPS, LOOKUPS, NODES, WAITING
+from store.keyindex import KEY_ROW_SIZE, IndexFile, KeyFlush, KeyIndex
 
 
 def proposals_taken_during_a_hand_over(patch: Patch) -> None:
@@ -109,13 +114,64 @@ def _bug(id_: str, plant: Any, says: str, seeds: int, world: str = NODES, *kinds
     return Bug(id_, plant, says, seeds, seconds=8.0, world=world, kinds=kinds)
 
 
-SEVERAL = ("several members change", "crash", "partition", "delay")
+def delays_half_as_long(patch: Patch) -> None:
+    """What waits by delay level waits for half of its time, and its row says so."""
+    patch.set(store.deferred, "DELAYS_MS", tuple(delay // 2 for delay in store.deferred.DELAYS_MS))
+
+
+def named_queue_left_after_a_failed_try(patch: Patch) -> None:
+    """A message whose producer has named the queue goes to any queue after a try that failed."""
+    search = QueueChoice.search
+
+    async def anywhere(
+        choice: QueueChoice, topic: str, _pinned: MessageQueue | None, avoid: Collection[str]
+    ) -> Target:
+        return await search(choice, topic, None, avoid)
+
+    patch.set(QueueChoice, "search", anywhere)
+
+
+def offsets_of_groups_mixed_up(patch: Patch) -> None:
+    """What is done with in a queue is done with in the same queue of each broker group."""
+    acknowledge = Offsets.acknowledge
+
+    def mixed_up(offsets: Offsets, queue: MessageQueue, next_offset: int) -> None:
+        alike = [
+            each
+            for each in offsets._acknowledged
+            if (each.topic, each.queue_id) == (queue.topic, queue.queue_id)
+        ]
+        for each in {queue: None, **dict.fromkeys(alike)}:
+            acknowledge(offsets, each, next_offset)
+
+    patch.set(Offsets, "acknowledge", mixed_up)
+
+
+def newest_file_of_keys_alone(patch: Patch) -> None:
+    """Of the files of the key index only the newest is searched."""
+    lookup_file = KeyIndex._lookup_file
+
+    def newest(index: KeyIndex, file: IndexFile, key_hash: int, first: int, last: int) -> list[int]:
+        return lookup_file(index, file, key_hash, first, last) if file is index.files[-1] else []
+
+    patch.set(KeyIndex, "_lookup_file", newest)
+
+
 HAND_OVER = ("leader hands over",)
 
 BUGS = (
-    _bug(
-        "K2x", new_voters_alone_count_where_several_change, "only the disks of", 40, NODES, *SEVERAL
+    _bug("K1x", newest_file_of_keys_alone, "does not give", 10, LOOKUPS),
+    Bug(
+        "K2x",
+        new_voters_alone_count_where_several_change,
+        "only the disks of | by a majority, only by",
+        20,
+        nodes=5,
+        seconds=12.0,
+        kinds=("several members change", "partial partition", "slow disk"),
     ),
+    _bug("K3bx", offsets_of_groups_mixed_up, "was delivered to nobody", 10, GROUPS),
+    _bug("K3x", named_queue_left_after_a_failed_try, "has named the queue", 10, GROUPS),
     _bug("K4x", key_lost_until_the_scrub_comes, "after it was healed", 20, BROKERS),
     _bug("K5x", new_leader_not_told_at_once, "tells ", 5, BROKERS),
     _bug("K5bx", forgotten_broker_keeps_silent, "tells no leader", 10, BROKERS, "NameServer crash"),
@@ -123,4 +179,5 @@ BUGS = (
     _bug("K6x", proposals_taken_during_a_hand_over, "to campaign", 20, NODES, *HAND_OVER),
     _bug("K6bx", campaign_ordered_before_all_is_there, "to campaign", 40, NODES, *HAND_OVER),
     _bug("K7x", one_entry_too_many_committed, "committed for ever: ", 5),
+    _bug("K8x", delays_half_as_long, "as if it were due", 5, WAITING),
 )

@@ -68,6 +68,9 @@ class DerivedFilesSound(Invariant):
         self._look(host)
 
     def _look(self, host: Host, when: str = "") -> None:
+        for what in ("keyindex", "consumequeue/orders/0"):
+            if sum(path.startswith(f"{DIRECTORY}/{what}/") for path in host.fs.files()) > 1:
+                host.mark(f"several files below {what.partition('/')[0]}")
         report = verify_replica(host.fs.copy(), DIRECTORY)
         for finding in report.findings:
             raise Violation(f"the disk of {host.name} is not as its log says{when}: {finding}")
