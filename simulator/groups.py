@@ -77,12 +77,26 @@ class GroupsCluster(WholeCluster):
         super()._make_clients(rng)
         self._maker = TopicMaker(
             self.name_servers,
-            (self.group.name, OTHER),
-            TOPICS,
-            self.queues_per_topic,
-            self.streams.stream("making topics"),
+            groups=(self.group.name, OTHER),
+            topics=TOPICS,
+            queues=self.queues_per_topic,
+            rng=self.streams.stream("making topics"),
+            made=lambda: self.loop.soon(super(GroupsCluster, self)._start_clients),
         )
-        self.clients.append(Station("x0", "10.0.1.80", self.world, self._maker.main))
+        self._operator = Station("x0", "10.0.1.80", self.world, self._maker.main)
+        self.clients.append(self._operator)
+
+    def _start_clients(self) -> None:
+        """Topics are at both groups before anybody looks: clients ask for routes seldom."""
+        self.name_server.start()
+        self._operator.start()
+
+    async def _heal_clients(self) -> None:
+        for station in (self.name_server, self._operator):
+            station.resume()
+            station.start()
+        await self.until(lambda: self._maker.done, "all topics are made")
+        await super()._heal_clients()
 
     def _make_history(self) -> History:
         self._told_of_both = HistoryOfGroups(self.trace.note)
@@ -106,4 +120,4 @@ class GroupsCluster(WholeCluster):
         return self.other if names & {host.name for host in self.other.hosts} else self
 
     def _all_delivered(self) -> bool:
-        return self._maker.done and super()._all_delivered() and self.other.all_delivered()
+        return super()._all_delivered() and self.other.all_delivered()

@@ -8,7 +8,7 @@ from typing import Any
 import store.deferred
 from broker.client.choice import QueueChoice, Target
 from broker.client.message import MessageQueue
-from broker.client.offsets import Offsets
+from broker.client.requests import ConsumerRequests
 from broker.nameserver.registered import Registration
 from broker.nameserver.routes import RegisterResult, RouteTable
 from broker.registration import Registrar
@@ -131,20 +131,18 @@ def named_queue_left_after_a_failed_try(patch: Patch) -> None:
     patch.set(QueueChoice, "search", anywhere)
 
 
-def offsets_of_groups_mixed_up(patch: Patch) -> None:
-    """What is done with in a queue is done with in the same queue of each broker group."""
-    acknowledge = Offsets.acknowledge
+def offsets_committed_at_one_group(patch: Patch) -> None:
+    """What is done with in the queues of any broker group is committed at the first one."""
+    commit_offset = ConsumerRequests.commit_offset
 
-    def mixed_up(offsets: Offsets, queue: MessageQueue, next_offset: int) -> None:
-        alike = [
-            each
-            for each in offsets._acknowledged
-            if (each.topic, each.queue_id) == (queue.topic, queue.queue_id)
-        ]
-        for each in {queue: None, **dict.fromkeys(alike)}:
-            acknowledge(offsets, each, next_offset)
+    async def at_the_first(
+        requests: ConsumerRequests, address: str, queue: MessageQueue, offset: int
+    ) -> None:
+        first.setdefault(queue.topic, address)
+        await commit_offset(requests, first[queue.topic], queue, offset)
 
-    patch.set(Offsets, "acknowledge", mixed_up)
+    first: dict[str, str] = {}
+    patch.set(ConsumerRequests, "commit_offset", at_the_first)
 
 
 def newest_file_of_keys_alone(patch: Patch) -> None:
@@ -170,8 +168,16 @@ BUGS = (
         seconds=12.0,
         kinds=("several members change", "partial partition", "slow disk"),
     ),
-    _bug("K3bx", offsets_of_groups_mixed_up, "was delivered to nobody", 10, GROUPS),
-    _bug("K3x", named_queue_left_after_a_failed_try, "has named the queue", 10, GROUPS),
+    _bug("K3bx", offsets_committed_at_one_group, "was delivered to nobody", 10, GROUPS),
+    _bug(
+        "K3x",
+        named_queue_left_after_a_failed_try,
+        "has named the queue",
+        10,
+        GROUPS,
+        "crash",
+        "pause",
+    ),
     _bug("K4x", key_lost_until_the_scrub_comes, "after it was healed", 20, BROKERS),
     _bug("K5x", new_leader_not_told_at_once, "tells ", 5, BROKERS),
     _bug("K5bx", forgotten_broker_keeps_silent, "tells no leader", 10, BROKERS, "NameServer crash"),

@@ -50,11 +50,15 @@ class TopicMaker:
     def __init__(
         self,
         name_servers: str,
+        *,
         groups: Sequence[str],
         topics: Sequence[str],
         queues: int,
         rng: Random,
+        made: Callable[[], None],
     ) -> None:
+        """``made`` is called when all are there."""
+        self._made = made
         self._name_servers = name_servers
         self._wanted = [(group, topic) for group in groups for topic in topics]
         self._queues = queues
@@ -80,6 +84,7 @@ class TopicMaker:
                 station.note(f"{topic} is not made: {type(error).__name__}: {error}")
                 await asyncio.sleep(PAUSE_SECONDS)
         station.note("has made all topics")
+        self._made()
         routes.close()
         await remoting.close()
 
