@@ -10,8 +10,10 @@ from collections.abc import Sequence
 
 from simulator.cluster import Cluster
 from simulator.damage import FaultAtlas
+from simulator.host import Host
 from simulator.invariants import Invariant
 from simulator.invariants.bothgroups import StoredByGroups
+from simulator.invariants.routes import Answering
 from simulator.randomness import CountingRandom
 from simulator.schedule import Action
 from simulator.station import Station
@@ -29,7 +31,8 @@ FIRST = 10
 class OtherGroup(WholeCluster):
     """Hosts of a second group in the world of the first. Its clients are those of the first."""
 
-    def __init__(self, first: WholeCluster) -> None:
+    def __init__(self, first: WholeCluster, shared: Sequence[Invariant]) -> None:
+        """``shared``: the checks that are told of both groups."""
         # Not as a cluster is made: it has no loop, no network and no clients of its own.
         self.first = first
         self.seed, self.streams, self.trace = first.seed, first.streams, first.trace
@@ -46,15 +49,15 @@ class OtherGroup(WholeCluster):
         faults_rng = self.streams.stream("faults of the other group")
         self.injector = self.injector_class(self, self.plan, faults_rng)
         self.hosts = self._make_hosts()
-        self._by_name = {host.name: host for host in self.hosts}
+        self._by_name: dict[str, Host] = {host.name: host for host in self.hosts}
         self.history = History(self.trace.note)
         self.name_server = first.name_server
-        self.invariants = [*self._make_invariants(), *first.shared_invariants]
+        self.invariants = [*self._make_invariants(), *shared]
         for host in self.hosts:
             host.watch(self.invariants)
         self.atlas = FaultAtlas(len(self.hosts))
 
-    def names_known(self) -> object:
+    def names_known(self) -> Answering | None:
         """See :class:`WholeCluster`."""
         return self.first.names_known()
 
@@ -103,9 +106,9 @@ class GroupsCluster(WholeCluster):
         return self._told_of_both
 
     def _make_invariants(self) -> Sequence[Invariant]:
-        self.shared_invariants = [StoredByGroups(self.history, TOPICS)]
-        invariants = [*super()._make_invariants(), *self.shared_invariants]
-        self.other = OtherGroup(self)
+        shared = [StoredByGroups(self.history, TOPICS)]
+        invariants = [*super()._make_invariants(), *shared]
+        self.other = OtherGroup(self, shared)
         self._told_of_both.others[OTHER] = self.other.history
         return invariants
 

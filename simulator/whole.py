@@ -77,7 +77,7 @@ class WholeCluster(Cluster):
             scrub_pass_seconds=rng.choice(self.scrub_passes),
         )
 
-    def _make_hosts(self) -> Sequence[Host]:
+    def _make_hosts(self) -> Sequence[BrokerHost]:
         self.name_servers = ":".join(map(str, NAME_SERVER))
         settings = BrokerSettings(name_servers=[self.name_servers])
         hosts = []

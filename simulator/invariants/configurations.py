@@ -31,8 +31,12 @@ class Members(NamedTuple):
     def of(cls, entry: Entry) -> Members:
         """The body is JSON (``docs/format.md``)."""
         told = json.loads(bytes(entry.body))
-        names = (tuple(told[what]) for what in ("voters", "old_voters", "learners"))
-        return cls(*names, told["incarnations"])
+        return cls(
+            tuple(told["voters"]),
+            tuple(told["old_voters"]),
+            tuple(told["learners"]),
+            told["incarnations"],
+        )
 
     def is_majority(self, names: Collection[str]) -> bool:
         """Of the voters; of the old and of the new ones, while they change."""
