@@ -69,11 +69,14 @@ class RoutesTold(Invariant):
         self._topics = topics
         self._stored: dict[str, float] = {}
         """Topics that have a message, since when."""
+        self._applied: dict[str, tuple[int, int]] = {}
+        """By host: the process, and the term of the last entry that it applied."""
         self._calm: tuple[object, ...] = ()
         self._since = self._looked_at = 0.0
 
     def applies(self, host: Host, entry: Entry, _digest: bytes) -> None:
         """See :class:`Invariant`."""
+        self._applied[host.name] = (host.boot, entry.term)
         if entry.kind is EntryKind.DATA and len(self._stored) < len(self._topics):
             for run in decode_batch(entry.body).runs:
                 if run.topic in self._topics:
@@ -100,6 +103,8 @@ class RoutesTold(Invariant):
         if cut or network.faults.loss or network.faults.delay_max > CALM_DELAY_SECONDS:
             return ()
         terms = [each.node.core.term for each in self._hosts if each.node is not None]
+        if self._applied.get(host.name) != (host.boot, core.term):
+            return ()  # it does not serve yet: no entry of its own is committed
         if max(terms) > core.term or host.name not in core.configuration.voters:
             return ()
         return (host.name, host.boot, core.term, names.boot)
