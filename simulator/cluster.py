@@ -50,6 +50,7 @@ class Cluster:
 
     injector_class: ClassVar[type[FaultInjector]] = FaultInjector
     segment_sizes: ClassVar[Sequence[int]] = (700, 2_000, 20_480)
+    healing_seconds: ClassVar[float] = HEALING_SECONDS
     struck_clients: ClassVar[Sequence[str]] = ()
     """The names of the clients that crash, are paused, and are cut off; none here are processes."""
 
@@ -216,11 +217,11 @@ class Cluster:
 
     async def until(self, reached: Callable[[], bool], what: str) -> None:
         """Lets it run until that is so. Raises :class:`Violation` if it takes too long."""
-        deadline = self.loop.time() + HEALING_SECONDS
+        deadline = self.loop.time() + self.healing_seconds
         while not (self._all_are_back() and reached()):
             if self.loop.time() >= deadline:
                 raise Violation(
-                    f"{what}: not within {HEALING_SECONDS:g} s without faults: {self._say()}"
+                    f"{what}: not within {self.healing_seconds:g} s without faults: {self._say()}"
                 )
             await self.pass_time(0.05)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simulator.cluster import Cluster
+from broker.client.routes import POLL_SECONDS
+from simulator.cluster import HEALING_SECONDS, Cluster
 from simulator.damage import FaultAtlas
 from simulator.host import Host
 from simulator.invariants import Invariant
@@ -75,6 +76,8 @@ class GroupsCluster(WholeCluster):
 
     struck_clients = (*WholeCluster.struck_clients, "x0")
     queues_per_topic = 2
+    healing_seconds = HEALING_SECONDS + POLL_SECONDS
+    """A client that asked for a route while one group was not registered asks again so late."""
 
     def _make_clients(self, rng: CountingRandom) -> None:
         super()._make_clients(rng)

@@ -8,7 +8,6 @@ from typing import Any
 import store.deferred
 from broker.client.choice import QueueChoice, Target
 from broker.client.message import MessageQueue
-from broker.client.requests import ConsumerRequests
 from broker.nameserver.registered import Registration
 from broker.nameserver.routes import RegisterResult, RouteTable
 from broker.registration import Registrar
@@ -131,20 +130,6 @@ def named_queue_left_after_a_failed_try(patch: Patch) -> None:
     patch.set(QueueChoice, "search", anywhere)
 
 
-def offsets_committed_at_one_group(patch: Patch) -> None:
-    """What is done with in the queues of any broker group is committed at the first one."""
-    commit_offset = ConsumerRequests.commit_offset
-
-    async def at_the_first(
-        requests: ConsumerRequests, address: str, queue: MessageQueue, offset: int
-    ) -> None:
-        at = first.setdefault((requests, queue.topic), address)
-        await commit_offset(requests, at, queue, offset)
-
-    first: dict[tuple[ConsumerRequests, str], str] = {}
-    patch.set(ConsumerRequests, "commit_offset", at_the_first)
-
-
 def newest_file_of_keys_alone(patch: Patch) -> None:
     """Of the files of the key index only the newest is searched."""
     lookup_file = KeyIndex._lookup_file
@@ -168,7 +153,6 @@ BUGS = (
         seconds=12.0,
         kinds=("several members change", "partial partition", "slow disk"),
     ),
-    _bug("K3bx", offsets_committed_at_one_group, "was delivered to nobody", 25, GROUPS),
     _bug(
         "K3x",
         named_queue_left_after_a_failed_try,
