@@ -29,6 +29,7 @@ from simulator.network import Network, NetworkFaults
 from simulator.outcome import Outcome
 from simulator.preferred import must_hand_over, with_preferred_leader
 from simulator.randomness import CountingRandom, Streams
+from simulator.saying import say
 from simulator.schedule import Action, Schedule
 from simulator.sockets import Sockets
 from simulator.station import Station
@@ -88,9 +89,8 @@ class Cluster:
         self._by_name: dict[str, Host] = {host.name: host for host in self.hosts}
         self._make_clients(rng)
         self.invariants = self._make_invariants()
-        self.told_of_actions = [
-            each for group in self.groups for each in group.invariants if wants(each, "acted")
-        ]
+        told = (each for group in self.groups for each in group.invariants)
+        self.told_of_actions = [each for each in told if wants(each, "acted")]
         for host in self.hosts:
             host.watch(self.invariants)
         self.atlas = FaultAtlas(nodes)
@@ -143,6 +143,10 @@ class Cluster:
     def groups(self) -> Sequence[Cluster]:
         """Itself, and what else there is of hosts in the same world: a group each."""
         return (self,)
+
+    @property
+    def _all_hosts(self) -> Sequence[Host]:
+        return [host for group in self.groups for host in group.hosts]
 
     def struck_by(self, _action: Action) -> Cluster:
         """That of the groups to which it is done."""
@@ -221,20 +225,19 @@ class Cluster:
         while not (self._all_are_back() and reached()):
             if self.loop.time() >= deadline:
                 raise Violation(
-                    f"{what}: not within {self.healing_seconds:g} s without faults: {self._say()}"
+                    f"{what}: not within {self.healing_seconds:g} s without faults: "
+                    f"{say(self.groups)}; {self._open_calls()} calls open"
                 )
             await self.pass_time(0.05)
 
     def _all_are_back(self) -> bool:
-        """Whether all who must run are voters, once faults have ended. One may come up late: it was
-        still stopping then, or had to be mended, and was removed before that."""
+        """Whether all who must run are voters, once faults end. One that was removed may be late."""
         return not self._healing or all(bring_back(group) for group in self.groups)
 
     async def run(self, seconds: float, client_seconds: float | None = None) -> None:
         """Faults for so long, then healing; the client works as long, or ``client_seconds``."""
-        for group in self.groups:
-            for host in group.hosts:
-                host.start()
+        for host in self._all_hosts:
+            host.start()
         self._start_clients()
         if client_seconds is not None:
             self.loop.call_at(client_seconds, self._stop_clients)
@@ -254,11 +257,9 @@ class Cluster:
         self.trace.note("all", "faults end")
         self.network.faults = NetworkFaults()
         self.heal_network()
-        mended = []
-        for group in self.groups:
-            for host in group.hosts:
-                host.work_again()
-            mended.append(DamageMended(group.hosts))
+        for host in self._all_hosts:
+            host.work_again()
+        mended = [DamageMended(group.hosts) for group in self.groups]
         self._healing = True
         await self.until(self._all_are_back, "all are voters")
         await self._heal_clients()
@@ -268,10 +269,9 @@ class Cluster:
         await self.pass_time(QUIET_SECONDS)
         if self._state() != settled:
             raise Violation(f"without faults and proposals it moves: {settled}, {self._state()}")
-        for group in self.groups:
-            for host in group.whole_hosts():
-                for invariant in host.invariants:
-                    invariant.healed(host)
+        for host in (host for group in self.groups for host in group.whole_hosts()):
+            for invariant in host.invariants:
+                invariant.healed(host)
 
     async def _heal_clients(self) -> None:
         """Every call ends, and a new one is answered."""
@@ -317,30 +317,13 @@ class Cluster:
     def _state(self) -> list[tuple[object, ...]]:
         return [
             (core.role.value, core.term, core.leader, core.log.last_index, core.commit_index)
-            for group in self.groups
-            for core in (host.node.core for host in group.hosts if host.node is not None)
+            for core in (host.node.core for host in self._all_hosts if host.node is not None)
         ]
-
-    def _say(self) -> str:
-        said = []
-        for host in (host for group in self.groups for host in group.hosts):
-            node = host.node
-            if node is None:
-                said.append(f"{host.name} down")
-                continue
-            core = node.core
-            said.append(
-                f"{host.name} {core.role.value} of term {core.term}, log to {core.log.last_index}, "
-                f"durable {core.durable_index}, commit {core.commit_index}, "
-                f"applied {node.applied_index}"
-            )
-        return "; ".join([*said, f"{self._open_calls()} calls open"])
 
     def switch_off(self) -> None:
         """The simulation is over: what is left of it is never run."""
-        for group in self.groups:
-            for host in group.hosts:
-                host.switch_off()
+        for host in self._all_hosts:
+            host.switch_off()
         self.loop.close()
 
     def outcome(self, violation: str | None, picture: str = "") -> Outcome:
