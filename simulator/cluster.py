@@ -231,7 +231,7 @@ class Cluster:
             await self.pass_time(0.05)
 
     def _all_are_back(self) -> bool:
-        """Whether all who must run are voters, once faults end. One that was removed may be late."""
+        """Whether all who must run are voters, once faults end. Who was removed may be late."""
         return not self._healing or all(bring_back(group) for group in self.groups)
 
     async def run(self, seconds: float, client_seconds: float | None = None) -> None:
