@@ -30,7 +30,7 @@ from typing import NamedTuple, TypeAlias, get_type_hints
 import msgpack
 
 from broker.topics import GroupConfig, TopicConfig
-from dledger.errors import InvariantError
+from dledger.errors import InvariantError, Promise
 from store.filesystem import Bytes
 
 
@@ -221,19 +221,27 @@ def decode_commands(data: Bytes) -> Sequence[Command]:
     try:
         arrays = msgpack.unpackb(data)
     except (ValueError, msgpack.UnpackException) as error:
-        raise InvariantError(f"committed commands are not MessagePack: {error}") from error
+        raise InvariantError(
+            Promise.SAME_STATE, f"committed commands are not MessagePack: {error}"
+        ) from error
     if type(arrays) is not list:
-        raise InvariantError(f"committed commands are no array: {arrays!r}")
+        raise InvariantError(Promise.SAME_STATE, f"committed commands are no array: {arrays!r}")
     return [_decode(array) for array in arrays]
 
 
 def _decode(array: object) -> Command:
     if type(array) is not list or not array or type(array[0]) is not str:
-        raise InvariantError(f"a committed command is no array with a name: {array!r}")
+        raise InvariantError(
+            Promise.SAME_STATE, f"a committed command is no array with a name: {array!r}"
+        )
     name, *fields = array
     made = _CLASSES.get(name)
     if made is None:
-        raise InvariantError(f"a committed command is unknown to this version: {array!r}")
+        raise InvariantError(
+            Promise.SAME_STATE, f"a committed command is unknown to this version: {array!r}"
+        )
     if tuple(map(type, fields)) != _TYPES[name]:
-        raise InvariantError(f"a committed command has the wrong fields: {array!r}")
+        raise InvariantError(
+            Promise.SAME_STATE, f"a committed command has the wrong fields: {array!r}"
+        )
     return made(*fields)

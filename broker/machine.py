@@ -24,7 +24,7 @@ from broker.recent import RecentEntries
 from broker.state import BrokerState
 from broker.topics import HALF_TOPIC, TopicConfig
 from broker.transactions.open import OpenTransaction, opened_by
-from dledger.errors import InvariantError
+from dledger.errors import InvariantError, Promise
 from dledger.statemachine import Leadership
 from store.batch import QUEUE_ROW, Batch, decode_batch
 from store.commitlog import OUT_OF_SPACE
@@ -202,7 +202,9 @@ class BrokerStateMachine:
             if batch.runs:
                 self._apply_messages(batch)
         except (CorruptBatchError, StoreError) as error:
-            raise InvariantError(f"entry {entry.index} cannot be applied: {error}") from error
+            raise InvariantError(
+                Promise.SAME_STATE, f"entry {entry.index} cannot be applied: {error}"
+            ) from error
         segment = segment_start(entry.position, self._segment_size)
         self.segment_times[segment] = self.state.store_timestamp_ms
         if batch.commands:

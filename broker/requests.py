@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from struct import Struct, error, pack, unpack_from
 
-from dledger.errors import InvariantError
+from dledger.errors import InvariantError, Promise
 
 REQUESTS_BYTES_MAX = 512 << 10
 """Format: all replicas keep as much of the log, 131,072 requests where entries hold many, and
@@ -58,7 +58,9 @@ class RecentRequests:
                 yield position, unpack_from(f">{count}I", data, place)
                 place += 4 * count
         except error as fault:
-            raise InvariantError(f"the recent requests are cut short: {fault}") from fault
+            raise InvariantError(
+                Promise.SAME_STATE, f"the recent requests are cut short: {fault}"
+            ) from fault
 
 
 def pack_keys(keys: Sequence[int]) -> bytes:

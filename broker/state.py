@@ -29,7 +29,7 @@ from broker.commands import (
 from broker.requests import RecentRequests
 from broker.topics import AUTO_CREATE_TEMPLATE, SYSTEM_TOPICS, GroupConfig, TopicConfig
 from broker.transactions.open import OpenTransaction
-from dledger.errors import InvariantError
+from dledger.errors import InvariantError, Promise
 
 STATE_VERSION = 2
 STATE_VERSION_WITHOUT_PARTS = 1
@@ -238,12 +238,16 @@ class BrokerState:
             if version == STATE_VERSION_WITHOUT_PARTS:
                 fields.append({})
             elif version != STATE_VERSION:
-                raise InvariantError(f"the broker state has version {version}, not {STATE_VERSION}")
+                raise InvariantError(
+                    Promise.SAME_STATE,
+                    f"the broker state has version {version}, not {STATE_VERSION}",
+                )
             topics, groups, offsets, topics_version, groups_version, stored_ms, parts = fields
             unknown = sorted(parts.keys() - _PARTS)
             if unknown:
                 raise InvariantError(
-                    f"the broker state has parts unknown to this version: {unknown}"
+                    Promise.SAME_STATE,
+                    f"the broker state has parts unknown to this version: {unknown}",
                 )
             return cls(
                 topics={fields[0]: TopicConfig(*fields) for fields in topics},
@@ -262,7 +266,9 @@ class BrokerState:
                 timer=TimerMark(*parts.get("timer", ())),
             )
         except (ValueError, TypeError, AttributeError, msgpack.UnpackException) as error:
-            raise InvariantError(f"the broker state cannot be read: {error}") from error
+            raise InvariantError(
+                Promise.SAME_STATE, f"the broker state cannot be read: {error}"
+            ) from error
 
 
 def _fields(record: TopicConfig | GroupConfig | DataVersion | TimerMark) -> tuple[object, ...]:

@@ -68,7 +68,7 @@ class Changes:
     def add_learner(self, node: str, address: MemberAddress, now: float) -> int:
         """From now on ``node`` gets the log. Returns the index of the entry that says so.
 
-        Raises :class:`~dledger.errors.ChangeRefusedError`, as the two below.
+        Raises :class:`~dledger.errors.ChangeRefusedError`, as the three below.
         """
         found = self.changeable()
         if found.votes(node):
@@ -80,13 +80,7 @@ class Changes:
     def promote(self, node: str, now: float) -> int:
         """Makes a voter of a learner that has caught up."""
         found = self.changeable()
-        if node not in found.learners:
-            raise ChangeRefusedError(f"{node} is no learner")
-        lag = self._local.commit_index - self._replicator.peers[node].match_index
-        if not self._majorities.whole(node):
-            raise ChangeRefusedError(f"{node} has damaged entries: they have to be mended first")
-        if not self._majorities.keeps_up(node):
-            raise ChangeRefusedError(f"{node} has to catch up first: it lacks {lag} entries")
+        self._check_ready(found, node)
         return self._change_voters((*found.voters, node), now)
 
     def remove(self, node: str, now: float) -> int:
@@ -100,6 +94,26 @@ class Changes:
         if not voters:
             raise ChangeRefusedError(f"{node} is the only voter")
         return self._change_voters(voters, now)
+
+    def replace(self, voters: Sequence[str], now: float) -> int:
+        """Makes these the voters, however many come and go: all in one step."""
+        found = self.changeable()
+        if not voters:
+            raise ChangeRefusedError("a group has one voter at least")
+        for node in voters:
+            if node not in found.voters:
+                self._check_ready(found, node)
+        return self._change_voters(voters, now)
+
+    def _check_ready(self, found: Configuration, node: str) -> None:
+        """Whether it may become a voter. Raises :class:`~dledger.errors.ChangeRefusedError`."""
+        if node not in found.learners:
+            raise ChangeRefusedError(f"{node} is no learner")
+        lag = self._local.commit_index - self._replicator.peers[node].match_index
+        if not self._majorities.whole(node):
+            raise ChangeRefusedError(f"{node} has damaged entries: they have to be mended first")
+        if not self._majorities.keeps_up(node):
+            raise ChangeRefusedError(f"{node} has to catch up first: it lacks {lag} entries")
 
     def changeable(self) -> Configuration:
         """The members, if they, or the leader, may be changed now. Raises

@@ -6,6 +6,7 @@ need no list of their own.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import ClassVar
 
 
@@ -111,5 +112,27 @@ class DamagedFrameError(PeerError):
         )
 
 
+class Promise(Enum):
+    """What nodes promise, in the words of Raft's thesis (figure 3.2) where it has them."""
+
+    ONE_LEADER = "election safety"
+    """A term has one leader: terms never go back, and a vote binds."""
+    LOG_MATCHING = "log matching"
+    """Logs that have the same entry have the same entries before it."""
+    COMMITTED = "committed for ever"
+    """What is committed is held, and stays."""
+    DURABLE = "durable before visible"
+    """What counts as durable is on the disk."""
+    SAME_STATE = "state machine safety"
+    """All replicas apply the same, and come to the same state."""
+
+
 class InvariantError(DLedgerError):
-    """A rule that guards data is broken; the node must stop rather than go on."""
+    """A rule that guards data is broken; the node must stop rather than go on.
+
+    Its text begins with the promise that would be broken next.
+    """
+
+    def __init__(self, promise: Promise, what: str) -> None:
+        self.promise = promise
+        super().__init__(f"{promise.value}: {what}")

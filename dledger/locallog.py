@@ -22,7 +22,7 @@ from dledger.configuration import (
     check_plausible,
 )
 from dledger.effects import Outbox, Write
-from dledger.errors import InvariantError, PeerError
+from dledger.errors import InvariantError, PeerError, Promise
 from dledger.log import RaftLog
 from dledger.messages import AppendAccepted, AppendRejected, AppendRequest
 from store.entry import Entry, EntryKind, check_chain
@@ -47,7 +47,8 @@ class LocalLog:
         """``commit_index`` is what is known to be committed; all of ``log`` must be durable."""
         if commit_index > log.last_index:
             raise InvariantError(
-                f"{node}: entry {commit_index} is committed, but the log ends at {log.last_index}"
+                Promise.COMMITTED,
+                f"{node}: entry {commit_index} is committed, but the log ends at {log.last_index}",
             )
         self.log = log
         self.configurations = configurations
@@ -225,12 +226,15 @@ class LocalLog:
     def _truncate(self, first_index: int) -> None:
         if first_index <= self.commit_index:
             raise InvariantError(
+                Promise.COMMITTED,
                 f"{self._node}: cannot drop entry {first_index}, "
-                f"all up to {self.commit_index} is committed"
+                f"all up to {self.commit_index} is committed",
             )
         write = self._outbox.write()
         if write.entries:
-            raise InvariantError(f"{self._node}: entries added and dropped in one bundle")
+            raise InvariantError(
+                Promise.DURABLE, f"{self._node}: entries added and dropped in one bundle"
+            )
         write.truncate_from = first_index
         self.log.truncate(first_index)
         self.configurations.truncate(first_index)
@@ -249,6 +253,7 @@ class LocalLog:
             return
         if index > self.log.last_index:
             raise InvariantError(
-                f"{self._node}: cannot commit {index}, the log ends at {self.log.last_index}"
+                Promise.COMMITTED,
+                f"{self._node}: cannot commit {index}, the log ends at {self.log.last_index}",
             )
         self.commit_index = index

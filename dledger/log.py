@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
 
-from dledger.errors import InvariantError
+from dledger.errors import InvariantError, Promise
 from store.entry import Entry
 
 NO_INDEX = -1
@@ -92,8 +92,9 @@ class RaftLog:
         """Adds the next entry; its index and term must continue the log."""
         if entry.index != self.last_index + 1 or entry.term < self.last_term:
             raise InvariantError(
+                Promise.LOG_MATCHING,
                 f"entry {entry.index} of term {entry.term} cannot follow "
-                f"entry {self.last_index} of term {self.last_term}"
+                f"entry {self.last_index} of term {self.last_term}",
             )
         if entry.term != self.last_term or not self._terms:
             self._terms.append(entry.term)
@@ -108,7 +109,9 @@ class RaftLog:
         """Drops ``first_index`` and all after it; only what the cache holds can be dropped."""
         if first_index < self.cached_from:
             raise InvariantError(
-                f"cannot drop entries from {first_index}: memory holds them from {self.cached_from}"
+                Promise.COMMITTED,
+                f"cannot drop entries from {first_index}: "
+                f"memory holds them from {self.cached_from}",
             )
         while self.last_index >= first_index:
             self._cache_bytes -= self._cache.pop().size

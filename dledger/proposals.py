@@ -12,6 +12,7 @@ from dledger.errors import (
     InvariantError,
     NotServingError,
     OutcomeUnknownError,
+    Promise,
     ProposeError,
 )
 from store.entry import HEADER_SIZE, Entry, EntryKind, build_entry
@@ -61,7 +62,9 @@ class Proposals:
             build(position),
         )
         if entry.size != size:
-            raise InvariantError(f"an entry of {entry.size} bytes was announced as {size}")
+            raise InvariantError(
+                Promise.LOG_MATCHING, f"an entry of {entry.size} bytes was announced as {size}"
+            )
         self._waiting.append(_Proposal(entry.index, entry.term, done))
         core.propose(entry, self._loop.time())
         return entry.index

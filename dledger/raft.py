@@ -36,7 +36,7 @@ from dledger.config import RaftConfig
 from dledger.configuration import NO_INCARNATION, Configuration, Configurations
 from dledger.effects import Effects, Outbox
 from dledger.elections import Elections
-from dledger.errors import InvariantError, PeerError
+from dledger.errors import InvariantError, PeerError, Promise
 from dledger.follower import Follower
 from dledger.holdings import Holdings
 from dledger.leading import Leading
@@ -88,7 +88,9 @@ class Raft:
         """
         if term < log.last_term:
             # The term reaches the disk before its entries, so a part of the disk is older.
-            raise InvariantError(f"{node}: its term {term} is below {log.last_term} of its log")
+            raise InvariantError(
+                Promise.ONE_LEADER, f"{node}: its term {term} is below {log.last_term} of its log"
+            )
         self.node = node
         self.configurations = configurations
         self.incarnation = incarnation

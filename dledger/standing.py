@@ -12,7 +12,7 @@ from random import Random
 
 from dledger.config import RaftConfig
 from dledger.effects import Outbox
-from dledger.errors import InvariantError, NotLeaderError, PeerError
+from dledger.errors import InvariantError, NotLeaderError, PeerError, Promise
 from dledger.holdings import Holdings
 from dledger.leading import Leading
 from dledger.locallog import LocalLog
@@ -163,7 +163,9 @@ class Standing:
     def set_hard_state(self, term: int, vote: str) -> None:
         """Term and vote, and on their way to the disk."""
         if term < self.term:
-            raise InvariantError(f"{self.node}: term would go back from {self.term} to {term}")
+            raise InvariantError(
+                Promise.ONE_LEADER, f"{self.node}: term would go back from {self.term} to {term}"
+            )
         write = self._outbox.write()
         write.hard_state = (term, vote)
         if term > self.term:

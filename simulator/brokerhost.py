@@ -123,7 +123,7 @@ class BrokerHost(Host):
         group, world, loop = self._group, self._world, self._loop
         name_servers = tuple(self.settings.name_servers)
         config = NodeConfig(
-            group=GROUP,
+            group=group.name,
             node=self.name,
             data=DIRECTORY,
             members=members_of(group),

@@ -19,7 +19,7 @@ from simulator.client import Client
 from simulator.damage import FaultAtlas
 from simulator.faults import FaultInjector, FaultPlan
 from simulator.host import Host
-from simulator.invariants import Invariant, raft_invariants
+from simulator.invariants import Invariant, SeenConfigurations, raft_invariants
 from simulator.invariants.acknowledged import AcknowledgedKept
 from simulator.invariants.base import wants
 from simulator.leases import with_leases
@@ -30,6 +30,7 @@ from simulator.network import Network, NetworkFaults
 from simulator.outcome import Outcome
 from simulator.preferred import must_hand_over, with_preferred_leader
 from simulator.randomness import CountingRandom, Streams
+from simulator.saying import say
 from simulator.schedule import Action, Schedule
 from simulator.sockets import Sockets
 from simulator.station import Station
@@ -51,6 +52,7 @@ class Cluster:
 
     injector_class: ClassVar[type[FaultInjector]] = FaultInjector
     segment_sizes: ClassVar[Sequence[int]] = (700, 2_000, 20_480)
+    healing_seconds: ClassVar[float] = HEALING_SECONDS
     struck_clients: ClassVar[Sequence[str]] = ()
     """The names of the clients that crash, are paused, and are cut off; none here are processes."""
 
@@ -90,7 +92,8 @@ class Cluster:
         self._by_name: dict[str, Host] = {host.name: host for host in self.hosts}
         self._make_clients(rng)
         self.invariants = self._make_invariants()
-        self.told_of_actions = [each for each in self.invariants if wants(each, "acted")]
+        told = (each for group in self.groups for each in group.invariants)
+        self.told_of_actions = [each for each in told if wants(each, "acted")]
         for host in self.hosts:
             host.watch(self.invariants)
         self.atlas = FaultAtlas(nodes)
@@ -131,12 +134,26 @@ class Cluster:
         )
 
     def _make_invariants(self) -> Sequence[Invariant]:
-        return [*raft_invariants(self.hosts), AcknowledgedKept(self.hosts)]
+        seen = SeenConfigurations(self.group.voters)
+        return [*raft_invariants(self.hosts, seen), AcknowledgedKept(self.hosts, seen)]
 
     @property
     def members_away_max(self) -> int:
         """So many hosts may be no members of the group at a time."""
         return (len(self.hosts) - 1) // 2
+
+    @property
+    def groups(self) -> Sequence[Cluster]:
+        """Itself, and what else there is of hosts in the same world: a group each."""
+        return (self,)
+
+    @property
+    def _all_hosts(self) -> Sequence[Host]:
+        return [host for group in self.groups for host in group.hosts]
+
+    def struck_by(self, _action: Action) -> Cluster:
+        """That of the groups to which it is done."""
+        return self
 
     # --- its clients
 
@@ -207,22 +224,22 @@ class Cluster:
 
     async def until(self, reached: Callable[[], bool], what: str) -> None:
         """Lets it run until that is so. Raises :class:`Violation` if it takes too long."""
-        deadline = self.loop.time() + HEALING_SECONDS
+        deadline = self.loop.time() + self.healing_seconds
         while not (self._all_are_back() and reached()):
             if self.loop.time() >= deadline:
                 raise Violation(
-                    f"{what}: not within {HEALING_SECONDS:g} s without faults: {self._say()}"
+                    f"{what}: not within {self.healing_seconds:g} s without faults: "
+                    f"{say(self.groups)}; {self._open_calls()} calls open"
                 )
             await self.pass_time(0.05)
 
     def _all_are_back(self) -> bool:
-        """Whether all who must run are voters, once faults have ended. One may come up late: it was
-        still stopping then, or had to be mended, and was removed before that."""
-        return not self._healing or bring_back(self)
+        """Whether all who must run are voters, once faults end. Who was removed may be late."""
+        return not self._healing or all(bring_back(group) for group in self.groups)
 
     async def run(self, seconds: float, client_seconds: float | None = None) -> None:
         """Faults for so long, then healing; the client works as long, or ``client_seconds``."""
-        for host in self.hosts:
+        for host in self._all_hosts:
             host.start()
         self._start_clients()
         if client_seconds is not None:
@@ -230,9 +247,11 @@ class Cluster:
         if self.schedule.played:
             self.schedule.start()
         else:
-            self.injector.start()
+            for group in self.groups:
+                group.injector.start()
         await self.pass_time(seconds)
-        self.injector.end()
+        for group in self.groups:
+            group.injector.end()
         self._stop_clients()
         await self.heal()
 
@@ -241,19 +260,19 @@ class Cluster:
         self.trace.note("all", "faults end")
         self.network.faults = NetworkFaults()
         self.heal_network()
-        for host in self.hosts:
+        for host in self._all_hosts:
             host.work_again()
-        mended = DamageMended(self.hosts)
+        mended = [DamageMended(group.hosts) for group in self.groups]
         self._healing = True
         await self.until(self._all_are_back, "all are voters")
         await self._heal_clients()
-        await self.until(mended, "damage is mended")
-        await self.until(self._agrees, "the replicas agree")
+        await self.until(lambda: all(each() for each in mended), "damage is mended")
+        await self.until(lambda: all(group.agrees() for group in self.groups), "the replicas agree")
         settled = self._state()
         await self.pass_time(QUIET_SECONDS)
         if self._state() != settled:
             raise Violation(f"without faults and proposals it moves: {settled}, {self._state()}")
-        for host in self.whole_hosts():
+        for host in (host for group in self.groups for host in group.whole_hosts()):
             for invariant in host.invariants:
                 invariant.healed(host)
 
@@ -271,7 +290,8 @@ class Cluster:
         self._last_proposed = self.client.propose()
         return False
 
-    def _agrees(self) -> bool:
+    def agrees(self) -> bool:
+        """Whether all hosts of this group hold and have applied the same, and one leads."""
         leader = self.leader()
         if leader is None or leader.node is None:
             return False
@@ -300,27 +320,12 @@ class Cluster:
     def _state(self) -> list[tuple[object, ...]]:
         return [
             (core.role.value, core.term, core.leader, core.log.last_index, core.commit_index)
-            for core in (host.node.core for host in self.hosts if host.node is not None)
+            for core in (host.node.core for host in self._all_hosts if host.node is not None)
         ]
-
-    def _say(self) -> str:
-        said = []
-        for host in self.hosts:
-            node = host.node
-            if node is None:
-                said.append(f"{host.name} down")
-                continue
-            core = node.core
-            said.append(
-                f"{host.name} {core.role.value} of term {core.term}, log to {core.log.last_index}, "
-                f"durable {core.durable_index}, commit {core.commit_index}, "
-                f"applied {node.applied_index}"
-            )
-        return "; ".join([*said, f"{self._open_calls()} calls open"])
 
     def switch_off(self) -> None:
         """The simulation is over: what is left of it is never run."""
-        for host in self.hosts:
+        for host in self._all_hosts:
             host.switch_off()
         self.loop.close()
 

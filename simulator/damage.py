@@ -223,7 +223,7 @@ def _members_away(cluster: Cluster) -> bool:
     are hosts: then each one is needed."""
     (members,) = (of for of in cluster.hosts[0].invariants if isinstance(of, MembersOfTheLog))
     known = members.known.values()
-    return any(each.is_joint or len(each.voters) < len(cluster.hosts) for each in known)
+    return any(each.old_voters or len(each.voters) < len(cluster.hosts) for each in known)
 
 
 def _place(host: Host, share: float) -> tuple[str, int] | None:

@@ -70,6 +70,11 @@ class Host(DiskOwner):
         return self._group.segment_size
 
     @property
+    def group_name(self) -> str:
+        """Of the group of brokers."""
+        return self._group.name
+
+    @property
     def addresses(self) -> tuple[str, str, str]:
         """Where it listens: for peers, clients, and HTTP."""
         return f"{self.ip}:{PEER_PORT}", f"{self.ip}:{CLIENT_PORT}", f"{self.ip}:{HTTP_PORT}"

@@ -34,6 +34,7 @@ EXPECTED = (
 EXPECTED_OF_BROKERS = (
     "damage mended before the node started",
     "damage mended while the node served",
+    "derived files compared in mid-run",
     "disk damaged at rest",
     "entry of many messages",
     "follower read by index",
@@ -42,9 +43,12 @@ EXPECTED_OF_BROKERS = (
     "log expired",
     "message passed over by an expression",
     "message removed before it was delivered",
+    "NameServer asked in a calm phase",
     "refilled by a peer",
     "request answered",
     "sector cannot be read",
+    "several files below consumequeue",
+    "several files below keyindex",
 )
 """What long runs of whole brokers must get into beside that."""
 
@@ -61,6 +65,7 @@ EXPECTED_OF_MEMBERS = (
     "promotion",
     "removal",
     "sent again what was given up",
+    "several voters changed in one step",
     "unfit leader handed over",
     "voter counts again on another disk",
 )

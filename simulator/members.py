@@ -6,7 +6,7 @@ checks there take for a majority of the hosts is one of the voters too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dledger.configuration import MemberAddress
@@ -106,6 +106,40 @@ def _may_leave(cluster: Cluster, leader: Host, host: str) -> bool:
     found = leader.node.core.configuration
     away = len(cluster.hosts) - len(found.voters)
     return not found.is_joint and away < cluster.members_away_max
+
+
+@action(str)
+def replace_members(cluster: Cluster, voters: str) -> None:
+    """From now on the voters are those of such names, between commas: all in one step. No command
+    of an operator does it; the core does."""
+    leader = cluster.leader()
+    if leader is None or leader.process is None:
+        return
+    wanted = voters.split(",")
+
+    def replace() -> None:
+        node = leader.node
+        assert node is not None  # noqa: S101 - an event of its process
+        if node.membership.busy or not _may_replace(cluster, leader, wanted):
+            return
+        try:
+            node.core.lead().changes.replace(wanted, leader.own_time)
+        except ProposeError as error:
+            leader.note(f"change to {voters} is refused: {error}")
+            return
+        node.after_event()
+
+    leader.process.run(replace)
+
+
+def _may_replace(cluster: Cluster, leader: Host, wanted: Sequence[str]) -> bool:
+    """Unless too many would be away, or one that stays may refuse to run, or has another disk than
+    the log says."""
+    hosts = [each for each in cluster.hosts if each.name in wanted]
+    away = len(cluster.hosts) - len(hosts)
+    return away <= cluster.members_away_max and all(
+        not each.damaged and _disk_counts(leader, each) for each in hosts
+    )
 
 
 @action(HostName)

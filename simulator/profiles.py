@@ -14,6 +14,7 @@ from simulator.worlds import (
     BURSTS,
     CALM,
     FOLLOWERS,
+    GROUPS,
     LOOKUPS,
     NODES,
     PUSHING,
@@ -149,6 +150,7 @@ PROFILES = {
         Profile("asking", "requests and replies, SQL92", 1 / 3, (1, 100), (ASKING,)),
         Profile("pushing", "consumers like RocketMQ's Java client", 1 / 3, (1, 100), (PUSHING,)),
         Profile("lookups", "queries by key, position and time", 1 / 3, (1, 100), (LOOKUPS,)),
+        Profile("groups", "two broker groups behind one NameServer", 1 / 3, (1, 100), (GROUPS,)),
         Profile("waiting", "messages that wait for their time", 1 / 3, (1, 100), (WAITING,)),
         Profile(
             "nightly",
@@ -166,6 +168,7 @@ PROFILES = {
                 ASKING,
                 PUSHING,
                 LOOKUPS,
+                GROUPS,
             ),
             ALL_KINDS,
             thorough=True,

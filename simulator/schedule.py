@@ -100,4 +100,4 @@ class Schedule:
         self._cluster.trace.note("act", action.told)
         for invariant in self._cluster.told_of_actions:
             invariant.acted(action)
-        ACTIONS[action.name].run(self._cluster, *action.arguments)
+        ACTIONS[action.name].run(self._cluster.struck_by(action), *action.arguments)

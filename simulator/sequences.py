@@ -152,10 +152,44 @@ def _change_stuck(injector: FaultInjector) -> None:
     injector.do_after(STUCK_SECONDS, "heal")
 
 
+SEVERAL_SECONDS = 1.0
+
+
+def _several_change(injector: FaultInjector) -> None:
+    """Learners become voters, and voters leave, in one step. Where there are no learners yet
+    somebody leaves, or comes back as one, first."""
+    leader = injector.cluster.leader()
+    if leader is None or leader.node is None:
+        return
+    found = leader.node.core.configuration
+    away = [name for name in injector.names() if name not in found.voters]
+    for name in away:
+        if name not in found.learners:
+            injector.do("add-member", name)
+    injector.after(SEVERAL_SECONDS, _change_several, injector)
+
+
+def _change_several(injector: FaultInjector) -> None:
+    leader = injector.cluster.leader()
+    if leader is None or leader.node is None:
+        return
+    found = leader.node.core.configuration
+    names = injector.names()
+    fewest = len(names) - injector.cluster.members_away_max
+    coming = list(found.learners)
+    injector.rng.shuffle(coming)
+    coming = coming[: injector.rng.randint(0, len(coming))]
+    most = max(0, min(len(found.voters) + len(coming) - fewest, len(found.voters) - 1))
+    leaving = injector.rng.sample(found.voters, injector.rng.randint(min(1, most), most))
+    wanted = [name for name in names if name in coming or name in found.voters]
+    injector.do("replace-members", ",".join(each for each in wanted if each not in leaving))
+
+
 SEQUENCE_KINDS: dict[str, Callable[[FaultInjector], None]] = {
     "follower unheard": _follower_unheard,
     "rival changes": _rival_changes,
     "old copy put back": _old_copy,
     "leader dies in a change": _leader_dies_in_a_change,
     "change stuck": _change_stuck,
+    "several members change": _several_change,
 }

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from simulator.brokerhost import BrokerHost
-from simulator.host import Host
 from simulator.invariants import Invariant
 from simulator.invariants.published import PublishedOnce
 from simulator.randomness import CountingRandom
@@ -23,10 +22,9 @@ class TransactionalCluster(WholeCluster):
 
     struck_clients = (*WholeCluster.struck_clients, "t1", "t2")
 
-    def _make_hosts(self) -> Sequence[Host]:
+    def _make_hosts(self) -> Sequence[BrokerHost]:
         hosts = super()._make_hosts()
         for host in hosts:
-            assert isinstance(host, BrokerHost)  # noqa: S101 - a whole cluster has no others
             host.settings = replace(
                 host.settings,
                 transaction_timeout_ms=CHECK_MS,

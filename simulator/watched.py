@@ -40,15 +40,17 @@ class Ending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """What all hosts of a cluster share."""
+    """What all hosts of a group share."""
 
     voters: Sequence[str]
     raft: RaftConfig
     segment_size: int
+    name: str = "broker-a"
+    subnet: str = "10.0.0"
 
     def ip(self, name: str) -> str:
         """The address of a member's machine."""
-        return f"10.0.0.{self.voters.index(name) + 1}"
+        return f"{self.subnet}.{self.voters.index(name) + 1}"
 
 
 @dataclass(frozen=True, slots=True)

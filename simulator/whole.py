@@ -17,11 +17,12 @@ from simulator.brokerhost import BrokerHost, BrokerSettings
 from simulator.cluster import Cluster
 from simulator.faults import FaultInjector
 from simulator.host import Host
-from simulator.invariants import Invariant, raft_invariants
+from simulator.invariants import Invariant, SeenConfigurations, raft_invariants
 from simulator.invariants.content import ContentKept
 from simulator.invariants.derived import DerivedFilesSound
 from simulator.invariants.linear import check_linearizable
 from simulator.invariants.ordering import Ordering
+from simulator.invariants.routes import Answering, RoutesTold
 from simulator.invariants.skipping import NothingSkipped
 from simulator.invariants.stored import StoredMessages
 from simulator.randomness import CountingRandom
@@ -76,7 +77,7 @@ class WholeCluster(Cluster):
             scrub_pass_seconds=rng.choice(self.scrub_passes),
         )
 
-    def _make_hosts(self) -> Sequence[Host]:
+    def _make_hosts(self) -> Sequence[BrokerHost]:
         self.name_servers = ":".join(map(str, NAME_SERVER))
         settings = BrokerSettings(name_servers=[self.name_servers])
         hosts = []
@@ -92,7 +93,7 @@ class WholeCluster(Cluster):
         return 1
 
     def _make_clients(self, rng: CountingRandom) -> None:
-        self.history = History(self.trace.note)
+        self.history = self._make_history()
         self.registers = RegisterHistory(self.streams.stream("offsets set back"))
         pause_max = rng.choice(self.client_pauses)
         self._producing = [
@@ -132,7 +133,8 @@ class WholeCluster(Cluster):
             )
             for place in range(2)
         ]
-        self.name_server = Station("ns", NAME_SERVER[0], self.world, _serve_names)
+        self._name_service: NameServer | None = None
+        self.name_server = Station("ns", NAME_SERVER[0], self.world, self._serve_names)
         mains = [
             *((f"p{place}", each.main) for place, each in enumerate(self._producing)),
             *((f"c{place}", each.main) for place, each in enumerate(self._consuming)),
@@ -143,18 +145,37 @@ class WholeCluster(Cluster):
             for place, (name, main) in enumerate(mains, 1)
         ]
 
+    def _make_history(self) -> History:
+        return History(self.trace.note)
+
     def _make_invariants(self) -> Sequence[Invariant]:
         self.stored = StoredMessages(self.hosts, TOPICS)
         self.skipped = NothingSkipped(GROUP)
         content = ContentKept(TOPICS)
         self.history.listeners += [self.stored, content, Ordering(), self.skipped]
         return [
-            *raft_invariants(self.hosts),
+            *raft_invariants(self.hosts, SeenConfigurations(self.group.voters)),
             self.stored,
             content,
             self.skipped,
             DerivedFilesSound(),
+            RoutesTold(
+                self.group.name,
+                hosts=self.hosts,
+                name_server=self.name_server,
+                answering=self.names_known,
+                network=self.network,
+                topics=TOPICS,
+            ),
         ]
+
+    async def _serve_names(self, station: Station) -> None:
+        self._name_service = NameServer(asyncio.get_running_loop(), station.ip, NAME_SERVER[1])
+        await self._name_service.start()
+
+    def names_known(self) -> Answering | None:
+        """What the NameServer answers from."""
+        return None if self._name_service is None else self._name_service.routes
 
     def stations_named(self, name: str) -> Sequence[Station]:
         """See :class:`Cluster`."""
@@ -211,8 +232,3 @@ class WholeCluster(Cluster):
         for station in (self.name_server, *self.clients):
             station.switch_off()
         super().switch_off()
-
-
-async def _serve_names(station: Station) -> None:
-    server = NameServer(asyncio.get_running_loop(), station.ip, NAME_SERVER[1])
-    await server.start()

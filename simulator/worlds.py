@@ -9,7 +9,7 @@ clients that read at any broker. ``asking``: likewise, with requests that are an
 consumers that select by SQL92 what they answer. ``bursts``: likewise, with clients that do much at
 the same instant. ``pushing``: likewise, with consumers like RocketMQ's Java client, which lock,
 filter, send back, and are moved back. ``lookups``: likewise, with a client that looks messages up
-by key, position and time.
+by key, position and time. ``groups``: likewise, with two broker groups.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from simulator.calm import CalmCluster
 from simulator.cluster import Cluster, play
 from simulator.faults import FaultPlan
 from simulator.followers import FollowersCluster
+from simulator.groups import GroupsCluster
 from simulator.lookups import LookupsCluster
 from simulator.outcome import Outcome
 from simulator.pushing import PushingCluster
@@ -41,6 +42,7 @@ ASKING = "asking"
 BURSTS = "bursts"
 PUSHING = "pushing"
 LOOKUPS = "lookups"
+GROUPS = "groups"
 WORLDS: dict[str, type[Cluster]] = {
     NODES: Cluster,
     BROKERS: WholeCluster,
@@ -52,6 +54,7 @@ WORLDS: dict[str, type[Cluster]] = {
     BURSTS: BurstsCluster,
     PUSHING: PushingCluster,
     LOOKUPS: LookupsCluster,
+    GROUPS: GroupsCluster,
 }
 
 

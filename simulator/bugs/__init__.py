@@ -4,7 +4,7 @@ The simulator is tested by them: a check that never fires proves nothing. The id
 real systems had; an id that ends in a small letter is one more way to the same bug, and an ``X``
 is a bug of our own. Ids E are bugs that were found in this project, ids F concern requests, ids G
 the fields of messages, ids H how far groups are, ids I what is derived from the log and
-looked up in it. Ids L take out defences of ``dledger/``, ids M of ``store/``; what defences there
+looked up in it, ids K what is compared with what was seen. Ids L take out defences of ``dledger/``, ids M of ``store/``; what defences there
 are, and which bug takes out which, says ``docs/defences.md``. The shipped code knows nothing of
 this: a bug replaces a function of it in memory, and puts it back.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 from simulator.bugs import (
     asked,
     ballots,
+    checked,
     consumed,
     derived,
     disk,
@@ -47,6 +48,7 @@ BUGS: tuple[Bug, ...] = (
     *fields.BUGS,
     *consumed.BUGS,
     *derived.BUGS,
+    *checked.BUGS,
     *ballots.BUGS,
     *disks.BUGS,
     *reads.BUGS,

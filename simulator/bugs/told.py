@@ -227,11 +227,13 @@ def _in_brokers(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug
     return Bug(id_, plant, says, seeds, seconds=8.0, world=BROKERS, kinds=kinds)
 
 
+GIVEN_UP = "has given up | was delivered to nobody"
+
 BUGS = (
     _in_brokers("D1", rows_written_after_a_checkpoint_kept, "that nobody had", 20),
     _in_brokers("D1b", rows_not_flushed_for_a_checkpoint, "are missing", 20, "crash", "stop"),
     _in_brokers("D2", rows_in_another_order_than_the_log, "after offset", 10),
-    _in_brokers("D3", one_message_too_many_given_up, "has given up", 20, "expiry"),
+    _in_brokers("D3", one_message_too_many_given_up, GIVEN_UP, 20, "expiry"),
     Bug("D4", rows_of_the_entry_index_kept_by_a_cut, "stops by itself", 100),
     _in_brokers("D5", retries_taken_for_new_messages, "is stored twice", 40, "crash", "partition"),
     _in_brokers("D6", answer_names_another_offset, "is acknowledged as", 20),

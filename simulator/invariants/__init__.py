@@ -14,10 +14,12 @@ from simulator.invariants.base import Invariant
 from simulator.invariants.commit import CommitIndex
 from simulator.invariants.committed import CommittedForEver
 from simulator.invariants.completeness import LeaderCompleteness
+from simulator.invariants.configurations import SeenConfigurations
 from simulator.invariants.coverage import Coverage
 from simulator.invariants.durability import DurableBeforeVisible
 from simulator.invariants.election import OneLeaderPerTerm
 from simulator.invariants.groupmarks import GroupMarks
+from simulator.invariants.handedover import HandedOverInOrder
 from simulator.invariants.kept import NothingForgotten
 from simulator.invariants.ledlong import LeadsNoLongerThanItMay
 from simulator.invariants.lostdisks import LostDisksElectNobody
@@ -34,13 +36,14 @@ from simulator.invariants.terms import TermsAndVotes
 if TYPE_CHECKING:
     from simulator.host import Host
 
-__all__ = ["Invariant", "raft_invariants"]
+__all__ = ["Invariant", "SeenConfigurations", "raft_invariants"]
 
 
-def raft_invariants(hosts: Sequence[Host]) -> Sequence[Invariant]:
+def raft_invariants(hosts: Sequence[Host], seen: SeenConfigurations) -> Sequence[Invariant]:
     """A fresh set for one run, of what holds whatever the nodes replicate."""
     committed = CommittedForEver()
     return (
+        seen,
         OneLeaderPerTerm(),
         TermsAndVotes(),
         LeaderAppendOnly(),
@@ -50,13 +53,14 @@ def raft_invariants(hosts: Sequence[Host]) -> Sequence[Invariant]:
         committed,
         LeaderCompleteness(committed),
         StateMachineSafety(),
-        PreVoteFirst(),
+        PreVoteFirst(seen),
         StickToTheLeader(),
         SteadyLeader(),
         FewProbes(),
-        MembersOfTheLog(),
+        MembersOfTheLog(seen),
         NothingForgotten(),
-        LostDisksElectNobody(),
+        LostDisksElectNobody(seen),
+        HandedOverInOrder(seen),
         ReadsSeeWhatIsCommitted(committed),
         LeadsNoLongerThanItMay(),
         GroupMarks(),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from simulator.client import payload_number
 from simulator.invariants.base import Invariant
-from simulator.invariants.membership import is_majority
+from simulator.invariants.configurations import SeenConfigurations
 from simulator.invariants.ondisk import held_entry
 from simulator.violation import Violation
 from store.entry import Entry
@@ -26,7 +26,8 @@ READ_BYTES = 8 << 10
 class AcknowledgedKept(Invariant):
     """Remembers where each payload is, and which of them were acknowledged."""
 
-    def __init__(self, hosts: Sequence[Host]) -> None:
+    def __init__(self, hosts: Sequence[Host], seen: SeenConfigurations) -> None:
+        self._seen = seen
         self._hosts = hosts
         self._entries: dict[int, Entry] = {}  # by number of the payload
         self._acknowledged: dict[int, int] = {}  # number -> index
@@ -51,10 +52,8 @@ class AcknowledgedKept(Invariant):
         self._acknowledged[number] = entry.index
         size = host.segment_size
         holding = [each.name for each in self._hosts if held_entry(each, entry, size)]
-        assert host.node is not None  # noqa: S101 - it has just spoken
-        core = host.node.core
-        found = (core.configurations.at(entry.index), core.configuration)
-        if not any(is_majority(each, holding) for each in found):
+        found = (self._seen.committed_at(entry.index), self._seen.of(host))
+        if not any(members.is_majority(holding) for _index, members in found):
             raise Violation(
                 f"{host.name} acknowledges payload {number}, and only the disks of {holding} "
                 f"hold its entry {entry.index}"

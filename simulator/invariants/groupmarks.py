@@ -54,6 +54,8 @@ class GroupMarks(Invariant):
         if entry.kind is not EntryKind.CONFIGURATION or entry.index <= self._index:
             return
         before, found = self._found, Configuration.unpack(entry.body)
+        if len({*found.voters} ^ {*(found.old_voters or found.voters)}) > 1:
+            host.mark("several voters changed in one step")
         if before is not None and before.is_joint and not found.is_joint:
             if found.voters == before.old_voters:
                 host.mark("change of the voters called off")

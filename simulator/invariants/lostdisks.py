@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dledger.messages import AppendAccepted, HeartbeatResponse, Message, VoteResponse
 from dledger.standing import Role
 from simulator.invariants.base import Invariant, Part
-from simulator.invariants.membership import is_majority
+from simulator.invariants.configurations import SeenConfigurations
 from simulator.violation import Violation
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ class LostDisksElectNobody(Invariant):
     step_parts = Part.COMMIT | Part.DURABLE | Part.STANDING
     sent_kinds = (VoteResponse, AppendAccepted, HeartbeatResponse)
 
-    def __init__(self) -> None:
+    def __init__(self, seen: SeenConfigurations) -> None:
+        self._seen = seen
         self._confirmed: dict[str, int] = {}  # name -> the last index that it told anybody
         self._counted_on: dict[str, int] = {}  # name -> the last index that it holds of those
         self._lacking: dict[str, int] = {}  # name -> the index that it must hold again
@@ -64,7 +65,7 @@ class LostDisksElectNobody(Invariant):
         votes = {host.name: host.name not in self._lacking, **votes}
         unsound = [name for name, is_sound in votes.items() if not is_sound]
         sound = [name for name, is_sound in votes.items() if is_sound]
-        if unsound and not is_majority(core.configuration, sound):
+        if unsound and not self._seen.of(host)[1].is_majority(sound):
             raise Violation(
                 f"{host.name} leads term {core.term} by the vote of {', '.join(unsound)}, "
                 "whose disk lacks what it held"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dledger.messages import Message, TimeoutNow, VoteRequest, VoteResponse
 from simulator.invariants.base import Invariant
-from simulator.invariants.membership import is_majority
+from simulator.invariants.configurations import SeenConfigurations
 from simulator.violation import Violation
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ class PreVoteFirst(Invariant):
     sent_kinds = (VoteResponse, VoteRequest)
     received_kinds = (TimeoutNow,)
 
-    def __init__(self) -> None:
+    def __init__(self, seen: SeenConfigurations) -> None:
+        self._seen = seen
         self._agreed: dict[tuple[str, int], dict[str, None]] = {}
         self._ordered: dict[tuple[str, int], None] = {}
 
@@ -43,7 +44,7 @@ class PreVoteFirst(Invariant):
                     raise Violation(f"{host.name} campaigns in term {term}, ordered by nobody")
             case VoteRequest(term=term, pre_vote=False):
                 agreed = [host.name, *self._agreed.get((host.name, term), ())]
-                if not _agreed_by_most(host, agreed):
+                if not self._agreed_by_most(host, agreed):
                     raise Violation(
                         f"{host.name} campaigns in term {term} without having been asked for it "
                         f"by a majority, only by {agreed}"
@@ -51,10 +52,10 @@ class PreVoteFirst(Invariant):
             case _:
                 pass
 
-
-def _agreed_by_most(host: Host, agreed: Collection[str]) -> bool:
-    """Of its voters, or of those that are committed: they may change while its vote is written."""
-    assert host.node is not None  # noqa: S101 - only processes speak
-    core = host.node.core
-    found = (core.configuration, core.configurations.at(core.commit_index))
-    return any(is_majority(each, agreed) for each in found)
+    def _agreed_by_most(self, host: Host, agreed: Collection[str]) -> bool:
+        """Of its voters, or of those that are committed: they may change while its vote is
+        written."""
+        assert host.node is not None  # noqa: S101 - only processes speak
+        _, newest = self._seen.of(host)
+        _, committed = self._seen.committed_at(host.node.core.commit_index)
+        return newest.is_majority(agreed) or committed.is_majority(agreed)

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 
 from broker.commands import Expire, decode_commands
 from simulator.invariants.base import Invariant
+from simulator.invariants.due import due_ms
 from simulator.violation import Violation
 from simulator.workload.history import Listener, Sent, number_of
+from simulator.workload.tasks import RETRY_LEVEL
 from store.batch import QUEUE_ROW, decode_batch
 from store.entry import HEADER_SIZE, Entry, EntryKind
 from store.record import MessageRecord, decode_record
@@ -110,14 +112,15 @@ class ReturnedMessages(Invariant, Listener):
             if isinstance(command, Expire):
                 self._expired_position = max(self._expired_position, command.position)
 
-    def _waits(self, record: MessageRecord, position: int, due_ms: int) -> None:
+    def _waits(self, record: MessageRecord, position: int, row: int) -> None:
         number, times = number_of(record.body), record.reconsume_times
         if not 1 <= times <= self._retries_max:
             raise Violation(
                 f"message {number} is to be tried again {times} times; "
                 f"{self._retries_max} are allowed"
             )
-        self._attempt(number, times).stored.append((position, due_ms))
+        due = due_ms(record, RETRY_LEVEL, row)
+        self._attempt(number, times).stored.append((position, due))
 
     def _dies(self, host: Host, record: MessageRecord) -> None:
         number, times = number_of(record.body), record.reconsume_times
@@ -146,12 +149,12 @@ class ReturnedMessages(Invariant, Listener):
         attempt = self._attempts.get((number, times))
         if attempt is None or attempt.out >= len(attempt.stored):
             raise Violation(f"message {number} goes out once too often for attempt {times}")
-        due_ms = sorted(due_ms for _position, due_ms in attempt.stored)[attempt.out]
+        due = sorted(due for _position, due in attempt.stored)[attempt.out]
         attempt.out += 1
-        if record.store_timestamp < due_ms:
+        if record.store_timestamp < due:
             raise Violation(
                 f"message {number} goes out for attempt {times} "
-                f"{due_ms - record.store_timestamp} ms early"
+                f"{due - record.store_timestamp} ms early"
             )
 
     def _check(self, record: MessageRecord, properties: Mapping[str, str]) -> None:

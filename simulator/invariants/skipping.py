@@ -5,14 +5,14 @@ Only what retention has removed may never be delivered.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from broker.commands import CommitOffset, Expire, decode_commands
-from simulator.brokerhost import BrokerHost
 from simulator.invariants.base import Invariant
 from simulator.violation import Violation
 from simulator.workload.history import Listener, Place
-from store.batch import decode_batch
+from store.batch import QUEUE_ROW, decode_batch
 from store.entry import Entry, EntryKind
 from store.record import MessageRecord
 
@@ -27,6 +27,7 @@ class NothingSkipped(Invariant, Listener):
         self._group = group
         self._next: dict[tuple[str, int], int] = {}
         self._beyond: dict[tuple[str, int], set[int]] = {}
+        self._positions: dict[tuple[str, int], list[int]] = {}
         self._last_index = -1
 
     def delivered(self, _consumer: str, place: Place, _record: MessageRecord) -> None:
@@ -47,10 +48,14 @@ class NothingSkipped(Invariant, Listener):
         self._last_index = entry.index
         if entry.kind is not EntryKind.DATA:
             return
-        commands = decode_batch(entry.body).commands
-        if not commands:
+        batch = decode_batch(entry.body)
+        for run in batch.runs:
+            rows = batch.rows[run.first_row * QUEUE_ROW.size :][: run.count * QUEUE_ROW.size]
+            positions = self._positions.setdefault((run.topic, run.queue_id), [])
+            positions += [position for position, _size, _code in QUEUE_ROW.iter_unpack(rows)]
+        if not batch.commands:
             return
-        for command in decode_commands(commands):
+        for command in decode_commands(batch.commands):
             match command:
                 case CommitOffset(self._group, topic, queue_id, offset):
                     if not self.reaches(topic, queue_id, offset):
@@ -58,16 +63,16 @@ class NothingSkipped(Invariant, Listener):
                             f"{self._group} commits {offset} in {topic}/{queue_id}, and "
                             f"{self._next.get((topic, queue_id), 0)} was delivered to nobody"
                         )
-                case Expire():
-                    self._expired(host)
+                case Expire(position):
+                    self._expired(host, position)
                 case _:
                     pass
 
-    def _expired(self, host: Host) -> None:
-        assert isinstance(host, BrokerHost)  # noqa: S101 - others know no such command
+    def _expired(self, host: Host, position: int) -> None:
+        """All below that position of the log is given up, in each queue."""
         host.mark("log expired")
-        for topic, queue_id, first, _end in host.watched.queue_lengths():
-            queue = (topic, queue_id)
+        for queue, positions in self._positions.items():
+            first = bisect_left(positions, position)
             if first > self._next.get(queue, 0):
                 host.mark("message removed before it was delivered")
                 self._next[queue] = first

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from broker.commands import Expire, decode_commands
 from simulator.brokerhost import BrokerHost
 from simulator.invariants.base import Invariant
 from simulator.invariants.ondisk import held_entry
@@ -56,6 +57,7 @@ class StoredMessages(Invariant, Listener):
         self._hosts = hosts
         self._topics = topics
         self._last_index = -1
+        self._expired_position = 0
         self._acknowledged: dict[Place, Sent] = {}
 
     def applies(self, host: Host, entry: Entry, _digest: bytes) -> None:
@@ -83,6 +85,9 @@ class StoredMessages(Invariant, Listener):
                 at = (run.first_row + number) * QUEUE_ROW.size
                 row = bytes(batch.rows[at : at + QUEUE_ROW.size])
                 self._add(host, entry, (*queue, end + number), row)
+        for command in decode_commands(batch.commands) if batch.commands else ():
+            if isinstance(command, Expire):
+                self._expired_position = max(self._expired_position, command.position)
 
     def _add(self, host: Host, entry: Entry, place: Place, row: bytes) -> None:
         position, size, _code = QUEUE_ROW.unpack(row)
@@ -100,10 +105,9 @@ class StoredMessages(Invariant, Listener):
     def _stored_again(self, host: Host, number: int, first: Stored, again: Stored) -> None:
         """Allowed where nobody can know any more that it was stored, or the clocks of the leaders
         say that it was long ago."""
-        expired = host.watched.expired_position if isinstance(host, BrokerHost) else 0
         before = decode_record(first.record).store_timestamp
         since = decode_record(again.record).store_timestamp - before
-        if first.entry.position < expired:
+        if first.entry.position < self._expired_position:
             host.mark("message sent again after it was removed")
         elif since > RETRY_MS:
             host.mark("message sent again after clocks had jumped")
@@ -156,7 +160,7 @@ class StoredMessages(Invariant, Listener):
             first = queue.first_offset
             for offset in range(first):
                 given_up = self.places.get((topic, queue_id, offset))
-                if given_up is None or given_up.position >= machine.expired_position:
+                if given_up is None or given_up.position >= self._expired_position:
                     raise Violation(
                         f"{host.name}: {topic}/{queue_id} begins at {first} and ends at {end}; it "
                         f"has given up {offset}, which the log still has"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from broker.commands import Expire, decode_commands
 from simulator.invariants.base import Invariant
+from simulator.invariants.due import due_ms
 from simulator.violation import Violation
 from simulator.workload.history import Listener, Place, Sent, number_of
 from store.batch import QUEUE_ROW, decode_batch
@@ -38,6 +39,7 @@ class WaitedMessages(Invariant, Listener):
         self._topic = topic
         self._messages: dict[int, _Waiting] = {}
         self._places: dict[Place, int] = {}
+        self._sent: dict[int, Sent] = {}
         self._last_index = -1
         self._expired_position = 0
 
@@ -57,7 +59,8 @@ class WaitedMessages(Invariant, Listener):
                 number = number_of(record.body)
                 message = self._messages.setdefault(number, _Waiting())
                 if run.topic != self._topic:
-                    message.stored.append((position, code))
+                    due = due_ms(record, self._sent[number].delay_level, code)
+                    message.stored.append((position, due))
                     continue
                 self._goes_out(number, message, record.store_timestamp)
                 self._places[run.topic, run.queue_id, run.first_offset + place] = number
@@ -71,10 +74,14 @@ class WaitedMessages(Invariant, Listener):
                 f"message {number} is delivered {message.delivered + 1} times and was stored "
                 f"{len(message.stored)} times to wait"
             )
-        due_ms = min(due_ms for _position, due_ms in message.stored)
+        due = min(due for _position, due in message.stored)
         message.delivered += 1
-        if now_ms < due_ms:
-            raise Violation(f"message {number} is delivered {due_ms - now_ms} ms early")
+        if now_ms < due:
+            raise Violation(f"message {number} is delivered {due - now_ms} ms early")
+
+    def sent(self, sent: Sent) -> None:
+        """See :class:`Listener`."""
+        self._sent[sent.number] = sent
 
     def stored(self, sent: Sent) -> None:
         """See :class:`Listener`."""

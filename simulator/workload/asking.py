@@ -142,8 +142,7 @@ class AnsweringClient:
             queue = batch.queue
             found = records(station, batch)
             for message, record in found:
-                place = (queue.topic, queue.queue_id, message.queue_offset)
-                self._history.deliver(name, place, record)
+                self._history.deliver(name, queue, message.queue_offset, record)
             station.note(f"has {queue.topic}/{queue.queue_id} up to {batch.next_offset}")
             consumer.acknowledge(queue, batch.next_offset)
             for message, record in found:

@@ -102,8 +102,7 @@ class ConsumingClient:
         async for batch in consumer:
             queue = batch.queue
             for message, record in records(station, batch):
-                place = (queue.topic, queue.queue_id, message.queue_offset)
-                self._history.deliver(name, place, record)
+                self._history.deliver(name, queue, message.queue_offset, record)
             station.note(f"has {queue.topic}/{queue.queue_id} up to {batch.next_offset}")
             consumer.acknowledge(queue, batch.next_offset)
             if rng.random() < 0.1:

@@ -61,7 +61,8 @@ class DelayingClient:
     def _message(self, sent: Sent, born_ms: int) -> Message:
         rng, content = self._rng, content_of(sent.number, born_ms)
         if rng.random() < 0.5:
-            return message_of(self._topic, sent, content, delay_level=rng.choice(LEVELS))
+            sent.delay_level = rng.choice(LEVELS)
+            return message_of(self._topic, sent, content, delay_level=sent.delay_level)
         delay = {"TIMER_DELAY_MS": str(rng.randrange(20, DELAY_MS_MAX))}
         content = content._replace(properties={**content.properties, **delay})
         return message_of(self._topic, sent, content)

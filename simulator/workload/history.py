@@ -6,7 +6,7 @@ or more often, or never.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -42,6 +42,8 @@ class Sent:
     ended: bool = False
     content: Content | None = None
     """What it holds beside the body; None until that is decided."""
+    delay_level: int = 0
+    """After which it is to be delivered; 0 for at once, or at a time that it says."""
 
 
 class Listener:
@@ -82,9 +84,18 @@ class History:
         sent = Sent(number, client, body, lane)
         self.sent.append(sent)
         self.open[number] = sent
-        for listener in self.listeners:
+        for listener in self.all_listeners:
             listener.sent(sent)
         return sent
+
+    @property
+    def all_listeners(self) -> Sequence[Listener]:
+        """Those of all broker groups."""
+        return self.listeners
+
+    def listeners_of(self, _queue: MessageQueue) -> Sequence[Listener]:
+        """Those to be told of what happens in a queue of this broker group."""
+        return self.listeners
 
     def acknowledge(self, sent: Sent, queue: MessageQueue, offset: int) -> None:
         """The client was told that it is stored there."""
@@ -92,7 +103,7 @@ class History:
         self.acknowledged += 1
         sent.place = (queue.topic, queue.queue_id, offset)
         self.note(sent.client, f"message {sent.number} is stored as {sent.place}")
-        for listener in self.listeners:
+        for listener in self.listeners_of(queue):
             listener.stored(sent)
 
     def reply(self, sent: Sent) -> None:
@@ -110,16 +121,19 @@ class History:
             self.refused += 1
         self.note(sent.client, f"message {sent.number}: {why}")
 
-    def deliver(self, consumer: str, place: Place, record: MessageRecord) -> None:
+    def deliver(
+        self, consumer: str, queue: MessageQueue, offset: int, record: MessageRecord
+    ) -> None:
         """A consumer was given a message."""
         self.delivered += 1
         self.operations += 1
-        for listener in self.listeners:
+        place = (queue.topic, queue.queue_id, offset)
+        for listener in self.listeners_of(queue):
             listener.delivered(consumer, place, record)
 
     def assign(self, consumer: str, queue: MessageQueue) -> None:
         """A consumer begins with a queue, again or for the first time."""
-        for listener in self.listeners:
+        for listener in self.listeners_of(queue):
             listener.assigned(consumer, queue)
 
     def client_ended(self, client: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.errors import InvariantError
+from dledger.errors import InvariantError, Promise
 from simulator.cluster import simulate
 from simulator.machine import ChainMachine
 from store.entry import Entry
@@ -17,10 +17,13 @@ def test_a_committed_entry_that_cannot_be_applied_stops_the_node(
 
     def refuse(machine: ChainMachine, entry: Entry) -> None:
         if entry.index == 5:
-            raise InvariantError("entry 5 makes no sense")
+            raise InvariantError(Promise.SAME_STATE, "entry 5 makes no sense")
         apply(machine, entry)
 
     monkeypatch.setattr(ChainMachine, "apply", refuse)
     violation = simulate(2, seconds=5.0).violation
     assert violation is not None
-    assert "stops by itself: InvariantError('entry 5 makes no sense')" in violation
+    assert (
+        "stops by itself: InvariantError('state machine safety: entry 5 makes no sense')"
+        in violation
+    )

@@ -61,7 +61,7 @@ class World:
         self.skipped.applies(NOBODY, entry, b"")
 
     def deliver(self, sent: Sent, offset: int, consumer: str = "c0.1") -> None:
-        self.history.deliver(consumer, ("orders", 0, offset), record_of(sent, offset))
+        self.history.deliver(consumer, QUEUE, offset, record_of(sent, offset))
 
 
 def test_an_offset_that_is_used_again_is_found() -> None:

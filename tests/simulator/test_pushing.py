@@ -49,6 +49,10 @@ def test_queues_are_shared_out_as_java_does() -> None:
     assert share_of(queues, ["a"], "stranger") == []
 
 
+DUE_MS = 2_000
+"""A second after it is sent back, as the clients ask for."""
+
+
 class Returning:
     """What was sent back, and a log that the test writes."""
 
@@ -89,8 +93,9 @@ class Returning:
             born_host=HOST,
             reconsume_times=attempts,
         )
-        staged = staged._replace(tags_code=0)  # the time when it is due
-        return encode_batch(self.position, 1, HOST, [LogRun(topic, 0, 0, [staged])], b"")
+        staged = staged._replace(tags_code=DUE_MS)
+        stored_ms = DUE_MS if topic.startswith("%RETRY%") else DUE_MS - 1_000
+        return encode_batch(self.position, stored_ms, HOST, [LogRun(topic, 0, 0, [staged])], b"")
 
     def mark(self, _what: str) -> None:
         """As a host does."""
