@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from simulator import damage
+from simulator import damage, derived
 from simulator.watched import Ending
 
 if TYPE_CHECKING:
@@ -42,14 +42,26 @@ class How(str):
 
 
 class Part(str):
-    """A directory of a replica."""
+    """What of a replica can be made again from its log."""
 
     __slots__ = ()
 
     def __new__(cls, text: str) -> Part:
         """Raises :class:`ValueError` for any other word."""
-        if text not in damage.PARTS:
-            raise ValueError(f"a replica has {', '.join(damage.PARTS)}, not {text!r}")
+        if text not in derived.PARTS:
+            raise ValueError(f"beside its log a replica has {', '.join(derived.PARTS)}, not {text!r}")
+        return super().__new__(cls, text)
+
+
+class Way(str):
+    """How a file is damaged."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Way:
+        """Raises :class:`ValueError` for any other word."""
+        if text not in derived.WAYS:
+            raise ValueError(f"a file is {', '.join(derived.WAYS)}, not {text!r}")
         return super().__new__(cls, text)
 
 
@@ -180,6 +192,12 @@ def reordering(cluster: Cluster, share: float) -> None:
 
 
 @action(float)
+def flips(cluster: Cluster, share: float) -> None:
+    """In such a share of the frames between peers bits flip on the way."""
+    cluster.network.faults.flips = share
+
+
+@action(float)
 def delay(cluster: Cluster, seconds_max: float) -> None:
     cluster.network.faults.delay_max = seconds_max
 
@@ -249,10 +267,16 @@ def flip_bit(cluster: Cluster, host: str, share: float, bit: int) -> None:
     damage.flip_bit(cluster, cluster.host(host), share, bit)
 
 
-@action(HostName, Part, float)
-def lose_sector(cluster: Cluster, host: str, part: str, share: float) -> None:
+@action(HostName, float)
+def lose_sector(cluster: Cluster, host: str, share: float) -> None:
     """The disk cannot read it any more; written as a whole, its block reads well again."""
-    damage.lose_sector(cluster, cluster.host(host), part, share)
+    damage.lose_sector(cluster, cluster.host(host), share)
+
+
+@action(HostName, Part, Way, float)
+def damage_file(cluster: Cluster, host: str, part: str, way: str, share: float) -> None:
+    """At rest, in what can be made again from the log; ``share`` of the way through it."""
+    derived.damage_file(cluster, cluster.host(host), part, way, share)
 
 
 @action(HostName)

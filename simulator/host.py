@@ -307,7 +307,7 @@ class Host(DiskOwner):
             return
         full = self._disk_filled and isinstance(error, DiskFullError | FatalDiskError)
         broken = self._disk_failed
-        damaged = self.damaged and isinstance(error, StoreError)
+        damaged = (self.damaged or self.derived_damaged) and isinstance(error, StoreError)
         if isinstance(error, InvariantError) or not (full or broken or damaged):
             raise Violation(f"{self.name} stops by itself: {error!r}") from error
         if damaged:

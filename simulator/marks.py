@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 
 EXPECTED = (
     "candidate gave up",
+    "damaged frame refused",
     "disk error stopped a node",
     "entries dropped",
     "entries dropped over a segment's start",
@@ -32,11 +33,15 @@ EXPECTED = (
 )
 
 EXPECTED_OF_BROKERS = (
+    "ConsumeQueue damaged at rest",
+    "checkpoint damaged at rest",
     "damage mended before the node started",
     "damage mended while the node served",
     "disk damaged at rest",
     "entry of many messages",
     "follower read by index",
+    "index damaged at rest",
+    "keyindex damaged at rest",
     "handed over to the preferred leader",
     "leader stepped down while it refilled a follower",
     "log expired",

@@ -26,11 +26,13 @@ class DamageMended:
 
     def __call__(self) -> bool:
         """Whether all that must be mended is."""
-        return all(self._mended(host) for host in self._hosts if host.damaged)
+        damaged = [host for host in self._hosts if host.damaged or host.derived_damaged]
+        return all(self._mended(host) for host in damaged)
 
     def _mended(self, host: Host) -> bool:
         if host.node is None:
-            return host.refuses or (host.process is not None and not self._can_be_mended(host))
+            waits = host.process is not None and not self._can_be_mended(host)
+            return host.damaged and (host.refuses or waits)
         boot, passes = self._passes[host.name]
         needed = passes if boot == host.boot else PASSES
         damage = host.node.scrubber.damage

@@ -2,6 +2,8 @@
 
 Messages pass through the shipped codec. A link that is cut is either noticed, as a closed socket
 is, or silently swallows what is sent, as a dead cable does. A process that dies breaks its links.
+So does one that is sent a frame whose bits have flipped on the way (``flips.py``), as the shipped
+transport does.
 """
 
 from __future__ import annotations
@@ -12,8 +14,11 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from dledger.codec import MessageEncoder, decode_message
+from dledger.errors import PeerError
 from dledger.messages import Message
 from dledger.transport import TransportHandler
+from simulator.flips import flipped
+from simulator.violation import Violation
 
 if TYPE_CHECKING:
     from simulator.host import Host
@@ -36,6 +41,7 @@ class NetworkFaults:
     loss: float = 0.0
     duplication: float = 0.0
     reordering: float = 0.0
+    flips: float = 0.0
     delay_max: float = 0.002
 
 
@@ -84,12 +90,31 @@ class SimulatedTransport:
         """The peers to which this end takes its links for whole."""
         return [peer for peer, up in self._up.items() if up]
 
-    def receive(self, sender: str, number: int, frame: bytes) -> None:
-        """A frame arrives."""
-        if self._handler is not None and self._up.get(sender):
+    def receive(self, sender: str, number: int, frame: bytes, flipped: bool) -> None:
+        """A frame arrives, as it was sent or not."""
+        if self._handler is None or not self._up.get(sender):
+            return
+        if flipped:
+            self._refuse(sender, number, frame)
+            return
+        message = decode_message(frame)
+        self._host.receives(sender, number, message)
+        self._handler.on_message(sender, message)
+
+    def _refuse(self, sender: str, number: int, frame: bytes) -> None:
+        """Nothing that came with or behind such a frame is heard: the connection is dialled anew."""
+        try:
             message = decode_message(frame)
-            self._host.receives(sender, number, message)
-            self._handler.on_message(sender, message)
+        except PeerError as error:
+            self._host.note(f"refuses #{number} of {sender}: {error}")
+            self._host.mark("damaged frame refused")
+            self.link(sender, up=False)
+            self._network.break_link(self._host.name, sender)
+        else:
+            raise Violation(
+                f"{self._host.name} takes frame #{number} of {sender}, in which bits have flipped, "
+                f"for {type(message).__name__}"
+            )
 
     def link(self, peer: str, up: bool) -> None:
         """A link came up or broke, and this end notices."""
@@ -202,13 +227,15 @@ class Network:
                 earliest = self._last_arrival.get(way, 0.0) + IN_ORDER_SECONDS
                 at = max(at, earliest)
                 self._last_arrival[way] = at
-            loop.at(at, self._arrive, way, number, frame)
+            flips = faults.flips and rng.random() < faults.flips
+            arriving = flipped(frame, rng) if flips else frame
+            loop.at(at, self._arrive, way, number, arriving, bool(flips))
 
-    def _arrive(self, way: tuple[str, str], number: int, frame: bytes) -> None:
+    def _arrive(self, way: tuple[str, str], number: int, frame: bytes, flipped: bool) -> None:
         sender, receiver = way
         end = self._ends.get(receiver)
         if end is not None and way not in self._cut:
-            end.process.run(end.receive, sender, number, frame)
+            end.process.run(end.receive, sender, number, frame, flipped)
 
     # --- links
 
