@@ -92,7 +92,7 @@ class Broker(MachineListener):
         self._fs = world.fs
         machine = self.machine_class.open(world.fs, config.data, config.segment_size)
         machine.add_system_topics(system_topics(config.cluster, config.group))
-        machine.listener = self
+        machine.listener, machine.log = self, store
         node = Node(
             node=config.node,
             voters=() if config.join else list(config.members),
@@ -200,7 +200,7 @@ class Broker(MachineListener):
             log.info("made the ConsumeQueues and the key index again from the log")
         node = self.context.node
         node.scrubber.derived = DerivedCheck(
-            self._fs, data, store, lambda: self.context.machine.keys.files, rows_per_file
+            self._fs, data, store, self.context.machine.keys, rows_per_file
         )
         try:
             await node.start()
@@ -270,6 +270,9 @@ class Broker(MachineListener):
 
     def expired(self, position: int) -> None:
         self.context.node.keeper.expire(position)
+
+    def derived_damaged(self) -> None:
+        request_rebuild(self._fs, self.context.config.data)
 
     def leadership_changed(self, leadership: Leadership) -> None:
         self.context.gatherer.leadership_changed(leadership)

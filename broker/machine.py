@@ -20,6 +20,7 @@ from broker.commands import (
     StoreRequests,
     decode_commands,
 )
+from broker.expiry import first_offsets
 from broker.recent import RecentEntries
 from broker.state import BrokerState
 from broker.topics import HALF_TOPIC, TopicConfig
@@ -37,7 +38,7 @@ from store.consumequeue import (
 )
 from store.deferred import TIMER_TOPIC
 from store.entry import Entry, EntryKind
-from store.errors import CorruptBatchError, DiskFullError, StoreError
+from store.errors import CorruptBatchError, DamagedError, DiskFullError, StoreError
 from store.filesystem import Bytes, FileSystem
 from store.keyindex import KeyFlush, KeyIndex
 from store.layout import segment_start
@@ -48,6 +49,7 @@ from store.machinestate import (
     encode_machine_state,
 )
 from store.record import decode_record
+from store.replicareads import ReplicaReads
 
 _Firsts: TypeAlias = dict[tuple[str, int], int]
 """First offsets by topic and queue id."""
@@ -72,6 +74,9 @@ class MachineListener:
     def expired(self, position: int) -> None:
         """What lies below ``position`` of the commit log is given up, and the newest checkpoint on
         disk says so. Told again after each checkpoint: the log keeps what older ones need."""
+
+    def derived_damaged(self) -> None:
+        """An entry cannot be applied before what is derived from the log is made again."""
 
     def leadership_changed(self, leadership: Leadership) -> None:
         """Who leads changed, or whether this node may serve as leader."""
@@ -121,6 +126,8 @@ class BrokerStateMachine:
         self.state = BrokerState()
         self.keys = keys
         self.listener = MachineListener()
+        self.log: ReplicaReads | None = None
+        """What rows of the disk are compared with before the state depends on them."""
         self.applied_end = 0
         self.expired_position = 0
         self.segment_times: dict[int, int] = {}
@@ -285,8 +292,13 @@ class BrokerStateMachine:
             self.listener.topics_changed()
 
     def _expire(self, position: int) -> None:
-        for _topic, _queue_id, queue in self._queues.all():
-            queue.first_offset = queue.offset_at(position)
+        try:
+            firsts = first_offsets(self._queues.all(), position, self.log)
+        except DamagedError:
+            self.listener.derived_damaged()
+            raise
+        for queue, first_offset in firsts:
+            queue.first_offset = first_offset
         self.keys.expire(position)
         kept = segment_start(position, self._segment_size)
         self.segment_times = {
