@@ -2,7 +2,9 @@
 
 The bounds are those of ``damage.py``: a minority of the machines of a run. Beside that one whole
 checkpoint is left to a machine whose log has expired, for without one it cannot start
-(``docs/safety.md``). Such a machine must come up and be whole in the end, all by itself.
+(``docs/safety.md``). Nor are both checkpoints and ConsumeQueues of one machine damaged: what an older
+checkpoint says of queues may no longer be in the log. Such a machine must come up and be whole in
+the end, all by itself.
 """
 
 from __future__ import annotations
@@ -17,14 +19,16 @@ if TYPE_CHECKING:
     from simulator.cluster import Cluster
     from simulator.host import Host
 
-CHECKPOINTS = "checkpoint"
+CHECKPOINTS, QUEUES, KEYS = "checkpoint", "ConsumeQueue", "keyindex"
 PARTS = {
     CHECKPOINTS: "state/checkpoint-",
-    "ConsumeQueue": "consumequeue/",
-    "keyindex": "keyindex/",
+    QUEUES: "consumequeue/",
+    KEYS: "keyindex/",
     "index": "index/",
 }
 """What is damaged, and how the paths of its files begin."""
+
+EITHER_OR = {CHECKPOINTS: QUEUES, QUEUES: CHECKPOINTS}
 
 FLIPPED, ZEROED, CUT, LOST, UNREADABLE = "flipped", "zeroed", "cut", "lost", "unreadable"
 WAYS = (FLIPPED, ZEROED, CUT, LOST, UNREADABLE)
@@ -37,14 +41,16 @@ def damage_file(cluster: Cluster, host: Host, part: str, way: str, share: float)
     if not cluster.atlas.allows(host.name):
         return
     place = _place(host, part, share)
-    if place is None or (part == CHECKPOINTS and not _other_checkpoint(host, place[0])):
+    if place is None or EITHER_OR.get(part) in host.damaged_parts:
+        return
+    if part == CHECKPOINTS and not _other_checkpoint(host, place[0]):
         return
     cluster.atlas.damaged[host.name] = None
     host.crash()
     path, byte = place
     if path not in host.fs.files():
         return  # a process that dies leaves nothing half done behind; one that ended before may
-    host.derived_damaged = True
+    host.damaged_parts[part] = host.boot
     if part == CHECKPOINTS:
         host.damaged_checkpoints[path] = None
     host.note(f"{path} is {way} at {byte}")

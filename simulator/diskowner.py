@@ -31,7 +31,8 @@ class DiskOwner(Watched, ABC):
         self.process: Process | None = None
         self.disk_slowness = 1.0
         self.damaged = False
-        self.derived_damaged = False
+        self.damaged_parts: dict[str, int] = {}
+        """Of what is derived (``derived.py``), with the process that was the last before that."""
         self.damaged_checkpoints: dict[str, None] = {}
         """Their paths, of this disk."""
         self.sound_disks = SoundDisks()

@@ -26,7 +26,7 @@ class DamageMended:
 
     def __call__(self) -> bool:
         """Whether all that must be mended is."""
-        damaged = [host for host in self._hosts if host.damaged or host.derived_damaged]
+        damaged = [host for host in self._hosts if host.damaged or host.damaged_parts]
         return all(self._mended(host) for host in damaged)
 
     def _mended(self, host: Host) -> bool:

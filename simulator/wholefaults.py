@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from simulator.derived import CHECKPOINTS, WAYS
+from simulator.derived import CHECKPOINTS, KEYS, QUEUES, WAYS
 from simulator.faults import KINDS, FaultInjector
 from simulator.members import MEMBER_KINDS
 from simulator.sequences import SEQUENCE_KINDS
@@ -88,10 +88,10 @@ class WholeFaultInjector(FaultInjector):
         self._damage_file(CHECKPOINTS)
 
     def damage_queue(self) -> None:
-        self._damage_file("ConsumeQueue")
+        self._damage_file(QUEUES)
 
     def damage_key_index(self) -> None:
-        self._damage_file("keyindex")
+        self._damage_file(KEYS)
 
     def damage_entry_index(self) -> None:
         self._damage_file("index")
