@@ -105,7 +105,9 @@ class DerivedCheck:
                 stated = self._check_keys(file)
                 if stated == file:
                     continue
-                found = f"{file.path}, byte 8: the header says other positions or times than the rows"
+                found = (
+                    f"{file.path}, byte 8: the header says other positions or times than the rows"
+                )
             except DamagedError as error:
                 stated, found = file, str(error)
             if file in self._keys.files:

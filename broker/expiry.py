@@ -4,9 +4,9 @@ That is part of the state, which must be the same on every replica, and it is lo
 ConsumeQueues, whose rows may have rotted on one of them. So a row of the disk counts only if the
 record that it leads to says the same. Where one does not, the log itself is read.
 
-One case is left. A replica whose newest checkpoint rotted starts from the one before, and its log may
-begin behind ``position``: it was cut because of a later expiry, which comes again in that log. Until
-it does, rows that lead to what is gone are believed.
+One case is left. A replica whose newest checkpoint rotted starts from the one before, and its log
+may begin behind ``position``: it was cut because of a later expiry, which comes again in that log.
+Until it does, rows that lead to what is gone are believed.
 """
 
 from __future__ import annotations

@@ -21,6 +21,8 @@ ArgumentType = type[str] | type[int] | type[float]
 
 NOTICED = "noticed"
 SILENT = "silent"
+CONSUMER = "consumer"
+LEADER = "leader"
 
 
 class HostName(str):
@@ -49,7 +51,9 @@ class Part(str):
     def __new__(cls, text: str) -> Part:
         """Raises :class:`ValueError` for any other word."""
         if text not in derived.PARTS:
-            raise ValueError(f"beside its log a replica has {', '.join(derived.PARTS)}, not {text!r}")
+            raise ValueError(
+                f"beside its log a replica has {', '.join(derived.PARTS)}, not {text!r}"
+            )
         return super().__new__(cls, text)
 
 
@@ -62,6 +66,18 @@ class Way(str):
         """Raises :class:`ValueError` for any other word."""
         if text not in derived.WAYS:
             raise ValueError(f"a file is {', '.join(derived.WAYS)}, not {text!r}")
+        return super().__new__(cls, text)
+
+
+class Victim(str):
+    """Who dies."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Victim:
+        """Raises :class:`ValueError` for any other word."""
+        if text not in (CONSUMER, LEADER):
+            raise ValueError(f"the {CONSUMER} dies or the {LEADER}, not {text!r}")
         return super().__new__(cls, text)
 
 
@@ -165,6 +181,21 @@ def expire(cluster: Cluster, host: str) -> None:
 # --- the network
 
 
+@action(HostName)
+def withhold_commits(cluster: Cluster, host: str) -> None:
+    """What it sends is lost where that tells of more committed entries than there are now, until
+    all is healed. What it has committed then its clients alone hear of."""
+    node = cluster.host(host).node
+    if node is not None:
+        cluster.network.withhold_commits(host, node.core.commit_index)
+
+
+@action(HostName, str, float)
+def delay_stream(cluster: Cluster, host: str, station: str, seconds: float) -> None:
+    """What it writes to a client or a NameServer arrives so much later, until all is healed."""
+    cluster.network.late[host, station] = seconds
+
+
 @action(HostName, HostName, How)
 def cut(cluster: Cluster, sender: str, receiver: str, how: str) -> None:
     """From one to the other, and not back; ``how``: noticed or silent."""
@@ -235,6 +266,24 @@ def cut_client(cluster: Cluster, client: str, host: str) -> None:
     for station in cluster.stations_named(client):
         cluster.network.cut(station.name, host, noticed=False)
         cluster.network.cut(host, station.name, noticed=False)
+
+
+@action(HostName)
+def write_at_once(cluster: Cluster, host: str) -> None:
+    """Those who ask for offsets and topics write each of them there, now."""
+    cluster.ask_at_once(cluster.host(host), is_write=True)
+
+
+@action(HostName)
+def read_at_once(cluster: Cluster, host: str) -> None:
+    """Likewise: they read."""
+    cluster.ask_at_once(cluster.host(host), is_write=False)
+
+
+@action(str, Victim)
+def crash_given(cluster: Cluster, client: str, victim: str) -> None:
+    """When this consumer is given messages the next time, it dies, or the leader does."""
+    cluster.crash_given(client, victim)
 
 
 # --- clocks

@@ -5,8 +5,8 @@ the machines of a run, and only what the machine has marked as durable: so one g
 committed entry is left at the others, and each loss is one that a node can notice. A run that loses
 more has no right answer, and a store that fails it is not wrong.
 
-A node whose log is damaged may refuse to start, or repair itself. It may not serve, vote or answer as
-if nothing had happened; the checks of the run see to that. What can be made again from the log
+A node whose log is damaged may refuse to start, or repair itself. It may not serve, vote or answer
+as if nothing had happened; the checks of the run see to that. What can be made again from the log
 (``derived.py``) is no reason to refuse.
 """
 

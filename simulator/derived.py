@@ -1,4 +1,4 @@
-"""Damage at rest to what a replica can make again: checkpoints, ConsumeQueues, key and entry index.
+"""Damage at rest to what a replica can make again: checkpoints, ConsumeQueues, both indexes.
 
 The bounds are those of ``damage.py``: a minority of the machines of a run. Beside that one whole
 checkpoint is left to a machine whose log has expired, for without one it cannot start

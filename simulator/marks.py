@@ -35,6 +35,7 @@ EXPECTED = (
 EXPECTED_OF_BROKERS = (
     "ConsumeQueue damaged at rest",
     "checkpoint damaged at rest",
+    "consumer died with messages just given to it",
     "damage mended before the node started",
     "damage mended while the node served",
     "disk damaged at rest",
@@ -43,13 +44,16 @@ EXPECTED_OF_BROKERS = (
     "index damaged at rest",
     "keyindex damaged at rest",
     "handed over to the preferred leader",
+    "leader died with messages just given out",
     "leader stepped down while it refilled a follower",
     "log expired",
     "message passed over by an expression",
     "message removed before it was delivered",
     "refilled by a peer",
+    "registration came late",
     "request answered",
     "sector cannot be read",
+    "successor asked before it serves",
 )
 """What long runs of whole brokers must get into beside that."""
 

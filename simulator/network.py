@@ -73,7 +73,7 @@ class SimulatedTransport:
         network = self._network
         number = network.sent = network.sent + 1
         self._host.sends(peer, number, message)
-        if self._up.get(peer):
+        if self._up.get(peer) and not network.withholds(self._host.name, message):
             frame = b"".join(self._encoder.encode(message))
             self._host.feed(frame)
             network.carry(self._host.name, peer, number, frame)
@@ -102,7 +102,7 @@ class SimulatedTransport:
         self._handler.on_message(sender, message)
 
     def _refuse(self, sender: str, number: int, frame: bytes) -> None:
-        """Nothing that came with or behind such a frame is heard: the connection is dialled anew."""
+        """Nothing that came behind such a frame is heard: the connection is dialled anew."""
         try:
             message = decode_message(frame)
         except PeerError as error:
@@ -143,6 +143,9 @@ class Network:
         self.sent = 0
         """Numbers the messages of a run, so that a trace tells which one arrives."""
         self._told_of_healing: list[Callable[[], None]] = []
+        self.late: dict[tuple[str, str], float] = {}
+        """By how many seconds streams from one to the other take longer."""
+        self._withheld: dict[str, int] = {}
 
     # --- processes
 
@@ -177,8 +180,10 @@ class Network:
             self.break_link(sender, receiver)
 
     def heal(self) -> None:
-        """Nothing is cut any more."""
+        """Nothing is cut any more, late, or withheld."""
         self._cut.clear()
+        self.late.clear()
+        self._withheld.clear()
         for name, end in self._ends.items():
             for peer in end.linked():
                 if peer not in self._ends:
@@ -190,6 +195,15 @@ class Network:
     def on_heal(self, tell: Callable[[], None]) -> None:
         """Calls back whenever nothing is cut any more."""
         self._told_of_healing.append(tell)
+
+    def withhold_commits(self, sender: str, index: int) -> None:
+        """No peer hears from this one that more is committed than that."""
+        self._withheld[sender] = index
+
+    def withholds(self, sender: str, message: Message) -> bool:
+        """Whether this is lost, because of what it tells."""
+        index = self._withheld.get(sender)
+        return index is not None and getattr(message, "commit_index", -1) > index
 
     def cuts(self, sender: str, receiver: str) -> bool:
         """Whether nothing passes from one to the other."""

@@ -5,17 +5,16 @@ Everything in it is the shipped code but for clock, files, network, executors an
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from broker.client.config import ConsumerConfig
-from broker.nameserver.server import NameServer
 from dledger.config import RaftConfig
 from simulator.brokerhost import BrokerHost, BrokerSettings
 from simulator.cluster import Cluster
 from simulator.faults import FaultInjector
+from simulator.given import GivenMessages
 from simulator.host import Host
 from simulator.invariants import Invariant, raft_invariants
 from simulator.invariants.content import ContentKept
@@ -30,6 +29,7 @@ from simulator.wholefaults import WholeFaultInjector
 from simulator.workload.consuming import CONFIG as CONSUMER_CONFIG
 from simulator.workload.consuming import ConsumingClient
 from simulator.workload.history import History
+from simulator.workload.naming import WatchedNameServer
 from simulator.workload.producing import CONFIG as PRODUCER_CONFIG
 from simulator.workload.producing import ProducingClient
 from simulator.workload.registers import RegisterClient, RegisterHistory
@@ -132,7 +132,9 @@ class WholeCluster(Cluster):
             )
             for place in range(2)
         ]
-        self.name_server = Station("ns", NAME_SERVER[0], self.world, _serve_names)
+        self._askers = {f"r{place}": each for place, each in enumerate(self._asking)}
+        self.given = GivenMessages(self)
+        self.name_server = Station("ns", NAME_SERVER[0], self.world, self._serve_names)
         mains = [
             *((f"p{place}", each.main) for place, each in enumerate(self._producing)),
             *((f"c{place}", each.main) for place, each in enumerate(self._consuming)),
@@ -147,7 +149,7 @@ class WholeCluster(Cluster):
         self.stored = StoredMessages(self.hosts, TOPICS)
         self.skipped = NothingSkipped(GROUP)
         content = ContentKept(TOPICS)
-        self.history.listeners += [self.stored, content, Ordering(), self.skipped]
+        self.history.listeners += [self.stored, content, Ordering(), self.skipped, self.given]
         return [
             *raft_invariants(self.hosts),
             self.stored,
@@ -160,9 +162,25 @@ class WholeCluster(Cluster):
         """See :class:`Cluster`."""
         return [each for each in (self.name_server, *self.clients) if each.name == name]
 
+    def ask_at_once(self, host: Host, *, is_write: bool) -> None:
+        """See :class:`Cluster`."""
+        address = host.addresses[1]
+        for station in self.clients:
+            asker = self._askers.get(station.name)
+            if asker is not None and station.process is not None:
+                station.process.run(asker.ask_at_once, station, address, is_write)
+
+    def crash_given(self, client: str, victim: str) -> None:
+        """See :class:`Cluster`."""
+        self.given.arm(client, victim)
+
     def _client_ended(self, station: Station) -> None:
         self.history.client_ended(station.name)
         self.registers.client_ended(station.name)
+
+    async def _serve_names(self, station: Station) -> None:
+        server = WatchedNameServer(station, *NAME_SERVER)
+        await server.start()
 
     # --- its clients
 
@@ -211,8 +229,3 @@ class WholeCluster(Cluster):
         for station in (self.name_server, *self.clients):
             station.switch_off()
         super().switch_off()
-
-
-async def _serve_names(station: Station) -> None:
-    server = NameServer(asyncio.get_running_loop(), station.ip, NAME_SERVER[1])
-    await server.start()

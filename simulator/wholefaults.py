@@ -8,6 +8,7 @@ from simulator.derived import CHECKPOINTS, KEYS, QUEUES, WAYS
 from simulator.faults import KINDS, FaultInjector
 from simulator.members import MEMBER_KINDS
 from simulator.sequences import SEQUENCE_KINDS
+from simulator.wholesequences import WHOLE_SEQUENCE_KINDS
 
 NAME_SERVER = "ns"
 CLIENT_PAUSE_SECONDS_MAX = 4.0
@@ -138,7 +139,8 @@ WHOLE_KINDS: dict[str, Callable[[WholeFaultInjector], None]] = {
     **DAMAGE_KINDS,
     **MEMBER_KINDS,
     **SEQUENCE_KINDS,
+    **WHOLE_SEQUENCE_KINDS,
 }
 """Every kind, by the name that the summary of a run tells."""
 
-WholeFaultInjector.drawn_kinds = (*KINDS, *MORE_KINDS)
+WholeFaultInjector.drawn_kinds = (*KINDS, *MORE_KINDS, *WHOLE_SEQUENCE_KINDS)

@@ -73,8 +73,8 @@ class KeyFlush:
 class KeyIndex:
     """All key rows of a replica: sorted files, and the newest in memory.
 
-    Used on the event loop, but for ``KeyFlush.run`` and what says otherwise. A lock guards the list of
-    the files.
+    Used on the event loop, but for ``KeyFlush.run`` and what says otherwise. A lock guards the list
+    of the files.
     """
 
     def __init__(self, fs: FileSystem, directory: str) -> None:

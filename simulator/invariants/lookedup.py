@@ -80,7 +80,7 @@ class LookedUp(Invariant):
 
     def indexed(self, address: str) -> int:
         """The entry up to which it has all keys. While rows of its key index may have rotted that
-        is none: a query by key may miss some until the scrub has been there (``docs/safety.md``)."""
+        is none: a query may miss some until the scrub has been there (``docs/safety.md``)."""
         host = self._hosts.get(address)
         if host is None or host.part_is_doubtful(KEYS):
             return -1
