@@ -2,9 +2,9 @@
 
 The bounds are those of ``damage.py``: a minority of the machines of a run. Beside that one whole
 checkpoint is left to a machine whose log has expired, for without one it cannot start
-(``docs/safety.md``). Nor are both checkpoints and ConsumeQueues of one machine damaged: what an older
-checkpoint says of queues may no longer be in the log. Such a machine must come up and be whole in
-the end, all by itself.
+(``docs/safety.md``). Nor are both checkpoints and ConsumeQueues of one machine damaged: what an
+older checkpoint says of queues may no longer be in the log. Such a machine must come up and be
+whole in the end, all by itself.
 """
 
 from __future__ import annotations

@@ -60,13 +60,16 @@ def _ask_successor(injector: FaultInjector, leader: Host, term: int, tries: int)
 
 def _registration_late(injector: FaultInjector) -> None:
     """A leader's registration is under way for seconds. Meanwhile another one leads, and registers;
-    or its process dies, and the next one registers before that."""
+    or its process dies, and the next one registers before that. So may any other member's."""
     leader = injector.cluster.leader()
     if leader is None or not injector.begin_sequence(5.0):
         return
     rng = injector.rng
     names = [host.name for host in injector.cluster.hosts if host is not leader]
     late = rng.choice(names)
+    if rng.random() < 0.5:
+        _starts_twice(injector, late)
+        return
     other = rng.choice([leader.name, *[name for name in names if name != late]])
     injector.do("delay-stream", late, NAME_SERVER, round(rng.uniform(1.5, 4.0), 1))
     injector.do("hand-over", late)
@@ -75,6 +78,14 @@ def _registration_late(injector: FaultInjector) -> None:
     else:
         injector.do_after(0.5, "hand-over", other)
     injector.do_after(0.7, "heal")
+
+
+def _starts_twice(injector: FaultInjector, late: str) -> None:
+    """What its first process says comes after what the next one has said."""
+    injector.do("delay-stream", late, NAME_SERVER, round(injector.rng.uniform(2.0, 4.0), 1))
+    for seconds, act in ((0.0, "crash"), (0.01, "start"), (0.5, "crash"), (0.52, "start")):
+        injector.do_after(seconds, act, late)
+    injector.do_after(0.51, "heal")
 
 
 def _dies_with_what_was_given(injector: FaultInjector) -> None:

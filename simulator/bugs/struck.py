@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 
+from crc32c import crc32c
+
 import broker.machine
 import dledger.codec
 import store.checkpoint
-from broker.context import BrokerContext
+import store.entryindex
 from broker.derived import DerivedCheck
 from broker.expiry import first_offsets
+from broker.machine import BrokerStateMachine
 from broker.nameserver.claims import Claims, EarlierConnectionError, StaleTermError
 from broker.processors.offsets import OffsetProcessor
 from broker.processors.pull import _Pull
@@ -21,13 +24,16 @@ from dledger.codec import CRC
 from dledger.leaderreads import LeaderReads
 from dledger.readrounds import ReadAsked
 from simulator.bugs.plant import Bug, Patch
-from simulator.worlds import BROKERS, FOLLOWERS
-from store.checkpoint import CHECKED_HEADER_SIZE
+from simulator.worlds import BROKERS
+from store.checkpoint import Checkpoint, decode_checkpoint
 from store.consumequeue import ConsumeQueue
 from store.entry import Entry
+from store.entryindex import ROW
 from store.filesystem import Bytes
-from store.replica import ReplicaStore
 from store.replicareads import ReplicaReads
+
+CRC_AT = 8
+"""Where a checkpoint has its CRC, of all that follows."""
 
 
 def frames_believed(patch: Patch) -> None:
@@ -68,13 +74,13 @@ def late_connection_registered(patch: Patch) -> None:
 
 def handed_out_is_consumed(patch: Patch) -> None:
     """A group that asks where it is is told up to where it was given messages."""
-    given: dict[tuple[BrokerContext, str, str, int], int] = {}
+    given: dict[tuple[BrokerStateMachine, str, str, int], int] = {}
     answer = _Pull._answer
     query = OffsetProcessor._answer_offset
 
     def noting(pull: _Pull, found: Found, parts: Sequence[Bytes] = ()) -> None:
         if found.status is Status.FOUND:
-            given[pull.context, pull.group, pull.topic, pull.queue_id] = found.next_offset
+            given[pull.context.machine, pull.group, pull.topic, pull.queue_id] = found.next_offset
         answer(pull, found, parts)
 
     def telling(  # noqa: PLR0917 - as what it replaces
@@ -85,7 +91,7 @@ def handed_out_is_consumed(patch: Patch) -> None:
         topic: str,
         queue_id: int,
     ) -> None:
-        known = given.get((processor._context, group, topic, queue_id))
+        known = given.get((processor._context.machine, group, topic, queue_id))
         if known is None:
             query(processor, connection, request, group, topic, queue_id)
         else:
@@ -118,10 +124,22 @@ def rotted_rows_decide_where_queues_begin(patch: Patch) -> None:
 def rotted_checkpoint_taken_for_the_newest(patch: Patch) -> None:
     """A checkpoint is read without a look at its CRC."""
 
+    def believing(data: bytes, path: str) -> Checkpoint:
+        crc = crc32c(data[CRC_AT + 4 :]).to_bytes(4, "big")
+        return decode_checkpoint(data[:CRC_AT] + crc + data[CRC_AT + 4 :], path)
 
-def rows_of_the_entry_index_left_as_they_rot(patch: Patch) -> None:
-    """Nobody makes a row of the entry index again from its entry."""
-    patch.set(ReplicaStore, "mend_row", lambda _store, _place: False)
+    patch.set(store.checkpoint, "decode_checkpoint", believing)
+
+
+def rows_of_the_entry_index_believed(patch: Patch) -> None:
+    """A row of the entry index is not looked at: it may be that of another entry, or of none."""
+    check = store.entryindex._check_rows
+
+    def counting(rows: bytes, first: int, end: int, path: str, byte: int) -> None:
+        if len(rows) != (end - first) * ROW.size:
+            check(rows, first, end, path, byte)
+
+    patch.set(store.entryindex, "_check_rows", counting)
 
 
 def rotted_rows_of_queues_not_looked_for(patch: Patch) -> None:
@@ -129,4 +147,87 @@ def rotted_rows_of_queues_not_looked_for(patch: Patch) -> None:
     patch.set(DerivedCheck, "_differs", lambda _check, _topic, _queue_id, _first, _rows: None)
 
 
-BUGS = ()
+BUGS = (
+    Bug("J1x", frames_believed, "bits have flipped", 5, kinds=("bits flipped on a link",)),
+    Bug(
+        "J2x",
+        reads_before_the_first_entry_of_a_term,
+        "is not linearizable",
+        40,
+        seconds=12.0,
+        kinds=("leader dies unheard",),
+        world=BROKERS,
+    ),
+    Bug(
+        "J3x",
+        late_leader_registered,
+        "has registered as that of term",
+        10,
+        seconds=8.0,
+        kinds=("registration late",),
+        world=BROKERS,
+    ),
+    Bug(
+        "J4x",
+        late_connection_registered,
+        "registered over a later one",
+        20,
+        seconds=8.0,
+        kinds=("registration late",),
+        world=BROKERS,
+    ),
+    Bug(
+        "J5x",
+        handed_out_is_consumed,
+        "was delivered to nobody",
+        20,
+        seconds=8.0,
+        kinds=("dies with what was given",),
+        world=BROKERS,
+    ),
+    Bug(
+        "J6x",
+        missing_key_files_not_missed,
+        "is not as its log says",
+        40,
+        seconds=8.0,
+        kinds=("key index damaged",),
+        world=BROKERS,
+    ),
+    Bug(
+        "J7x",
+        rotted_rows_decide_where_queues_begin,
+        "has another state",
+        60,
+        seconds=8.0,
+        kinds=("ConsumeQueue damaged", "expiry", "crash"),
+        world=BROKERS,
+    ),
+    Bug(
+        "J8x",
+        rotted_checkpoint_taken_for_the_newest,
+        "that nobody had",
+        40,
+        seconds=8.0,
+        kinds=("checkpoint damaged",),
+        world=BROKERS,
+    ),
+    Bug(
+        "J9x",
+        rows_of_the_entry_index_believed,
+        "is not as its log says",
+        40,
+        seconds=8.0,
+        kinds=("entry index damaged",),
+        world=BROKERS,
+    ),
+    Bug(
+        "J10x",
+        rotted_rows_of_queues_not_looked_for,
+        "is not as its log says",
+        40,
+        seconds=8.0,
+        kinds=("ConsumeQueue damaged",),
+        world=BROKERS,
+    ),
+)
