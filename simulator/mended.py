@@ -1,7 +1,7 @@
 """What was damaged on a disk must be whole again in the end, be it before its node starts or after.
 
 No promise is broken by a machine that refuses to start, and none by one that waits for entries that
-all others have given up.
+all others have given up, or that was removed as it waited: members give nothing to others.
 """
 
 from __future__ import annotations
@@ -39,8 +39,16 @@ class DamageMended:
         return _passes(host) >= needed and not any(index >= self._kept(host) for index in damage)
 
     def _can_be_mended(self, host: Host) -> bool:
-        """Its peers give it each committed entry, if they have given up none."""
-        return self._kept(host) == 0
+        """Its peers give it each committed entry, if they have given up none, and know it."""
+        return self._kept(host) == 0 and self._is_member(host)
+
+    def _is_member(self, host: Host) -> bool:
+        known = [
+            each.node.core.configuration
+            for each in self._hosts
+            if each is not host and each.node is not None
+        ]
+        return any(host.name in {*found.voters, *found.learners} for found in known)
 
     def _kept(self, host: Host) -> int:
         """The first entry that all others have; none where one of them is down."""

@@ -215,7 +215,7 @@ BUGS = (
     Bug(
         "J9x",
         rows_of_the_entry_index_believed,
-        "is not as its log says",
+        "damage is mended: not within",
         40,
         seconds=8.0,
         kinds=("entry index damaged",),
