@@ -248,8 +248,8 @@ class DerivedCheck:
             if place is not None and int.from_bytes(rows[4:12], "big") >= expired:
                 files.setdefault(place, bytearray()).extend(rows)
         told = []
-        for rows in files.values():
-            file = KeyIndex(self._fs, f"{self._directory}/keyindex").write(bytes(rows))
+        for gathered_rows in files.values():
+            file = KeyIndex(self._fs, f"{self._directory}/keyindex").write(bytes(gathered_rows))
             self._keys.exchange(None, file)
             told.append(f"{file.path}: the file is missing")
         return told

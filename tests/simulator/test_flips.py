@@ -8,7 +8,7 @@ import pytest
 
 from dledger.codec import MessageEncoder, decode_message
 from dledger.errors import PeerError
-from dledger.messages import AppendAccepted, AppendRequest
+from dledger.messages import AppendAccepted, AppendRequest, Message
 from simulator.cluster import simulate
 from simulator.faults import FaultPlan
 from simulator.flips import flipped
@@ -17,14 +17,14 @@ from store.entry import EntryKind, build_entry
 
 def _frames() -> list[bytes]:
     entry = build_entry(EntryKind.DATA, 7, 3, 4096, 1, [b"x" * 500])
-    messages = [AppendAccepted(3, 7, 1), AppendRequest(3, 6, 3, 5, (entry,))]
+    messages: list[Message] = [AppendAccepted(3, 7, 1), AppendRequest(3, 6, 3, 5, (entry,))]
     return [b"".join(MessageEncoder().encode(message)) for message in messages]
 
 
 def test_a_frame_is_never_as_it_was_and_never_taken_for_a_message() -> None:
     rng = Random(1)
     for frame in _frames():
-        places = set()
+        places: set[int] = set()
         for _ in range(300):
             damaged = flipped(frame, rng)
             assert len(damaged) == len(frame)
