@@ -30,7 +30,8 @@ class WatchedRoutes(RouteTable):
         name, address = registration.broker_name, registration.address
         if name not in self.cluster_info()["brokerAddrTable"]:
             self._terms.pop(name, None)
-            self._channels.clear()  # a run has one name
+        if address not in self._live:
+            self._channels.pop(address, None)  # the later connection has ended meanwhile
         try:
             result = super().register(registration, channel, host)
         except (StaleTermError, EarlierConnectionError) as error:
