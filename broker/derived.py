@@ -14,10 +14,11 @@ import logging
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from crc32c import crc32c
 
-from store.batch import decode_batch
+from store.batch import Batch, decode_batch
 from store.checkpoint import decode_checkpoint
 from store.commitlog import OUT_OF_SPACE
 from store.consumequeue import ROW_SIZE, ROWS_PER_FILE
@@ -40,6 +41,9 @@ KEY_ROWS = [("hash", ">u4"), ("position", ">i8"), ("time", ">u4")]
 READ_BYTES = 1 << 20
 GATHERED_BYTES_MAX = 16 << 20
 """Of rows that no file of the key index has, until they are written to one."""
+
+
+Batches: TypeAlias = Sequence[tuple[Entry, Batch]]
 
 
 class DerivedCheck:
@@ -84,17 +88,18 @@ class DerivedCheck:
     def check(self, entries: Sequence[Entry]) -> list[str]:
         """Rows of these entries that differ in a ConsumeQueue are written again."""
         told = []
-        for (topic, queue_id, place), (first, rows) in self._rows(entries).items():
+        batches = _batches(entries)
+        for (topic, queue_id, place), (first, rows) in self._rows(batches).items():
             if self._differs(topic, queue_id, first, rows) is None:
                 continue
             # Meanwhile a newer checkpoint may have given up some of them.
             self.begin_pass()
-            kept = self._rows(entries).get((topic, queue_id, place))
+            kept = self._rows(batches).get((topic, queue_id, place))
             found = None if kept is None else self._differs(topic, queue_id, *kept)
             if kept is not None and found is not None:
                 self._write(topic, queue_id, *kept)
                 told.append(found)
-        self._find_keys(entries)
+        self._find_keys(batches)
         return told
 
     def end_pass(self) -> list[str]:
@@ -117,7 +122,7 @@ class DerivedCheck:
 
     # --- ConsumeQueues
 
-    def _rows(self, entries: Sequence[Entry]) -> dict[tuple[str, int, int], tuple[int, bytearray]]:
+    def _rows(self, batches: Batches) -> dict[tuple[str, int, int], tuple[int, bytearray]]:
         """What the entries say about each queue, as far as the checkpoint covers it.
 
         By topic, queue and first offset of what they have without a gap: an entry that is damaged
@@ -125,13 +130,7 @@ class DerivedCheck:
         """
         found: dict[tuple[str, int, int], tuple[int, bytearray]] = {}
         begun: dict[tuple[str, int], tuple[int, int]] = {}  # where it began, what comes next
-        for entry in entries:
-            if entry.kind is not EntryKind.DATA:
-                continue
-            try:
-                batch = decode_batch(entry.body)
-            except CorruptBatchError:
-                continue  # its CRC is right: a leader made it so, and applying it has failed
+        for _, batch in batches:
             for run in batch.runs:
                 queue = (run.topic, run.queue_id)
                 length = self._lengths.get(queue)
@@ -219,16 +218,11 @@ class DerivedCheck:
                 continue
             self._ends[place] = min(self._ends[place], file.last_position + 1)
 
-    def _find_keys(self, entries: Sequence[Entry]) -> None:
+    def _find_keys(self, batches: Batches) -> None:
         """Gathers the key rows of these entries that no file has, but a missing one had."""
         end = 0 if self._state is None else self._state.applied_end
-        for entry in entries:
-            if entry.kind is not EntryKind.DATA or entry.end > end:
-                continue
-            try:
-                rows = bytes(decode_batch(entry.body).key_rows)
-            except CorruptBatchError:
-                continue  # as above
+        for entry, batch in batches:
+            rows = bytes(batch.key_rows) if entry.end <= end else b""
             if rows and self._without_file_at(rows) is not None:
                 self._without_file_bytes += len(rows)
                 self._without_file[entry.index] = rows
@@ -339,3 +333,15 @@ class DerivedCheck:
             else:
                 high = middle - 1
         return low
+
+
+def _batches(entries: Sequence[Entry]) -> Batches:
+    """Those of the entries that have one."""
+    found = []
+    for entry in entries:
+        if entry.kind is EntryKind.DATA:
+            try:
+                found.append((entry, decode_batch(entry.body)))
+            except CorruptBatchError:
+                continue  # its CRC is right: a leader made it so, and applying it has failed
+    return found

@@ -11,7 +11,7 @@ import broker.machine
 import dledger.codec
 import store.checkpoint
 import store.entryindex
-from broker.derived import DerivedCheck
+from broker.derived import Batches, DerivedCheck
 from broker.expiry import first_offsets
 from broker.machine import BrokerStateMachine
 from broker.nameserver.claims import Claims, EarlierConnectionError, StaleTermError
@@ -27,7 +27,6 @@ from simulator.bugs.plant import Bug, Patch
 from simulator.worlds import BROKERS
 from store.checkpoint import Checkpoint, decode_checkpoint
 from store.consumequeue import ConsumeQueue
-from store.entry import Entry
 from store.entryindex import ROW
 from store.filesystem import Bytes
 from store.replicareads import ReplicaReads
@@ -104,7 +103,7 @@ def handed_out_is_consumed(patch: Patch) -> None:
 def missing_key_files_not_missed(patch: Patch) -> None:
     """The key index is taken to have the files that there are as the broker starts."""
 
-    def blind(_check: DerivedCheck, _entries: Sequence[Entry]) -> None:
+    def blind(_check: DerivedCheck, _batches: Batches) -> None:
         """As if each row had its file."""
 
     patch.set(DerivedCheck, "_find_keys", blind)
