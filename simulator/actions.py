@@ -271,13 +271,13 @@ def cut_client(cluster: Cluster, client: str, host: str) -> None:
 @action(HostName)
 def write_at_once(cluster: Cluster, host: str) -> None:
     """Those who ask for offsets and topics write each of them there, now."""
-    cluster.ask_at_once(cluster.host(host), is_write=True)
+    cluster.ask_at_once(cluster.host(host), True)
 
 
 @action(HostName)
 def read_at_once(cluster: Cluster, host: str) -> None:
     """Likewise: they read."""
-    cluster.ask_at_once(cluster.host(host), is_write=False)
+    cluster.ask_at_once(cluster.host(host), False)
 
 
 @action(str, Victim)

@@ -162,7 +162,7 @@ class WholeCluster(Cluster):
         """See :class:`Cluster`."""
         return [each for each in (self.name_server, *self.clients) if each.name == name]
 
-    def ask_at_once(self, host: Host, *, is_write: bool) -> None:
+    def ask_at_once(self, host: Host, is_write: bool) -> None:
         """See :class:`Cluster`."""
         address = host.addresses[1]
         for station in self.clients:
