@@ -26,6 +26,10 @@ class GivenMessages(Listener):
         """As soon as that consumer is given something the victim dies."""
         self._armed[client] = victim
 
+    def disarm(self) -> None:
+        """Nobody dies of it any more."""
+        self._armed.clear()
+
     def delivered(self, consumer: str, _place: Place, _record: MessageRecord) -> None:
         """See :class:`Listener`. The consumer handles all of the answer in the same event."""
         client = consumer.partition(".")[0]

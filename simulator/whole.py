@@ -194,6 +194,7 @@ class WholeCluster(Cluster):
             producer.stop()
         for asker in self._asking:
             asker.stop()
+        self.given.disarm()
 
     def _clients_hear_of(self, host: Host) -> None:
         """Their connections break, and that is how they hear of it."""
