@@ -95,7 +95,7 @@ class Broker(MachineListener):
         self._on_fatal = on_fatal
         machine = self.machine_class.open(world.fs, config.data, config.segment_size)
         machine.add_system_topics(system_topics(config.cluster, config.group))
-        machine.listener = self
+        machine.listener, machine.log = self, store
         node = Node(
             node=config.node,
             voters=() if config.join else list(config.members),
@@ -203,7 +203,7 @@ class Broker(MachineListener):
             log.info("made the ConsumeQueues and the key index again from the log")
         node = self.context.node
         node.scrubber.derived = DerivedCheck(
-            self._fs, data, store, lambda: self.context.machine.keys.files, rows_per_file
+            self._fs, data, store, self.context.machine.keys, rows_per_file
         )
         try:
             await node.start()

@@ -11,11 +11,14 @@ the node, as anywhere.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 from crc32c import crc32c
 
-from store.batch import decode_batch
+from store.batch import Batch, decode_batch
 from store.checkpoint import decode_checkpoint
 from store.commitlog import OUT_OF_SPACE
 from store.consumequeue import ROW_SIZE, ROWS_PER_FILE
@@ -23,7 +26,7 @@ from store.entry import Entry, EntryKind
 from store.errors import CorruptBatchError, DamagedError
 from store.filesystem import FileSystem
 from store.keyindex import HEADER, KEY_ROW_SIZE, IndexFile, KeyIndex
-from store.layout import segment_name
+from store.layout import parse_segment_name, segment_name
 from store.machinestate import MachineState, QueueLength, decode_machine_state
 from store.rebuild import request_rebuild
 from store.replica import ReplicaStore
@@ -33,8 +36,14 @@ log = logging.getLogger(__name__)
 CHECKPOINT_BYTES_MAX = 1 << 30
 """Pace: of this node's own checkpoint, which is read in one go."""
 
-CRC_BYTES = 1 << 20
+CRC_BYTES = 1 << 20  # whole rows
+KEY_ROWS = [("hash", ">u4"), ("position", ">i8"), ("time", ">u4")]
 READ_BYTES = 1 << 20
+GATHERED_BYTES_MAX = 16 << 20
+"""Of rows that no file of the key index has, until they are written to one."""
+
+
+Batches: TypeAlias = Sequence[tuple[Entry, Batch]]
 
 
 class DerivedCheck:
@@ -45,22 +54,26 @@ class DerivedCheck:
         fs: FileSystem,
         directory: str,
         store: ReplicaStore,
-        key_files: Callable[[], Sequence[IndexFile]],
+        keys: KeyIndex,
         rows_per_file: int = ROWS_PER_FILE,
     ) -> None:
-        """``key_files`` tells which files of the key index there should be; any thread.
-        ``rows_per_file``: of a ConsumeQueue."""
+        """``rows_per_file``: of a ConsumeQueue."""
         self._fs = fs
         self._directory = directory
         self._store = store
-        self._key_files = key_files
+        self._keys = keys
         self._rows_per_file = rows_per_file
         self._state: MachineState | None = None
         self._lengths: dict[tuple[str, int], QueueLength] = {}
+        self._starts: list[int] = []  # of the files of the key index, with where each one ends
+        self._ends: list[int] = []
+        self._without_file: dict[int, bytes] = {}  # key rows of entries, by index
+        self._without_file_bytes = 0
 
     def begin_pass(self) -> None:
         """Looks up what the newest checkpoint covers."""
         self._state, self._lengths = None, {}
+        self._list_key_files()
         try:
             index, _, data = self._store.read_checkpoint(-1, 0, CHECKPOINT_BYTES_MAX)
             checkpoint = decode_checkpoint(data, f"checkpoint {index}") if index >= 0 else None
@@ -75,33 +88,41 @@ class DerivedCheck:
     def check(self, entries: Sequence[Entry]) -> list[str]:
         """Rows of these entries that differ in a ConsumeQueue are written again."""
         told = []
-        for (topic, queue_id, place), (first, rows) in self._rows(entries).items():
+        batches = _batches(entries)
+        for (topic, queue_id, place), (first, rows) in self._rows(batches).items():
             if self._differs(topic, queue_id, first, rows) is None:
                 continue
             # Meanwhile a newer checkpoint may have given up some of them.
             self.begin_pass()
-            kept = self._rows(entries).get((topic, queue_id, place))
+            kept = self._rows(batches).get((topic, queue_id, place))
             found = None if kept is None else self._differs(topic, queue_id, *kept)
             if kept is not None and found is not None:
                 self._write(topic, queue_id, *kept)
                 told.append(found)
+        self._find_keys(batches)
         return told
 
     def end_pass(self) -> list[str]:
-        """A file of the key index that is not whole is made again."""
+        """A file of the key index that is not whole, or is missing, is made again."""
         told = []
-        for file in self._key_files():
+        for file in self._keys.files:
             try:
-                self._check_keys(file)
+                stated = self._check_keys(file)
+                if stated == file:
+                    continue
+                found = (
+                    f"{file.path}, byte 8: the header says other positions or times than the rows"
+                )
             except DamagedError as error:
-                if file in self._key_files():
-                    self._make_again(file)
-                    told.append(str(error))
-        return told
+                stated, found = file, str(error)
+            if file in self._keys.files:
+                self._make_again(file, stated)
+                told.append(found)
+        return told + self._make_missing()
 
     # --- ConsumeQueues
 
-    def _rows(self, entries: Sequence[Entry]) -> dict[tuple[str, int, int], tuple[int, bytearray]]:
+    def _rows(self, batches: Batches) -> dict[tuple[str, int, int], tuple[int, bytearray]]:
         """What the entries say about each queue, as far as the checkpoint covers it.
 
         By topic, queue and first offset of what they have without a gap: an entry that is damaged
@@ -109,13 +130,7 @@ class DerivedCheck:
         """
         found: dict[tuple[str, int, int], tuple[int, bytearray]] = {}
         begun: dict[tuple[str, int], tuple[int, int]] = {}  # where it began, what comes next
-        for entry in entries:
-            if entry.kind is not EntryKind.DATA:
-                continue
-            try:
-                batch = decode_batch(entry.body)
-            except CorruptBatchError:
-                continue  # its CRC is right: a leader made it so, and applying it has failed
+        for _, batch in batches:
             for run in batch.runs:
                 queue = (run.topic, run.queue_id)
                 length = self._lengths.get(queue)
@@ -189,7 +204,61 @@ class DerivedCheck:
 
     # --- the key index
 
-    def _check_keys(self, file: IndexFile) -> None:
+    def _list_key_files(self) -> None:
+        """Of the disk, as it is now: the newest file may be in no list yet. One whose header cannot
+        be read reaches to the next one; the end of the pass sees to it."""
+        directory = f"{self._directory}/keyindex"
+        names = self._fs.list_directory(directory) if self._fs.exists(directory) else []
+        self._starts = [start for name in names if (start := parse_segment_name(name)) is not None]
+        self._ends = [*self._starts[1:], 1 << 63]
+        for place, start in enumerate(self._starts):
+            try:
+                file = KeyIndex.read_header(self._fs, f"{directory}/{segment_name(start)}")
+            except (DamagedError, FileNotFoundError):
+                continue
+            self._ends[place] = min(self._ends[place], file.last_position + 1)
+
+    def _find_keys(self, batches: Batches) -> None:
+        """Gathers the key rows of these entries that no file has, but a missing one had."""
+        end = 0 if self._state is None else self._state.applied_end
+        for entry, batch in batches:
+            rows = bytes(batch.key_rows) if entry.end <= end else b""
+            if rows and self._without_file_at(rows) is not None:
+                self._without_file_bytes += len(rows)
+                self._without_file[entry.index] = rows
+        if self._without_file_bytes > GATHERED_BYTES_MAX:
+            self._make_missing()
+
+    def _make_missing(self) -> list[str]:
+        """Files of the rows that were gathered; none reaches beyond the start of another one."""
+        gathered, self._without_file = self._without_file, {}
+        self._without_file_bytes = 0
+        self._list_key_files()  # what has been made again may have some of them
+        expired = 0 if self._state is None else self._state.expired_position
+        expired = max(expired, self._keys.expired_position)
+        files: dict[int, bytearray] = {}
+        for _, rows in sorted(gathered.items()):
+            place = self._without_file_at(rows)
+            if place is not None and int.from_bytes(rows[4:12], "big") >= expired:
+                files.setdefault(place, bytearray()).extend(rows)
+        told = []
+        for gathered_rows in files.values():
+            file = KeyIndex(self._fs, f"{self._directory}/keyindex").write(bytes(gathered_rows))
+            self._keys.exchange(None, file)
+            told.append(f"{file.path}: the file is missing")
+        return told
+
+    def _without_file_at(self, rows: bytes) -> int | None:
+        """How many files begin before these rows of an entry, if none of them has the rows."""
+        position = int.from_bytes(rows[4:12], "big")
+        before = bisect_right(self._starts, position)
+        return before if not before or position >= self._ends[before - 1] else None
+
+    def _check_keys(self, file: IndexFile) -> IndexFile:
+        """What the header must say, as far as the rows tell. Raises :class:`DamagedError`."""
+        # Imported here, off the event loop, as in ``store/keyindex.py``.
+        import numpy as np  # noqa: PLC0415 - a node that starts waits for no NumPy
+
         try:
             if KeyIndex.read_header(self._fs, file.path) != file:
                 raise DamagedError(file.path, 0, "the header is another one than it was")
@@ -199,26 +268,38 @@ class DerivedCheck:
         except OSError as error:
             raise DamagedError(file.path, 0, f"cannot be read: {error}") from error
         crc, at = 0, HEADER.size
+        edges: list[tuple[int, int, int, int]] = []
         try:
             end = HEADER.size + file.count * KEY_ROW_SIZE
             while at < end:
                 data = handle.pread(min(CRC_BYTES, end - at), at)
-                if not data:
-                    break
+                if len(data) < min(CRC_BYTES, end - at):
+                    raise DamagedError(file.path, at + len(data), "the file is cut short")
                 crc = crc32c(data, crc)
                 at += len(data)
+                rows = np.frombuffer(data, KEY_ROWS)
+                positions, seconds = rows["position"], rows["time"]
+                edges.append((positions.min(), positions.max(), seconds.min(), seconds.max()))
         except OSError as error:
             raise DamagedError(file.path, at, f"cannot be read: {error}") from error
         finally:
             handle.close()
-        if crc != file.crc:
+        if crc != file.crc or not edges:
             raise DamagedError(file.path, 36, "CRC of the rows")
+        first, last, first_seconds, last_seconds = zip(*edges, strict=True)
+        return replace(
+            file,
+            first_position=int(min(first)),
+            last_position=int(max(last)),
+            first_seconds=int(min(first_seconds)),
+            last_seconds=int(max(last_seconds)),
+        )
 
-    def _make_again(self, file: IndexFile) -> None:
+    def _make_again(self, file: IndexFile, stated: IndexFile) -> None:
         """Its rows are those of the entries between its first and its last position."""
         rows = bytearray()
-        index = self._entry_at(file.first_position)
-        last = self._entry_at(file.last_position)
+        index = self._entry_at(stated.first_position)
+        last = self._entry_at(stated.last_position)
         while index <= last:
             for entry in self._store.read_entries(index, last, READ_BYTES):
                 index = entry.index + 1
@@ -227,13 +308,20 @@ class DerivedCheck:
         kept = bytearray()
         for at in range(0, len(rows), KEY_ROW_SIZE):
             position = int.from_bytes(rows[at + 4 : at + 12], "big")
-            if file.first_position <= position <= file.last_position:
+            if stated.first_position <= position <= stated.last_position:
                 kept += rows[at : at + KEY_ROW_SIZE]
-        beside = f"{self._directory}/keyindex.tmp"
-        made = KeyIndex(self._fs, beside).write(bytes(kept))
-        self._fs.rename(made.path, file.path)
-        self._fs.sync_directory(f"{self._directory}/keyindex")
+        directory, beside = f"{self._directory}/keyindex", f"{self._directory}/keyindex.tmp"
+        made = None
+        if kept:  # the log has not given up all of them
+            made = KeyIndex(self._fs, beside).write(bytes(kept))
+            path = f"{directory}/{segment_name(made.first_position)}"
+            self._fs.rename(made.path, path)
+            made = replace(made, path=path)
+        if (made is None or made.path != file.path) and self._fs.exists(file.path):
+            self._fs.remove(file.path)
+        self._fs.sync_directory(directory)
         self._fs.remove_tree(beside)
+        self._keys.exchange(file, made)
 
     def _entry_at(self, position: int) -> int:
         """The last entry that begins at or before ``position``."""
@@ -245,3 +333,15 @@ class DerivedCheck:
             else:
                 high = middle - 1
         return low
+
+
+def _batches(entries: Sequence[Entry]) -> Batches:
+    """Those of the entries that have one."""
+    found = []
+    for entry in entries:
+        if entry.kind is EntryKind.DATA:
+            try:
+                found.append((entry, decode_batch(entry.body)))
+            except CorruptBatchError:
+                continue  # its CRC is right: a leader made it so, and applying it has failed
+    return found

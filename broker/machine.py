@@ -20,6 +20,7 @@ from broker.commands import (
     StoreRequests,
     decode_commands,
 )
+from broker.expiry import first_offsets
 from broker.recent import RecentEntries
 from broker.state import BrokerState
 from broker.topics import HALF_TOPIC, TopicConfig
@@ -48,6 +49,7 @@ from store.machinestate import (
     encode_machine_state,
 )
 from store.record import decode_record
+from store.replicareads import ReplicaReads
 
 _Firsts: TypeAlias = dict[tuple[str, int], int]
 """First offsets by topic and queue id."""
@@ -121,6 +123,8 @@ class BrokerStateMachine:
         self.state = BrokerState()
         self.keys = keys
         self.listener = MachineListener()
+        self.log: ReplicaReads | None = None
+        """What rows of the disk are compared with before the state depends on them."""
         self.applied_end = 0
         self.expired_position = 0
         self.segment_times: dict[int, int] = {}
@@ -287,8 +291,8 @@ class BrokerStateMachine:
             self.listener.topics_changed()
 
     def _expire(self, position: int) -> None:
-        for _topic, _queue_id, queue in self._queues.all():
-            queue.first_offset = queue.offset_at(position)
+        for queue, first_offset in first_offsets(self._queues.all(), position, self.log):
+            queue.first_offset = first_offset
         self.keys.expire(position)
         kept = segment_start(position, self._segment_size)
         self.segment_times = {

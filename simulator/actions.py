@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from simulator import damage
+from simulator import damage, derived
 from simulator.watched import Ending
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ ArgumentType = type[str] | type[int] | type[float]
 
 NOTICED = "noticed"
 SILENT = "silent"
+CONSUMER = "consumer"
+LEADER = "leader"
 
 
 class HostName(str):
@@ -42,14 +44,40 @@ class How(str):
 
 
 class Part(str):
-    """A directory of a replica."""
+    """What of a replica can be made again from its log."""
 
     __slots__ = ()
 
     def __new__(cls, text: str) -> Part:
         """Raises :class:`ValueError` for any other word."""
-        if text not in damage.PARTS:
-            raise ValueError(f"a replica has {', '.join(damage.PARTS)}, not {text!r}")
+        if text not in derived.PARTS:
+            raise ValueError(
+                f"beside its log a replica has {', '.join(derived.PARTS)}, not {text!r}"
+            )
+        return super().__new__(cls, text)
+
+
+class Way(str):
+    """How a file is damaged."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Way:
+        """Raises :class:`ValueError` for any other word."""
+        if text not in derived.WAYS:
+            raise ValueError(f"a file is {', '.join(derived.WAYS)}, not {text!r}")
+        return super().__new__(cls, text)
+
+
+class Victim(str):
+    """Who dies."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Victim:
+        """Raises :class:`ValueError` for any other word."""
+        if text not in (CONSUMER, LEADER):
+            raise ValueError(f"the {CONSUMER} dies or the {LEADER}, not {text!r}")
         return super().__new__(cls, text)
 
 
@@ -153,6 +181,21 @@ def expire(cluster: Cluster, host: str) -> None:
 # --- the network
 
 
+@action(HostName)
+def withhold_commits(cluster: Cluster, host: str) -> None:
+    """What it sends is lost where that tells of more committed entries than there are now, until
+    all is healed. What it has committed then its clients alone hear of."""
+    node = cluster.host(host).node
+    if node is not None:
+        cluster.network.withhold_commits(host, node.core.commit_index)
+
+
+@action(HostName, str, float)
+def delay_stream(cluster: Cluster, host: str, station: str, seconds: float) -> None:
+    """What it writes to a client or a NameServer arrives so much later, until all is healed."""
+    cluster.network.late[host, station] = seconds
+
+
 @action(HostName, HostName, How)
 def cut(cluster: Cluster, sender: str, receiver: str, how: str) -> None:
     """From one to the other, and not back; ``how``: noticed or silent."""
@@ -177,6 +220,12 @@ def duplication(cluster: Cluster, share: float) -> None:
 @action(float)
 def reordering(cluster: Cluster, share: float) -> None:
     cluster.network.faults.reordering = share
+
+
+@action(float)
+def flips(cluster: Cluster, share: float) -> None:
+    """In such a share of the frames between peers bits flip on the way."""
+    cluster.network.faults.flips = share
 
 
 @action(float)
@@ -219,6 +268,24 @@ def cut_client(cluster: Cluster, client: str, host: str) -> None:
         cluster.network.cut(host, station.name, noticed=False)
 
 
+@action(HostName)
+def write_at_once(cluster: Cluster, host: str) -> None:
+    """Those who ask for offsets and topics write each of them there, now."""
+    cluster.ask_at_once(cluster.host(host), True)
+
+
+@action(HostName)
+def read_at_once(cluster: Cluster, host: str) -> None:
+    """Likewise: they read."""
+    cluster.ask_at_once(cluster.host(host), False)
+
+
+@action(str, Victim)
+def crash_given(cluster: Cluster, client: str, victim: str) -> None:
+    """When this consumer is given messages the next time, it dies, or the leader does."""
+    cluster.crash_given(client, victim)
+
+
 # --- clocks
 
 
@@ -249,10 +316,16 @@ def flip_bit(cluster: Cluster, host: str, share: float, bit: int) -> None:
     damage.flip_bit(cluster, cluster.host(host), share, bit)
 
 
-@action(HostName, Part, float)
-def lose_sector(cluster: Cluster, host: str, part: str, share: float) -> None:
+@action(HostName, float)
+def lose_sector(cluster: Cluster, host: str, share: float) -> None:
     """The disk cannot read it any more; written as a whole, its block reads well again."""
-    damage.lose_sector(cluster, cluster.host(host), part, share)
+    damage.lose_sector(cluster, cluster.host(host), share)
+
+
+@action(HostName, Part, Way, float)
+def damage_file(cluster: Cluster, host: str, part: str, way: str, share: float) -> None:
+    """At rest, in what can be made again from the log; ``share`` of the way through it."""
+    derived.damage_file(cluster, cluster.host(host), part, way, share)
 
 
 @action(HostName)

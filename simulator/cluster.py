@@ -184,6 +184,12 @@ class Cluster:
         """The machine of a client or a NameServer; here there are none."""
         return ()
 
+    def ask_at_once(self, _host: Host, _is_write: bool) -> None:
+        """Clients write or read there, now; here none can."""
+
+    def crash_given(self, _client: str, _victim: str) -> None:
+        """Somebody dies as soon as a consumer is given something."""
+
     def _process_ended(self, host: Host) -> None:
         self._clients_hear_of(host)
         self.injector.process_ended(host)

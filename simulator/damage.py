@@ -5,8 +5,9 @@ the machines of a run, and only what the machine has marked as durable: so one g
 committed entry is left at the others, and each loss is one that a node can notice. A run that loses
 more has no right answer, and a store that fails it is not wrong.
 
-A damaged node may refuse to start, or repair itself. It may not serve, vote or answer as if nothing
-had happened; the checks of the run see to that.
+A node whose log is damaged may refuse to start, or repair itself. It may not serve, vote or answer
+as if nothing had happened; the checks of the run see to that. What can be made again from the log
+(``derived.py``) is no reason to refuse.
 """
 
 from __future__ import annotations
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 DIRECTORY = "/data"
 LOG_DIRECTORY = f"{DIRECTORY}/commitlog"
-PARTS = ("commitlog", "index", "consumequeue", "keyindex")
-"""Of a replica, in which a sector may be lost."""
 
 
 class FaultAtlas:
@@ -102,32 +101,13 @@ def misdirect_write(cluster: Cluster, host: Host, source: float, target: float) 
             host.fs.overwrite(there[0], sector[: end - to_at], to_at)
 
 
-def lose_sector(cluster: Cluster, host: Host, part: str, share: float) -> None:
-    """The disk cannot read a sector of the log, or of a file that is derived from it."""
-    if part == "commitlog":
-        place = _strike(cluster, host, share)
-    else:
-        place = _place_in(host, part, share)
-        if place is None or _strike(cluster, host, 0.0) is None:
-            return
+def lose_sector(cluster: Cluster, host: Host, share: float) -> None:
+    """The disk cannot read a sector of the log."""
+    place = _strike(cluster, host, share)
     if place is not None:
         host.note(f"{place[0]} cannot be read at {place[1]}")
         host.mark("sector cannot be read")
         host.fs.lose_sector(*place)
-
-
-def _place_in(host: Host, part: str, share: float) -> tuple[str, int] | None:
-    sizes = {
-        path: len(host.fs.visible_bytes(path))
-        for path in host.fs.files()
-        if path.startswith(f"{DIRECTORY}/{part}/")
-    }
-    at = int(share * sum(sizes.values()))
-    for path, size in sizes.items():
-        if at < size:
-            return path, at
-        at -= size
-    return None
 
 
 def wipe_disk(cluster: Cluster, host: Host) -> None:

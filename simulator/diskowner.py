@@ -31,6 +31,10 @@ class DiskOwner(Watched, ABC):
         self.process: Process | None = None
         self.disk_slowness = 1.0
         self.damaged = False
+        self.damaged_parts: dict[str, int] = {}
+        """Of what is derived (``derived.py``), with the process that was the last before that."""
+        self.damaged_checkpoints: dict[str, None] = {}
+        """Their paths, of this disk."""
         self.sound_disks = SoundDisks()
         self.has_lost_disk = False
         self.lost_index = -1
@@ -96,6 +100,7 @@ class DiskOwner(Watched, ABC):
         self.note(what)
         self.has_lost_disk = True
         self.sound_disks.keep(self.fs, self.now)
+        self.damaged_checkpoints.clear()
         host: Any = self
         for invariant in self.invariants:
             invariant.disk_replaced(host)

@@ -248,6 +248,10 @@ class FaultInjector:
     def reordering(self) -> None:
         self._do("reordering", self._rng.choice((0.0, 0.05, 0.5)))
 
+    def flipping(self) -> None:
+        """Bits of frames between peers; at times so often that hardly any link stays up."""
+        self._do("flips", self._rng.choice((0.0, 0.002, 0.02, 0.2)))
+
     def far(self) -> None:
         self._do("delay", self._rng.choice((0.002, 0.02, 0.2)))
 
@@ -269,6 +273,7 @@ KINDS: dict[str, Callable[[FaultInjector], None]] = {
     "loss": FaultInjector.lossy,
     "duplication": FaultInjector.duplicating,
     "reordering": FaultInjector.reordering,
+    "bits flipped on a link": FaultInjector.flipping,
     "delay": FaultInjector.far,
     "expiry": FaultInjector.expiry,
 }

@@ -33,6 +33,10 @@ from store.replica import ReplicaStore, StoreConfig
 DIRECTORY = "/data"
 PEER_PORT, CLIENT_PORT, HTTP_PORT = 10915, 10911, 8080
 MIN_FREE_BYTES = 4 << 10
+PASSES_TO_FIND = 2
+"""Of the scrub: in the first a file's bounds may be found wrong, and then in the second what lies
+outside of them missing."""
+
 EXPIRY_SECONDS = (0.0, 0.3, 0.6)
 """When a host gives up what it can: it keeps two checkpoints, and what the older one needs."""
 
@@ -89,6 +93,12 @@ class Host(DiskOwner):
         """Whether damage keeps it from running: it refuses to, or waits until it is mended. Who is
         stopping, or is down between two processes, is not kept: he will be back."""
         return self.node is None and self.damaged and (self.refuses or self.process is not None)
+
+    def part_is_doubtful(self, part: str) -> bool:
+        """Whether damage to that part of what is derived may not have been found yet."""
+        if part not in self.damaged_parts:
+            return False
+        return self.node is None or self.node.scrubber.passes < PASSES_TO_FIND
 
     # --- what can happen to it
 
@@ -312,7 +322,7 @@ class Host(DiskOwner):
             return
         full = self._disk_filled and isinstance(error, DiskFullError | FatalDiskError)
         broken = self._disk_failed
-        damaged = self.damaged and isinstance(error, StoreError)
+        damaged = (self.damaged or bool(self.damaged_parts)) and isinstance(error, StoreError)
         if isinstance(error, InvariantError) or not (full or broken or damaged):
             raise Violation(f"{self.name} stops by itself: {error!r}") from error
         if damaged:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 
 EXPECTED = (
     "candidate gave up",
+    "damaged frame refused",
     "disk error stopped a node",
     "entries dropped",
     "entries dropped over a segment's start",
@@ -32,23 +33,31 @@ EXPECTED = (
 )
 
 EXPECTED_OF_BROKERS = (
+    "ConsumeQueue damaged at rest",
+    "checkpoint damaged at rest",
+    "consumer died with messages just given to it",
     "damage mended before the node started",
     "damage mended while the node served",
     "derived files compared in mid-run",
     "disk damaged at rest",
     "entry of many messages",
     "follower read by index",
+    "index damaged at rest",
+    "keyindex damaged at rest",
     "handed over to the preferred leader",
+    "leader died with messages just given out",
     "leader stepped down while it refilled a follower",
     "log expired",
     "message passed over by an expression",
     "message removed before it was delivered",
     "NameServer asked in a calm phase",
     "refilled by a peer",
+    "registration came late",
     "request answered",
     "sector cannot be read",
     "several files below consumequeue",
     "several files below keyindex",
+    "successor asked before it serves",
 )
 """What long runs of whole brokers must get into beside that."""
 

@@ -2,6 +2,8 @@
 
 Messages pass through the shipped codec. A link that is cut is either noticed, as a closed socket
 is, or silently swallows what is sent, as a dead cable does. A process that dies breaks its links.
+So does one that is sent a frame whose bits have flipped on the way (``flips.py``), as the shipped
+transport does.
 """
 
 from __future__ import annotations
@@ -12,8 +14,11 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from dledger.codec import MessageEncoder, decode_message
+from dledger.errors import PeerError
 from dledger.messages import Message
 from dledger.transport import TransportHandler
+from simulator.flips import flipped
+from simulator.violation import Violation
 
 if TYPE_CHECKING:
     from simulator.host import Host
@@ -36,6 +41,7 @@ class NetworkFaults:
     loss: float = 0.0
     duplication: float = 0.0
     reordering: float = 0.0
+    flips: float = 0.0
     delay_max: float = 0.002
 
 
@@ -67,7 +73,7 @@ class SimulatedTransport:
         network = self._network
         number = network.sent = network.sent + 1
         self._host.sends(peer, number, message)
-        if self._up.get(peer):
+        if self._up.get(peer) and not network.withholds(self._host.name, message):
             frame = b"".join(self._encoder.encode(message))
             self._host.feed(frame)
             network.carry(self._host.name, peer, number, frame)
@@ -84,12 +90,31 @@ class SimulatedTransport:
         """The peers to which this end takes its links for whole."""
         return [peer for peer, up in self._up.items() if up]
 
-    def receive(self, sender: str, number: int, frame: bytes) -> None:
-        """A frame arrives."""
-        if self._handler is not None and self._up.get(sender):
+    def receive(self, sender: str, number: int, frame: bytes, flipped: bool) -> None:
+        """A frame arrives, as it was sent or not."""
+        if self._handler is None or not self._up.get(sender):
+            return
+        if flipped:
+            self._refuse(sender, number, frame)
+            return
+        message = decode_message(frame)
+        self._host.receives(sender, number, message)
+        self._handler.on_message(sender, message)
+
+    def _refuse(self, sender: str, number: int, frame: bytes) -> None:
+        """Nothing that came behind such a frame is heard: the connection is dialled anew."""
+        try:
             message = decode_message(frame)
-            self._host.receives(sender, number, message)
-            self._handler.on_message(sender, message)
+        except PeerError as error:
+            self._host.note(f"refuses #{number} of {sender}: {error}")
+            self._host.mark("damaged frame refused")
+            self.link(sender, up=False)
+            self._network.break_link(self._host.name, sender)
+        else:
+            raise Violation(
+                f"{self._host.name} takes frame #{number} of {sender}, in which bits have flipped, "
+                f"for {type(message).__name__}"
+            )
 
     def link(self, peer: str, up: bool) -> None:
         """A link came up or broke, and this end notices."""
@@ -118,6 +143,9 @@ class Network:
         self.sent = 0
         """Numbers the messages of a run, so that a trace tells which one arrives."""
         self._told_of_healing: list[Callable[[], None]] = []
+        self.late: dict[tuple[str, str], float] = {}
+        """By how many seconds streams from one to the other take longer."""
+        self._withheld: dict[str, int] = {}
 
     # --- processes
 
@@ -152,8 +180,10 @@ class Network:
             self.break_link(sender, receiver)
 
     def heal(self) -> None:
-        """Nothing is cut any more."""
+        """Nothing is cut any more, late, or withheld."""
         self._cut.clear()
+        self.late.clear()
+        self._withheld.clear()
         for name, end in self._ends.items():
             for peer in end.linked():
                 if peer not in self._ends:
@@ -165,6 +195,15 @@ class Network:
     def on_heal(self, tell: Callable[[], None]) -> None:
         """Calls back whenever nothing is cut any more."""
         self._told_of_healing.append(tell)
+
+    def withhold_commits(self, sender: str, index: int) -> None:
+        """No peer hears from this one that more is committed than that."""
+        self._withheld[sender] = index
+
+    def withholds(self, sender: str, message: Message) -> bool:
+        """Whether this is lost, because of what it tells."""
+        index = self._withheld.get(sender)
+        return index is not None and getattr(message, "commit_index", -1) > index
 
     def cuts(self, sender: str, receiver: str) -> bool:
         """Whether nothing passes from one to the other."""
@@ -202,13 +241,15 @@ class Network:
                 earliest = self._last_arrival.get(way, 0.0) + IN_ORDER_SECONDS
                 at = max(at, earliest)
                 self._last_arrival[way] = at
-            loop.at(at, self._arrive, way, number, frame)
+            flips = faults.flips and rng.random() < faults.flips
+            arriving = flipped(frame, rng) if flips else frame
+            loop.at(at, self._arrive, way, number, arriving, bool(flips))
 
-    def _arrive(self, way: tuple[str, str], number: int, frame: bytes) -> None:
+    def _arrive(self, way: tuple[str, str], number: int, frame: bytes, flipped: bool) -> None:
         sender, receiver = way
         end = self._ends.get(receiver)
         if end is not None and way not in self._cut:
-            end.process.run(end.receive, sender, number, frame)
+            end.process.run(end.receive, sender, number, frame, flipped)
 
     # --- links
 

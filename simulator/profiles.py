@@ -78,6 +78,7 @@ NETWORK_KINDS = (
     "loss",
     "duplication",
     "reordering",
+    "bits flipped on a link",
     "delay",
     "flapping link",
     "client cut off",

@@ -81,7 +81,7 @@ def _first_change(injector: FaultInjector) -> None:
 def _second_change(injector: FaultInjector, first: Host, victim: str, tries: int) -> None:
     """Its successor is asked to remove it as soon as it is elected, and cut off from one of those
     that elected it, who hears the first leader again."""
-    second = _leader_beside(injector, first)
+    second = leader_beside(injector, first)
     if second is None:
         if tries:
             injector.after(LOOK_SECONDS, _second_change, injector, first, victim, tries - 1)
@@ -94,7 +94,8 @@ def _second_change(injector: FaultInjector, first: Host, victim: str, tries: int
     _cut_apart(injector, side, [each for each in names if each not in side])
 
 
-def _leader_beside(injector: FaultInjector, first: Host) -> Host | None:
+def leader_beside(injector: FaultInjector, first: Host) -> Host | None:
+    """Who takes itself for the leader, of all the others."""
     for host in injector.cluster.hosts:
         if host is not first and host.node is not None and host.node.core.role is Role.LEADER:
             return host

@@ -286,6 +286,9 @@ class Sockets:
 
     def _send(self, sender: SimulatedSocket, data: bytes | Exception) -> None:
         at = self.loop.now + self._network.stream_delay(self._rng)
+        if self._network.late:
+            way = sender.interface.name, sender.peer.interface.name
+            at += self._network.late.get(way, 0.0)
         earliest = sender.last_arrival + IN_ORDER_SECONDS
         at = max(at, earliest)
         sender.last_arrival = at

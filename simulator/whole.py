@@ -5,17 +5,16 @@ Everything in it is the shipped code but for clock, files, network, executors an
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from broker.client.config import ConsumerConfig
-from broker.nameserver.server import NameServer
 from dledger.config import RaftConfig
 from simulator.brokerhost import BrokerHost, BrokerSettings
 from simulator.cluster import Cluster
 from simulator.faults import FaultInjector
+from simulator.given import GivenMessages
 from simulator.host import Host
 from simulator.invariants import Invariant, SeenConfigurations, raft_invariants
 from simulator.invariants.content import ContentKept
@@ -31,6 +30,7 @@ from simulator.wholefaults import WholeFaultInjector
 from simulator.workload.consuming import CONFIG as CONSUMER_CONFIG
 from simulator.workload.consuming import ConsumingClient
 from simulator.workload.history import History
+from simulator.workload.naming import WatchedNameServer
 from simulator.workload.producing import CONFIG as PRODUCER_CONFIG
 from simulator.workload.producing import ProducingClient
 from simulator.workload.registers import RegisterClient, RegisterHistory
@@ -133,7 +133,9 @@ class WholeCluster(Cluster):
             )
             for place in range(2)
         ]
-        self._name_service: NameServer | None = None
+        self._name_service: WatchedNameServer | None = None
+        self._askers = {f"r{place}": each for place, each in enumerate(self._asking)}
+        self.given = GivenMessages(self)
         self.name_server = Station("ns", NAME_SERVER[0], self.world, self._serve_names)
         mains = [
             *((f"p{place}", each.main) for place, each in enumerate(self._producing)),
@@ -152,7 +154,7 @@ class WholeCluster(Cluster):
         self.stored = StoredMessages(self.hosts, TOPICS)
         self.skipped = NothingSkipped(GROUP)
         content = ContentKept(TOPICS)
-        self.history.listeners += [self.stored, content, Ordering(), self.skipped]
+        self.history.listeners += [self.stored, content, Ordering(), self.skipped, self.given]
         return [
             *raft_invariants(self.hosts, SeenConfigurations(self.group.voters)),
             self.stored,
@@ -170,7 +172,7 @@ class WholeCluster(Cluster):
         ]
 
     async def _serve_names(self, station: Station) -> None:
-        self._name_service = NameServer(asyncio.get_running_loop(), station.ip, NAME_SERVER[1])
+        self._name_service = WatchedNameServer(station, *NAME_SERVER)
         await self._name_service.start()
 
     def names_known(self) -> Answering | None:
@@ -180,6 +182,18 @@ class WholeCluster(Cluster):
     def stations_named(self, name: str) -> Sequence[Station]:
         """See :class:`Cluster`."""
         return [each for each in (self.name_server, *self.clients) if each.name == name]
+
+    def ask_at_once(self, host: Host, is_write: bool) -> None:
+        """See :class:`Cluster`."""
+        address = host.addresses[1]
+        for station in self.clients:
+            asker = self._askers.get(station.name)
+            if asker is not None and station.process is not None:
+                station.process.run(asker.ask_at_once, station, address, is_write)
+
+    def crash_given(self, client: str, victim: str) -> None:
+        """See :class:`Cluster`."""
+        self.given.arm(client, victim)
 
     def _client_ended(self, station: Station) -> None:
         self.history.client_ended(station.name)
@@ -197,6 +211,7 @@ class WholeCluster(Cluster):
             producer.stop()
         for asker in self._asking:
             asker.stop()
+        self.given.disarm()
 
     def _clients_hear_of(self, host: Host) -> None:
         """Their connections break, and that is how they hear of it."""

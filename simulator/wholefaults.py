@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from simulator.damage import PARTS
+from simulator.derived import CHECKPOINTS, KEYS, QUEUES, WAYS
 from simulator.faults import KINDS, FaultInjector
 from simulator.members import MEMBER_KINDS
 from simulator.sequences import SEQUENCE_KINDS
+from simulator.wholesequences import WHOLE_SEQUENCE_KINDS
 
 NAME_SERVER = "ns"
 CLIENT_PAUSE_SECONDS_MAX = 4.0
@@ -82,8 +83,22 @@ class WholeFaultInjector(FaultInjector):
         self._do("misdirect-write", self._host().name, self._share(), self._share())
 
     def lose_sector(self) -> None:
-        part = self._rng.choice(("commitlog", *PARTS))
-        self._do("lose-sector", self._host().name, part, self._share())
+        self._do("lose-sector", self._host().name, self._share())
+
+    def damage_checkpoint(self) -> None:
+        self._damage_file(CHECKPOINTS)
+
+    def damage_queue(self) -> None:
+        self._damage_file(QUEUES)
+
+    def damage_key_index(self) -> None:
+        self._damage_file(KEYS)
+
+    def damage_entry_index(self) -> None:
+        self._damage_file("index")
+
+    def _damage_file(self, part: str) -> None:
+        self._do("damage-file", self._host().name, part, self._rng.choice(WAYS), self._share())
 
     def _share(self) -> float:
         """How far into the log; few digits, so that a schedule can say it."""
@@ -111,6 +126,10 @@ DAMAGE_KINDS: dict[str, Callable[[WholeFaultInjector], None]] = {
     "files swapped": WholeFaultInjector.swap_files,
     "misdirected write": WholeFaultInjector.misdirect_write,
     "unreadable sector": WholeFaultInjector.lose_sector,
+    "checkpoint damaged": WholeFaultInjector.damage_checkpoint,
+    "ConsumeQueue damaged": WholeFaultInjector.damage_queue,
+    "key index damaged": WholeFaultInjector.damage_key_index,
+    "entry index damaged": WholeFaultInjector.damage_entry_index,
 }
 """Damage at rest, within the bounds of ``damage.py``; a run has it only where it is asked for."""
 
@@ -120,7 +139,8 @@ WHOLE_KINDS: dict[str, Callable[[WholeFaultInjector], None]] = {
     **DAMAGE_KINDS,
     **MEMBER_KINDS,
     **SEQUENCE_KINDS,
+    **WHOLE_SEQUENCE_KINDS,
 }
 """Every kind, by the name that the summary of a run tells."""
 
-WholeFaultInjector.drawn_kinds = (*KINDS, *MORE_KINDS)
+WholeFaultInjector.drawn_kinds = (*KINDS, *MORE_KINDS, *WHOLE_SEQUENCE_KINDS)

@@ -108,6 +108,11 @@ class ConsumeQueue:
         return self._tail_offset + len(self._tail) // ROW_SIZE
 
     @property
+    def flushed_end(self) -> int:
+        """Rows below this offset are on disk."""
+        return self._tail_offset
+
+    @property
     def dirty(self) -> bool:
         """Whether rows wait in memory."""
         return bool(self._tail)

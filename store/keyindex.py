@@ -23,6 +23,7 @@ compares the key itself, as RocketMQ's clients do.
 from __future__ import annotations
 
 import struct
+import threading
 from dataclasses import dataclass
 
 from crc32c import crc32c
@@ -72,7 +73,8 @@ class KeyFlush:
 class KeyIndex:
     """All key rows of a replica: sorted files, and the newest in memory.
 
-    Used on the event loop, but for ``KeyFlush.run``.
+    Used on the event loop, but for ``KeyFlush.run`` and what says otherwise. A lock guards the list
+    of the files.
     """
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
@@ -80,6 +82,9 @@ class KeyIndex:
         self._directory = directory
         self._recent = bytearray()
         self._files: list[IndexFile] = []  # oldest first
+        self._lock = threading.Lock()
+        self.expired_position = 0
+        """Nobody looks for records below it any more."""
 
     @property
     def files(self) -> list[IndexFile]:
@@ -206,7 +211,14 @@ class KeyIndex:
     def flushed(self, file: IndexFile, size: int) -> None:
         """The first ``size`` bytes of rows in memory are in ``file`` now."""
         del self._recent[:size]
-        self._files.append(file)
+        self.exchange(None, file)
+
+    def exchange(self, old: IndexFile | None, new: IndexFile | None) -> None:
+        """A file is there, or is gone, or has taken the place of another one. Any thread."""
+        with self._lock:
+            kept = [file for file in self._files if old is None or file.path != old.path]
+            found = kept if new is None else [*kept, new]
+            self._files = sorted(found, key=lambda file: file.first_position)
 
     # --- start and expiry
 
@@ -227,7 +239,11 @@ class KeyIndex:
             if start >= end_position:
                 self._fs.remove(path)
                 continue
-            self._files.append(self.read_header(self._fs, path))
+            file = self.read_header(self._fs, path)
+            last = self._files[-1].last_position if self._files else -1
+            if not last < start == file.first_position <= file.last_position < end_position:
+                raise DamagedError(path, 8, "the header says other positions than there can be")
+            self._files.append(file)
 
     @staticmethod
     def read_header(fs: Readable, path: str) -> IndexFile:
@@ -252,10 +268,10 @@ class KeyIndex:
 
     def expire(self, position: int) -> None:
         """Removes the files whose records all lie below ``position``."""
-        kept: list[IndexFile] = []
-        for file in self._files:
-            if file.last_position < position:
+        self.expired_position = max(self.expired_position, position)
+        with self._lock:
+            expired = [file for file in self._files if file.last_position < position]
+            self._files = [file for file in self._files if file.last_position >= position]
+        for file in expired:
+            if self._fs.exists(file.path):
                 self._fs.remove(file.path)
-            else:
-                kept.append(file)
-        self._files = kept

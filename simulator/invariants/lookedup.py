@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.commands import Expire, decode_commands
+from simulator.derived import KEYS
 from simulator.invariants.base import Invariant
 from simulator.violation import Violation
 from store.batch import QUEUE_ROW, decode_batch
@@ -38,11 +39,13 @@ class LookedUp(Invariant):
         self._topics = topics
         self._last_index = -1
         self._applied: dict[str, int] = {}
+        self._hosts: dict[str, Host] = {}
         self._expired_position = 0
 
     def restored(self, host: Host, index: int, _digest: bytes) -> None:
         """See :class:`Invariant`."""
         self._applied[host.addresses[1]] = index
+        self._hosts[host.addresses[1]] = host
 
     def applies(self, host: Host, entry: Entry, _digest: bytes) -> None:
         """See :class:`Invariant`."""
@@ -74,6 +77,14 @@ class LookedUp(Invariant):
     def applied(self, address: str) -> int:
         """The entry up to which the broker there has applied the log."""
         return self._applied.get(address, -1)
+
+    def indexed(self, address: str) -> int:
+        """The entry up to which it has all keys. While rows of its key index may have rotted that
+        is none: a query may miss some until the scrub has been there (``docs/safety.md``)."""
+        host = self._hosts.get(address)
+        if host is None or host.part_is_doubtful(KEYS):
+            return -1
+        return self.applied(address)
 
     def _must_know(self, known: Known, applied: int) -> bool:
         return known.entry_index <= applied and known.record.position >= self._expired_position

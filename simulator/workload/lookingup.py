@@ -60,7 +60,7 @@ class LookingUpClient:
     async def _by_key(self, station: Station, remoting: RemotingClient, address: str) -> None:
         record = self._rng.choice(list(self._known.by_position.values())).record
         key = self._rng.choice([key for key in keys_of(record) if key])
-        applied = self._known.applied(address)
+        indexed = self._known.indexed(address)
         ext = {
             "topic": record.topic,
             "key": key,
@@ -75,7 +75,8 @@ class LookingUpClient:
                 (decode_record(body, start), bytes(body[start:end]))
                 for start, end in record_bounds(body)
             ]
-            self._known.found_by_key(record.topic, key, applied, found)
+            indexed = min(indexed, self._known.indexed(address))  # of the process that answered
+            self._known.found_by_key(record.topic, key, indexed, found)
             station.mark("message found by key" if found else "nothing found by key")
 
     async def _by_position(self, station: Station, remoting: RemotingClient, address: str) -> None:

@@ -140,6 +140,7 @@ class RegisterClient:
         self._bursts = bursts
         self._fills = fills
         self._working = True
+        self._requests: RegisterRequests | None = None
 
     def stop(self) -> None:
         """Asks nothing more."""
@@ -153,6 +154,7 @@ class RegisterClient:
         client_id = ClientIdentity(station.ip, station.boot, 1).client_id
         requests = RegisterRequests(remoting, CONFIG, self._history.offsets.group(0), client_id)
         queue = MessageQueue(self._topic, GROUP, 0)
+        self._requests = requests
         while self._working:
             await asyncio.sleep(self._rng.uniform(0.01, self._pause_max))
             if not self._working:
@@ -169,8 +171,22 @@ class RegisterClient:
                 continue
             if not await self._ask(station, requests, address, reader):
                 await routes.recover(self._topic, GROUP)
+        self._requests = None
         routes.close()
         await remoting.close()
+
+    def ask_at_once(self, station: Station, address: str, is_write: bool) -> None:
+        """Writes all registers there, or reads them, beside what it asks for by itself; as an event
+        of its process."""
+        requests = self._requests
+        if requests is None or not self._working:
+            return
+        registers = [(False, place) for place in range(TOPIC_REGISTERS)]
+        if self._history.offsets.filled:
+            registers += [(True, place) for place in range(OFFSET_REGISTERS)]
+        for register in registers:
+            asked = self._ask_for(station, requests, address, register, is_write)
+            station.loop.create_task(asked)
 
     async def _fill(self, station: Station, requests: RegisterRequests, address: str) -> None:
         await requests.make_topic(address)

@@ -52,27 +52,47 @@ def read_error(path: str) -> Fault:
 
 
 @in_virtual_time
-async def test_a_queue_that_cannot_be_read_at_an_expiry_stops_the_node_and_the_next_start_heals_it(
+async def test_an_expiry_reads_the_log_where_a_queue_cannot_be_read(loop: VirtualLoop) -> None:
+    fs = SimulatedFileSystem(Random(1))
+    broker = await expiring(loop, fs, None)
+    fault = fs.inject(read_error("/consumequeue/"))
+    context = broker.broker.context
+    position = context.machine.applied_end // 2
+    context.gatherer.add_command(Expire(position))
+    await asyncio.sleep(0.05)
+    assert broker.failures == []
+    assert fault.hit
+    fault.lasting = False
+    queue = context.machine.queue("orders", 0)
+    assert queue is not None
+    assert 0 < queue.first_offset == queue.offset_at(position)
+    before = int.from_bytes(queue._read_file(queue.first_offset - 1, 1)[:8], "big")
+    assert before < position
+    await broker.stop()
+
+
+@in_virtual_time
+async def test_a_log_that_cannot_be_read_either_at_an_expiry_stops_the_node(
     loop: VirtualLoop,
 ) -> None:
-    """Else the error of a disk would be taken for that of a socket, and the node go on.
-
-    The entry is applied again at each start, so one that only stopped would never come up again.
-    """
+    """Else the error of a disk would be taken for that of a socket, and the node go on. At its next
+    start what is derived is made again: it would stop there each time."""
     fs = SimulatedFileSystem(Random(1))
     complaints: list[dict[str, object]] = []
     loop.set_exception_handler(lambda _loop, context: complaints.append(context))
     broker = await expiring(loop, fs, None)
-    [path] = [path for path in fs.files() if "/consumequeue/orders/0/" in path]
-    fs.lose_sector(path, 0)
+    faults = [fs.inject(read_error(path)) for path in ("/consumequeue/", "/commitlog/")]
     context = broker.broker.context
     expired = context.machine.applied_end // 2
     context.gatherer.add_command(Expire(expired))
     await asyncio.sleep(0.05)
     assert [type(each) for each in broker.failures] == [DamagedError]
+    assert [path for path in fs.files() if path.endswith(REBUILD_NAME)] != []
     await broker.client.close()
     await broker.server.stop()
     context.node.store.close()
+    for fault in faults:
+        fault.lasting = False
 
     again = SingleBroker(
         loop, Path("/data"), fs=fs, segment_size=SEGMENT, max_message_size=SEGMENT // 4
