@@ -28,7 +28,7 @@ from simulator.workload.history import History, Listener, Place, number_of
 from simulator.workload.moving import MovingOperator
 from simulator.workload.producing import CONFIG, ProducingClient
 from simulator.workload.pushing import PushClient
-from simulator.workload.pushmember import RETRY_PREFIX
+from simulator.workload.pushsettings import RETRY_PREFIX
 from simulator.workload.tasks import (
     RETRIES_MAX,
     WANTED_TAGS,
