@@ -52,7 +52,7 @@ class TransactionalCluster(WholeCluster):
         ]
 
     def _make_invariants(self) -> Sequence[Invariant]:
-        self.published = PublishedOnce(self.paying)
+        self.published = PublishedOnce(self.paying, self.hosts, CHECK_MS)
         return [*super()._make_invariants(), self.published]
 
     def _stop_clients(self) -> None:
