@@ -15,7 +15,7 @@ from simulator.invariants.stored import StoredMessages
 from simulator.randomness import CountingRandom
 from simulator.station import Station
 from simulator.whole import WholeCluster
-from simulator.workload.asking import AnsweringClient, AskingClient, is_wanted
+from simulator.workload.asking import PAUSE_MAX, AnsweringClient, AskingClient, is_wanted
 from simulator.workload.history import History
 
 TOPIC = "questions"
@@ -33,7 +33,13 @@ class AskingCluster(WholeCluster):
         super()._make_clients(rng)
         self.questions = History(self.trace.note)
         self._askers = [
-            AskingClient(self.name_servers, TOPIC, self.questions, self.streams.stream(name))
+            AskingClient(
+                self.name_servers,
+                TOPIC,
+                self.questions,
+                self.streams.stream(name),
+                pause_max=self.added_pauses * PAUSE_MAX,
+            )
             for name in ("asking", "asking 1")
         ]
         self._answering = [

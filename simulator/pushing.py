@@ -143,7 +143,7 @@ class PushingCluster(WholeCluster):
             (TOPIC,),
             self.tasks,
             self.streams.stream("tasks"),
-            pause_max=PAUSE_SECONDS_MAX,
+            pause_max=self.added_pauses * PAUSE_SECONDS_MAX,
             patient=False,
             config=replace(CONFIG, default_queues=QUEUES),
             content=task_content,

@@ -42,7 +42,7 @@ class TransactionalCluster(WholeCluster):
                 self.name_servers,
                 self.paying,
                 self.streams.stream(f"payer {place}"),
-                pause_max=PAUSE_SECONDS_MAX,
+                pause_max=self.added_pauses * PAUSE_SECONDS_MAX,
             )
             for place in range(2)
         ]

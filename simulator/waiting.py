@@ -15,7 +15,7 @@ from simulator.randomness import CountingRandom
 from simulator.station import Station
 from simulator.whole import WholeCluster
 from simulator.workload.consuming import ConsumingClient
-from simulator.workload.delaying import DelayingClient
+from simulator.workload.delaying import PAUSE_MAX, DelayingClient
 from simulator.workload.history import History
 
 TOPIC = "later"
@@ -33,7 +33,11 @@ class WaitingCluster(WholeCluster):
         super()._make_clients(rng)
         self.later = History(self.trace.note)
         self._delaying = DelayingClient(
-            self.name_servers, TOPIC, self.later, self.streams.stream("delaying")
+            self.name_servers,
+            TOPIC,
+            self.later,
+            self.streams.stream("delaying"),
+            pause_max=self.added_pauses * PAUSE_MAX,
         )
         self._patient = ConsumingClient(
             self.name_servers,

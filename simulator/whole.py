@@ -66,6 +66,8 @@ class WholeCluster(Cluster):
     scrub_passes: ClassVar[Sequence[float]] = (2.0, 4.0)
     """Seconds between two passes over the log that look for damage at rest; likewise."""
 
+    added_pauses: ClassVar[float] = 1.0
+    """The pauses of clients that a world adds to these are so many times as long."""
     struck_clients: ClassVar[Sequence[str]] = ("p0", "p1", "c0", "c1", "r0", "r1")
     hosts: Sequence[BrokerHost]
 

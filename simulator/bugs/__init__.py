@@ -3,9 +3,9 @@
 The simulator is tested by them: a check that never fires proves nothing. The ids name bugs that
 real systems had; an id that ends in a small letter is one more way to the same bug, and an ``X``
 is a bug of our own. Ids E are bugs that were found in this project, ids F concern requests, ids G
-the fields of messages, ids H how far groups are, ids I what is derived from the log and
-looked up in it. The shipped code knows nothing of this: a bug replaces a function of it in memory,
-and puts it back.
+the fields of messages, ids H how far groups are, ids I what is derived from the log and looked up
+in it, ids N the other defences of brokers, NameServers and clients (``docs/defences.md``). The
+shipped code knows nothing of this: a bug replaces a function of it in memory, and puts it back.
 """
 
 from __future__ import annotations
@@ -15,13 +15,19 @@ from simulator.bugs import (
     consumed,
     derived,
     disk,
+    ended,
     fields,
     found,
     log,
     members,
+    named,
     refill,
+    resent,
+    shared,
+    staged,
     told,
     votes,
+    waited,
     writes,
 )
 from simulator.bugs.plant import Bug, Finding, look_for, planted
@@ -41,6 +47,12 @@ BUGS: tuple[Bug, ...] = (
     *fields.BUGS,
     *consumed.BUGS,
     *derived.BUGS,
+    *resent.BUGS,
+    *staged.BUGS,
+    *waited.BUGS,
+    *ended.BUGS,
+    *shared.BUGS,
+    *named.BUGS,
 )
 """All of them, in the order of their ids' letters."""
 

@@ -20,7 +20,6 @@ from store.batch import Batch, decode_batch
 from store.entry import Entry, EntryKind
 from store.record import iter_records
 
-
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 CHECKS_MAX = 15
 """Of one transaction: what brokers are set to by default (docs/rocketmq.md)."""

@@ -24,11 +24,20 @@ PAUSE_MAX = 0.2
 class DelayingClient:
     """Sends to one topic, by delay level or with a time of delivery."""
 
-    def __init__(self, name_servers: str, topic: str, history: History, rng: Random) -> None:
+    def __init__(
+        self,
+        name_servers: str,
+        topic: str,
+        history: History,
+        rng: Random,
+        *,
+        pause_max: float = PAUSE_MAX,
+    ) -> None:
         self._name_servers = name_servers
         self._topic = topic
         self._history = history
         self._rng = rng
+        self._pause_max = pause_max
         self._working = True
 
     def stop(self) -> None:
@@ -47,7 +56,7 @@ class DelayingClient:
         )
         await producer.start()
         while self._working:
-            await asyncio.sleep(rng.uniform(0.005, PAUSE_MAX))
+            await asyncio.sleep(rng.uniform(0.005, self._pause_max))
             sent = self._history.send(station.name, rng.randrange(50))
             try:
                 answer = producer.send_nowait(self._message(sent, station.clock.wall_ms()))

@@ -1,0 +1,132 @@
+"""Planted bugs N, what a group shares: pulls that are held, locks, moved groups, members."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.client.consumer import Consumer
+from broker.client.fetcher import Fetcher
+from broker.client.message import MessageQueue
+from broker.client.offsets import Offsets
+from broker.clients import Clients
+from broker.hold import HeldPulls
+from broker.processors.resets import _Reset
+from broker.queuelocks import QueueLocks
+from broker.remoting.connection import Connection
+from simulator.bugs.plant import Bug, Patch
+from simulator.worlds import ASKING, BROKERS, PUSHING
+from store.filesystem import Bytes
+
+
+def filtering_pulls_not_woken(patch: Patch) -> None:
+    """A held pull that wants some tags is not woken by a message."""
+    arrived = HeldPulls.arrived
+
+    def deaf(holds: HeldPulls, topic: str, queue_id: int, new_rows: Bytes) -> None:
+        kept = holds._by_queue.get((topic, queue_id), {})
+        filtering = {pull: None for pull in kept if pull.codes is not None}
+        for pull in filtering:
+            del kept[pull]
+        arrived(holds, topic, queue_id, new_rows)
+        if filtering:
+            holds._by_queue.setdefault((topic, queue_id), {}).update(filtering)
+
+    patch.set(HeldPulls, "arrived", deaf)
+
+
+def pulls_of_a_moved_group_not_woken(patch: Patch) -> None:
+    """A group is moved; its members are not told, and pulls that are held wait on."""
+    patch.set(HeldPulls, "wake", lambda _holds, _topic, _queue_id: None)
+    tell = _Reset._tell
+
+    def quiet(reset: _Reset) -> None:
+        consumers, reset._context.clients.consumers = reset._context.clients.consumers, {}
+        try:
+            tell(reset)
+        finally:
+            reset._context.clients.consumers = consumers
+
+    patch.set(_Reset, "_tell", quiet)
+
+
+def lock_never_given_up(patch: Patch) -> None:
+    """A lock that its client gives up is kept until its time has run out."""
+    patch.set(QueueLocks, "unlock", lambda _locks, _group, _client_id, _queues: None)
+
+
+def closed_members_kept(patch: Patch) -> None:
+    """Whose connection closes is a member for as long as one that is silent."""
+
+    def blind(_clients: Clients, _connection: Connection) -> None:
+        """Nobody is forgotten."""
+
+    patch.set(Clients, "_closed", blind)
+
+
+def members_not_told(patch: Patch) -> None:
+    """Members are not told that others come and go."""
+    patch.set(Clients, "_tell", lambda _clients, _group: None)
+
+
+def reply_to_another_client(patch: Patch) -> None:
+    """A reply is handed to another client than the one that it names."""
+    named = Clients.producer_named
+
+    def any_of(clients: Clients, client_id: str) -> Connection | None:
+        others = (each for name, each in clients._by_name.items() if name != client_id)
+        return next(others, named(clients, client_id))
+
+    patch.set(Clients, "producer_named", any_of)
+
+
+# --- the client library
+
+
+def acknowledged_when_pulled(patch: Patch) -> None:
+    """What was pulled counts as done with before the program is given it."""
+    take = Fetcher._take
+
+    def eager(fetcher: Fetcher, answer: Any, address: str) -> None:
+        take(fetcher, answer, address)
+        fetcher._offsets.acknowledge(fetcher.queue, answer.next_offset)
+
+    patch.set(Fetcher, "_take", eager)
+
+
+def queue_given_up_without_a_commit(patch: Patch) -> None:
+    """A queue goes to another member without a commit, and back to one that has forgotten."""
+
+    async def hasty(consumer: Consumer, queue: MessageQueue) -> None:
+        await consumer._stop(consumer._fetchers.pop(queue))
+
+    patch.set(Offsets, "acknowledged", lambda _offsets, _queue: None)
+    patch.set(Consumer, "_give_up", hasty)
+
+
+def batches_of_lost_queues_kept(patch: Patch) -> None:
+    """What was pulled of a queue is handed out after it went to another member."""
+
+    async def keep(consumer: Consumer, fetcher: Fetcher) -> None:
+        del consumer
+        await fetcher.stop()
+
+    patch.set(Consumer, "_stop", keep)
+
+
+def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = PUSHING) -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=8.0, world=world, kinds=kinds)
+
+
+CLIENTS = "client crash"
+
+BUGS = (
+    _bug("N41x", filtering_pulls_not_woken, "though its pull was held there", 5),
+    _bug("N42x", pulls_of_a_moved_group_not_woken, "is given all again: not within", 20),
+    _bug("N43x", lock_never_given_up, "not within", 10),
+    _bug("N44x", closed_members_kept, "not within", 5, "client crash", world=BROKERS),
+    _bug("N45x", members_not_told, "not within", 20, "client crash"),
+    _bug("N46x", reply_to_another_client, "not within", 5, world=ASKING),
+    _bug("N47x", acknowledged_when_pulled, "was delivered to nobody", 5, CLIENTS, world=BROKERS),
+    _bug("N48x", queue_given_up_without_a_commit, "after offset", 5, CLIENTS, world=BROKERS),
+    _bug("N49x", batches_of_lost_queues_kept, "after offset", 5, CLIENTS, world=BROKERS),
+)
