@@ -29,6 +29,7 @@ class TransactionalCluster(WholeCluster):
             assert isinstance(host, BrokerHost)  # noqa: S101 - a whole cluster has no others
             host.settings = replace(
                 host.settings,
+                retains=True,
                 transaction_timeout_ms=CHECK_MS,
                 transaction_check_interval_ms=CHECK_MS,
             )

@@ -6,7 +6,10 @@ A world of its own, so that the seeds of the others go on meaning what they mean
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from simulator.brokerhost import BrokerHost
+from simulator.host import Host
 from simulator.invariants import Invariant
 from simulator.invariants.content import ContentKept
 from simulator.invariants.skipping import NothingSkipped
@@ -28,6 +31,13 @@ class WaitingCluster(WholeCluster):
     """See the module."""
 
     struck_clients = (*WholeCluster.struck_clients, "d0", "w0")
+
+    def _make_hosts(self) -> Sequence[Host]:
+        hosts = super()._make_hosts()
+        for host in hosts:
+            assert isinstance(host, BrokerHost)  # noqa: S101 - a whole cluster has no others
+            host.settings = replace(host.settings, retains=True)
+        return hosts
 
     def _make_clients(self, rng: CountingRandom) -> None:
         super()._make_clients(rng)

@@ -120,13 +120,13 @@ def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = 
 CLIENTS = "client crash"
 
 BUGS = (
-    _bug("N41x", filtering_pulls_not_woken, "though its pull was held there", 5),
-    _bug("N42x", pulls_of_a_moved_group_not_woken, "is given all again: not within", 20),
-    _bug("N43x", lock_never_given_up, "not within", 10),
-    _bug("N44x", closed_members_kept, "not within", 5, "client crash", world=BROKERS),
-    _bug("N45x", members_not_told, "not within", 20, "client crash"),
-    _bug("N46x", reply_to_another_client, "not within", 5, world=ASKING),
-    _bug("N47x", acknowledged_when_pulled, "was delivered to nobody", 5, CLIENTS, world=BROKERS),
-    _bug("N48x", queue_given_up_without_a_commit, "after offset", 5, CLIENTS, world=BROKERS),
-    _bug("N49x", batches_of_lost_queues_kept, "after offset", 5, CLIENTS, world=BROKERS),
+    _bug("N42x", filtering_pulls_not_woken, "though its pull was held there", 5),
+    _bug("N43x", pulls_of_a_moved_group_not_woken, "is given all again: not within", 20),
+    _bug("N44x", lock_never_given_up, "not within", 10),
+    _bug("N45x", closed_members_kept, "not within", 5, "client crash", world=BROKERS),
+    _bug("N46x", members_not_told, "not within", 20, "client crash"),
+    _bug("N47x", reply_to_another_client, "not within", 5, world=ASKING),
+    _bug("N48x", acknowledged_when_pulled, "was delivered to nobody", 5, CLIENTS, world=BROKERS),
+    _bug("N49x", queue_given_up_without_a_commit, "after offset", 5, CLIENTS, world=BROKERS),
+    _bug("N50x", batches_of_lost_queues_kept, "after offset", 5, CLIENTS, world=BROKERS),
 )

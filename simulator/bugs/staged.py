@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import broker.gather
-import broker.processors.offsets
-import broker.processors.send
-from broker.commands import Command, CommitOffset, PutTopic
-from broker.foreseen import ForeseenState
+from broker.commands import Command, PutTopic
 from broker.gather import Gatherer
 from broker.nextoffsets import NextOffsets
 from broker.processors.offsets import OffsetProcessor
 from broker.processors.send import _Answer
-from broker.refusals import Refusal
 from broker.remoting.codes import ResponseCode
 from broker.remoting.connection import Connection
 from broker.remoting.frame import Frame
 from broker.staging import StagedBatch
 from broker.state import BrokerState
 from broker.storeclock import StoreClock
-from dledger.errors import OutcomeUnknownError, ProposeError
+from dledger.errors import ProposeError
 from simulator.bugs.plant import Bug, Patch
-from simulator.worlds import BROKERS, BURSTS, LOOKUPS, PUSHING
+from simulator.worlds import BROKERS, BURSTS, LOOKUPS
 
 
 def offsets_of_another_term_go_on(patch: Patch) -> None:
@@ -70,19 +65,6 @@ def message_acknowledged_before_it_is_committed(patch: Patch) -> None:
     patch.set(Gatherer, "_propose", eager)
 
 
-def unknown_outcome_told_as_a_refusal(patch: Patch) -> None:
-    """Who loses the leadership says of what is under way that it is refused for good."""
-    code_of = broker.processors.offsets.code_of
-
-    def certain(error: Refusal) -> ResponseCode:
-        if isinstance(error, OutcomeUnknownError):
-            return ResponseCode.INVALID_PARAMETER
-        return code_of(error)
-
-    for module in (broker.processors.offsets, broker.processors.send):
-        patch.set(module, "code_of", certain)
-
-
 def refusal_told_as_success(patch: Patch) -> None:
     """Whose message is refused is told that it is stored."""
 
@@ -123,20 +105,6 @@ def time_of_records_goes_back(patch: Patch) -> None:
     patch.set(StoreClock, "now_ms", lambda clock: clock._wall_clock())
 
 
-def newer_offset_undone_by_a_lazy_one(patch: Patch) -> None:
-    """An offset that came with a pull is committed though a newer one was meanwhile."""
-    staged = ForeseenState.staged
-
-    def keep(foreseen: ForeseenState, batch: StagedBatch, command: Command) -> None:
-        key = command[:3] if isinstance(command, CommitOffset) else None
-        lazy = foreseen._lazy.get(key) if key is not None else None
-        staged(foreseen, batch, command)
-        if lazy is not None and lazy != command[3]:
-            foreseen._lazy[key] = lazy
-
-    patch.set(ForeseenState, "staged", keep)
-
-
 def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = BROKERS) -> Bug:
     return Bug(id_, plant, says, seeds, seconds=8.0, world=world, kinds=kinds)
 
@@ -152,9 +120,7 @@ BUGS = (
     _bug("N13x", staged_messages_survive_their_term, TWICE, 5, "partition", "pause"),
     _bug("N14x", message_acknowledged_before_it_is_committed, "nobody applied it", 5),
     _bug("N15x", refusal_told_as_success, "is acknowledged as", 10, *LEADERS),
-    _bug("N16x", unknown_outcome_told_as_a_refusal, LINEAR, 60, *LEADERS, world=BURSTS),
     _bug("N17x", unknown_offset_told_as_none, LINEAR, 5, *LEADERS),
     _bug("N18x", topic_forgotten_by_the_version, "not within", 20),
     _bug("N19x", time_of_records_goes_back, "leaves out", 10, "clock jump", "crash", world=LOOKUPS),
-    _bug("N20x", newer_offset_undone_by_a_lazy_one, "not within", 20, world=PUSHING),
 )

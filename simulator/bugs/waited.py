@@ -12,12 +12,14 @@ from broker.deferred.levels import LevelDelivery
 from broker.deferred.steps import Delivering
 from broker.deferred.timers import TimerDelivery
 from broker.gather import Gatherer
+from broker.retention import Retention
 from broker.staging import Addressed, Completion
 from broker.state import BrokerState, TimerMark
 from dledger.errors import NotLeaderError, ProposeError
 from dledger.statemachine import Leadership
 from simulator.bugs.plant import Bug, Patch
 from simulator.worlds import WAITING
+from store.retention import SegmentStats
 
 
 def due_messages_early(patch: Patch) -> None:
@@ -165,6 +167,15 @@ def deposed_leader_delivers_on(patch: Patch) -> None:
     patch.set(Delivery, "leadership_changed", careless)
 
 
+def waiting_messages_expire(patch: Patch) -> None:
+    """What is too old goes, though messages wait in it for their time, or their end."""
+
+    def heartless(_retention: Retention, stats: list[SegmentStats]) -> int:
+        return stats[-1].end if stats else 0
+
+    patch.set(Retention, "_waiting_position", heartless)
+
+
 def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
     return Bug(id_, plant, says, seeds, seconds=8.0, world=WAITING, kinds=kinds)
 
@@ -184,4 +195,5 @@ BUGS = (
     _bug("N29x", message_for_a_time_that_is_past, "not within", 10),
     _bug("N30x", level_not_watched_by_a_new_leader, "not within", 10, *LEADERS),
     _bug("N31x", deposed_leader_delivers_on, AGAIN, 5, *LEADERS),
+    _bug("N32x", waiting_messages_expire, "the log is removed up to", 20, "expiry"),
 )

@@ -2,7 +2,8 @@
 producer has decided to commit it; what a producer was told to be committed is published (D7).
 
 Brokers ask about one no more often than they may, whoever leads, and roll back by themselves only
-what they have asked about so often, or for as long.
+what they have asked about so often, or for as long. One that is open is not removed, but from a
+full disk.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from broker.commands import CheckTransaction, EndTransaction, decode_commands
+from broker.commands import CheckTransaction, EndTransaction, Expire, decode_commands
 from simulator.host import Host
 from simulator.invariants.base import Invariant
+from simulator.invariants.waited import FILL_DISK
+from simulator.schedule import Action
 from simulator.violation import Violation
 from simulator.workload.history import number_of
 from simulator.workload.paying import TOPIC, PayingHistory
@@ -42,9 +45,15 @@ class PublishedOnce(Invariant):
         self._checked_ms: dict[int, int] = {}
         """When it was asked about last, by the clock of who asked."""
         self._apart_ms = interval_ms * 2 // 5
+        self._open: dict[int, None] = {}
+        self._disk_filled = False
         self._history = history
         self._last_index = -1
         history.committed = self._committed
+
+    def acted(self, action: Action) -> None:
+        """See :class:`Invariant`."""
+        self._disk_filled |= action.name == FILL_DISK
 
     def applies(self, host: Host, entry: Entry, _digest: bytes) -> None:
         """See :class:`Invariant`."""
@@ -67,6 +76,7 @@ class PublishedOnce(Invariant):
                 if record.topic == HALF_TOPIC:
                     half = number_of(record.body), record.store_timestamp
                     self._half[record.position] = half
+                    self._open[record.position] = None
         if batch.commands:
             self._follow(host, batch, entry.index)
 
@@ -77,9 +87,21 @@ class PublishedOnce(Invariant):
                     host.mark("transaction asked about")
                     self._asked(position, now_ms)
                 case EndTransaction(_offset, position):
+                    self._open.pop(position, None)
                     self._ends(position, index)
+                case Expire(end):
+                    self._expires(end)
                 case _:
                     pass
+
+    def _expires(self, end: int) -> None:
+        for position in [position for position in self._open if position < end]:
+            del self._open[position]
+            if not self._disk_filled:
+                raise Violation(
+                    f"transaction {self._half[position][0]} is open, and the log is removed up to "
+                    f"{end}"
+                )
 
     def _asked(self, position: int, now_ms: int) -> None:
         """A leader's clock that is ahead of its machine's goes half as fast."""
