@@ -56,7 +56,9 @@ class SharedCalm(CalmCluster):
 
 
 class CalmWaitingCluster(SharedCalm, WaitingCluster):
-    """Messages that wait for their time."""
+    """Messages that wait for their time, several of which come at once."""
+
+    delaying_bursts = (1, 2, 4, 8)
 
 
 class CalmTransactionalCluster(SharedCalm, TransactionalCluster):

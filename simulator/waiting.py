@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from simulator.brokerhost import BrokerHost
 from simulator.host import Host
@@ -30,6 +31,8 @@ DELAY_PROPERTIES = ("DELAY", "REAL_TOPIC", "REAL_QID", "TIMER_OUT_MS")
 class WaitingCluster(WholeCluster):
     """See the module."""
 
+    delaying_bursts: ClassVar[Sequence[int]] = (1,)
+    """How many messages that wait are sent at the same instant; drawn each time."""
     struck_clients = (*WholeCluster.struck_clients, "d0", "w0")
 
     def _make_hosts(self) -> Sequence[Host]:
@@ -48,6 +51,7 @@ class WaitingCluster(WholeCluster):
             self.later,
             self.streams.stream("delaying"),
             pause_max=self.added_pauses * PAUSE_MAX,
+            bursts=self.delaying_bursts,
         )
         self._patient = ConsumingClient(
             self.name_servers,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from random import Random
 
@@ -32,12 +33,15 @@ class DelayingClient:
         rng: Random,
         *,
         pause_max: float = PAUSE_MAX,
+        bursts: Sequence[int] = (1,),
     ) -> None:
+        """``bursts``: so many messages at the same instant, one of these each time."""
         self._name_servers = name_servers
         self._topic = topic
         self._history = history
         self._rng = rng
         self._pause_max = pause_max
+        self._bursts = bursts
         self._working = True
 
     def stop(self) -> None:
@@ -57,15 +61,19 @@ class DelayingClient:
         await producer.start()
         while self._working:
             await asyncio.sleep(rng.uniform(0.005, self._pause_max))
-            sent = self._history.send(station.name, rng.randrange(50))
-            try:
-                answer = producer.send_nowait(self._message(sent, station.clock.wall_ms()))
-            except (ClientError, CallError) as error:
-                self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=False)
-                continue
-            answer.add_done_callback(partial(self._answered, sent))
+            for _ in range(rng.choice(self._bursts) if len(self._bursts) > 1 else 1):
+                self._send(station, producer)
         await asyncio.sleep(DEADLINE_SECONDS + 1.0)
         await producer.close()
+
+    def _send(self, station: Station, producer: Producer) -> None:
+        sent = self._history.send(station.name, self._rng.randrange(50))
+        try:
+            answer = producer.send_nowait(self._message(sent, station.clock.wall_ms()))
+        except (ClientError, CallError) as error:
+            self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=False)
+        else:
+            answer.add_done_callback(partial(self._answered, sent))
 
     def _message(self, sent: Sent, born_ms: int) -> Message:
         rng, content = self._rng, content_of(sent.number, born_ms)
