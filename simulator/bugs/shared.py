@@ -15,23 +15,6 @@ from broker.queuelocks import QueueLocks
 from broker.remoting.connection import Connection
 from simulator.bugs.plant import Bug, Patch
 from simulator.worlds import ASKING, BROKERS, PUSHING
-from store.filesystem import Bytes
-
-
-def filtering_pulls_not_woken(patch: Patch) -> None:
-    """A held pull that wants some tags is not woken by a message."""
-    arrived = HeldPulls.arrived
-
-    def deaf(holds: HeldPulls, topic: str, queue_id: int, new_rows: Bytes) -> None:
-        kept = holds._by_queue.get((topic, queue_id), {})
-        filtering = {pull: None for pull in kept if pull.codes is not None}
-        for pull in filtering:
-            del kept[pull]
-        arrived(holds, topic, queue_id, new_rows)
-        if filtering:
-            holds._by_queue.setdefault((topic, queue_id), {}).update(filtering)
-
-    patch.set(HeldPulls, "arrived", deaf)
 
 
 def pulls_of_a_moved_group_not_woken(patch: Patch) -> None:
@@ -120,7 +103,6 @@ def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = 
 CLIENTS = "client crash"
 
 BUGS = (
-    _bug("N42x", filtering_pulls_not_woken, "though its pull was held there", 5),
     _bug("N43x", pulls_of_a_moved_group_not_woken, "is given all again: not within", 20),
     _bug("N44x", lock_never_given_up, "not within", 10),
     _bug("N45x", closed_members_kept, "not within", 5, "client crash", world=BROKERS),
