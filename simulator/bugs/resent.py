@@ -134,11 +134,11 @@ LOSSES = ("crash", "partition", "loss")
 
 BUGS = (
     _bug("N1x", retries_of_an_earlier_leader_unknown, TWICE, 5, *LOSSES),
-    _bug("N2x", own_requests_unknown, TWICE, 20, world=BURSTS),
+    _bug("N2x", own_requests_unknown, TWICE, 30, world=BURSTS),
     _bug("N3x", requests_of_batches_not_noted, TWICE, 5, *LOSSES),
-    _bug("N4x", first_try_not_waited_for, TWICE, 20, world=BURSTS),
-    _bug("N5x", third_try_on_its_own, TWICE, 20, world=BURSTS),
+    _bug("N4x", first_try_not_waited_for, TWICE, 30, world=BURSTS),
+    _bug("N5x", third_try_on_its_own, TWICE, 30, world=BURSTS),
     _bug("N6x", requests_not_in_the_checkpoint, "that nobody had", 5, "stop", "crash"),
-    _bug("N7x", another_key_for_each_try, TWICE, 20, world=BURSTS),
+    _bug("N7x", another_key_for_each_try, TWICE, 30, world=BURSTS),
     _bug("N8x", answer_of_a_retry_names_the_next_offset, "is acknowledged as", 5, *LOSSES),
 )

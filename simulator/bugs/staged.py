@@ -115,12 +115,12 @@ LEADERS = ("partition", "pause", "crash")
 
 BUGS = (
     _bug("N10x", offsets_of_another_term_go_on, "do not follow", 5, "partition", "pause"),
-    _bug("N11x", offsets_of_refused_messages_kept, "do not follow", 20),
+    _bug("N11x", offsets_of_refused_messages_kept, "do not follow", 30),
     _bug("N12x", offsets_from_the_applied_state_alone, "do not follow", 10, world=BURSTS),
     _bug("N13x", staged_messages_survive_their_term, TWICE, 5, "partition", "pause"),
     _bug("N14x", message_acknowledged_before_it_is_committed, "nobody applied it", 5),
     _bug("N15x", refusal_told_as_success, "is acknowledged as", 10, *LEADERS),
     _bug("N17x", unknown_offset_told_as_none, LINEAR, 5, *LEADERS),
-    _bug("N18x", topic_forgotten_by_the_version, "not within", 20),
+    _bug("N18x", topic_forgotten_by_the_version, "not within", 30),
     _bug("N19x", time_of_records_goes_back, "leaves out", 10, "clock jump", "crash", world=LOOKUPS),
 )

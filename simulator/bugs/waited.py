@@ -182,7 +182,7 @@ BUGS = (
     _bug("N24x", mark_not_moved, AGAIN, 5),
     _bug("N25x", level_begun_at_what_is_applied, AGAIN, 5),
     _bug("N26x", step_not_begun_anew, "not within", 10, "full disk", "slow disk"),
-    _bug("N27x", messages_in_flight_passed, "not within", 20),
+    _bug("N27x", messages_in_flight_passed, "not within", 30),
     _bug("N28x", mark_of_the_wheel_not_in_the_checkpoint, AGAIN, 5, "stop", "crash"),
     _bug("N29x", message_for_a_time_that_is_past, "not within", 10),
     _bug("N30x", level_not_watched_by_a_new_leader, "not within", 10, *LEADERS),
