@@ -158,21 +158,6 @@ def test_an_answer_ends_before_256_kib(tmp_path: Path) -> None:
     with_broker(scenario, tmp_path)
 
 
-def test_a_node_that_does_not_lead_does_not_correct_an_offset_beyond_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        await broker.send("orders", 0, b"x")
-        assert (await broker.pull("orders", 0, 5)).code == ResponseCode.PULL_OFFSET_MOVED
-        monkeypatch.setattr(broker.broker.context.reader, "_leads", lambda: False)
-        answer = await broker.pull("orders", 0, 5)
-        told = answer.code, answer.ext["nextBeginOffset"]
-        assert told == (ResponseCode.PULL_NOT_FOUND, "5")
-
-    with_broker(scenario, tmp_path)
-
-
 def test_one_message_is_brought_however_large_it_is(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         await sent(broker, 2, size=60_000)
