@@ -15,7 +15,7 @@ from simulator.invariants.stored import StoredMessages
 from simulator.randomness import CountingRandom
 from simulator.station import Station
 from simulator.whole import WholeCluster
-from simulator.workload.asking import AnsweringClient, AskingClient, is_wanted
+from simulator.workload.asking import PAUSE_MAX, AnsweringClient, AskingClient, is_wanted
 from simulator.workload.history import History
 
 TOPIC = "questions"
@@ -27,14 +27,21 @@ REQUEST_PROPERTIES = ("CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "CLUSTER")
 class AskingCluster(WholeCluster):
     """See the module."""
 
-    struck_clients = (*WholeCluster.struck_clients, "q0", "a0", "a1")
+    struck_clients = (*WholeCluster.struck_clients, "q0", "q1", "a0", "a1")
 
     def _make_clients(self, rng: CountingRandom) -> None:
         super()._make_clients(rng)
         self.questions = History(self.trace.note)
-        self._asker = AskingClient(
-            self.name_servers, TOPIC, self.questions, self.streams.stream("asking")
-        )
+        self._askers = [
+            AskingClient(
+                self.name_servers,
+                TOPIC,
+                self.questions,
+                self.streams.stream(name),
+                pause_max=self.added_pauses * PAUSE_MAX,
+            )
+            for name in ("asking", "asking 1")
+        ]
         self._answering = [
             AnsweringClient(
                 self.name_servers,
@@ -46,7 +53,7 @@ class AskingCluster(WholeCluster):
             for name in ("answering 0", "answering 1")
         ]
         mains = [
-            ("q0", self._asker.main),
+            *((f"q{place}", each.main) for place, each in enumerate(self._askers)),
             *((f"a{place}", each.main) for place, each in enumerate(self._answering)),
         ]
         self.clients += [
@@ -68,11 +75,14 @@ class AskingCluster(WholeCluster):
 
     def _stop_clients(self) -> None:
         super()._stop_clients()
-        self._asker.stop()
+        for asker in self._askers:
+            asker.stop()
 
     async def _heal_clients(self) -> None:
         await super()._heal_clients()
-        await self.until(lambda: self._asker.answered_in_the_end, "a request is answered")
+        await self.until(
+            lambda: all(each.answered_in_the_end for each in self._askers), "a request is answered"
+        )
         await self.until(self._all_delivered, "every question is delivered")
         for station, client in zip(self.clients[-2:], self._answering, strict=True):
             if station.process is not None:

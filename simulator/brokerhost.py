@@ -7,7 +7,7 @@ random source, and the sockets below the remoting port. There is no HTTP port.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from broker.broker import Broker
@@ -48,6 +48,8 @@ class BrokerSettings:
     name_servers: Sequence[str]
     flush: str = "sync"
     retention: RetentionPolicy | None = None
+    retains: bool = False
+    """Old segments go as retention has it, not wherever a run wants the log to begin."""
     transaction_timeout_ms: int = 6_000
     transaction_check_interval_ms: int = 30_000
 
@@ -96,6 +98,14 @@ class WatchedBroker(Broker):
     """The shipped broker on a machine that is watched."""
 
     machine_class = WatchedMachine
+
+    def retain(self, log_bytes_max: int) -> None:
+        """Retention looks now, as if the log might have no more than so many bytes."""
+        retention = self._retention
+        policy = retention._policy
+        retention._policy = replace(policy, log_bytes_max=log_bytes_max)
+        retention._check()
+        retention._policy = policy
 
 
 def members_of(group: GroupConfig) -> dict[str, Member]:
@@ -178,9 +188,11 @@ class BrokerHost(Host):
         if node is not self.node or node.failure is not None:
             return
         node.keeper.checkpoint()
-        gatherer = self.broker.context.gatherer
-        if gatherer.serving:
-            gatherer.add_command(Expire(int(EXPIRED_SHARE * self.watched.applied_end)))
+        gatherer, end = self.broker.context.gatherer, self.watched.applied_end
+        if self.settings.retains:
+            self.broker.retain(int((1 - EXPIRED_SHARE) * end))
+        elif gatherer.serving:
+            gatherer.add_command(Expire(int(EXPIRED_SHARE * end)))
 
     async def _start_node(self) -> None:
         await self.broker.start()

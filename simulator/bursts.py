@@ -16,5 +16,6 @@ from simulator.whole import WholeCluster
 class BurstsCluster(WholeCluster):
     """See the module."""
 
+    impatience: ClassVar[Sequence[float]] = (0.03, 0.2, 1.5)
     client_bursts: ClassVar[Sequence[int]] = (1, 2, 4, 8, 16)
     register_bursts: ClassVar[Sequence[int]] = (1, 2, 4)

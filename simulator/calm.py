@@ -14,7 +14,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from simulator.asking import AskingCluster
 from simulator.bursts import BurstsCluster
+from simulator.followers import FollowersCluster
+from simulator.lookups import LookupsCluster
+from simulator.pushing import PushingCluster
+from simulator.transactional import TransactionalCluster
+from simulator.waiting import WaitingCluster
 from simulator.whole import WholeCluster
 
 
@@ -37,3 +43,39 @@ class CalmCluster(BurstsCluster):
     )
     heartbeats = (0.2,)
     scrub_passes = (6.0, 12.0)
+
+
+class SharedCalm(CalmCluster):
+    """Calmer still, for worlds that add clients: all together ask for about as much as those of the
+    calm world alone."""
+
+    client_pauses = (0.6, 0.9, 1.2)
+    patient_pauses = 4.0
+    register_pauses = 4.0
+    added_pauses = 3.0
+
+
+class CalmWaitingCluster(SharedCalm, WaitingCluster):
+    """Messages that wait for their time, several of which come at once."""
+
+    delaying_bursts = (1, 2, 4, 8)
+
+
+class CalmTransactionalCluster(SharedCalm, TransactionalCluster):
+    """Producers with transactions."""
+
+
+class CalmFollowersCluster(SharedCalm, FollowersCluster):
+    """Offsets and topics are read at any broker."""
+
+
+class CalmAskingCluster(SharedCalm, AskingCluster):
+    """Requests with replies, and SQL92."""
+
+
+class CalmPushingCluster(SharedCalm, PushingCluster):
+    """Consumers like RocketMQ's Java push consumer."""
+
+
+class CalmLookupsCluster(SharedCalm, LookupsCluster):
+    """Messages are looked up by key, position and time."""

@@ -27,7 +27,7 @@ class FollowersCluster(WholeCluster):
             TOPICS[0],
             self.registers,
             self.streams.stream("registers 2"),
-            pause_max=PAUSE_SECONDS_MAX,
+            pause_max=self.added_pauses * PAUSE_SECONDS_MAX,
             at_followers=True,
             write_share=0.0,
         )

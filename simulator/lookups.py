@@ -12,7 +12,7 @@ from simulator.invariants.lookedup import LookedUp
 from simulator.randomness import CountingRandom
 from simulator.station import Station
 from simulator.whole import TOPICS, WholeCluster
-from simulator.workload.lookingup import LookingUpClient
+from simulator.workload.lookingup import PAUSE_SECONDS_MAX, LookingUpClient
 
 
 class LookupsCluster(WholeCluster):
@@ -24,7 +24,11 @@ class LookupsCluster(WholeCluster):
         super()._make_clients(rng)
         self._known = LookedUp(TOPICS)
         self._looking = LookingUpClient(
-            self.name_servers, TOPICS[0], self._known, self.streams.stream("looking up")
+            self.name_servers,
+            TOPICS[0],
+            self._known,
+            self.streams.stream("looking up"),
+            pause_max=self.added_pauses * PAUSE_SECONDS_MAX,
         )
         self.clients.append(
             Station("l0", "10.0.1.70", self.world, self._looking.main, self._client_ended)

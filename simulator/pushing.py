@@ -28,7 +28,7 @@ from simulator.workload.history import History, Listener, Place, number_of
 from simulator.workload.moving import MovingOperator
 from simulator.workload.producing import CONFIG, ProducingClient
 from simulator.workload.pushing import PushClient
-from simulator.workload.pushmember import RETRY_PREFIX
+from simulator.workload.pushsettings import RETRY_PREFIX
 from simulator.workload.tasks import (
     RETRIES_MAX,
     WANTED_TAGS,
@@ -143,7 +143,7 @@ class PushingCluster(WholeCluster):
             (TOPIC,),
             self.tasks,
             self.streams.stream("tasks"),
-            pause_max=PAUSE_SECONDS_MAX,
+            pause_max=self.added_pauses * PAUSE_SECONDS_MAX,
             patient=False,
             config=replace(CONFIG, default_queues=QUEUES),
             content=task_content,

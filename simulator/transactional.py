@@ -27,6 +27,7 @@ class TransactionalCluster(WholeCluster):
         for host in hosts:
             host.settings = replace(
                 host.settings,
+                retains=True,
                 transaction_timeout_ms=CHECK_MS,
                 transaction_check_interval_ms=CHECK_MS,
             )
@@ -40,7 +41,7 @@ class TransactionalCluster(WholeCluster):
                 self.name_servers,
                 self.paying,
                 self.streams.stream(f"payer {place}"),
-                pause_max=PAUSE_SECONDS_MAX,
+                pause_max=self.added_pauses * PAUSE_SECONDS_MAX,
             )
             for place in range(2)
         ]
@@ -50,7 +51,7 @@ class TransactionalCluster(WholeCluster):
         ]
 
     def _make_invariants(self) -> Sequence[Invariant]:
-        self.published = PublishedOnce(self.paying)
+        self.published = PublishedOnce(self.paying, self.hosts, CHECK_MS)
         return [*super()._make_invariants(), self.published]
 
     def _stop_clients(self) -> None:

@@ -6,7 +6,11 @@ A world of its own, so that the seeds of the others go on meaning what they mean
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
 
+from simulator.brokerhost import BrokerHost
+from simulator.host import Host
 from simulator.invariants import Invariant
 from simulator.invariants.content import ContentKept
 from simulator.invariants.skipping import NothingSkipped
@@ -15,7 +19,7 @@ from simulator.randomness import CountingRandom
 from simulator.station import Station
 from simulator.whole import WholeCluster
 from simulator.workload.consuming import ConsumingClient
-from simulator.workload.delaying import DelayingClient
+from simulator.workload.delaying import PAUSE_MAX, DelayingClient
 from simulator.workload.history import History
 
 TOPIC = "later"
@@ -27,13 +31,27 @@ DELAY_PROPERTIES = ("DELAY", "REAL_TOPIC", "REAL_QID", "TIMER_OUT_MS")
 class WaitingCluster(WholeCluster):
     """See the module."""
 
+    delaying_bursts: ClassVar[Sequence[int]] = (1,)
+    """How many messages that wait are sent at the same instant; drawn each time."""
     struck_clients = (*WholeCluster.struck_clients, "d0", "w0")
+
+    def _make_hosts(self) -> Sequence[Host]:
+        hosts = super()._make_hosts()
+        for host in hosts:
+            assert isinstance(host, BrokerHost)  # noqa: S101 - a whole cluster has no others
+            host.settings = replace(host.settings, retains=True)
+        return hosts
 
     def _make_clients(self, rng: CountingRandom) -> None:
         super()._make_clients(rng)
         self.later = History(self.trace.note)
         self._delaying = DelayingClient(
-            self.name_servers, TOPIC, self.later, self.streams.stream("delaying")
+            self.name_servers,
+            TOPIC,
+            self.later,
+            self.streams.stream("delaying"),
+            pause_max=self.added_pauses * PAUSE_MAX,
+            bursts=self.delaying_bursts,
         )
         self._patient = ConsumingClient(
             self.name_servers,

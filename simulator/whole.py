@@ -57,6 +57,8 @@ class WholeCluster(Cluster):
     """The pauses of those who ask for offsets and topics are so many times as long."""
     register_bursts: ClassVar[Sequence[int]] = (1,)
     """For how many offsets and topics a client asks at the same instant; likewise."""
+    impatience: ClassVar[Sequence[float]] = (PRODUCER_CONFIG.request_seconds,)
+    """Seconds after which the impatient producer sends a request again; one is drawn for a run."""
     queues_per_topic: ClassVar[int] = PRODUCER_CONFIG.default_queues
     """Of the topics that the producers make."""
     consumer_config: ClassVar[ConsumerConfig] = CONSUMER_CONFIG
@@ -65,6 +67,8 @@ class WholeCluster(Cluster):
     scrub_passes: ClassVar[Sequence[float]] = (2.0, 4.0)
     """Seconds between two passes over the log that look for damage at rest; likewise."""
 
+    added_pauses: ClassVar[float] = 1.0
+    """The pauses of clients that a world adds to these are so many times as long."""
     struck_clients: ClassVar[Sequence[str]] = ("p0", "p1", "c0", "c1", "r0", "r1")
     hosts: Sequence[BrokerHost]
 
@@ -96,6 +100,9 @@ class WholeCluster(Cluster):
         self.history = self._make_history()
         self.registers = RegisterHistory(self.streams.stream("offsets set back"))
         pause_max = rng.choice(self.client_pauses)
+        impatience = rng.choice(self.impatience) if len(self.impatience) > 1 else None
+        patient = replace(PRODUCER_CONFIG, default_queues=self.queues_per_topic)
+        hasty = replace(patient, request_seconds=impatience or PRODUCER_CONFIG.request_seconds)
         self._producing = [
             ProducingClient(
                 self.name_servers,
@@ -105,7 +112,7 @@ class WholeCluster(Cluster):
                 pause_max=pause_max if place else self.patient_pauses * pause_max,
                 patient=place == 0,
                 bursts=self.client_bursts,
-                config=replace(PRODUCER_CONFIG, default_queues=self.queues_per_topic),
+                config=hasty if place else patient,
             )
             for place in range(2)
         ]
@@ -226,6 +233,8 @@ class WholeCluster(Cluster):
         for station in (self.name_server, *self.clients):
             station.resume()
             station.start()
+        patient = self._producing[0]  # the other one may be in a long pause still
+        await self.until(lambda: patient.stored_in_the_end, "a message is stored")
         await self.until(lambda: not self._open_calls(), "every call ends")
         await self.until(self._all_delivered, "every message is delivered")
         undecided = check_linearizable(self.registers)

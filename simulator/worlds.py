@@ -9,7 +9,8 @@ clients that read at any broker. ``asking``: likewise, with requests that are an
 consumers that select by SQL92 what they answer. ``bursts``: likewise, with clients that do much at
 the same instant. ``pushing``: likewise, with consumers like RocketMQ's Java client, which lock,
 filter, send back, and are moved back. ``lookups``: likewise, with a client that looks messages up
-by key, position and time. ``groups``: likewise, with two broker groups.
+by key, position and time. ``groups``: likewise, with two broker groups. Those
+that begin with ``calm-`` have calm clients beside the ones that they add.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ from dataclasses import dataclass
 
 from simulator.asking import AskingCluster
 from simulator.bursts import BurstsCluster
-from simulator.calm import CalmCluster
+from simulator.calm import (
+    CalmAskingCluster,
+    CalmCluster,
+    CalmFollowersCluster,
+    CalmLookupsCluster,
+    CalmPushingCluster,
+    CalmTransactionalCluster,
+    CalmWaitingCluster,
+)
 from simulator.cluster import Cluster, play
 from simulator.faults import FaultPlan
 from simulator.followers import FollowersCluster
@@ -43,6 +52,12 @@ BURSTS = "bursts"
 PUSHING = "pushing"
 LOOKUPS = "lookups"
 GROUPS = "groups"
+CALM_WAITING = "calm-waiting"
+CALM_TRANSACTIONS = "calm-transactions"
+CALM_FOLLOWERS = "calm-followers"
+CALM_ASKING = "calm-asking"
+CALM_PUSHING = "calm-pushing"
+CALM_LOOKUPS = "calm-lookups"
 WORLDS: dict[str, type[Cluster]] = {
     NODES: Cluster,
     BROKERS: WholeCluster,
@@ -55,6 +70,12 @@ WORLDS: dict[str, type[Cluster]] = {
     PUSHING: PushingCluster,
     LOOKUPS: LookupsCluster,
     GROUPS: GroupsCluster,
+    CALM_WAITING: CalmWaitingCluster,
+    CALM_TRANSACTIONS: CalmTransactionalCluster,
+    CALM_FOLLOWERS: CalmFollowersCluster,
+    CALM_ASKING: CalmAskingCluster,
+    CALM_PUSHING: CalmPushingCluster,
+    CALM_LOOKUPS: CalmLookupsCluster,
 }
 
 

@@ -20,17 +20,23 @@ from simulator.bugs import (
     derived,
     disk,
     disks,
+    ended,
     fields,
     found,
     kept,
     log,
     members,
+    named,
     reads,
     refill,
+    resent,
     rotten,
+    shared,
+    staged,
     struck,
     told,
     votes,
+    waited,
     writes,
 )
 from simulator.bugs.plant import Bug, Finding, look_for, planted
@@ -57,6 +63,12 @@ BUGS: tuple[Bug, ...] = (
     *reads.BUGS,
     *kept.BUGS,
     *rotten.BUGS,
+    *resent.BUGS,
+    *staged.BUGS,
+    *waited.BUGS,
+    *ended.BUGS,
+    *shared.BUGS,
+    *named.BUGS,
 )
 """All of them, in the order of their ids' letters."""
 

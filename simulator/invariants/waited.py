@@ -2,7 +2,7 @@
 
 What is delivered, and when it was due, is taken from the committed log; what was promised, from
 what the clients were told. Due is what the leader's clock says: clocks that are wrong deliver at
-wrong times, and never twice or not at all.
+wrong times, and never twice or not at all. What waits is not removed, but from a full disk.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ from store.record import MessageRecord, decode_record
 
 if TYPE_CHECKING:
     from simulator.host import Host
+    from simulator.schedule import Action
+
+
+FILL_DISK = "fill-disk"
 
 
 @dataclass(slots=True)
@@ -42,6 +46,11 @@ class WaitedMessages(Invariant, Listener):
         self._sent: dict[int, Sent] = {}
         self._last_index = -1
         self._expired_position = 0
+        self._disk_filled = False
+
+    def acted(self, action: Action) -> None:
+        """See :class:`Invariant`."""
+        self._disk_filled |= action.name == FILL_DISK
 
     def applies(self, _host: Host, entry: Entry, _digest: bytes) -> None:
         """See :class:`Invariant`."""
@@ -66,7 +75,16 @@ class WaitedMessages(Invariant, Listener):
                 self._places[run.topic, run.queue_id, run.first_offset + place] = number
         for command in decode_commands(batch.commands):
             if isinstance(command, Expire):
-                self._expired_position = max(self._expired_position, command.position)
+                self._expires(command.position)
+
+    def _expires(self, end: int) -> None:
+        self._expired_position = max(self._expired_position, end)
+        for number, message in self._messages.items() if not self._disk_filled else ():
+            for position, _due_ms in message.stored:
+                if position < end and not message.delivered:
+                    raise Violation(
+                        f"message {number} is removed up to {end}, and waits at {position}"
+                    )
 
     def _goes_out(self, number: int, message: _Waiting, now_ms: int) -> None:
         if message.delivered == len(message.stored):

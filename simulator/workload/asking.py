@@ -47,11 +47,20 @@ def answer_to(body: bytes) -> bytes:
 class AskingClient:
     """Asks one question at a time, and waits for the answer, or until there can be none."""
 
-    def __init__(self, name_servers: str, topic: str, history: History, rng: Random) -> None:
+    def __init__(
+        self,
+        name_servers: str,
+        topic: str,
+        history: History,
+        rng: Random,
+        *,
+        pause_max: float = PAUSE_MAX,
+    ) -> None:
         self._name_servers = name_servers
         self._topic = topic
         self._history = history
         self._rng = rng
+        self._pause_max = pause_max
         self._working = True
         self.answered_in_the_end = False
         """Whether a question was answered that was asked after :meth:`stop`."""
@@ -72,7 +81,7 @@ class AskingClient:
         )
         await producer.start()
         while not self.answered_in_the_end:
-            await asyncio.sleep(rng.uniform(0.02, PAUSE_MAX))
+            await asyncio.sleep(rng.uniform(0.02, self._pause_max))
             last = not self._working
             answered = await self._ask(station, producer)
             self.answered_in_the_end = last and answered

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from random import Random
 
@@ -24,11 +25,23 @@ PAUSE_MAX = 0.2
 class DelayingClient:
     """Sends to one topic, by delay level or with a time of delivery."""
 
-    def __init__(self, name_servers: str, topic: str, history: History, rng: Random) -> None:
+    def __init__(
+        self,
+        name_servers: str,
+        topic: str,
+        history: History,
+        rng: Random,
+        *,
+        pause_max: float = PAUSE_MAX,
+        bursts: Sequence[int] = (1,),
+    ) -> None:
+        """``bursts``: so many messages at the same instant, one of these each time."""
         self._name_servers = name_servers
         self._topic = topic
         self._history = history
         self._rng = rng
+        self._pause_max = pause_max
+        self._bursts = bursts
         self._working = True
 
     def stop(self) -> None:
@@ -47,16 +60,20 @@ class DelayingClient:
         )
         await producer.start()
         while self._working:
-            await asyncio.sleep(rng.uniform(0.005, PAUSE_MAX))
-            sent = self._history.send(station.name, rng.randrange(50))
-            try:
-                answer = producer.send_nowait(self._message(sent, station.clock.wall_ms()))
-            except (ClientError, CallError) as error:
-                self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=False)
-                continue
-            answer.add_done_callback(partial(self._answered, sent))
+            await asyncio.sleep(rng.uniform(0.005, self._pause_max))
+            for _ in range(rng.choice(self._bursts) if len(self._bursts) > 1 else 1):
+                self._send(station, producer)
         await asyncio.sleep(DEADLINE_SECONDS + 1.0)
         await producer.close()
+
+    def _send(self, station: Station, producer: Producer) -> None:
+        sent = self._history.send(station.name, self._rng.randrange(50))
+        try:
+            answer = producer.send_nowait(self._message(sent, station.clock.wall_ms()))
+        except (ClientError, CallError) as error:
+            self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=False)
+        else:
+            answer.add_done_callback(partial(self._answered, sent))
 
     def _message(self, sent: Sent, born_ms: int) -> Message:
         rng, content = self._rng, content_of(sent.number, born_ms)

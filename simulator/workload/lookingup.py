@@ -26,11 +26,20 @@ TIME_MAX_MS = 1 << 41
 class LookingUpClient:
     """Asks any broker, one thing at a time, of messages that are committed."""
 
-    def __init__(self, name_servers: str, topic: str, known: LookedUp, rng: Random) -> None:
+    def __init__(
+        self,
+        name_servers: str,
+        topic: str,
+        known: LookedUp,
+        rng: Random,
+        *,
+        pause_max: float = PAUSE_SECONDS_MAX,
+    ) -> None:
         self._name_servers = name_servers
         self._topic = topic
         self._known = known
         self._rng = rng
+        self._pause_max = pause_max
         self._working = True
 
     def stop(self) -> None:
@@ -43,7 +52,7 @@ class LookingUpClient:
         remoting = RemotingClient(loop)
         routes = Routes(loop, remoting, self._name_servers.split(";"), rng)
         while self._working:
-            await asyncio.sleep(rng.uniform(0.02, PAUSE_SECONDS_MAX))
+            await asyncio.sleep(rng.uniform(0.02, self._pause_max))
             if not self._known.by_position:
                 continue
             ask = rng.choice((self._by_key, self._by_time, self._by_position))

@@ -74,9 +74,11 @@ class ProducingClient:
         self._config = config
         self._content = content
         self._working = True
+        self.stored_in_the_end = False
+        """Whether a request was acknowledged that was sent after :meth:`stop`."""
 
     def stop(self) -> None:
-        """Sends nothing more."""
+        """Goes on until one more request is acknowledged."""
         self._working = False
 
     async def main(self, station: Station) -> None:
@@ -103,6 +105,10 @@ class ProducingClient:
                 burst = rng.choice(self._bursts)
             for _ in range(burst):
                 self._send(station, producer, *self._batch(station))
+        while not self.stored_in_the_end:
+            await asyncio.sleep(rng.uniform(0.02, self._pause_max))
+            answer = await self._send_patiently(station, producer)
+            self.stored_in_the_end = answer is not None and answer.exception() is None
         await asyncio.sleep(DEADLINE_SECONDS + 1.0)
         await producer.close()
         station.note("has closed its producer")
@@ -117,16 +123,19 @@ class ProducingClient:
             self._history.send(station.name, rng.randrange(FILLER_MAX), lane) for _ in range(count)
         ]
 
-    async def _send_patiently(self, station: Station, producer: Producer) -> None:
+    async def _send_patiently(
+        self, station: Station, producer: Producer
+    ) -> asyncio.Future[SendResult] | None:
         topic, batch = self._batch(station)
         try:
             queue = self._rng.choice(await producer.queues(topic))
         except (ClientError, CallError) as error:
             self._not_sent(batch, error)
-            return
+            return None
         answer = self._send(station, producer, topic, batch, queue)
         if answer is not None:
             await asyncio.wait([answer])
+        return answer
 
     def _send(
         self,

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from random import Random
 
 from simulator.station import Station
-from simulator.workload.pushmember import RETRY_PREFIX, PushMember, PushSettings
+from simulator.workload.pushmember import PushMember
+from simulator.workload.pushsettings import RETRY_PREFIX, PushSettings
 from simulator.workload.watch import Watch
 
 

@@ -8,9 +8,7 @@ their queues first. Times are shorter than Java's: seconds stand for tens of sec
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Mapping
-from dataclasses import dataclass
-from random import Random
+from collections.abc import Coroutine
 
 from broker.client.errors import ClientError
 from broker.client.message import MessageQueue
@@ -23,33 +21,19 @@ from broker.remoting.frame import Frame
 from simulator.brokerhost import GROUP as BROKER
 from simulator.station import Station
 from simulator.workload import javawire as wire
+from simulator.workload.pushsettings import (
+    BELIEF_SECONDS,
+    PERSIST_SECONDS,
+    REBALANCE_SECONDS,
+    REBASE_SECONDS,
+    RETRY_PREFIX,
+    ROUTES_SECONDS,
+    WAITING_MAX,
+    PushSettings,
+)
 from simulator.workload.takenqueue import TakenQueue
 from simulator.workload.tasks import RETRIES_MAX, RETRY_LEVEL
-from simulator.workload.watch import Watch
 from store.record import MessageRecord, decode_record, record_bounds
-
-REBALANCE_SECONDS = 2.0
-PERSIST_SECONDS = 1.0
-BELIEF_SECONDS = 6.0
-"""For so long a lock is taken to be held that was not renewed; the broker's lives ten times as
-long. Java's clients say 30 s, and 60 s is the broker's."""
-
-REBASE_SECONDS = 0.5
-WAITING_MAX = 64
-RETRY_PREFIX = "%RETRY%"
-
-
-@dataclass(frozen=True, slots=True)
-class PushSettings:
-    """What a member of a group is told. ``topics``: the tags that are wanted of each, none for
-    all."""
-
-    name_servers: str
-    group: str
-    topics: Mapping[str, Collection[str]]
-    watch: Watch
-    rng: Random
-    in_order: bool
 
 
 class PushMember:
@@ -72,6 +56,7 @@ class PushMember:
         self._doubtful: dict[MessageQueue, None] = {}
         """Queues that the broker may hold locked for this member, which has not taken them."""
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._routes_due = self._loop.time() + ROUTES_SECONDS
         self._closing = False
         self._woken: asyncio.Future[None] = self._loop.create_future()
 
@@ -120,6 +105,8 @@ class PushMember:
         self._wake()
 
     async def _rebalance(self) -> None:
+        if self._loop.time() >= self._routes_due:
+            await self._look_up_routes()
         await self._greet()
         for topic in self._client.topics:
             route = self._routes.cached(topic)
@@ -144,6 +131,12 @@ class PushMember:
         if self._client.in_order:
             await self._renew()
 
+    async def _look_up_routes(self) -> None:
+        self._routes_due = self._loop.time() + ROUTES_SECONDS
+        for topic in self._client.topics:
+            if self._routes.cached(topic) is not None:
+                await self._routes.refresh(topic)
+
     async def _greet(self) -> None:
         """All brokers, leaders or not, as Java's consumers do; it also makes the retry topic."""
         addresses: dict[str, None] = {}
@@ -162,9 +155,8 @@ class PushMember:
             except CallError as error:
                 lost = True
                 self._station.note(f"{address} hears no heartbeat: {error}")
-        for topic in self._client.topics if lost else ():
-            if self._routes.cached(topic) is not None:
-                await self._routes.refresh(topic)
+        if lost:
+            await self._look_up_routes()
 
     async def _take(self, queue: MessageQueue) -> None:
         leader, lock, asked_at = self._leader(queue), None, self._loop.time()

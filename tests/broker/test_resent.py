@@ -70,6 +70,21 @@ def test_a_retry_waits_for_the_first_try_that_is_still_on_its_way(tmp_path: Path
     with_broker(scenario, tmp_path)
 
 
+def test_what_differs_from_a_request_that_is_looked_for_is_another_message(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        broker.log_executor.hold()
+        tries = [asyncio.ensure_future(broker.send("orders", 0, b"a", KEY)) for _ in range(2)]
+        tries.append(asyncio.ensure_future(broker.send("orders", 0, b"b", KEY)))
+        await asyncio.sleep(1.0)
+        broker.log_executor.release()
+        first, again, other = await asyncio.gather(*tries)
+        assert first.ext == again.ext != other.ext
+        assert sorted(await bodies(broker)) == [b"a", b"b"]
+
+    with_broker(scenario, tmp_path)
+
+
 def test_so_many_bytes_are_looked_for_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

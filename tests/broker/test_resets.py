@@ -13,6 +13,8 @@ from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.frame import Frame
 from broker.resets import RESET_SECONDS
+from dledger.standing import Role
+from dledger.statemachine import Leadership
 from tests.broker.harness import ADDRESS, NOW_MS, SingleBroker, pull_ext, with_broker
 
 RESET = {"topic": "orders", "group": "readers", "timestamp": "0", "isForce": "true"}
@@ -180,6 +182,21 @@ def test_a_node_that_does_not_lead_moves_nobody(tmp_path: Path) -> None:
         assert (await reset(broker)).code == ResponseCode.SERVICE_NOT_AVAILABLE
 
     with_broker(scenario, tmp_path, serving=False)
+
+
+def test_a_node_that_does_not_lead_forgets_which_groups_were_moved(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        member = await joined(broker)
+        await reset(broker)
+        leads = broker.broker.context.node.leadership
+        broker.broker.leadership_changed(Leadership(Role.FOLLOWER, leads.term, None, False))
+        broker.broker.leadership_changed(leads)
+        await commit(broker, 5)
+        assert committed(broker) == 5
+        assert (await broker.pull("orders", 0, 5)).code == ResponseCode.PULL_NOT_FOUND
+        await member.client.close()
+
+    with_broker(scenario, tmp_path)
 
 
 def test_a_group_whose_configuration_was_deleted_is_moved_with_its_members(tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""Planted bugs N, what NameServers are told, clients ask them, and replicas derive."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from broker.broker import Broker
+from broker.client.routes import Routes
+from broker.derived import DerivedCheck
+from broker.registration import Announcement, Registrar
+from simulator.bugs.plant import Bug, Patch
+from simulator.worlds import BROKERS
+
+
+def new_leader_not_announced(patch: Patch) -> None:
+    """A new leader is told to NameServers with its next regular registration."""
+    patch.set(Broker, "_see_what_to_announce", lambda _broker: None)
+
+
+def nameserver_not_told_again(patch: Patch) -> None:
+    """A NameServer that was away is told again with the next regular registration."""
+    patch.set(Registrar, "_retry_soon", lambda _registrar, _nameserver: None)
+
+
+def every_member_leads(patch: Patch) -> None:
+    """Each member registers as the leader."""
+    announcement = Broker.announcement
+
+    def boasting(broker_: Broker) -> Announcement:
+        return replace(announcement(broker_), broker_id=0)
+
+    patch.set(Broker, "announcement", boasting)
+
+
+def routes_never_looked_up_again(patch: Patch) -> None:
+    """A client whose request fails asks nobody who leads now."""
+
+    async def stubborn(
+        _routes: Routes, _topic: str, _culprit: str, *, until_led: bool = False
+    ) -> None:
+        del until_led
+        await asyncio.sleep(0.1)
+
+    patch.set(Routes, "recover", stubborn)
+
+
+def rows_not_compared(patch: Patch) -> None:
+    """The scrub does not compare the ConsumeQueues with the log."""
+    patch.set(DerivedCheck, "check", lambda _check, _entries: [])
+
+
+def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = BROKERS) -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=8.0, world=world, kinds=kinds)
+
+
+LEADERS = ("crash", "partition", "pause")
+DAMAGES = ("unreadable sector", "bit flip")
+BUGS = (
+    _bug("N51x", new_leader_not_announced, "not within", 5, *LEADERS),
+    _bug("N52x", nameserver_not_told_again, "not within", 10, "NameServer crash"),
+    _bug("N53x", every_member_leads, "not within", 30, *LEADERS),
+    _bug("N54x", routes_never_looked_up_again, "not within", 5, *LEADERS),
+    _bug("N55x", rows_not_compared, "is not as its log says", 40, *DAMAGES),
+)
