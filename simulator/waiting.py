@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import ClassVar
 
 from simulator.brokerhost import BrokerHost
-from simulator.host import Host
 from simulator.invariants import Invariant
 from simulator.invariants.content import ContentKept
 from simulator.invariants.skipping import NothingSkipped
@@ -35,10 +34,9 @@ class WaitingCluster(WholeCluster):
     """How many messages that wait are sent at the same instant; drawn each time."""
     struck_clients = (*WholeCluster.struck_clients, "d0", "w0")
 
-    def _make_hosts(self) -> Sequence[Host]:
+    def _make_hosts(self) -> Sequence[BrokerHost]:
         hosts = super()._make_hosts()
         for host in hosts:
-            assert isinstance(host, BrokerHost)  # noqa: S101 - a whole cluster has no others
             host.settings = replace(host.settings, retains=True)
         return hosts
 

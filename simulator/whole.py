@@ -141,7 +141,7 @@ class WholeCluster(Cluster):
             for place in range(2)
         ]
         self._name_service: WatchedNameServer | None = None
-        self._askers = {f"r{place}": each for place, each in enumerate(self._asking)}
+        self._register_clients = {f"r{place}": each for place, each in enumerate(self._asking)}
         self.given = GivenMessages(self)
         self.name_server = Station("ns", NAME_SERVER[0], self.world, self._serve_names)
         mains = [
@@ -194,7 +194,7 @@ class WholeCluster(Cluster):
         """See :class:`Cluster`."""
         address = host.addresses[1]
         for station in self.clients:
-            asker = self._askers.get(station.name)
+            asker = self._register_clients.get(station.name)
             if asker is not None and station.process is not None:
                 station.process.run(asker.ask_at_once, station, address, is_write)
 
