@@ -95,11 +95,11 @@ class CatchUp:
         """
         core = self._node.core
         if leader == core.leader and core.commit_index + 1 < notice.first_index:
-            source = self._trusted(leader)
+            source = self.trusted(leader)
             if source:
                 self.begin(source)
 
-    def _trusted(self, leader: str) -> str:
+    def trusted(self, leader: str) -> str:
         """Whom to refill from: the leader, or where it is no member as far as is known here, one
         that is. Anybody may say that it leads, and a refill brings a log of its own."""
         core = self._node.core
@@ -138,7 +138,8 @@ class CatchUp:
         """Whatever is missing next."""
         refill, core = self._refill, self._node.core
         caught_up = refill is not None and core.commit_index >= refill.plan.checkpoint_index
-        if caught_up and not self._node.divergence.found:
+        needed = self._node.divergence.found or self._node.retake.refills
+        if caught_up and not needed:
             self._drop()  # the log got there by itself
         elif refill is None:
             self._pieces = []

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from dledger.configuration import FIRST_INCARNATION
-from dledger.errors import InvariantError, RefilledError
+from dledger.errors import InvariantError, OpenAnewError, RefilledError
 from dledger.mending import Prepare, open_mended, open_prepared
 from dledger.node import Node
 from simulator.clock import MachineClock
@@ -300,8 +300,10 @@ class Host(DiskOwner):
     def _stops(self, error: BaseException) -> None:
         """The node gives up by itself. Right after a disk error, and never otherwise."""
         self.note(f"stops: {error}")
-        if isinstance(error, RefilledError):
-            self.mark("refilled by a peer")
+        if isinstance(error, OpenAnewError):
+            self.mark(
+                "refilled by a peer" if isinstance(error, RefilledError) else "state taken again"
+            )
             self._end(Ending.CRASH)
             self.start()
             return

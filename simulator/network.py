@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from dledger.codec import MessageEncoder, decode_message
+from dledger.features import FEATURES
 from dledger.messages import Message
 from dledger.transport import TransportHandler
 
@@ -44,6 +45,8 @@ class SimulatedTransport:
 
     def __init__(self, network: Network, host: Host, process: Process) -> None:
         self.process = process
+        self.features: Collection[str] = FEATURES
+        """What its process announces."""
         self._network = network
         self._host = host
         self._encoder = MessageEncoder()
@@ -91,14 +94,14 @@ class SimulatedTransport:
             self._host.receives(sender, number, message)
             self._handler.on_message(sender, message)
 
-    def link(self, peer: str, up: bool) -> None:
-        """A link came up or broke, and this end notices."""
+    def link(self, peer: str, up: bool, features: Collection[str]) -> None:
+        """A link came up or broke, and this end notices; the peer announced these features."""
         if self._handler is None or self._up.get(peer, False) == up:
             return
         self._up[peer] = up
         self._host.note(f"link {peer} {'up' if up else 'lost'}")
         if up:
-            self._handler.on_peer_connected(peer)
+            self._handler.on_peer_connected(peer, features)
         else:
             self._handler.on_peer_lost(peer)
 
@@ -221,7 +224,7 @@ class Network:
     def _notice(self, name: str, peer: str, *, up: bool) -> None:
         end = self._ends.get(name)
         if end is not None:
-            self._loop.after(self._soon(), end.process.run, end.link, peer, up)
+            self._loop.after(self._soon(), end.process.run, end.link, peer, up, ())
 
     def _connect(self, one: str, other: str) -> None:
         here, there = self._ends.get(one), self._ends.get(other)
@@ -232,6 +235,6 @@ class Network:
         if other in here.linked() and one in there.linked():
             return
         for end, peer in ((here, other), (there, one)):
-            end.process.run(end.link, peer, False)
-        for end, peer in ((here, other), (there, one)):
-            end.process.run(end.link, peer, True)
+            end.process.run(end.link, peer, False, ())
+        for end, peer, far in ((here, other, there), (there, one, here)):
+            end.process.run(end.link, peer, True, far.features)

@@ -167,6 +167,19 @@ class Checkpoints:
         while self._rotten:
             self._discard(self._rotten.pop())
 
+    @property
+    def indexes(self) -> list[int]:
+        """Of the whole checkpoints, oldest first. Any thread."""
+        return sorted(self._kept)
+
+    def drop_after(self, index: int) -> None:
+        """Durably removes the checkpoints of later entries, the newest first."""
+        for newest in sorted(self._kept, reverse=True):
+            if newest > index:
+                del self._kept[newest]
+                self._fs.remove(self._path(newest))
+                self._fs.sync_directory(self._directory)
+
     def read_piece(self, index: int, offset: int, size: int) -> tuple[int, int, bytes]:
         """A piece of the file of the newest checkpoint: its index, the file's size, the bytes.
 

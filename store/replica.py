@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from store.checkpoint import Checkpoint
+from store.checkpoint import Checkpoint, Checkpoints
 from store.commitlog import OUT_OF_SPACE
 from store.entry import Entry
 from store.entryindex import ROW
@@ -210,6 +210,11 @@ class ReplicaStore(ReplicaReads):
             if error.errno in OUT_OF_SPACE:
                 raise DiskFullError(f"{self._directory}: no room for state/held") from error
             raise self._fail("saving what others hold", error) from error
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """Those on the disk; whoever changes them runs in the background thread."""
+        return self._checkpoints
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> bool:
         """Durably saves a checkpoint and the entry index up to it.
