@@ -29,7 +29,7 @@ POINTS_KEPT = 8
 """So many of its own digests a member keeps; the next proof has the last point's."""
 
 LOOKS_MAX = 4
-"""So often the leader finds a report missing of a member that has the point; then it goes on."""
+"""Pace: so often the leader misses a report of a member that has the point; then it goes on."""
 
 log = logging.getLogger(__name__)
 

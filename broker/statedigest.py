@@ -31,7 +31,7 @@ from store.stateproof import DIGEST_MODULUS, item_digest, pack_digests, requests
 LOOKS = 64
 """So many items of each table are looked at again with each proof, whoever changed them or not."""
 
-TOUCHED_MAX = 1 << 16
+FOLDED_AT = 1 << 16
 """Items that may wait to be digested; then they are, proof or not."""
 
 K = TypeVar("K", bound=Hashable)
@@ -137,7 +137,7 @@ class StateDigests:
     def fold(self) -> None:
         """Called now and then, so that what was touched does not grow without end."""
         for table in self._tables:
-            if len(table.touched) > TOUCHED_MAX:
+            if len(table.touched) > FOLDED_AT:
                 table.fold()
 
     def packed(self) -> bytes:

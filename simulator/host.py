@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from dledger.configuration import FIRST_INCARNATION
@@ -68,6 +68,11 @@ class Host(DiskOwner):
     def segment_size(self) -> int:
         """Bytes of a segment of the log."""
         return self._group.segment_size
+
+    @property
+    def voters(self) -> Sequence[str]:
+        """The members with which the group began."""
+        return self._group.voters
 
     @property
     def addresses(self) -> tuple[str, str, str]:

@@ -45,6 +45,7 @@ EXPECTED_OF_BROKERS = (
     "refilled by a peer",
     "request answered",
     "sector cannot be read",
+    "state proved",
 )
 """What long runs of whole brokers must get into beside that."""
 

@@ -22,6 +22,7 @@ from simulator.invariants.content import ContentKept
 from simulator.invariants.derived import DerivedFilesSound
 from simulator.invariants.linear import check_linearizable
 from simulator.invariants.ordering import Ordering
+from simulator.invariants.proved import StatesProved
 from simulator.invariants.skipping import NothingSkipped
 from simulator.invariants.stored import StoredMessages
 from simulator.randomness import CountingRandom
@@ -154,6 +155,7 @@ class WholeCluster(Cluster):
             content,
             self.skipped,
             DerivedFilesSound(),
+            StatesProved(),
         ]
 
     def stations_named(self, name: str) -> Sequence[Station]:

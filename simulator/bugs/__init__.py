@@ -4,8 +4,8 @@ The simulator is tested by them: a check that never fires proves nothing. The id
 real systems had; an id that ends in a small letter is one more way to the same bug, and an ``X``
 is a bug of our own. Ids E are bugs that were found in this project, ids F concern requests, ids G
 the fields of messages, ids H how far groups are, ids I what is derived from the log and
-looked up in it. The shipped code knows nothing of this: a bug replaces a function of it in memory,
-and puts it back.
+looked up in it, ids P the state of one replica. The shipped code knows nothing of this: a bug
+replaces a function of it in memory, and puts it back.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from simulator.bugs import (
     log,
     members,
     refill,
+    state,
     told,
     votes,
     writes,
@@ -41,6 +42,7 @@ BUGS: tuple[Bug, ...] = (
     *fields.BUGS,
     *consumed.BUGS,
     *derived.BUGS,
+    *state.BUGS,
 )
 """All of them, in the order of their ids' letters."""
 
