@@ -295,13 +295,14 @@ class BrokerStateMachine:
         topics_changed = False
         proof: Proof | None = None
         for command in commands:
+            if isinstance(command, StoreRequests):
+                self.state.requests.add(position, command.keys)
+                continue
+            if isinstance(command, Proof):
+                proof = command
+                continue
+            self.digests.touch(command)
             match command:
-                case StoreRequests(keys):
-                    self.state.requests.add(position, keys)
-                    continue
-                case Proof():
-                    proof = command
-                    continue
                 case DeleteTopic():
                     self._empty_queues(command.name)
                     topics_changed = True
@@ -309,7 +310,6 @@ class BrokerStateMachine:
                     topics_changed = True
                 case Expire():
                     self._expire(command.position)
-            self.digests.touch(command)
             self.state.apply(command)
         if topics_changed:
             self.listener.topics_changed()

@@ -10,8 +10,8 @@ that may hold what is wrong:
 - Where applying what the log held at the start makes the wrong state, the checkpoint that it began
   with is wrong, or this node cannot apply the log rightly: the older checkpoint is tried, then the
   beginning of the log, if it still has that.
-- Where nothing is left to begin with, the node is refilled with a checkpoint of a peer
-  (:mod:`dledger.catchup`).
+- Where nothing is left to begin with, the newest checkpoint of the leader takes the place of all
+  own ones. The log stays: it is as whole as before, and what it holds was confirmed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
+from dledger.checkpointfetch import CheckpointFetch
 from dledger.errors import RetakenError
 from dledger.executor import Executor
 from dledger.service import StateReport
 from dledger.standing import Role
+from store.checkpoint import decode_checkpoint
+from store.errors import FatalDiskError, StoreError
 
 if TYPE_CHECKING:
     from dledger.node import Node
@@ -37,7 +41,7 @@ Steps back to an older checkpoint are few, and wait for nothing."""
 
 HAND_OVER_SECONDS = 1.0
 LOOK_SECONDS = 0.02
-REFILL_SECONDS = 1.0
+FETCH_SECONDS = 0.5
 
 
 class Retake:
@@ -48,8 +52,6 @@ class Retake:
     ) -> None:
         self.wrong = ""
         """In what the state differs from the group's; empty where it is not known to."""
-        self.refills = False
-        """Whether a peer's checkpoint is needed."""
         self.proved = -1
         """The last entry after which the state was proved to be the group's, by this process."""
         self.on_report: Callable[[str, StateReport], None] = lambda _peer, _report: None
@@ -116,8 +118,7 @@ class Retake:
             node.after_event()
         last = self._last_good()
         if last is None:
-            self.refills = True
-            self._refill()
+            self._fetch()
         else:
             self._open_anew(last)
 
@@ -146,14 +147,43 @@ class Retake:
             lambda _none, error: node.ended(error or reason),
         )
 
-    def _refill(self) -> None:
-        """Until it is opened anew with what it got."""
-        node = self._node
+    # --- the checkpoint of a peer
+
+    def _fetch(self) -> None:
+        node, leader = self._node, self._node.core.leader
         if not node.alive:
             return
-        leader = node.core.leader
-        if leader is not None and leader != node.core.node:
-            source = node.catch_up.trusted(leader)
-            if source:
-                node.catch_up.begin(source)
-        self._loop.call_later(REFILL_SECONDS, self._refill)
+        if leader is None or leader == node.core.node or not node.core.serves(leader):
+            self._fetch_later()
+            return
+        CheckpointFetch(
+            node.calls, leader, lambda _answer, data: self._came(leader, data), self._fetch_later
+        )
+
+    def _fetch_later(self) -> None:
+        self._loop.call_later(FETCH_SECONDS, self._fetch)
+
+    def _came(self, leader: str, data: bytes) -> None:
+        store = self._node.store
+        path = f"the checkpoint of {leader}"
+
+        def save() -> int | None:
+            checkpoint = decode_checkpoint(data, path)
+            return checkpoint.index if store.save_checkpoint(checkpoint, alone=True) else None
+
+        self._background.submit(save, partial(self._saved, leader))
+
+    def _saved(self, leader: str, index: int | None, error: BaseException | None) -> None:
+        node = self._node
+        if isinstance(error, StoreError) and not isinstance(error, FatalDiskError):
+            log.error("the checkpoint of %s is of no use: %s", leader, error)
+        elif error is not None:
+            node.fail(error)
+            return
+        if index is None:  # of no use, or of an entry that is not durable here yet
+            self._fetch_later()
+            return
+        reason = RetakenError(f"the state is that of {leader} after entry {index}")
+        node.fall_silent(reason)
+        log.warning("%s is opened anew: %s", node.core.node, reason)
+        node.ended(reason)

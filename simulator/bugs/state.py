@@ -49,7 +49,7 @@ def _is_the_one(machine: BrokerStateMachine) -> bool:
     return isinstance(told, Broker) and told.context.config.node == ONE
 
 
-def _obeys_otherwise(patch: Patch, change: Change) -> None:
+def obeys_otherwise(patch: Patch, change: Change) -> None:
     """One replica obeys other commands than those in the log."""
     _blindfold(patch)
     apply = BrokerStateMachine._apply_commands
@@ -70,7 +70,7 @@ def _without(*kinds: type[Command]) -> Change:
 
 def one_replica_loses_a_committed_offset(patch: Patch) -> None:
     """One replica does not take over what groups have consumed."""
-    _obeys_otherwise(patch, _without(CommitOffset))
+    obeys_otherwise(patch, _without(CommitOffset))
 
 
 def one_replica_has_other_settings_of_a_topic(patch: Patch) -> None:
@@ -82,27 +82,27 @@ def one_replica_has_other_settings_of_a_topic(patch: Patch) -> None:
             for each in commands
         ]
 
-    _obeys_otherwise(patch, change)
+    obeys_otherwise(patch, change)
 
 
 def one_replica_forgets_requests(patch: Patch) -> None:
     """One replica does not remember which requests an entry holds."""
-    _obeys_otherwise(patch, _without(StoreRequests))
+    obeys_otherwise(patch, _without(StoreRequests))
 
 
 def one_replica_keeps_what_expired(patch: Patch) -> None:
     """One replica leaves its queues as they are where the log below them is given up."""
-    _obeys_otherwise(patch, _without(Expire))
+    obeys_otherwise(patch, _without(Expire))
 
 
 def one_replica_leaves_transactions_open(patch: Patch) -> None:
     """One replica does not take over that a transaction has ended."""
-    _obeys_otherwise(patch, _without(EndTransaction))
+    obeys_otherwise(patch, _without(EndTransaction))
 
 
 def one_replica_loses_what_was_delivered_late(patch: Patch) -> None:
     """One replica does not take over up to where waiting messages are delivered."""
-    _obeys_otherwise(patch, _without(Schedule, Timer))
+    obeys_otherwise(patch, _without(Schedule, Timer))
 
 
 def one_replica_forgets_a_transaction(patch: Patch) -> None:
@@ -125,7 +125,7 @@ def one_replica_forgets_by_itself(patch: Patch) -> None:
             machine.state.topics.pop("bills", None)
         return commands
 
-    _obeys_otherwise(patch, change)
+    obeys_otherwise(patch, change)
 
 
 def one_replica_starts_without_an_offset(patch: Patch) -> None:
