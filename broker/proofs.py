@@ -66,7 +66,8 @@ class Proofs:
         self._seconds = seconds
         self._timer: asyncio.TimerHandle | None = None
         self._own: dict[int, bytes] = {}
-        self._point = -1
+        self.point = -1
+        """The last one; -1 for none since the start."""
         self._written = (
             -1
         )  # the newest point of which the log says who is right, or that nobody knows
@@ -115,13 +116,13 @@ class Proofs:
             self._judge(proof.point, verdict)
             if verdict.decided or verdict.contested:
                 self._written = proof.point
-        self._point = index
+        self.point = index
         self._reports, self._looks = {}, 0
         self._report()
 
     def received(self, peer: str, report: StateReport) -> None:
         """A member says what its state was."""
-        if report.index == self._point and len(report.digests) == DIGESTS_BYTES:
+        if report.index == self.point and len(report.digests) == DIGESTS_BYTES:
             self._reports[peer] = report.digests
 
     def leadership_changed(self, leadership: Leadership) -> None:
@@ -174,13 +175,13 @@ class Proofs:
     # --- telling
 
     def _report(self) -> None:
-        digests, leader = self._own.get(self._point), self._node.core.leader
+        digests, leader = self._own.get(self.point), self._node.core.leader
         if digests is None or leader is None:
             return
         if leader == self._node.core.node:
             self._reports[leader] = digests
         elif self._node.features.has(leader, STATE_PROOF):
-            self._node.tell(leader, StateReport(self._point, digests))
+            self._node.tell(leader, StateReport(self.point, digests))
 
     # --- a leader
 
@@ -193,7 +194,7 @@ class Proofs:
         if not self._node.features.known_by_all(STATE_PROOF) or self._waits():
             return
         reports = {voter: self._reports.get(voter, b"") for voter in self._voters()}
-        proof = Proof(self._point, pack_reports(reports if self._point >= 0 else {}))
+        proof = Proof(self.point, pack_reports(reports if self.point >= 0 else {}))
         self._staged = True
         try:
             self._gatherer.add_command(proof, self._ended)
@@ -212,13 +213,13 @@ class Proofs:
         """Whether a report of the last point may still come."""
         core = self._node.core
         self._report()  # the own state, where the point was applied before this node led
-        if self._point <= self._written or core.replicator is None:
+        if self.point <= self._written or core.replicator is None:
             return False
         peers = core.replicator.peers
         missing = [
             voter
             for voter in self._voters() - self._reports.keys()
-            if voter in peers and peers[voter].match_index >= self._point
+            if voter in peers and peers[voter].match_index >= self.point
         ]
         self._looks += 1
         return bool(missing) and self._looks < LOOKS_MAX

@@ -181,6 +181,9 @@ class ReplicaRange:
     keys: RangeKeys
     state: RangeState | None = None
     """``None`` for what the checkpoint does not cover."""
+    proofs: tuple[tuple[int, bytes], ...] = ()
+    """What the voters said of their states after the entries of which there is a checkpoint: the
+    index and the reports (:mod:`store.stateproof`)."""
 
 
 @dataclass(frozen=True, slots=True)

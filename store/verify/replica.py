@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgpack
-
 from store.batch import QUEUE_ROW, Batch, decode_batch
 from store.checkpoint import Checkpoint
 from store.entry import Entry, EntryKind
 from store.errors import CorruptBatchError
-from store.filesystem import Bytes, Readable
+from store.filesystem import Readable
 from store.layout import segment_name, segment_start
 from store.verify.batches import BatchMismatchError, check_batch, count_messages
 from store.verify.columns import are_proved
+from store.verify.commands import FileCommand, file_commands
 from store.verify.entryindex import EntryIndexCheck, index_row
 from store.verify.files import AuditFiles
 from store.verify.findings import INCOMPLETE, RESTORE, FindingKind, FindingLog
@@ -29,8 +28,6 @@ from store.verify.states import SegmentTimes
 
 LEADER_FAULT = "the entry is as a leader made it: report it; all replicas should have the same"
 
-DELETE_TOPIC = "delete-topic"
-EXPIRE = "expire"
 ROWS_AT_ONCE = 1 << 16
 """Rows of ConsumeQueues that are gathered before files are read to compare them."""
 
@@ -175,7 +172,7 @@ class ReplicaCheck:
             return
         batch = decode_batch(entry.body)
         self._times.take([(entry, batch)])
-        commands = _file_commands(batch.commands)
+        commands = file_commands(batch.commands)
         covered = entry.index <= self._covered_index
         # Readable or not, what the entry's rows say is what was put into the files.
         rows = RowRuns()
@@ -201,7 +198,7 @@ class ReplicaCheck:
             batch = decode_batch(entry.body)
             batches.append((entry, batch))
             self._runs.add(entry, batch)
-            commands = _file_commands(batch.commands)
+            commands = file_commands(batch.commands)
             if commands or self._runs.count >= ROWS_AT_ONCE:
                 self._take_runs(everyone)
                 for check in everyone:
@@ -244,9 +241,12 @@ class ReplicaCheck:
             if 0 <= index - first < len(entries):
                 self._check_named(entries[index - first])
 
-    def _obey(self, commands: Sequence[str | int], *, covered: bool) -> None:
+    def _obey(self, commands: Sequence[FileCommand], *, covered: bool) -> None:
         for command in commands:
-            if isinstance(command, str):
+            if isinstance(command, tuple):
+                if command[0] in self._state.checkpoint_indexes:
+                    self._report.proofs.append(command)
+            elif isinstance(command, str):
                 self._queues.empty(command, covered=covered)
             else:
                 self._keys.expired_position = max(self._keys.expired_position, command)
@@ -376,23 +376,3 @@ def open_queue_check(
         expired_position=0 if machine is None else machine.expired_position,
         first_position=state.mark.first_position,
     )
-
-
-def _file_commands(commands: Bytes) -> list[str | int]:
-    """What the commands of a batch do to files: topics deleted, positions expired."""
-    if not len(commands):
-        return []
-    try:
-        arrays = msgpack.unpackb(commands)
-    except (ValueError, msgpack.UnpackException) as error:
-        raise CorruptBatchError(f"the commands are not MessagePack: {error}") from error
-    if not isinstance(arrays, list):
-        raise CorruptBatchError(f"the commands are no array: {arrays!r}")
-    found: list[str | int] = []
-    for command in arrays:
-        match command:
-            case [str(name), str(topic), *_] if name == DELETE_TOPIC:
-                found.append(topic)
-            case [str(name), int(position)] if name == EXPIRE:
-                found.append(position)
-    return found

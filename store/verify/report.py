@@ -31,6 +31,8 @@ class ReplicaReport:
     positions: array[int] = field(default_factory=lambda: array("q"), repr=False)
     ends: array[int] = field(default_factory=lambda: array("q"), repr=False)
     """Likewise: where each entry begins and ends."""
+    proofs: list[tuple[int, bytes]] = field(default_factory=list, repr=False)
+    """See :class:`~store.verify.ranges.ReplicaRange`."""
 
     @property
     def name(self) -> str:

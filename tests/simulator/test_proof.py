@@ -15,10 +15,12 @@ from simulator.bugs.plant import Patch
 from simulator.bugs.state import ONE, obeys_otherwise
 from simulator.cluster import Cluster, play
 from simulator.faults import FaultPlan
+from simulator.host import DIRECTORY
 from simulator.invariants import Invariant
 from simulator.invariants.proved import StatesProved
 from simulator.invariants.safety import StateMachineSafety
 from simulator.whole import WholeCluster
+from store.verify import FindingKind, verify_replica
 
 SEED = 7
 NO_FAULTS = FaultPlan((), 1.0)
@@ -133,6 +135,30 @@ def test_a_wrong_checkpoint_is_given_up_for_what_was_before() -> None:
         boot = follower.boot
         follower.crash()  # and is started again
         await is_proved_again(cluster, follower, boot + 1)
+
+    run(script)
+
+
+def test_verify_finds_a_checkpoint_that_is_not_what_the_log_proves() -> None:
+    async def script(cluster: Unwatched) -> None:
+        _, follower = leader_and_follower(cluster)
+        node = follower.node
+        assert node is not None
+        proofs = follower.broker.context.proofs
+        while not 0 < proofs.point == node.applied_index == node.core.durable_index:
+            await cluster.pass_time(0.002)
+        point = proofs.point
+        forget_an_offset(follower)
+        node.keeper.checkpoint()
+        del follower.watched.state.offsets["nobody", "orders"]
+        while proofs.judged < point:
+            await cluster.pass_time(0.01)
+        assert not wrong(follower)
+        assert point in node.store.checkpoints.indexes
+        (found,) = verify_replica(follower.fs.copy(), DIRECTORY).findings
+        assert found.index_first == point
+        assert found.kind is FindingKind.CHECKPOINT
+        assert found.expected.endswith("in: offsets")
 
     run(script)
 

@@ -1,0 +1,44 @@
+"""What the broker's commands in the log say of files."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgpack
+
+from store.errors import CorruptBatchError, DataFormatError
+from store.filesystem import Bytes
+from store.stateproof import PROOF, unpack_reports
+
+DELETE_TOPIC = "delete-topic"
+EXPIRE = "expire"
+
+FileCommand: TypeAlias = str | int | tuple[int, bytes]
+"""A topic that is deleted, a position below which all has expired, or what the voters said of their
+states after an entry: its index, and the reports."""
+
+
+def file_commands(commands: Bytes) -> list[FileCommand]:
+    """Those of a batch, in order. Raises :class:`~store.errors.CorruptBatchError`."""
+    if not len(commands):
+        return []
+    try:
+        arrays = msgpack.unpackb(commands)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise CorruptBatchError(f"the commands are not MessagePack: {error}") from error
+    if not isinstance(arrays, list):
+        raise CorruptBatchError(f"the commands are no array: {arrays!r}")
+    found: list[FileCommand] = []
+    for command in arrays:
+        match command:
+            case [str(name), str(topic), *_] if name == DELETE_TOPIC:
+                found.append(topic)
+            case [str(name), int(position)] if name == EXPIRE:
+                found.append(position)
+            case [str(name), int(point), bytes(reports)] if name == PROOF:
+                try:
+                    unpack_reports(reports)
+                except DataFormatError as error:
+                    raise CorruptBatchError(str(error)) from error
+                found.append((point, reports))
+    return found
