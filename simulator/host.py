@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from dledger.configuration import FIRST_INCARNATION
 from dledger.errors import InvariantError, OpenAnewError, RefilledError
+from dledger.features import FEATURES
 from dledger.mending import Prepare, open_mended, open_prepared
 from dledger.node import Node
 from simulator.clock import MachineClock
@@ -54,6 +55,8 @@ class Host(DiskOwner):
         self.clock = MachineClock(world.loop)
         self.refuses = False
         """Its last process would not run: because of damage, and not of a disk that failed."""
+        self.features: Collection[str] = FEATURES
+        """What its processes announce to their peers."""
         self.files_swapped = False  # since the log was opened last, with every file in its place
         self._incarnations = world.streams.stream(f"incarnations of {name}")
         self._group = group
@@ -219,6 +222,7 @@ class Host(DiskOwner):
 
     def _make_transport(self, process: Process) -> SimulatedTransport:
         self._transport = SimulatedTransport(self._world.network, self, process)
+        self._transport.features = self.features
         return self._transport
 
     def _mended(self, process: Process, task: asyncio.Task[ReplicaStore]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from broker.commands import Command, PutTopic
 from broker.machine import BrokerStateMachine
+from dledger.features import FEATURES
 from simulator.brokerhost import BrokerHost
 from simulator.bugs.plant import Patch
 from simulator.bugs.state import ONE, obeys_otherwise
@@ -37,9 +38,13 @@ class Unwatched(WholeCluster):
 Script = Callable[[Unwatched], Awaitable[None]]
 
 
-def run(script: Script, *, heals: bool = False) -> Unwatched:
-    """A cluster without faults that serves clients, and what ``script`` does to it."""
+def run(script: Script, *, heals: bool = False, earlier: str = "") -> Unwatched:
+    """A cluster without faults that serves clients, and what ``script`` does to it. The member
+    ``earlier`` has an earlier program, which announces no feature."""
     cluster = Unwatched(SEED, plan=NO_FAULTS)
+    for host in cluster.hosts:
+        if host.name == earlier:
+            host.features = ()
 
     async def scripted(made: Cluster) -> None:
         assert isinstance(made, Unwatched)
@@ -137,6 +142,26 @@ def test_a_wrong_checkpoint_is_given_up_for_what_was_before() -> None:
         await is_proved_again(cluster, follower, boot + 1)
 
     run(script)
+
+
+def test_no_proof_is_written_before_all_members_announced_that_they_know_it() -> None:
+    async def script(cluster: Unwatched) -> None:
+        points = [host.broker.context.proofs.point for host in cluster.hosts]
+        assert points == [-1, -1, -1]
+        assert cluster.leader() is not cluster.hosts[0]
+        one = cluster.hosts[0]
+        one.features = FEATURES
+        one.stop()
+        await is_proved_again(cluster, one, one.boot)
+        leader, _ = leader_and_follower(cluster)
+        # Whoever leads next need not have heard of it: a proof is in the log.
+        leader.crash()
+        await cluster.until(lambda: cluster.leader() not in {leader, None}, "another leads")
+        later, _ = leader_and_follower(cluster)
+        point = proved(later)
+        await cluster.until(lambda: proved(later) > point, "it goes on")
+
+    run(script, earlier="n0")
 
 
 def test_verify_finds_a_checkpoint_that_is_not_what_the_log_proves() -> None:
