@@ -114,13 +114,13 @@ def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int
     }
 
 
+WRONG_STATE = (
+    "the state of this broker is not that of its group; it is being taken again from the log"
+)
 TOLD_WHATEVER_THE_STATE = frozenset((RequestCode.GET_BROKER_RUNTIME_INFO,))
 """What a node says of itself, also while its state is not the group's."""
 
 
 def refuse_wrong_state(_connection: Connection, _request: Frame) -> None:
     """In the place of the handlers of a node whose state is not the group's."""
-    raise RequestError(
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        "the state of this broker is not that of its group; it is being taken again from the log",
-    )
+    raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, WRONG_STATE)
