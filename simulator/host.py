@@ -56,7 +56,7 @@ class Host(DiskOwner):
         self.refuses = False
         """Its last process would not run: because of damage, and not of a disk that failed."""
         self.features: Collection[str] = FEATURES
-        """What its processes announce to their peers."""
+        """What its process announces to its peers, and knows; its next one knows all."""
         self.files_swapped = False  # since the log was opened last, with every file in its place
         self._incarnations = world.streams.stream(f"incarnations of {name}")
         self._group = group
@@ -100,6 +100,8 @@ class Host(DiskOwner):
         if self.process is not None:
             return
         self.boot += 1
+        if self.boot > 1:
+            self.features = FEATURES
         process = self.process = Process(after=self._step, died=self._died)
         process.run(self._boot, process)
 

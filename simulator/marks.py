@@ -40,6 +40,7 @@ EXPECTED_OF_BROKERS = (
     "handed over to the preferred leader",
     "leader stepped down while it refilled a follower",
     "log expired",
+    "member of an earlier program",
     "message passed over by an expression",
     "message removed before it was delivered",
     "refilled by a peer",

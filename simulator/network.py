@@ -12,9 +12,11 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from dledger.codec import MessageEncoder, decode_message
-from dledger.features import FEATURES
+from dledger.features import FEATURES, STATE_PROOF
 from dledger.messages import Message
+from dledger.service import StateReport
 from dledger.transport import TransportHandler
+from simulator.violation import Violation
 
 if TYPE_CHECKING:
     from simulator.host import Host
@@ -91,6 +93,8 @@ class SimulatedTransport:
         """A frame arrives."""
         if self._handler is not None and self._up.get(sender):
             message = decode_message(frame)
+            if isinstance(message, StateReport) and STATE_PROOF not in self.features:
+                raise Violation(f"{self._host.name} gets a message that its program does not know")
             self._host.receives(sender, number, message)
             self._handler.on_message(sender, message)
 

@@ -39,6 +39,9 @@ NAME_SERVER = ("10.0.0.200", 9876)
 TOPICS = ("orders", "bills")
 GROUP = "readers"
 
+EARLIER_SHARE = 0.1
+"""Of the runs: in those one member has an earlier program until it is started anew."""
+
 
 class WholeCluster(Cluster):
     """See the module."""
@@ -85,6 +88,10 @@ class WholeCluster(Cluster):
             host = BrokerHost(name, group=self.group, world=self.world, ended=self._process_ended)
             host.settings = settings
             hosts.append(host)
+        rng = self.streams.stream("earlier programs")
+        if rng.random() < EARLIER_SHARE:
+            rng.choice(hosts).features = ()
+            self.trace.mark("member of an earlier program")
         return hosts
 
     @property

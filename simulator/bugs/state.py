@@ -23,6 +23,7 @@ from broker.commands import (
     Timer,
 )
 from broker.machine import BrokerStateMachine
+from dledger.features import Features
 from simulator.bugs.plant import Bug, Patch
 from simulator.invariants.base import Invariant
 from simulator.invariants.safety import StateMachineSafety
@@ -154,6 +155,15 @@ def one_member_is_believed(patch: Patch) -> None:
     patch.set(broker.proofs, "judge", credulous)
 
 
+def commands_written_before_all_know_them(patch: Patch) -> None:
+    """A leader writes new commands, whoever has announced that it knows them."""
+
+    def careless(_features: Features, _feature: str) -> bool:
+        return True
+
+    patch.set(Features, "known_by_all", careless)
+
+
 def _in(world: str, id_: str, plant: Callable[[Patch], None], table: str, *kinds: str) -> Bug:
     says = f"has another state in {table}, and says so in time"
     return Bug(id_, plant, says, 10, seconds=6.0, world=world, kinds=kinds or ("client pause",))
@@ -174,6 +184,15 @@ BUGS = (
         one_member_is_believed,
         "gives up a state that is that of most",
         10,
+        world=BROKERS,
+        kinds=("client pause",),
+    ),
+    Bug(
+        "P11x",
+        commands_written_before_all_know_them,
+        "is given a command that it does not know",
+        40,
+        seconds=2.0,
         world=BROKERS,
         kinds=("client pause",),
     ),
