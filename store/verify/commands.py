@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgpack
 
@@ -13,9 +13,18 @@ from store.stateproof import PROOF, unpack_reports
 DELETE_TOPIC = "delete-topic"
 EXPIRE = "expire"
 
-FileCommand: TypeAlias = str | int | tuple[int, bytes]
-"""A topic that is deleted, a position below which all has expired, or what the voters said of their
-states after an entry: its index, and the reports."""
+
+class StatedProof(NamedTuple):
+    """What the voters said of their states after the entry ``point``. ``alone``: there is no other
+    command beside it."""
+
+    point: int
+    reports: bytes
+    alone: bool
+
+
+FileCommand: TypeAlias = str | int | StatedProof
+"""A topic that is deleted, a position below which all has expired, or a proof."""
 
 
 def file_commands(commands: Bytes) -> list[FileCommand]:
@@ -40,5 +49,5 @@ def file_commands(commands: Bytes) -> list[FileCommand]:
                     unpack_reports(reports)
                 except DataFormatError as error:
                     raise CorruptBatchError(str(error)) from error
-                found.append((point, reports))
+                found.append(StatedProof(point, reports, len(arrays) == 1))
     return found

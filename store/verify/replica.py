@@ -12,12 +12,13 @@ from store.filesystem import Readable
 from store.layout import segment_name, segment_start
 from store.verify.batches import BatchMismatchError, check_batch, count_messages
 from store.verify.columns import are_proved
-from store.verify.commands import FileCommand, file_commands
+from store.verify.commands import FileCommand, StatedProof, file_commands
 from store.verify.entryindex import EntryIndexCheck, index_row
 from store.verify.files import AuditFiles
 from store.verify.findings import INCOMPLETE, RESTORE, FindingKind, FindingLog
 from store.verify.keys import KeyCheck
 from store.verify.log import LogWalk
+from store.verify.proofs import proved_checkpoints
 from store.verify.queues import QueueCheck, RowRuns
 from store.verify.ranges import Border, RangeKeys, RangeQueues, RangeState, ReplicaPlan
 from store.verify.report import ReplicaReport
@@ -180,7 +181,7 @@ class ReplicaCheck:
         self._queues.take(rows.take(), covered=covered)
         if covered:
             self._keys.take(bytes(batch.key_rows), [(entry.position, entry.index)])
-        self._obey(commands, covered=covered)
+        self._obey(commands, entry, batch, covered=covered)
         self._count([(entry, batch)])
         check_batch(entry, batch)
 
@@ -202,7 +203,7 @@ class ReplicaCheck:
             if commands or self._runs.count >= ROWS_AT_ONCE:
                 self._take_runs(everyone)
                 for check in everyone:
-                    check._obey(commands, covered=check._is_covered)
+                    check._obey(commands, entry, batch, covered=check._is_covered)
         self._take_others(others)
         self._times.take(batches)
         places = [(entry.position, entry.index) for entry, _ in batches]
@@ -241,11 +242,12 @@ class ReplicaCheck:
             if 0 <= index - first < len(entries):
                 self._check_named(entries[index - first])
 
-    def _obey(self, commands: Sequence[FileCommand], *, covered: bool) -> None:
+    def _obey(
+        self, commands: Sequence[FileCommand], entry: Entry, batch: Batch, *, covered: bool
+    ) -> None:
         for command in commands:
-            if isinstance(command, tuple):
-                if command[0] in self._state.checkpoint_indexes:
-                    self._report.proofs.append(command)
+            if isinstance(command, StatedProof):
+                self._report.proofs += proved_checkpoints(command, entry, batch, self._state)
             elif isinstance(command, str):
                 self._queues.empty(command, covered=covered)
             else:

@@ -7,21 +7,27 @@ themselves is looked at.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from broker.commands import Command, PutTopic
 from broker.machine import BrokerStateMachine
+from broker.state import BrokerState
 from dledger.features import FEATURES
 from simulator.brokerhost import BrokerHost
 from simulator.bugs.plant import Patch
 from simulator.bugs.state import ONE, obeys_otherwise
 from simulator.cluster import Cluster, play
+from simulator.disk import SimulatedFileSystem
 from simulator.faults import FaultPlan
 from simulator.host import DIRECTORY
 from simulator.invariants import Invariant
 from simulator.invariants.proved import StatesProved
 from simulator.invariants.safety import StateMachineSafety
 from simulator.whole import WholeCluster
+from store.checkpoint import decode_checkpoint, encode_checkpoint
+from store.machinestate import decode_machine_state, encode_machine_state
 from store.verify import FindingKind, verify_replica
+from store.wholefile import read_checked_file, replace_file
 
 SEED = 7
 NO_FAULTS = FaultPlan((), 1.0)
@@ -56,6 +62,10 @@ def run(script: Script, *, heals: bool = False, earlier: str = "") -> Unwatched:
         if heals:
             made._stop_clients()
             await made.heal()
+            node = made.hosts[0].node
+            assert node is not None
+            node.keeper.checkpoint()
+            await made.pass_time(0.5)
 
     outcome = play(cluster, scripted)
     assert outcome.violation is None
@@ -112,6 +122,24 @@ def test_who_has_a_wrong_state_says_so_within_a_second_and_takes_it_again_leader
     cluster = run(script, heals=True)
     assert len({host.watched.digest() for host in cluster.hosts}) == 1
     assert cluster.trace.marks["state taken again"] == 2
+    check_that_the_last_checkpoint_is_proved(cluster.hosts[0].fs.copy())
+
+
+def check_that_the_last_checkpoint_is_proved(fs: SimulatedFileSystem) -> None:
+    """Nothing happened behind it: the log says what its state must be, to one replica alone too."""
+    assert verify_replica(fs, DIRECTORY).findings == []
+    name = max(name for name in fs.list_directory(f"{DIRECTORY}/state") if "checkpoint" in name)
+    path = f"{DIRECTORY}/state/{name}"
+    checkpoint = decode_checkpoint(read_checked_file(fs, path), path)
+    machine = decode_machine_state(checkpoint.state)
+    state = BrokerState.from_bytes(machine.broker)
+    state.settings["a"] = "b"
+    forged = encode_machine_state(machine._replace(broker=state.to_bytes()))
+    data = encode_checkpoint(replace(checkpoint, state=forged))
+    replace_file(fs, f"{DIRECTORY}/state", name, data)
+    (found,) = verify_replica(fs, DIRECTORY).findings
+    assert found.path == path
+    assert found.expected.endswith("as the log says, in: settings")
 
 
 def test_without_a_majority_all_say_so_and_go_on() -> None:
