@@ -37,7 +37,7 @@ def check_proofs(
     if state.checkpoint is not None:
         paths[state.checkpoint.index] = state.checkpoint_path
     for proved in [proved for part in parts for proved in part.proofs]:
-        path = paths.get(proved.index)
+        path = paths.get(proved.checkpoint)
         if path is None:
             continue
         verdict = judge(unpack_reports(proved.reports))
@@ -45,7 +45,7 @@ def check_proofs(
             digests = digests_of(decode_machine_state(read_checkpoint(fs, path).state))
         except (DamagedError, DataFormatError, OSError):
             continue
-        same = (NEWEST_TIMES,) if proved.index != proved.point else ()
+        same = (NEWEST_TIMES,) if proved.checkpoint != proved.point else ()
         wrong = [table for table in verdict.differences(digests) if table not in same]
         if wrong:
             log.add(
@@ -55,7 +55,7 @@ def check_proofs(
                 expected=f"the state that a majority of the voters had after entry {proved.point}, "
                 f"as the log says, in: {', '.join(wrong)}",
                 found="another state",
-                first=proved.index,
+                first=proved.checkpoint,
             )
 
 

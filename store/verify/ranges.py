@@ -171,9 +171,9 @@ class RangeState:
 
 class ProvedCheckpoint(NamedTuple):
     """What the voters said (:mod:`store.stateproof`) of their states after the entry ``point``: the
-    state of the checkpoint of entry ``index`` must be that."""
+    state of the checkpoint of entry ``checkpoint`` must be that."""
 
-    index: int
+    checkpoint: int
     point: int
     reports: bytes
 
