@@ -15,6 +15,7 @@ from random import Random
 from typing import ClassVar
 
 from broker.clients import Clients
+from broker.commands import Proof
 from broker.config import NodeConfig
 from broker.context import BrokerContext, host_bytes
 from broker.deferred.delivery import Delivery
@@ -25,7 +26,12 @@ from broker.limits import STATE
 from broker.lookup import MessageLookup
 from broker.machine import BrokerStateMachine, MachineListener
 from broker.members import client_addresses
-from broker.processors.dispatch import broker_handlers
+from broker.processors.dispatch import (
+    TOLD_WHATEVER_THE_STATE,
+    broker_handlers,
+    refuse_wrong_state,
+)
+from broker.proofs import Proofs
 from broker.queuelocks import QueueLocks
 from broker.reader import MessageReader
 from broker.registration import Announcement
@@ -179,9 +185,16 @@ class Broker(MachineListener):
                     config.transaction_check_max,
                 ),
             ),
+            proofs=Proofs(
+                node=node,
+                machine=machine,
+                gatherer=gatherer,
+                loop=loop,
+                seconds=config.proof_ms / 1000,
+            ),
         )
         self._retention = Retention(self.context, retention or config.retention)
-        self.handlers = broker_handlers(self.context, self._retention)
+        self.handlers = dict(broker_handlers(self.context, self._retention))
         self.dispatch: Handler = dispatch_by_code(self.handlers)
         self.on_announcement_changed: Callable[[], None] = lambda: None
         """Called when what :meth:`announcement` says has changed."""
@@ -192,6 +205,7 @@ class Broker(MachineListener):
         self._addresses = str(config.own.address), str(config.own.http)
         node.fitness.on_level = self._disk_level_changed
         node.removal.on_change = self._membership_changed
+        node.retake.on_wrong = self._state_wrong
 
     # --- life
 
@@ -229,6 +243,7 @@ class Broker(MachineListener):
         self._retention.stop()
         self.context.clients.stop()
         self.context.rates.stop()
+        self.context.proofs.stop()
         self.context.delivery.stop()
         self.context.transactions.stop()
         self.context.holds.close()
@@ -276,6 +291,12 @@ class Broker(MachineListener):
     def transaction_opened(self, offset: int, transaction: OpenTransaction) -> None:
         self.context.transactions.opened(offset, transaction)
 
+    def state_restored(self, digests: bytes) -> None:
+        self.context.proofs.restored(digests)
+
+    def proof_applied(self, index: int, proof: Proof, digests: bytes) -> None:
+        self.context.proofs.applied(index, proof, digests)
+
     def topics_changed(self) -> None:
         self._see_what_to_announce()
 
@@ -286,6 +307,7 @@ class Broker(MachineListener):
         self.context.gatherer.leadership_changed(leadership)
         self.context.delivery.leadership_changed(leadership)
         self.context.transactions.leadership_changed(leadership)
+        self.context.proofs.leadership_changed(leadership)
         if not leadership.serving:
             self.context.locks.clear()
             self.context.resets.clear()
@@ -301,6 +323,13 @@ class Broker(MachineListener):
 
     def _membership_changed(self) -> None:
         self.on_announcement_changed()
+
+    def _state_wrong(self) -> None:
+        """What clients would be told may be wrong: they are to go elsewhere."""
+        for code in self.handlers:
+            if code not in TOLD_WHATEVER_THE_STATE:
+                self.handlers[code] = refuse_wrong_state
+        self.context.holds.close()
 
     def _disk_level_changed(self, level: DiskLevel) -> None:
         no_room = self.context.node.fitness.no_room

@@ -16,8 +16,12 @@ array is a name followed by the fields of the class below, in order::
     ["check-transaction", offset, position, timestamp ms]
     ["setting", name, value]
     ["requests", key hash of the first message of each request in this entry, each as u32]
+    ["proof", index of an entry or -1, [[member, its state digests after that entry], ...] as
+              binary MessagePack]
 
-Timestamps are taken once, by the leader: replicas that apply a command never look at a clock.
+Timestamps are taken once, by the leader: replicas that apply a command never look at a clock. Of
+``proof`` see :mod:`broker.proofs`. It is written only where all members know it
+(:mod:`dledger.features`); so is every command that is added from now on.
 A name or a shape that this version does not know is a broken invariant and not a bad request: what
 a majority has committed must be applied by everybody or the node has to stop.
 """
@@ -32,6 +36,7 @@ import msgpack
 from broker.topics import GroupConfig, TopicConfig
 from dledger.errors import InvariantError, Promise
 from store.filesystem import Bytes
+from store.stateproof import PROOF
 
 
 class PutTopic(NamedTuple):
@@ -172,6 +177,14 @@ class StoreRequests(NamedTuple):
     keys: bytes
 
 
+class Proof(NamedTuple):
+    """What the voters said of their states after the entry ``point``, -1 for none; every member
+    takes the digests of its own after the entry that holds this (see :mod:`broker.proofs`)."""
+
+    point: int
+    reports: bytes
+
+
 Command: TypeAlias = (
     PutTopic
     | DeleteTopic
@@ -185,6 +198,7 @@ Command: TypeAlias = (
     | CheckTransaction
     | PutSetting
     | StoreRequests
+    | Proof
 )
 
 _CLASSES: dict[str, type[Command]] = {
@@ -200,6 +214,7 @@ _CLASSES: dict[str, type[Command]] = {
     "check-transaction": CheckTransaction,
     "setting": PutSetting,
     "requests": StoreRequests,
+    PROOF: Proof,
 }
 _NAMES: dict[type[Command], str] = {made: name for name, made in _CLASSES.items()}
 _TYPES: dict[str, tuple[type, ...]] = {

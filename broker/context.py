@@ -17,6 +17,7 @@ from broker.gather import Gatherer
 from broker.hold import HeldPulls
 from broker.lookup import MessageLookup
 from broker.machine import BrokerStateMachine
+from broker.proofs import Proofs
 from broker.queuelocks import QueueLocks
 from broker.reader import MessageReader
 from broker.resent import ResentRequests
@@ -60,6 +61,7 @@ class BrokerContext:
     rates: Rates
     delivery: Delivery
     transactions: Transactions
+    proofs: Proofs
 
     @property
     def store_host(self) -> bytes:

@@ -16,6 +16,7 @@ from broker.commands import (
     Command,
     DeleteTopic,
     Expire,
+    Proof,
     PutTopic,
     StoreRequests,
     decode_commands,
@@ -23,6 +24,7 @@ from broker.commands import (
 from broker.expiry import first_offsets
 from broker.recent import RecentEntries
 from broker.state import BrokerState
+from broker.statedigest import StateDigests
 from broker.topics import HALF_TOPIC, TopicConfig
 from broker.transactions.open import OpenTransaction, opened_by
 from dledger.errors import InvariantError, Promise
@@ -74,6 +76,12 @@ class MachineListener:
     def expired(self, position: int) -> None:
         """What lies below ``position`` of the commit log is given up, and the newest checkpoint on
         disk says so. Told again after each checkpoint: the log keeps what older ones need."""
+
+    def state_restored(self, digests: bytes) -> None:
+        """The state is that of a checkpoint; ``digests`` are of it."""
+
+    def proof_applied(self, index: int, proof: Proof, digests: bytes) -> None:
+        """The entry of that index holds the command; ``digests`` are of the state after it."""
 
     def leadership_changed(self, leadership: Leadership) -> None:
         """Who leads changed, or whether this node may serve as leader."""
@@ -129,8 +137,11 @@ class BrokerStateMachine:
         self.expired_position = 0
         self.segment_times: dict[int, int] = {}
         """By the start of a segment: the store time, ms, of the newest message up to its end."""
+        self.changed_index = -1
+        """The last applied entry that holds anything but a proof; -1 for none since the start."""
         self._segment_size = segment_size
         self._queues = queues
+        self.digests = StateDigests(self, queues)
         self._recent = RecentEntries()
         self._saved_firsts: _Firsts = {}
         self._released: _Firsts = {}
@@ -183,6 +194,7 @@ class BrokerStateMachine:
         if state is None:
             self._queues.restore(())
             self.keys.restore(0)
+            self.digests.begin()
             return
         found = decode_machine_state(state)
         system = self.state.system
@@ -194,6 +206,8 @@ class BrokerStateMachine:
         self._queues.restore(found.queues)
         self.keys.restore(found.applied_end)
         self._saved_firsts = _firsts(found.queues)
+        self.digests.begin()
+        self.listener.state_restored(self.digests.packed())
 
     def apply(self, entry: Entry) -> None:
         """See :class:`~dledger.statemachine.StateMachine`."""
@@ -211,11 +225,17 @@ class BrokerStateMachine:
             ) from error
         segment = segment_start(entry.position, self._segment_size)
         self.segment_times[segment] = self.state.store_timestamp_ms
-        if batch.commands:
-            self._apply_commands(decode_commands(batch.commands), entry.position)
+        self.digests.segments.touched[segment] = None
+        commands = decode_commands(batch.commands)
+        proof = self._apply_commands(commands, entry.position) if commands else None
+        if proof is None or batch.runs or len(commands) > 1:
+            self.changed_index = entry.index
+        if proof is not None:
+            self.listener.proof_applied(entry.index, proof, self.digests.packed())
 
     def begin_checkpoint(self) -> Checkpointing:
         """See :class:`~dledger.statemachine.StateMachine`."""
+        self.digests.fold()
         queues = [QueueLength(*length) for length in self._queues.lengths()]
         state = encode_machine_state(
             MachineState(
@@ -243,12 +263,14 @@ class BrokerStateMachine:
     def _apply_messages(self, batch: Batch) -> None:
         listener = self.listener
         queues = self._queues
+        touched = self.digests.queues.touched
         row_size = QUEUE_ROW.size
         timed = 0
         for run in batch.runs:
             first = run.first_row * row_size
             rows = batch.rows[first : first + run.count * row_size]
             queues.get_or_create(run.topic, run.queue_id).append(run.first_offset, rows)
+            touched[run.topic, run.queue_id] = None
             if run.topic == TIMER_TOPIC:
                 timed += run.count
             elif run.topic == HALF_TOPIC:
@@ -271,11 +293,21 @@ class BrokerStateMachine:
         ):
             opened = opened_by(decode_record(batch.records, position - start))
             self.state.transactions[offset] = opened
+            self.digests.transactions.touched[offset] = None
             self.listener.transaction_opened(offset, opened)
 
-    def _apply_commands(self, commands: Sequence[Command], position: int) -> None:
+    def _apply_commands(self, commands: Sequence[Command], position: int) -> Proof | None:
+        """Returns the last proof among them."""
         topics_changed = False
+        proof: Proof | None = None
         for command in commands:
+            if isinstance(command, StoreRequests):
+                self.state.requests.add(position, command.keys)
+                continue
+            if isinstance(command, Proof):
+                proof = command
+                continue
+            self.digests.touch(command)
             match command:
                 case DeleteTopic():
                     self._empty_queues(command.name)
@@ -284,11 +316,10 @@ class BrokerStateMachine:
                     topics_changed = True
                 case Expire():
                     self._expire(command.position)
-                case StoreRequests(keys):
-                    self.state.requests.add(position, keys)
             self.state.apply(command)
         if topics_changed:
             self.listener.topics_changed()
+        return proof
 
     def _expire(self, position: int) -> None:
         for queue, first_offset in first_offsets(self._queues.all(), position, self.log):

@@ -198,17 +198,17 @@ class BrokerState:
             (
                 STATE_VERSION,
                 [
-                    _fields(topic)
+                    fields_of(topic)
                     for name, topic in sorted(self.topics.items())
                     if topic is not self.system.get(name)
                 ],
-                [_fields(group) for _, group in sorted(self.groups.items())],
+                [fields_of(group) for _, group in sorted(self.groups.items())],
                 [
                     (group, topic, sorted(queues.items()))
                     for (group, topic), queues in sorted(self.offsets.items())
                 ],
-                _fields(self.topics_version),
-                _fields(self.groups_version),
+                fields_of(self.topics_version),
+                fields_of(self.groups_version),
                 self.store_timestamp_ms,
                 self._parts(),
             )
@@ -225,7 +225,7 @@ class BrokerState:
         if self.settings:
             parts["settings"] = sorted(self.settings.items())
         if self.timer != TimerMark():
-            parts["timer"] = _fields(self.timer)
+            parts["timer"] = fields_of(self.timer)
         if self.transactions:
             parts["transactions"] = list(self.transactions.items())
         return parts
@@ -271,7 +271,7 @@ class BrokerState:
             ) from error
 
 
-def _fields(record: TopicConfig | GroupConfig | DataVersion | TimerMark) -> tuple[object, ...]:
+def fields_of(record: TopicConfig | GroupConfig | DataVersion | TimerMark) -> tuple[object, ...]:
     return _FIELDS[type(record)](record)
 
 

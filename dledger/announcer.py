@@ -41,7 +41,8 @@ class Announcer:
         first."""
         node, before, standing = self._node, self.leadership, self._standing
         leads = standing.role is Role.LEADER
-        serving = leads and node.applier.applied_index >= node.core.term_first_index
+        applied = node.applier.applied_index >= node.core.term_first_index
+        serving = leads and applied and not node.retake.wrong
         now = Leadership(standing.role, standing.term, standing.leader, serving)
         if now == before:
             return

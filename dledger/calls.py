@@ -16,6 +16,7 @@ from dledger.service import (
     RemovedNotice,
     Report,
     ServiceMessage,
+    StateReport,
 )
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class PeerCalls:
                 node.catch_up.noticed(sender, message)
             case RemovedNotice():
                 node.removal.received(sender, message, self._loop.time())
+            case StateReport():
+                node.retake.on_report(sender, message)
             case FetchRequest():
                 node.supply.fetch(sender, message)
             case CheckpointRequest():

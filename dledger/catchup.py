@@ -13,11 +13,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from dledger.calls import Answer, PeerCalls
+from dledger.checkpointfetch import CheckpointFetch
 from dledger.errors import RefilledError
 from dledger.executor import Executor
 from dledger.service import (
     CheckpointAnswer,
-    CheckpointRequest,
     FetchAnswer,
     FetchRequest,
     FetchStatus,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CHECKPOINT_BYTES_MAX = 1 << 30
 RETRY_SECONDS = 0.5
 TELL_SECONDS = 10.0
 
@@ -57,7 +56,6 @@ class CatchUp:
         self._busy = False
         self._looked = False
         self._refill: Refill | None = None
-        self._pieces: list[bytes] = []
         self._told_at = 0.0
         self.floor = node.store.read_floor()
         """The last entry that this node may have confirmed before a refill; -1 for none."""
@@ -141,8 +139,7 @@ class CatchUp:
         if caught_up and not self._node.divergence.found:
             self._drop()  # the log got there by itself
         elif refill is None:
-            self._pieces = []
-            self._ask_checkpoint(-1, 0)
+            CheckpointFetch(self._calls, self._source, self._checkpoint_came, self._pause)
         elif refill.ended:
             self._reopen(refill)
         else:
@@ -205,31 +202,7 @@ class CatchUp:
 
     # --- the checkpoint
 
-    def _ask_checkpoint(self, index: int, offset: int) -> None:
-        self._calls.call(
-            self._source,
-            lambda number: CheckpointRequest(number, index, offset),
-            lambda answer: self._checkpoint_came(index, offset, answer),
-        )
-
-    def _checkpoint_came(self, index: int, offset: int, answer: Answer | None) -> None:
-        if not isinstance(answer, CheckpointAnswer) or answer.offset != offset:
-            self._pause()
-            return
-        if answer.index < 0 or (index >= 0 and answer.index != index) or not answer.data:
-            self._pause()  # there is none, or a newer one
-            return
-        offset += len(answer.data)
-        if max(offset, answer.size) > CHECKPOINT_BYTES_MAX:
-            log.error("a checkpoint of %d bytes is refused", answer.size)
-            self._pause()
-            return
-        self._pieces.append(answer.data)
-        if offset < answer.size:
-            self._ask_checkpoint(answer.index, offset)
-            return
-        data = b"".join(self._pieces)
-        self._pieces = []
+    def _checkpoint_came(self, answer: CheckpointAnswer, data: bytes) -> None:
         plan = Plan(answer.first_index, answer.first_position, answer.index)
         log.warning(
             "%s lacks entries that its peers gave up: refilling from %s, entries %d to %d",

@@ -83,9 +83,16 @@ class OutcomeUnknownError(ProposeError):
         super().__init__(f"leadership of term {term} ended before entry {index} was confirmed")
 
 
-class RefilledError(DLedgerError):
-    """The node got another log from its peers, or wanted to and found no room to note that, and
-    must be opened anew; not a failure."""
+class OpenAnewError(DLedgerError):
+    """The node must be opened anew with what is on its disk now; not a failure."""
+
+
+class RefilledError(OpenAnewError):
+    """The node got another log from its peers, or wanted to and found no room to note that."""
+
+
+class RetakenError(OpenAnewError):
+    """The state was not that of the group, and is taken again from the log."""
 
 
 TOLD_MAX = 300

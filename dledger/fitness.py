@@ -107,8 +107,12 @@ class Fitness:
         return Report(
             room=self.level is not DiskLevel.FULL,
             prompt=not self.stalled,
-            whole=not (self.damaged or self._node.divergence.found),
+            whole=not (self.damaged or self._contradicts_group),
         )
+
+    @property
+    def _contradicts_group(self) -> bool:
+        return self._node.divergence.found or bool(self._node.retake.wrong)
 
     def no_room(self, size: int) -> NoRoomError:
         """Why an entry of ``size`` bytes is refused, as the disk was when it was last looked at."""
@@ -158,6 +162,16 @@ class Fitness:
         core = self._node.core
         _note(core.standing.damaged, core.node, damaged)
         self._changed()
+
+    def state_wrong(self) -> None:
+        """The state is not the group's: others are told, and this node does not campaign."""
+        self._changed()
+
+    def hand_over(self) -> None:
+        """Begins to hand over to somebody who could lead, if there is one."""
+        others = [peer for peer in self._node.core.peers if self._could_lead(peer)]
+        if others:
+            self._hand_over(others)
 
     def _tick(self) -> None:
         if self._node.failure is not None:
@@ -246,8 +260,9 @@ class Fitness:
     def _all_damaged(self) -> bool:
         """Whether no other is whole either: then a leader is worth more than none."""
         core = self._node.core
-        divergent = self._node.divergence.found
-        return not divergent and all(peer in core.standing.damaged for peer in core.peers)
+        return not self._contradicts_group and all(
+            peer in core.standing.damaged for peer in core.peers
+        )
 
     def _give_way(self) -> None:
         """A leader that has been unfit for a while stops leading, if somebody else could."""

@@ -226,6 +226,7 @@ class Keeper:
             or entry is None
             or entry.index <= self._checkpoint_index
             or entry.index > self._node.core.durable_index
+            or self._node.retake.wrong
         ):
             return
         self._checkpointing = True

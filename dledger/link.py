@@ -58,6 +58,8 @@ class PeerLink:
         """Whether the peer said on that connection what it should not."""
         self.speaking: web.WebSocketResponse | None = None
         self.socket: asyncio.Transport | None = None  # under `speaking`
+        self.features: frozenset[str] = frozenset()
+        """What the peer announced on the connection that it dialled."""
         self.up = False
         self.early: deque[Message] = deque(maxlen=EARLY_MESSAGES_MAX)
         """What the peer said while it took the link to be up and we did not yet."""

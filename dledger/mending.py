@@ -165,7 +165,7 @@ class Mending:
 
     # --- events from the transport
 
-    def on_peer_connected(self, peer: str) -> None:
+    def on_peer_connected(self, peer: str, _features: Collection[str] = ()) -> None:
         """See :class:`~dledger.transport.TransportHandler`."""
         self._peers[peer] = None
         if self._timer is not None:

@@ -25,6 +25,7 @@ from dledger.divergence import Divergence
 from dledger.effects import NOTHING, Write
 from dledger.errors import InvariantError, PeerError, ProposeError
 from dledger.executor import Executors
+from dledger.features import Features
 from dledger.fitness import Fitness
 from dledger.keeper import Keeper
 from dledger.logwriter import LogWriter
@@ -34,6 +35,7 @@ from dledger.proposals import Proposals
 from dledger.reading import LinearizableReads
 from dledger.recovered import recovered_core
 from dledger.removal import Removal
+from dledger.retake import Retake
 from dledger.scrub import Scrubber
 from dledger.service import ServiceMessage
 from dledger.snapshots import Snapshots
@@ -95,6 +97,7 @@ class Node:
             config=config,
             sync_flush=sync_flush,
         )
+        self.features = Features(node=self)
         self.proposals = Proposals(node=self, loop=loop)
         self.announcer = Announcer(node=self, machine=machine)
         self.applier = Applier(
@@ -129,6 +132,7 @@ class Node:
             node=self, calls=self.calls, background=executors.background, loop=loop
         )
         self.divergence = Divergence(self, self.calls)
+        self.retake = Retake(node=self, background=executors.background, loop=loop)
         self.scrubber = Scrubber(
             node=self,
             calls=self.calls,
@@ -281,9 +285,10 @@ class Node:
             return
         self.after_event()
 
-    def on_peer_connected(self, peer: str) -> None:
+    def on_peer_connected(self, peer: str, features: Collection[str] = ()) -> None:
         """See :class:`~dledger.transport.TransportHandler`."""
         if self.alive:
+            self.features.announced(peer, features)
             self.fitness.greet(peer)
             self.removal.greet(peer)
             self.core.peer_connected(peer, self._loop.time())
@@ -294,6 +299,7 @@ class Node:
         if self.alive:
             self.core.peer_lost(peer, self._loop.time())
             self.fitness.lost(peer)
+            self.features.lost(peer)
             self.after_event()
 
     # --- what nodes do for one another beside the protocol

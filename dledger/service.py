@@ -16,7 +16,7 @@ from store.entry import Entry
 @dataclass(frozen=True, slots=True)
 class Report:
     """How the sender is: its disk has ``room`` for messages and answers in time (``prompt``), and
-    all that it holds below its commit index is ``whole``."""
+    all that it holds below its commit index is ``whole``, and is the group's."""
 
     room: bool
     prompt: bool
@@ -33,7 +33,7 @@ class Report:
         reasons = (
             (self.room, "the disk is full"),
             (self.prompt, "the disk does not answer"),
-            (self.whole, "something in the log is damaged"),
+            (self.whole, "something in the log is damaged, or the state is wrong"),
         )
         return ", ".join(reason for well, reason in reasons if not well)
 
@@ -114,8 +114,18 @@ class CheckpointAnswer:
     data: bytes = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class StateReport:
+    """The digests of the sender's state after the entry of that ``index``; what they are is the
+    state machine's. Sent only to who knows :data:`~dledger.features.STATE_PROOF`."""
+
+    index: int
+    digests: bytes
+
+
 ServiceMessage: TypeAlias = (
     Report
+    | StateReport
     | FetchRequest
     | FetchAnswer
     | RefillNotice

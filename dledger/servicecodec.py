@@ -15,6 +15,7 @@ from dledger.service import (
     RemovedNotice,
     Report,
     ServiceMessage,
+    StateReport,
 )
 from store.entry import decode_entries
 
@@ -30,6 +31,7 @@ SERVICE_FIELDS: dict[int, tuple[Scalar, ...]] = {
     36: (int, int, int),
     37: (int, int, int, int, int, int, bytes),
     38: (int,),
+    39: (int, bytes),
 }
 
 
@@ -50,6 +52,8 @@ def service_fields(message: ServiceMessage) -> tuple[int | bool | bytes, ...]:
             return (37, number, index, first_index, first_position, size, offset, data)
         case RemovedNotice(index):
             return (38, index)
+        case StateReport(index, digests):
+            return (39, index, digests)
 
 
 def service_message(kind: int, values: Sequence[Any]) -> ServiceMessage:
@@ -73,5 +77,7 @@ def service_message(kind: int, values: Sequence[Any]) -> ServiceMessage:
             return CheckpointRequest(*values)
         case 37:
             return CheckpointAnswer(*values)
-        case _:
+        case 38:
             return RemovedNotice(*values)
+        case _:
+            return StateReport(*values)

@@ -186,9 +186,10 @@ class Supply:
             self._node.fail(error)
 
     def checkpoint(self, peer: str, request: CheckpointRequest) -> None:
-        """Answers with a piece of the newest checkpoint; a node that is no member gets none."""
+        """Answers with a piece of the newest checkpoint; a node that is no member gets none, nor
+        does anybody while it may hold a wrong state."""
         store = self._node.store
-        if not self._node.core.serves(peer):
+        if not self._node.core.serves(peer) or self._node.retake.wrong:
             self._node.tell(peer, CheckpointAnswer(request.number, -1, -1, -1, 0, 0, b""))
             return
         if peer in self._serving:

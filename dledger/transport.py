@@ -16,7 +16,9 @@ class TransportHandler(Protocol):
 
     def on_message(self, sender: str, message: Message) -> None: ...
 
-    def on_peer_connected(self, peer: str) -> None: ...
+    def on_peer_connected(self, peer: str, features: Collection[str] = (), /) -> None:
+        """A link came up; ``features`` are those that the peer announced
+        (:mod:`dledger.features`)."""
 
     def on_peer_lost(self, peer: str) -> None: ...
 

@@ -24,6 +24,7 @@ from aiohttp import hdrs, web
 from dledger.codec import MESSAGE_BYTES_MAX, MessageEncoder, decode_message
 from dledger.config import PeerLimits
 from dledger.errors import DLedgerError, PeerError
+from dledger.features import FEATURES, HEADER, pack_features, unpack_features
 from dledger.frames import MessageReader, frame_header
 from dledger.greeting import Greeting, check_address, host_of, pack_greeting, unpack_greeting
 from dledger.link import Dialled, PeerLink
@@ -44,6 +45,8 @@ FORGIVEN_SECONDS = 10.0
 """A connection that stood for so long makes up for what the peer did before."""
 LOOKS = 4
 """So many times at one unfinished message, and its time is over."""
+
+ANNOUNCED = {HEADER: pack_features(FEATURES)}
 
 # A connection that only listens would never notice that it is half open. The kernel asks for us:
 # pings of the WebSocket would arm a timer anew for every message.
@@ -195,7 +198,7 @@ class WebSocketTransport:
                 async with (
                     asyncio.timeout(self._limits.greeting_seconds) as in_time,
                     session.ws_connect(
-                        link.url, max_msg_size=MESSAGE_BYTES_MAX, compress=0
+                        link.url, max_msg_size=MESSAGE_BYTES_MAX, compress=0, headers=ANNOUNCED
                     ) as connection,
                 ):
                     in_time.reschedule(None)
@@ -314,6 +317,7 @@ class WebSocketTransport:
             self._check_up(link)
         link.speaking = connection
         link.socket = request.transport
+        link.features = unpack_features(request.headers.get(HEADER, ""))
         link.dial_now.set()
         self._dial(link)
         self._check_up(link)
@@ -371,7 +375,7 @@ class WebSocketTransport:
         if not up:
             self._handler.on_peer_lost(link.peer)
             return
-        self._handler.on_peer_connected(link.peer)
+        self._handler.on_peer_connected(link.peer, link.features)
         while link.up and link.early:
             self._handler.on_message(link.peer, link.early.popleft())
 

@@ -12,12 +12,13 @@ from functools import partial
 
 from broker.broker import Broker
 from broker.broker import World as BrokerWorld
-from broker.commands import Expire
+from broker.commands import Command, Expire, Proof
 from broker.config import Endpoint, Member, NodeConfig
 from broker.machine import BrokerStateMachine
 from broker.recent import RecentEntries
 from broker.registration import Registrar
 from broker.remoting.server import RemotingServer
+from dledger.features import STATE_PROOF
 from dledger.mending import Prepare
 from dledger.node import Node
 from dledger.statemachine import Leadership
@@ -25,6 +26,7 @@ from simulator.executors import executors_of
 from simulator.host import CLIENT_PORT, DIRECTORY, HTTP_PORT, PEER_PORT, Host
 from simulator.process import Process
 from simulator.statedigest import StateDigest
+from simulator.violation import Violation
 from simulator.watched import GroupConfig
 from store.consumequeue import ConsumeQueues
 from store.entry import Entry
@@ -36,6 +38,8 @@ from store.retention import RetentionPolicy
 GROUP = "broker-a"
 RECENT_BYTES = 16 << 10
 """Of the newest entries in memory: what lies before them, which is most of a log here, is read."""
+
+PROOF_MS = 400
 
 EXPIRED_SHARE = 0.7
 """Of the log, when a run gives old segments up."""
@@ -63,6 +67,8 @@ class WatchedMachine(BrokerStateMachine):
     tell_applied: Callable[[Entry, bytes], None]
     tell_leadership: Callable[[Leadership], None]
     tell_restored: Callable[[bytes], None]
+    knows_proofs = True
+    """False of an earlier program, which would stop at one."""
 
     def __init__(self, queues: ConsumeQueues, keys: KeyIndex, segment_size: int) -> None:
         super().__init__(queues, keys, segment_size)
@@ -73,6 +79,13 @@ class WatchedMachine(BrokerStateMachine):
         """See :class:`BrokerStateMachine`."""
         super().restore(state)
         self.tell_restored(self.digest())
+
+    def _apply_commands(self, commands: Sequence[Command], position: int) -> Proof | None:
+        """See :class:`BrokerStateMachine`."""
+        proof = super()._apply_commands(commands, position)
+        if proof is not None and not self.knows_proofs:
+            raise Violation("a program is given a command that it does not know")
+        return proof
 
     def apply(self, entry: Entry) -> None:
         """See :class:`BrokerStateMachine`."""
@@ -147,6 +160,7 @@ class BrokerHost(Host):
             election_timeout_ms=round(group.raft.election_seconds * 1000),
             preferred_leader=group.raft.preferred_leader,
             lease_reads=group.raft.lease_reads,
+            proof_ms=PROOF_MS if STATE_PROOF in self.features else 0,
             file_reserved_hours=0,  # clocks are days ahead now and then; what expires is a fault
         )
         rng = world.streams.stream(f"broker {self.name}")
@@ -171,6 +185,7 @@ class BrokerHost(Host):
         self.watched = machine
         machine.tell_applied = self._applied
         machine.tell_leadership = self._leadership
+        machine.knows_proofs = STATE_PROOF in self.features
         checkpoint = store.recovered.checkpoint
         index = -1 if checkpoint is None else checkpoint.index
         machine.tell_restored = partial(self._restored, index)

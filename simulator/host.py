@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from dledger.configuration import FIRST_INCARNATION
-from dledger.errors import InvariantError, RefilledError
+from dledger.errors import InvariantError, OpenAnewError, RefilledError
+from dledger.features import FEATURES
 from dledger.mending import Prepare, open_mended, open_prepared
 from dledger.node import Node
 from simulator.clock import MachineClock
@@ -58,6 +59,8 @@ class Host(DiskOwner):
         self.clock = MachineClock(world.loop)
         self.refuses = False
         """Its last process would not run: because of damage, and not of a disk that failed."""
+        self.features: Collection[str] = FEATURES
+        """What its process announces to its peers, and knows; its next one knows all."""
         self.files_swapped = False  # since the log was opened last, with every file in its place
         self._incarnations = world.streams.stream(f"incarnations of {name}")
         self._group = group
@@ -77,6 +80,11 @@ class Host(DiskOwner):
     def group_name(self) -> str:
         """Of the group of brokers."""
         return self._group.name
+
+    @property
+    def voters(self) -> Sequence[str]:
+        """The members with which the group began."""
+        return self._group.voters
 
     @property
     def addresses(self) -> tuple[str, str, str]:
@@ -107,6 +115,8 @@ class Host(DiskOwner):
         if self.process is not None:
             return
         self.boot += 1
+        if self.boot > 1:
+            self.features = FEATURES
         process = self.process = Process(after=self._step, died=self._died)
         process.run(self._boot, process)
 
@@ -229,6 +239,7 @@ class Host(DiskOwner):
 
     def _make_transport(self, process: Process) -> SimulatedTransport:
         self._transport = SimulatedTransport(self._world.network, self, process)
+        self._transport.features = self.features
         return self._transport
 
     def _mended(self, process: Process, task: asyncio.Task[ReplicaStore]) -> None:
@@ -315,8 +326,10 @@ class Host(DiskOwner):
     def _stops(self, error: BaseException) -> None:
         """The node gives up by itself. Right after a disk error, and never otherwise."""
         self.note(f"stops: {error}")
-        if isinstance(error, RefilledError):
-            self.mark("refilled by a peer")
+        if isinstance(error, OpenAnewError):
+            self.mark(
+                "refilled by a peer" if isinstance(error, RefilledError) else "state taken again"
+            )
             self._end(Ending.CRASH)
             self.start()
             return

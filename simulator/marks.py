@@ -48,6 +48,7 @@ EXPECTED_OF_BROKERS = (
     "leader died with messages just given out",
     "leader stepped down while it refilled a follower",
     "log expired",
+    "member of an earlier program",
     "message passed over by an expression",
     "message removed before it was delivered",
     "NameServer asked in a calm phase",
@@ -58,6 +59,7 @@ EXPECTED_OF_BROKERS = (
     "several files below consumequeue",
     "several files below keyindex",
     "successor asked before it serves",
+    "state proved",
 )
 """What long runs of whole brokers must get into beside that."""
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from dledger.codec import MessageEncoder, decode_message
 from dledger.errors import PeerError
+from dledger.features import FEATURES, STATE_PROOF
 from dledger.messages import Message
+from dledger.service import StateReport
 from dledger.transport import TransportHandler
 from simulator.flips import flipped
 from simulator.violation import Violation
@@ -50,6 +52,8 @@ class SimulatedTransport:
 
     def __init__(self, network: Network, host: Host, process: Process) -> None:
         self.process = process
+        self.features: Collection[str] = FEATURES
+        """What its process announces."""
         self._network = network
         self._host = host
         self._encoder = MessageEncoder()
@@ -98,6 +102,8 @@ class SimulatedTransport:
             self._refuse(sender, number, frame)
             return
         message = decode_message(frame)
+        if isinstance(message, StateReport) and STATE_PROOF not in self.features:
+            raise Violation(f"{self._host.name} gets a message that its program does not know")
         self._host.receives(sender, number, message)
         self._handler.on_message(sender, message)
 
@@ -108,7 +114,7 @@ class SimulatedTransport:
         except PeerError as error:
             self._host.note(f"refuses #{number} of {sender}: {error}")
             self._host.mark("damaged frame refused")
-            self.link(sender, up=False)
+            self.link(sender, up=False, features=())
             self._network.break_link(self._host.name, sender)
         else:
             raise Violation(
@@ -116,14 +122,14 @@ class SimulatedTransport:
                 f"for {type(message).__name__}"
             )
 
-    def link(self, peer: str, up: bool) -> None:
-        """A link came up or broke, and this end notices."""
+    def link(self, peer: str, up: bool, features: Collection[str]) -> None:
+        """A link came up or broke, and this end notices; the peer announced these features."""
         if self._handler is None or self._up.get(peer, False) == up:
             return
         self._up[peer] = up
         self._host.note(f"link {peer} {'up' if up else 'lost'}")
         if up:
-            self._handler.on_peer_connected(peer)
+            self._handler.on_peer_connected(peer, features)
         else:
             self._handler.on_peer_lost(peer)
 
@@ -262,7 +268,7 @@ class Network:
     def _notice(self, name: str, peer: str, *, up: bool) -> None:
         end = self._ends.get(name)
         if end is not None:
-            self._loop.after(self._soon(), end.process.run, end.link, peer, up)
+            self._loop.after(self._soon(), end.process.run, end.link, peer, up, ())
 
     def _connect(self, one: str, other: str) -> None:
         here, there = self._ends.get(one), self._ends.get(other)
@@ -273,6 +279,6 @@ class Network:
         if other in here.linked() and one in there.linked():
             return
         for end, peer in ((here, other), (there, one)):
-            end.process.run(end.link, peer, False)
-        for end, peer in ((here, other), (there, one)):
-            end.process.run(end.link, peer, True)
+            end.process.run(end.link, peer, False, ())
+        for end, peer, far in ((here, other, there), (there, one, here)):
+            end.process.run(end.link, peer, True, far.features)

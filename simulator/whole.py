@@ -21,6 +21,7 @@ from simulator.invariants.content import ContentKept
 from simulator.invariants.derived import DerivedFilesSound
 from simulator.invariants.linear import check_linearizable
 from simulator.invariants.ordering import Ordering
+from simulator.invariants.proved import StatesProved
 from simulator.invariants.routes import Answering, RoutesTold
 from simulator.invariants.skipping import NothingSkipped
 from simulator.invariants.stored import StoredMessages
@@ -38,6 +39,9 @@ from simulator.workload.registers import RegisterClient, RegisterHistory
 NAME_SERVER = ("10.0.0.200", 9876)
 TOPICS = ("orders", "bills")
 GROUP = "readers"
+
+EARLIER_SHARE = 0.1
+"""Of the runs: in those one member has an earlier program until it is started anew."""
 
 
 class WholeCluster(Cluster):
@@ -89,6 +93,10 @@ class WholeCluster(Cluster):
             host = BrokerHost(name, group=self.group, world=self.world, ended=self._process_ended)
             host.settings = settings
             hosts.append(host)
+        rng = self.streams.stream("earlier programs")
+        if rng.random() < EARLIER_SHARE:
+            rng.choice(hosts).features = ()
+            self.trace.mark("member of an earlier program")
         return hosts
 
     @property
@@ -176,6 +184,7 @@ class WholeCluster(Cluster):
                 network=self.network,
                 topics=TOPICS,
             ),
+            StatesProved(),
         ]
 
     async def _serve_names(self, station: Station) -> None:

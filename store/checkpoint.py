@@ -151,8 +151,9 @@ class Checkpoints:
         """The newest checkpoint kept, without its state."""
         return self._kept[max(self._kept)] if self._kept else None
 
-    def save(self, checkpoint: Checkpoint) -> None:
-        """Durably adds the newest checkpoint, then removes all but the newest two whole ones."""
+    def save(self, checkpoint: Checkpoint, *, alone: bool = False) -> None:
+        """Durably adds the newest checkpoint, then removes all but the newest two whole ones; or
+        adds one that stands ``alone``, and removes all others."""
         path = self._path(checkpoint.index)
         name = path.rpartition("/")[2]
         try:
@@ -161,6 +162,8 @@ class Checkpoints:
             self._discard(path + TEMPORARY_SUFFIX)
             raise
         self._keep(checkpoint)
+        if alone:
+            self._remove([index for index in self._kept if index != checkpoint.index])
         for index in sorted(self._kept)[:-KEPT]:
             del self._kept[index]
             self._fs.remove(self._path(index))
@@ -168,6 +171,21 @@ class Checkpoints:
             if rotten != path:  # else the new one stands in its place
                 self._discard(rotten)
         self._rotten = []
+
+    @property
+    def indexes(self) -> list[int]:
+        """Of the whole checkpoints, oldest first. Any thread."""
+        return sorted(self._kept)
+
+    def drop_after(self, index: int) -> None:
+        """Durably removes the checkpoints of later entries, the newest first."""
+        self._remove([each for each in self._kept if each > index])
+
+    def _remove(self, indexes: list[int]) -> None:
+        for index in sorted(indexes, reverse=True):
+            del self._kept[index]
+            self._fs.remove(self._path(index))
+            self._fs.sync_directory(self._directory)
 
     def read_piece(self, index: int, offset: int, size: int) -> tuple[int, int, bytes]:
         """A piece of the file of the newest checkpoint: its index, the file's size, the bytes.

@@ -49,10 +49,11 @@ from store.mend import mend_entry, mend_row
 from store.opening import Parts, StoreConfig, open_parts
 from store.reading import confirmed_entry_at, index_at
 from store.recovery import Recovered
-from store.refill import Plan, Refill, clear_floor, read_floor
+from store.refill import REBUILD_NAME, Plan, Refill, clear_floor, read_floor
 from store.replicareads import ReplicaReads
 from store.snapshot import SnapshotWriter
 from store.statefiles import HardState
+from store.wholefile import replace_file
 
 __all__ = ["Recovered", "ReplicaStore", "StoreConfig"]
 
@@ -211,12 +212,11 @@ class ReplicaStore(ReplicaReads):
                 raise DiskFullError(f"{self._directory}: no room for state/held") from error
             raise self._fail("saving what others hold", error) from error
 
-    def save_checkpoint(self, checkpoint: Checkpoint) -> bool:
-        """Durably saves a checkpoint and the entry index up to it.
-
-        Returns ``False``, and saves nothing, where the log is not durable up to it yet: a leader
-        may commit, and apply, what its own disk has still to sync. Raises
-        :class:`~store.errors.DiskFullError`, and nothing changed.
+    def save_checkpoint(self, checkpoint: Checkpoint, *, alone: bool = False) -> bool:
+        """Durably saves a checkpoint and the entry index up to it; ``alone``: in the place of the
+        others, and what is derived is made again. Returns ``False``, and saves nothing, where the
+        log is not durable up to it yet: a leader may commit, and apply, what its own disk has still
+        to sync. Raises :class:`~store.errors.DiskFullError`, and nothing changed.
         """
         self._check_usable()
         if checkpoint.end_position > self._log.synced_end:
@@ -228,7 +228,9 @@ class ReplicaStore(ReplicaReads):
                 ):
                     raise StoreError(f"the checkpoint of {checkpoint.index} is not of this log")
                 self._index.flush(checkpoint.index + 1)
-            self._checkpoints.save(checkpoint)
+            if alone:
+                replace_file(self._fs, f"{self._directory}/state", REBUILD_NAME, b"")
+            self.checkpoints.save(checkpoint, alone=alone)
         except OSError as error:
             if error.errno in OUT_OF_SPACE:
                 raise DiskFullError(f"{self._directory}: no room for a checkpoint") from error
@@ -243,7 +245,7 @@ class ReplicaStore(ReplicaReads):
         stays as it is.
         """
         self._check_usable()
-        oldest = self._checkpoints.oldest
+        oldest = self.checkpoints.oldest
         if oldest is None:
             return
         position = min(position, oldest.end_position)
@@ -277,7 +279,7 @@ class ReplicaStore(ReplicaReads):
 
         Raises :class:`~store.errors.SnapshotError` where there is nothing to take one of.
         """
-        checkpoint = self._checkpoints.newest
+        checkpoint = self.checkpoints.newest
         if checkpoint is None or checkpoint.index < self.first_index:
             raise SnapshotError("there is nothing yet to make a snapshot of: no entry is committed")
         return SnapshotWriter(

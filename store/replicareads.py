@@ -21,7 +21,7 @@ class ReplicaReads:
         self._directory = directory
         self._log = parts.log
         self._index = parts.index
-        self._checkpoints = parts.checkpoints
+        self.checkpoints = parts.checkpoints
         self._marks = Marks(file=parts.mark_file, mark=parts.mark, log=parts.log, index=parts.index)
         self._truncations = 0
 
@@ -121,7 +121,7 @@ class ReplicaReads:
 
     def read_checkpoint(self, index: int, offset: int, size: int) -> tuple[int, int, bytes]:
         """See :meth:`store.checkpoint.Checkpoints.read_piece`."""
-        return self._checkpoints.read_piece(index, offset, size)
+        return self.checkpoints.read_piece(index, offset, size)
 
     def beginning(self) -> tuple[int, int]:
         """The first entry retained and its position, which belong together."""

@@ -50,7 +50,7 @@ def runtime_info(context: BrokerContext) -> dict[str, str]:
         "commitLogMaxOffset": str(context.machine.applied_end),
         "commitLogDirCapacity": _capacity(node.store.disk_space()),
         "commitLogDiskRatio": f"{node.store.disk_space().used_percent / 100:.4f}",
-        "damage": json.dumps(node.scrubber.told_damage),
+        "damage": json.dumps([*node.scrubber.told_damage, *context.proofs.told]),
         "mended": json.dumps(list(node.scrubber.mended)),
         "refilling": "" if refill is None else f"{refill[0]} of {refill[1]}",
         "diskLevel": node.fitness.level.name.lower(),

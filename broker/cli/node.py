@@ -15,7 +15,7 @@ from broker.cli.options import add_json
 from broker.config import ConfigError, NodeConfig
 from broker.configfile import read_config
 from broker.logs import log_to_stderr
-from dledger.errors import RefilledError
+from dledger.errors import OpenAnewError
 from store.errors import StoreError
 
 EXAMPLES = """\
@@ -78,7 +78,7 @@ async def _serve(config: NodeConfig, stopped: asyncio.Future[None], *, as_json: 
         reason = await _serve_once(config, stopped, as_json=as_json)
         if reason is None:
             return 0
-        if not isinstance(reason, RefilledError):
+        if not isinstance(reason, OpenAnewError):
             raise CommandError(f"{config.name} stopped by itself: {reason}")
 
 

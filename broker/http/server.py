@@ -27,6 +27,7 @@ import logging
 from http import HTTPStatus
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from broker.admin.status import role_name
 from broker.context import BrokerContext
@@ -34,12 +35,14 @@ from broker.http.connections import Connections
 from broker.http.console import Console
 from broker.http.consume import ConsumeHandler
 from broker.http.documents import groups_document, status_document, topics_document
-from broker.http.errors import json_response, refuse_as_json
+from broker.http.errors import json_response, refuse_as_json, refused_with_code
 from broker.http.guard import Guard, protect
 from broker.http.memory import MEMORY, Memory
 from broker.http.produce import ProduceHandler
 from broker.http.snapshot import SnapshotHandler
 from broker.limits import HTTP, HttpLimits
+from broker.processors.dispatch import WRONG_STATE
+from broker.remoting.codes import ResponseCode
 from dledger.requestlog import RequestLog
 from store.outside import FROM_OUTSIDE
 
@@ -49,6 +52,9 @@ _JSON_OVERHEAD = 2
 """A body of base64 and escapes may be that much longer than the message."""
 
 SHUTDOWN_SECONDS = 1.0
+
+WITHOUT_STATE = frozenset(("/", "/cluster", "/healthz", "/nodes", "/status"))
+"""What is told of a node whose state is not that of its group; the console asks nodes that lead."""
 
 
 class HttpServer:
@@ -67,7 +73,12 @@ class HttpServer:
         memory = Memory(self._limits, _JSON_OVERHEAD * config.max_message_size + (64 << 10))
         guard = Guard([*config.http_hosts, *(endpoint.host for endpoint in config.own)])
         app = web.Application(
-            middlewares=[memory.account, refuse_as_json, guard.refuse_foreign],
+            middlewares=[
+                memory.account,
+                refuse_as_json,
+                guard.refuse_foreign,
+                self._refuse_wrong_state,
+            ],
             client_max_size=memory.body_size_max,
         )
         app[MEMORY] = memory
@@ -129,11 +140,24 @@ class HttpServer:
             self._connections.stop()
             self._connections = None
 
+    @web.middleware
+    async def _refuse_wrong_state(
+        self, request: web.Request, handler: Handler
+    ) -> web.StreamResponse:
+        """While the state of this node is not that of its group, nothing of it is told."""
+        if self._context.node.retake.wrong and request.path not in WITHOUT_STATE:
+            raise refused_with_code(ResponseCode.SERVICE_NOT_AVAILABLE, WRONG_STATE)
+        return await handler(request)
+
     async def _health(self, _request: web.Request) -> web.Response:
         """Healthy is who serves: a leader that may propose, or a follower that knows its leader."""
         context = self._context
         leadership = context.node.leadership
         document = {"node": context.config.name, "role": role_name(context)}
+        if context.node.retake.wrong:
+            return json_response(
+                {"status": WRONG_STATE, **document}, HTTPStatus.SERVICE_UNAVAILABLE
+            )
         if leadership.leader is None:
             return json_response(
                 {"status": "no leader is known", **document}, HTTPStatus.SERVICE_UNAVAILABLE

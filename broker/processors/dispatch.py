@@ -24,8 +24,11 @@ from broker.processors.send import SendProcessor
 from broker.processors.sendback import SendBackProcessor
 from broker.processors.topics import TopicProcessor
 from broker.processors.transactions import TransactionProcessor
-from broker.remoting.codes import RequestCode
+from broker.remoting.codes import RequestCode, ResponseCode
+from broker.remoting.connection import Connection
 from broker.remoting.dispatch import Handler
+from broker.remoting.errors import RequestError
+from broker.remoting.frame import Frame
 from broker.retention import Retention
 
 
@@ -109,3 +112,15 @@ def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int
         RequestCode.GET_CONSUME_STATS: newest(context, groups.consume_stats),
         RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: newest(context, groups.groups_of_topic),
     }
+
+
+WRONG_STATE = (
+    "the state of this broker is not that of its group; it is being taken again from the log"
+)
+TOLD_WHATEVER_THE_STATE = frozenset((RequestCode.GET_BROKER_RUNTIME_INFO,))
+"""What a node says of itself, also while its state is not the group's."""
+
+
+def refuse_wrong_state(_connection: Connection, _request: Frame) -> None:
+    """In the place of the handlers of a node whose state is not the group's."""
+    raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, WRONG_STATE)

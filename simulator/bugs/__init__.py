@@ -33,6 +33,7 @@ from simulator.bugs import (
     rotten,
     shared,
     staged,
+    state,
     struck,
     told,
     votes,
@@ -69,6 +70,7 @@ BUGS: tuple[Bug, ...] = (
     *ended.BUGS,
     *shared.BUGS,
     *named.BUGS,
+    *state.BUGS,
 )
 """All of them, in the order of their ids' letters."""
 

@@ -130,6 +130,7 @@ def _result(
                 queues,
                 keys,
                 state,
+                tuple(report.proofs),
             )
             for place, (report, queues, keys, state) in outcomes.items()
         ),

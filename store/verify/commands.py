@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import msgpack
 
-from store.errors import CorruptBatchError
+from store.errors import CorruptBatchError, DataFormatError
 from store.filesystem import Bytes
+from store.stateproof import PROOF, unpack_reports
 
 DELETE_TOPIC = "delete-topic"
 EXPIRE = "expire"
+
+
+class StatedProof(NamedTuple):
+    """What the voters said of their states after the entry ``point``. ``alone``: there is no other
+    command beside it."""
+
+    point: int
+    reports: bytes
+    alone: bool
+
+
+FileCommand: TypeAlias = str | int | StatedProof
+"""A topic that is deleted, a position below which all has expired, or a proof."""
 
 
 def unpack_commands(commands: Bytes) -> list[Any]:
@@ -27,13 +41,22 @@ def unpack_commands(commands: Bytes) -> list[Any]:
     return arrays
 
 
-def file_commands(commands: Sequence[Any]) -> list[str | int]:
-    """What the commands of a batch do to files: topics deleted, positions expired."""
-    found: list[str | int] = []
+def file_commands(commands: Sequence[Any]) -> list[FileCommand]:
+    """What the commands of a batch say of files, in order.
+
+    Raises :class:`~store.errors.CorruptBatchError`.
+    """
+    found: list[FileCommand] = []
     for command in commands:
         match command:
             case [str(name), str(topic), *_] if name == DELETE_TOPIC:
                 found.append(topic)
             case [str(name), int(position)] if name == EXPIRE:
                 found.append(position)
+            case [str(name), int(point), bytes(reports)] if name == PROOF:
+                try:
+                    unpack_reports(reports)
+                except DataFormatError as error:
+                    raise CorruptBatchError(str(error)) from error
+                found.append(StatedProof(point, reports, len(commands) == 1))
     return found

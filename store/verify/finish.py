@@ -13,6 +13,7 @@ from store.verify.files import READABLE, AuditFiles
 from store.verify.findings import UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
 from store.verify.keys import tell_missing
 from store.verify.log import check_segment_files
+from store.verify.proofs import check_proofs
 from store.verify.ranges import GroupPlan, RangeResult, ReplicaRange
 from store.verify.replica import open_queue_check
 from store.verify.state import read_state
@@ -48,6 +49,7 @@ def finish_audit(fs: Readable, group: GroupPlan, results: Sequence[RangeResult])
         ]
         check_named(state, max(there, default=state.mark.first_index - 1), log)
         check_state(state, parts, log)
+        check_proofs(files, state, parts, log)
         check_beginning(state, parts, log)
         _check_older(files, replica.directory, state, parts, log)
         last_term = max((part.last_term for part in parts), default=0)

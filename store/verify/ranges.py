@@ -11,6 +11,7 @@ Everything here can be pickled.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from store.formatfile import Identity
 from store.verify.digests import StateDigest
@@ -168,6 +169,15 @@ class RangeState:
     lost: bool = False
 
 
+class ProvedCheckpoint(NamedTuple):
+    """What the voters said (:mod:`store.stateproof`) of their states after the entry ``point``: the
+    state of the checkpoint of entry ``checkpoint`` must be that."""
+
+    checkpoint: int
+    point: int
+    reports: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicaRange:
     """One replica's part of a range."""
@@ -181,6 +191,7 @@ class ReplicaRange:
     keys: RangeKeys
     state: RangeState | None = None
     """``None`` for what the checkpoint does not cover."""
+    proofs: tuple[ProvedCheckpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,13 @@ from store.filesystem import Readable
 from store.layout import segment_name, segment_start
 from store.verify.batches import BatchMismatchError, check_batch
 from store.verify.columns import Columns, Topics, plain_columns, read_columns
-from store.verify.commands import file_commands, unpack_commands
+from store.verify.commands import FileCommand, StatedProof, file_commands, unpack_commands
 from store.verify.entryindex import EntryIndexCheck, index_row
 from store.verify.files import AuditFiles
 from store.verify.findings import INCOMPLETE, RESTORE, FindingKind, FindingLog
 from store.verify.keys import KeyCheck
 from store.verify.log import LogWalk
+from store.verify.proofs import proved_checkpoints
 from store.verify.queues import QueueCheck
 from store.verify.ranges import Border, RangeKeys, RangeQueues, RangeState, ReplicaPlan
 from store.verify.report import ReplicaReport
@@ -182,7 +183,7 @@ class ReplicaCheck:
         self._queues.take(self._runs.take(), covered=covered)
         if covered:
             self._keys.take(columns.key_rows, [(entry.position, entry.index)])
-        self._obey(commands, covered=covered)
+        self._obey(commands, columns, 0, covered=covered)
         self._count(columns)
         check_batch(entry, batch)
 
@@ -215,7 +216,7 @@ class ReplicaCheck:
                 begun = number + 1
                 self._take_runs(everyone)
                 for check in everyone:
-                    check._obey(commands, covered=check._is_covered)
+                    check._obey(commands, columns, number, covered=check._is_covered)
         self._runs.add(columns, begun)
         if self._runs.count >= ROWS_AT_ONCE:
             self._take_runs(everyone)
@@ -252,9 +253,19 @@ class ReplicaCheck:
             if 0 <= index - first < len(entries):
                 self._check_named(entries[index - first])
 
-    def _obey(self, commands: Sequence[str | int], *, covered: bool) -> None:
+    def _obey(
+        self, commands: Sequence[FileCommand], columns: Columns, number: int, *, covered: bool
+    ) -> None:
+        """Does what the commands say of files; they are of the entry of that number."""
         for command in commands:
-            if isinstance(command, str):
+            if isinstance(command, StatedProof):
+                self._report.proofs += proved_checkpoints(
+                    command,
+                    columns.entries[number],
+                    self._state,
+                    has_messages=bool((columns.runs.entries == number).any()),
+                )
+            elif isinstance(command, str):
                 self._queues.empty(command, covered=covered)
             else:
                 self._keys.expired_position = max(self._keys.expired_position, command)

@@ -6,6 +6,7 @@ from array import array
 from dataclasses import dataclass, field
 
 from store.verify.findings import Finding
+from store.verify.ranges import ProvedCheckpoint
 
 
 @dataclass(slots=True)
@@ -31,6 +32,7 @@ class ReplicaReport:
     positions: array[int] = field(default_factory=lambda: array("q"), repr=False)
     ends: array[int] = field(default_factory=lambda: array("q"), repr=False)
     """Likewise: where each entry begins and ends."""
+    proofs: list[ProvedCheckpoint] = field(default_factory=list, repr=False)
 
     @property
     def name(self) -> str:

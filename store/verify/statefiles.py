@@ -43,6 +43,12 @@ class StateFiles:
     manifest_path: str = ""
 
     @property
+    def checkpoint_indexes(self) -> list[int]:
+        """The entries of which there is a checkpoint."""
+        newest = [] if self.checkpoint is None else [self.checkpoint.index]
+        return [*(each.checkpoint.index for each in self.older), *newest]
+
+    @property
     def commit_index(self) -> int:
         """Up to which entry this replica knows the log to be committed; -1 for none."""
         if self.manifest is not None:

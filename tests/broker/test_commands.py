@@ -13,6 +13,7 @@ from broker.commands import (
     DeleteGroup,
     DeleteTopic,
     Expire,
+    Proof,
     PutGroup,
     PutSetting,
     PutTopic,
@@ -49,6 +50,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(Schedule, numbers, numbers),
     st.builds(Timer, numbers, numbers, numbers),
     st.builds(PutSetting, names, names),
+    st.builds(Proof, numbers, st.binary()),
 )
 
 

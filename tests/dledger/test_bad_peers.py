@@ -66,7 +66,7 @@ class Handler:
         if message == AGAIN:
             self.heard_again.set()
 
-    def on_peer_connected(self, peer: str) -> None:
+    def on_peer_connected(self, peer: str, _features: object = ()) -> None:
         self.heard.append(None)
 
     def on_peer_lost(self, peer: str) -> None:

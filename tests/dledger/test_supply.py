@@ -64,7 +64,14 @@ class Follower:
         self._begun_at = 0.0
         writer = SimpleNamespace(jobs_done=0)
         core = SimpleNamespace(commit_index=0, replicator=None, serves=lambda _peer: True)
-        node = SimpleNamespace(store=store, core=core, writer=writer, failure=None, tell=self._told)
+        node = SimpleNamespace(
+            store=store,
+            core=core,
+            writer=writer,
+            failure=None,
+            retake=SimpleNamespace(wrong=""),
+            tell=self._told,
+        )
 
         def work() -> None:
             writer.jobs_done += 1

@@ -32,7 +32,7 @@ class Recorder:
     def on_message(self, sender: str, message: Message) -> None:
         self.events.put_nowait(("message", sender, message))
 
-    def on_peer_connected(self, peer: str) -> None:
+    def on_peer_connected(self, peer: str, _features: object = ()) -> None:
         self.events.put_nowait(("connected", peer, None))
 
     def on_peer_lost(self, peer: str) -> None:

@@ -29,6 +29,7 @@ from broker.remoting.javajson import decode_json
 from broker.settings import changed_settings
 from broker.subscription import Subscription, tag_codes
 from dledger.configuration import Configuration
+from dledger.features import unpack_features
 from store.properties import decode_properties, find_property
 from tests.linear.decoder import LETTERS, Decoder
 from tests.linear.feeding import (
@@ -236,6 +237,7 @@ DECODERS = [
         JUNK_SHAPES,
     ),
     Decoder("version of a table of topics", decode_data_version, JSON_SHAPES),
+    Decoder("features of a peer", text(unpack_features), [*LETTERS, (b"", b"state-proof,", b"")]),
     Decoder("greeting of a peer", greeting, [*LETTERS, (b"", b"1", b":1"), (b"a.b:", b"1", b"")]),
     Decoder("parts of a message over HTTP", counted_parts, JSON_SHAPES),
     Decoder(

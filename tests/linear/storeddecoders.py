@@ -12,12 +12,13 @@ from store.entry import decode_entries, decode_entry
 from store.formatfile import decode_format
 from store.heldfile import unpack_held
 from store.layout import parse_segment_name
-from store.machinestate import decode_machine_state
+from store.machinestate import MachineState, decode_machine_state
 from store.manifest import decode_manifest
 from store.outside import quoted, shortened
 from store.record import decode_record
 from store.slotfile import decode_slot, encode_slot
 from store.statefiles import HardState, Mark
+from store.stateproof import digests_of, unpack_reports
 from tests.linear.decoder import LETTERS, Decoder
 from tests.linear.feeding import (
     all_records,
@@ -55,6 +56,11 @@ STORED = [
     ),
     Decoder("state of a broker", BrokerState.from_bytes, MSGPACK_SHAPES),
     Decoder("state of a machine", decode_machine_state, MSGPACK_SHAPES),
+    Decoder(
+        "what replicas say of their states",
+        both(unpack_reports, lambda data: digests_of(MachineState(data, [], {}, 0, 0))),
+        MSGPACK_SHAPES,
+    ),
     Decoder(
         "checkpoint",
         both(checkpoint, lambda data: decode_checkpoint(data, _FILE)),

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from random import Random
 
+import msgpack
+
 from simulator.disk import SimulatedFileSystem
 from store.batch import KEY_ROW, QUEUE_ROW, Run, RunHeader, decode_batch, encode_batch
 from store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
@@ -23,6 +25,7 @@ from store.machinestate import (
 from store.record import decode_record, key_hash, stage_message
 from store.slotfile import SLOT_SIZE, decode_slot, encode_slot
 from store.statefiles import HardState, Mark
+from store.stateproof import DIGESTS_BYTES, PROOF, item_digest, pack_reports, unpack_reports
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "format.md"
 
@@ -43,6 +46,15 @@ def test_the_format_file_is_as_documented() -> None:
     identity = Identity("broker-a", "n0", 268435456)
     assert decode_format(VECTORS["format-file"], "format") == identity
     assert encode_format(identity) == VECTORS["format-file"]
+
+
+def test_a_proof_and_the_digest_of_an_item_are_as_documented() -> None:
+    item = msgpack.unpackb(VECTORS["state-item"])
+    assert item_digest(item).to_bytes(8, "big") == VECTORS["state-item-digest"]
+    ((name, point, reports),) = msgpack.unpackb(VECTORS["proof"])
+    assert (name, point) == (PROOF, 41)
+    assert unpack_reports(reports) == {"n0": bytes(DIGESTS_BYTES), "n1": b""}
+    assert msgpack.packb([[PROOF, 41, pack_reports(unpack_reports(reports))]]) == VECTORS["proof"]
 
 
 def test_padding_is_as_documented() -> None:

@@ -268,7 +268,7 @@ class Lives:
         self.mend_all(store)
 
     def checkpoint(self, store: ReplicaStore) -> None:
-        newest = store._checkpoints.newest
+        newest = store.checkpoints.newest
         first = store.first_index if newest is None else newest.index + 1
         if first < self.durable:
             index = self.rng.randrange(first, self.durable)
