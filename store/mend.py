@@ -177,7 +177,7 @@ def _entry_behind(log: CommitLog, before: Entry) -> Entry:
 
 
 def _check_fits(log: CommitLog, index: EntryIndex, entry: Entry) -> Row | None:
-    """The row of the entry behind, if that is whole."""
+    """The row of the entry behind, if that is whole and where the log goes on."""
     position = log.first_position
     if entry.index > index.first_index:
         previous = index.row(entry.index - 1)
@@ -197,9 +197,19 @@ def _check_fits(log: CommitLog, index: EntryIndex, entry: Entry) -> Row | None:
         fits = following is None or following.position == next_position(
             entry.end, following.size, log.segment_size
         )
+        if not fits and not _leads_to_its_entry(log, index, entry.index + 1):
+            fits, following = True, None  # it may have rotted itself, so it says nothing
     if not fits:
         raise StoreError(f"entry {entry.index} of a peer has another size than ours")
     return following
+
+
+def _leads_to_its_entry(log: CommitLog, index: EntryIndex, place: int) -> bool:
+    try:
+        read_entries(log, index, place, place, 1)
+    except StoreError:
+        return False
+    return True
 
 
 def _row_if_whole(index: EntryIndex, place: int) -> Row | None:

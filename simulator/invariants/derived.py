@@ -54,7 +54,8 @@ class DerivedFilesSound(Invariant):
         due = self._due.get(host.name)
         if due is None or host.now < max(due, self._looked_at + PAUSE_SECONDS):
             return
-        if host.node is None or (host.damaged and not _is_mended(host)):
+        struck = host.damaged or host.damaged_parts
+        if host.node is None or (struck and not _is_mended(host)):
             return
         del self._due[host.name]
         self._looked_at = host.now

@@ -133,6 +133,20 @@ def test_a_bit_anywhere_in_a_row_is_found_and_stops_no_look_at_the_rest(
         assert contents(store) == data_of(writer.entries)
 
 
+@pytest.mark.parametrize("byte", range(ROW_SIZE))
+def test_a_row_that_rotted_keeps_no_entry_before_it_from_being_mended(byte: int) -> None:
+    """Nor does it if its own entry has rotted, too."""
+    for bit in (0, 7):
+        fs = simulated()
+        store, writer = written(fs)
+        fs.flip_bit(f"{DIRECTORY}/index/{8 * 32:020d}", ROW_SIZE + byte, bit)
+        for index in (8, 9):
+            rot(fs, store, writer.entries[index], 50)
+        while found := damaged(store):
+            store.mend_entry(writer.entries[found[0]])
+        assert contents(store) == data_of(writer.entries)
+
+
 @pytest.mark.parametrize("byte", [4, 10, 11, 12, 15])
 def test_a_row_that_leads_astray_is_damage_and_not_a_log_that_ended(
     byte: int,
