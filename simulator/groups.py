@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from broker.client.routes import POLL_SECONDS
 from simulator.cluster import HEALING_SECONDS, Cluster
 from simulator.damage import FaultAtlas
+from simulator.given import GivenMessages
 from simulator.host import Host
 from simulator.invariants import Invariant
 from simulator.invariants.bothgroups import StoredByGroups
@@ -52,6 +53,7 @@ class OtherGroup(WholeCluster):
         self.hosts = self._make_hosts()
         self._by_name: dict[str, Host] = {host.name: host for host in self.hosts}
         self.history = History(self.trace.note)
+        self.given = GivenMessages(self)
         self.name_server = first.name_server
         self.invariants = [*self._make_invariants(), *shared]
         for host in self.hosts:
@@ -65,6 +67,9 @@ class OtherGroup(WholeCluster):
     def stations_named(self, name: str) -> Sequence[Station]:
         """See :class:`Cluster`."""
         return self.first.stations_named(name)
+
+    def ask_at_once(self, _host: Host, _is_write: bool) -> None:
+        """See :class:`Cluster`. No client reads offsets and topics of this group."""
 
     def all_delivered(self) -> bool:
         """Whether the readers have all that this group has stored for them."""

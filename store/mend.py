@@ -12,7 +12,7 @@ from typing import NamedTuple
 from store.commitlog import OUT_OF_SPACE, CommitLog
 from store.entry import HEADER_SIZE, PADDING_SIZE, Entry, check_chain, decode_entry, padding
 from store.entryindex import ROW, EntryIndex, Row
-from store.errors import CorruptEntryError, DamagedError, StoreError
+from store.errors import CorruptEntryError, DamagedError, EntryTooLargeError, StoreError
 from store.filesystem import Bytes, FileSystem
 from store.layout import next_position, segment_start
 from store.putback import lost_end, put_back
@@ -194,14 +194,19 @@ def _check_fits(log: CommitLog, index: EntryIndex, entry: Entry) -> Row | None:
         fits, following = entry.end == log.end, None
     else:
         following = _row_if_whole(index, entry.index + 1)
-        fits = following is None or following.position == next_position(
-            entry.end, following.size, log.segment_size
-        )
+        fits = following is None or _lies_behind(following, entry, log.segment_size)
         if not fits and not _leads_to_its_entry(log, index, entry.index + 1):
             fits, following = True, None  # it may have rotted itself, so it says nothing
     if not fits:
         raise StoreError(f"entry {entry.index} of a peer has another size than ours")
     return following
+
+
+def _lies_behind(following: Row, entry: Entry, segment_size: int) -> bool:
+    try:
+        return following.position == next_position(entry.end, following.size, segment_size)
+    except EntryTooLargeError:
+        return False
 
 
 def _leads_to_its_entry(log: CommitLog, index: EntryIndex, place: int) -> bool:
