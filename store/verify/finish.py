@@ -18,6 +18,7 @@ from store.verify.replica import open_queue_check
 from store.verify.state import read_state
 from store.verify.statefiles import StateFiles
 from store.verify.states import check_beginning, check_named, check_state, check_states
+from store.verify.unread import hang_on_unread
 
 PIECE_SIZE = 256 << 10
 LOST = frozenset({FindingKind.ENTRY, FindingKind.SEGMENT})
@@ -71,7 +72,8 @@ def finish_audit(fs: Readable, group: GroupPlan, results: Sequence[RangeResult])
     for finding in findings:
         by_replica.setdefault((finding.replica, finding.kind), []).append(finding)
     sided = [_with_majority(finding, group, by_replica) for finding in findings]
-    return [_at_first_difference(fs, finding, group) for finding in sided]
+    placed = [_at_first_difference(fs, finding, group) for finding in sided]
+    return hang_on_unread(fs, placed, planned)
 
 
 def _with_majority(

@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from store.entry import CHAINED, HEADER, HEADER_SIZE
 from store.entryindex import ROW, ROW_SIZE, Row
-from store.errors import DamagedError
+from store.errors import DamagedError, UnreadableError
 from store.filesystem import Readable, ReadableFile
 from store.formatfile import Identity
 from store.layout import segment_name, segment_start
@@ -352,4 +352,5 @@ def _unidentified(directory: str, error: DamagedError) -> Finding:
         "the format file of a replica",
         error.what,
         f"nothing else of this replica was checked; {RESTORE}",
+        unread=isinstance(error, UnreadableError),
     )

@@ -9,9 +9,9 @@ from itertools import pairwise
 import msgpack
 
 from store.checkpoint import NAME_PREFIX, Checkpoint
-from store.errors import DamagedError, DataFormatError
+from store.errors import DamagedError, DataFormatError, UnreadableError
 from store.filesystem import Readable
-from store.formatfile import FORMAT_NAME, Identity, decode_format
+from store.formatfile import FORMAT_NAME, FORMAT_VERSION, TITLE, Identity, decode_format
 from store.heldfile import FORGET, HELD_NAME, unpack_held
 from store.machinestate import MachineState, decode_machine_state
 from store.manifest import MANIFEST_NAME, decode_manifest
@@ -21,7 +21,7 @@ from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot, slot_owner
 from store.statefiles import MARK_NAME, VOTE_NAME, HardState, Mark
 from store.verify.agreement import check_first_index, check_mark, check_snapshot
 from store.verify.digests import StateDigest
-from store.verify.files import DANGLING, listed_names, reason
+from store.verify.files import DANGLING, is_hidden, listed_names, reason
 from store.verify.findings import INCOMPLETE, RESTORE, FindingKind, FindingLog
 from store.verify.smallfiles import read_checkpoint, read_head, read_small
 from store.verify.statefiles import SavedCheckpoint, StateFiles
@@ -39,14 +39,24 @@ CHECKPOINT = "the next start uses an older checkpoint and reads more of the log;
 def read_identity(fs: Readable, directory: str) -> Identity:
     """Whose data it is.
 
-    Raises :class:`~store.errors.DataFormatError` for a directory that is no replica, or one in a
-    format that this program does not know, and :class:`~store.errors.DamagedError`.
+    Raises :class:`~store.errors.DataFormatError` for a directory that is no replica, and
+    :class:`~store.errors.DamagedError`: :class:`~store.errors.UnreadableError` for one in a format
+    that this program does not know.
     """
     path = f"{directory}/state/{FORMAT_NAME}"
+    data = b""
     try:
-        return decode_format(read_small(fs, path), path)
+        data = read_small(fs, path)
+        return decode_format(data, path)
     except FileNotFoundError:
         pass
+    except DataFormatError as error:
+        _title, _newline, rest = data.partition(b"\n")
+        try:
+            decode_format(b"%s%d\n%s" % (TITLE.encode(), FORMAT_VERSION, rest), path)
+        except DamagedError:
+            raise UnreadableError(path, 0, str(error)) from error
+        raise DamagedError(path, 0, f"a changed first line: {error}") from error
     if not fs.exists(directory):
         parent, _slash, name = directory.rpartition("/")
         if name in listed_names(fs, parent):
@@ -219,8 +229,8 @@ def _read_checkpoints(fs: Readable, directory: str, state: StateFiles, log: Find
         names = []  # told of each file that must be there
     except (OSError, ValueError) as error:
         names = []
-        why = f"cannot be read: {reason(error)}"
-        log.add(FindingKind.FORMAT, directory, 0, expected="a directory", found=why)
+        why, hidden = f"cannot be read: {reason(error)}", is_hidden(error)
+        log.add(FindingKind.FORMAT, directory, 0, expected="a directory", found=why, unread=hidden)
     for name in names:
         digits = name.removeprefix(NAME_PREFIX)
         if digits == name or name.endswith(TEMPORARY_SUFFIX):
@@ -345,4 +355,12 @@ def _add(
     expected: str,
     advice: str = RESTORE,
 ) -> None:
-    log.add(kind, error.path, error.position, expected=expected, found=error.what, advice=advice)
+    log.add(
+        kind,
+        error.path,
+        error.position,
+        expected=expected,
+        found=error.what,
+        advice=advice,
+        unread=isinstance(error, UnreadableError),
+    )
