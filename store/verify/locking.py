@@ -10,7 +10,7 @@ from store.errors import DataLockedError
 from store.filesystem import FileSystem
 from store.verify.files import DANGLING, is_hidden, listed_names, reason
 from store.verify.findings import Finding, FindingKind
-from store.verify.state import LOCK_NAME
+from store.verify.strays import LOCK_NAME
 
 UNLOCKED = "make sure that no node has this data open while it is checked"
 

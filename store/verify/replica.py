@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgpack
-
 from store.batch import QUEUE_ROW, Batch, decode_batch
 from store.checkpoint import Checkpoint
 from store.entry import Entry, EntryKind
 from store.errors import CorruptBatchError
-from store.filesystem import Bytes, Readable
+from store.filesystem import Readable
 from store.layout import segment_name, segment_start
 from store.verify.batches import BatchMismatchError, check_batch, count_messages
+from store.verify.brokerstate import BrokerEffects
 from store.verify.columns import are_proved
+from store.verify.commands import file_commands, unpack_commands
 from store.verify.entryindex import EntryIndexCheck, index_row
 from store.verify.files import AuditFiles
 from store.verify.findings import INCOMPLETE, RESTORE, FindingKind, FindingLog
@@ -29,8 +29,6 @@ from store.verify.states import SegmentTimes
 
 LEADER_FAULT = "the entry is as a leader made it: report it; all replicas should have the same"
 
-DELETE_TOPIC = "delete-topic"
-EXPIRE = "expire"
 ROWS_AT_ONCE = 1 << 16
 """Rows of ConsumeQueues that are gathered before files are read to compare them."""
 
@@ -86,6 +84,7 @@ class ReplicaCheck:
         self._last_term = max(border.term, 0)
         self._times = SegmentTimes(plan.identity.segment_size)
         self._configuration: bytes | None = None
+        self._effects = BrokerEffects()
         self.counts: dict[tuple[str, int], int] = {}
 
     def run(self) -> None:
@@ -135,6 +134,7 @@ class ReplicaCheck:
             check._walk = log
             check._term_starts, check._last_term = self._term_starts, self._last_term
             check._times, check._configuration = self._times, self._configuration
+            check._effects = self._effects
             check._report.messages, check.counts = self._report.messages, self.counts
 
     def end(self) -> tuple[ReplicaReport, RangeQueues, RangeKeys, RangeState | None]:
@@ -156,7 +156,13 @@ class ReplicaCheck:
         state = None
         if self._is_covered:
             times = self._times
-            state = RangeState(times.found(), times.last_ms, self._configuration, bool(walk.lost))
+            state = RangeState(
+                times.found(),
+                times.last_ms,
+                self._configuration,
+                bool(walk.lost),
+                self._effects,
+            )
         return report, queues, keys, state
 
     @property
@@ -175,7 +181,7 @@ class ReplicaCheck:
             return
         batch = decode_batch(entry.body)
         self._times.take([(entry, batch)])
-        commands = _file_commands(batch.commands)
+        commands = unpack_commands(batch.commands)
         covered = entry.index <= self._covered_index
         # Readable or not, what the entry's rows say is what was put into the files.
         rows = RowRuns()
@@ -183,7 +189,9 @@ class ReplicaCheck:
         self._queues.take(rows.take(), covered=covered)
         if covered:
             self._keys.take(bytes(batch.key_rows), [(entry.position, entry.index)])
-        self._obey(commands, covered=covered)
+        self._obey(file_commands(commands), covered=covered)
+        if self._is_covered:
+            self._effects.take(batch, commands, entry.position)
         self._count([(entry, batch)])
         check_batch(entry, batch)
 
@@ -201,11 +209,13 @@ class ReplicaCheck:
             batch = decode_batch(entry.body)
             batches.append((entry, batch))
             self._runs.add(entry, batch)
-            commands = _file_commands(batch.commands)
-            if commands or self._runs.count >= ROWS_AT_ONCE:
+            commands = unpack_commands(batch.commands)
+            self._effects.take(batch, commands, entry.position)
+            of_files = file_commands(commands)
+            if of_files or self._runs.count >= ROWS_AT_ONCE:
                 self._take_runs(everyone)
                 for check in everyone:
-                    check._obey(commands, covered=check._is_covered)
+                    check._obey(of_files, covered=check._is_covered)
         self._take_others(others)
         self._times.take(batches)
         places = [(entry.position, entry.index) for entry, _ in batches]
@@ -376,23 +386,3 @@ def open_queue_check(
         expired_position=0 if machine is None else machine.expired_position,
         first_position=state.mark.first_position,
     )
-
-
-def _file_commands(commands: Bytes) -> list[str | int]:
-    """What the commands of a batch do to files: topics deleted, positions expired."""
-    if not len(commands):
-        return []
-    try:
-        arrays = msgpack.unpackb(commands)
-    except (ValueError, msgpack.UnpackException) as error:
-        raise CorruptBatchError(f"the commands are not MessagePack: {error}") from error
-    if not isinstance(arrays, list):
-        raise CorruptBatchError(f"the commands are no array: {arrays!r}")
-    found: list[str | int] = []
-    for command in arrays:
-        match command:
-            case [str(name), str(topic), *_] if name == DELETE_TOPIC:
-                found.append(topic)
-            case [str(name), int(position)] if name == EXPIRE:
-                found.append(position)
-    return found

@@ -35,11 +35,7 @@ def hang_on_unread(
 
     ``others`` are findings as well, which may say so of a file.
     """
-    hidden = {
-        (one.replica, one.path, one.position)
-        for one in (*findings, *others)
-        if one.unread
-    }
+    hidden = {(one.replica, one.path, one.position) for one in (*findings, *others) if one.unread}
     return [
         replace(finding, unread=True)
         if not finding.unread and any(_hangs_on(fs, finding, *each) for each in hidden)
