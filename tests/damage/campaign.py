@@ -18,8 +18,8 @@ from store.verify import (
     verify_replicas,
 )
 from tests.damage.groups import Group, build_group
-from tests.damage.planting import Planted, plant
-from tests.damage.stateplanting import STATE_PLANTERS
+from tests.damage.kinds import KINDS, PLANTERS
+from tests.damage.planted import Planted, plant
 
 
 @dataclass(slots=True)
@@ -56,19 +56,12 @@ def summary(findings: list[Finding]) -> list[tuple[str, str, str, int]]:
     )
 
 
-def damaged(seed: int, tally: Tally, what: str | None = None) -> None:
-    """Plants one damage and sees what is told."""
-    rng = Random(f"damaged {seed}")
+def damaged(seed: int, tally: Tally, what: str | None = None, of: str = "bytes") -> None:
+    """Plants one damage, of a kind or of any ``of`` that table, and sees what is told."""
+    rng = Random(f"damaged {seed}" if of == "bytes" else f"damaged {of} {seed}")
     group = build_group(rng)
-    planted = plant(group, rng, what)
-    _judge(seed, group, planted, rng, tally)
-
-
-def damaged_state(seed: int, tally: Tally, what: str | None = None) -> None:
-    """The same with what lies in ``state/``, behind checksums that are right."""
-    rng = Random(f"damaged state {seed}")
-    group = build_group(rng)
-    _judge(seed, group, plant(group, rng, what, STATE_PLANTERS), rng, tally)
+    planters = KINDS[of] if what is None else PLANTERS
+    _judge(seed, group, plant(group, rng, what, planters=planters), rng, tally)
 
 
 def _judge(seed: int, group: Group, planted: Planted, rng: Random, tally: Tally) -> None:

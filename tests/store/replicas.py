@@ -42,12 +42,17 @@ def message(number: int, topic: str = "orders", size: int = 20) -> StagedMessage
 class Replica:
     """A replica in the making: what is committed is applied at once."""
 
-    def __init__(self, fs: FileSystem, node: str = "n0") -> None:
+    def __init__(self, fs: FileSystem, node: str = "n0", incarnation: int = 0) -> None:
         self.fs = fs
         self.node = node
         self.directory = f"/data/{GROUP}/{node}"
         config = StoreConfig(
-            GROUP, node, segment_size=SEGMENT_SIZE, min_free_bytes=0, index_rows_per_file=8
+            GROUP,
+            node,
+            segment_size=SEGMENT_SIZE,
+            min_free_bytes=0,
+            index_rows_per_file=8,
+            incarnation=incarnation,
         )
         self.store = ReplicaStore.open(fs, self.directory, config)
         self.queues = ConsumeQueues(
