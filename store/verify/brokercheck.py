@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from store.checkpoint import Checkpoint
+from store.checkpoint import CHECKPOINT_HEADER, Checkpoint, encode_checkpoint
 from store.errors import DamagedError, DataFormatError
 from store.filesystem import Readable
 from store.machinestate import MachineState, decode_machine_state, encode_machine_state
 from store.verify.brokerstate import BrokerTables, decode_fields, first_difference, same
 from store.verify.findings import FindingKind, FindingLog
 from store.verify.ranges import ReplicaRange
-from store.verify.smallfiles import read_checkpoint
+from store.verify.smallfiles import read_checkpoint, read_head
 from store.verify.statefiles import StateFiles
 
 
@@ -56,7 +56,7 @@ def _read_broker(fs: Readable, path: str, index: int, log: FindingLog) -> bytes 
         machine = decode_machine_state(checkpoint.state)
     except (DamagedError, DataFormatError, FileNotFoundError):
         return None
-    _check_encoding(path, checkpoint, machine, log)
+    _check_encoding(fs, path, checkpoint, machine, log)
     if not machine.broker and not machine.segment_times:
         return None
     try:
@@ -105,14 +105,19 @@ def _tell(log: FindingLog, path: str, index: int, expected: str, found: str) -> 
 
 
 def _check_encoding(
-    path: str, checkpoint: Checkpoint, machine: MachineState, log: FindingLog
+    fs: Readable, path: str, checkpoint: Checkpoint, machine: MachineState, log: FindingLog
 ) -> None:
     """Equal states have equal bytes: fields in their shortest form, queues and segments in order.
 
-    Of the checkpoint itself its CRC has told that the payload is whole.
+    Of the whole payload the CRC tells that.
     """
     keys = [each[:2] for each in machine.queues]
-    if encode_machine_state(machine) != checkpoint.state or keys != sorted(set(keys)):
+    right = encode_checkpoint(checkpoint)[: CHECKPOINT_HEADER.size]
+    if (
+        encode_machine_state(machine) != checkpoint.state
+        or keys != sorted(set(keys))
+        or read_head(fs, path, CHECKPOINT_HEADER.size) != right
+    ):
         found = "other fields, another encoding, or queues that are not in order"
         expected = "the state as a broker writes it"
         at = checkpoint.index

@@ -197,7 +197,7 @@ class KeyCheck:
             if not self._has_expected(file, found):
                 expected = self._expected(file)
                 if found.tobytes() != expected.tobytes():
-                    self._tell_different(file, found, expected)
+                    self._tell_different(file, found, expected, np.flatnonzero(known))
         self._drop_below(file.last_position + 1)
         for follower in self._followers:
             path = follower._files[self._next].path
@@ -236,6 +236,17 @@ class KeyCheck:
             )
             return None
         rows = np.frombuffer(data, KEY_FIELDS)
+        unordered = _first_unordered(rows)
+        if unordered is not None:
+            self._log.add(
+                FindingKind.KEY_INDEX,
+                file.path,
+                HEADER.size + unordered * KEY_ROW_SIZE,
+                expected="rows sorted by hash, then position",
+                found=f"the row {rows[unordered : unordered + 1].tobytes().hex()}",
+                advice=ADVICE,
+            )
+            return None
         stated = (
             file.first_position,
             file.last_position,
@@ -258,18 +269,24 @@ class KeyCheck:
         return rows
 
     def _tell_different(
-        self, file: IndexFile, found: NDArray[np.void], expected: NDArray[np.void]
+        self,
+        file: IndexFile,
+        found: NDArray[np.void],
+        expected: NDArray[np.void],
+        places: NDArray[np.int64],
     ) -> None:
+        """``places`` are those of the rows found, in the file."""
         common = min(len(found), len(expected))
         differs = np.flatnonzero(found[:common].view("V16") != expected[:common].view("V16"))
         row = int(differs[0]) if len(differs) else common
         right = expected[row : row + 1]
         wrong = found[row : row + 1]
         nearest = right if len(right) else wrong
+        place = int(places[row]) if row < len(places) else int(places[-1]) + 1 if len(places) else 0
         self._log.add(
             FindingKind.KEY_INDEX,
             file.path,
-            HEADER.size + row * KEY_ROW_SIZE,
+            HEADER.size + place * KEY_ROW_SIZE,
             expected=f"the row {right.tobytes().hex()}" if len(right) else "no more rows",
             found=f"the row {wrong.tobytes().hex()}" if len(wrong) else "no more rows",
             advice=ADVICE,
@@ -297,6 +314,15 @@ class KeyCheck:
         """The entry that holds a record, as far as the entries at hand tell."""
         place = max(bisect_right(self._entries, (position, _NO_INDEX)) - 1, 0)
         return self._entries[place][1] if self._entries else -1
+
+
+def _first_unordered(rows: NDArray[np.void]) -> int | None:
+    """The first row that should come before the one before it."""
+    hashes, positions = rows["hash"], rows["position"]
+    falls = hashes[1:] < hashes[:-1]
+    falls |= (hashes[1:] == hashes[:-1]) & (positions[1:] < positions[:-1])
+    found = np.flatnonzero(falls)
+    return int(found[0]) + 1 if len(found) else None
 
 
 def row_numbers(rows: NDArray[np.void], file: IndexFile) -> NDArray[np.uint64] | None:

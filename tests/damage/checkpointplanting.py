@@ -63,7 +63,7 @@ def alter_checkpoint(name: str, group: Group, member: Member, rng: Random) -> Pl
     far = rng.choice((1, 48, FAR))
     changes: dict[str, dict[str, Any]] = {
         "end position": {"end_position": found.end_position + far},
-        "chain CRC": {"chain_crc": found.chain_crc ^ far & 0xFFFF},
+        "chain CRC": {"chain_crc": found.chain_crc ^ 1},
         "term": {"term": found.term + far},
         "commit index below": {"commit_index": found.index - 1},
         "no members": {"configuration": b'{"voters":["n9"],"version":1}'},
@@ -295,10 +295,9 @@ def alter_format(name: str, group: Group, member: Member, rng: Random) -> Plante
     theirs = read_identity(group.fs, other.directory)
     if name in {"segment size", "another group"} and len(group.members) < 3:
         return None  # nobody can tell which of two is right
+    lines = encode_format(identity).rpartition(b"crc32c")[0]
     written: dict[str, Callable[[], bytes]] = {
-        "one line more": lambda: _signed(
-            encode_format(identity).rpartition(b"crc32c")[0] + b"a 1\n"
-        ),
+        "one line more": lambda: _signed(lines + b"a 1\n"),
         "another node": lambda: encode_format(identity._replace(node="n9")),
         "another group": lambda: encode_format(identity._replace(group="broker-b")),
         "segment size": lambda: encode_format(identity._replace(segment_size=16384)),
@@ -308,9 +307,7 @@ def alter_format(name: str, group: Group, member: Member, rng: Random) -> Plante
         "future version": lambda: _signed(b"dledger data format 2\nwhatever comes\n"),
         "empty": lambda: b"",
         "zeros": lambda: bytes(100),
-        "no number": lambda: _signed(
-            encode_format(identity).rpartition(b"crc32c")[0].replace(b"8192", b"8k")
-        ),
+        "no number": lambda: _signed(lines.replace(b"8192", b"8k")),
     }
     replace_file(group.fs, state_of(member), "format", written[name]())
     planted = told(f"format: {name}", member, "state/format")

@@ -11,6 +11,7 @@ from tests.damage.planting import LOG_PLANTERS
 from tests.damage.severalplanting import SEVERAL_PLANTERS
 from tests.damage.slotplanting import SLOT_PLANTERS
 from tests.damage.stateplanting import STATE_PLANTERS
+from tests.damage.strayplanting import STRAY_PLANTERS
 
 KINDS: Mapping[str, Mapping[str, Planter]] = {
     "bytes": {**LOG_PLANTERS, **DERIVED_PLANTERS},
@@ -18,6 +19,7 @@ KINDS: Mapping[str, Mapping[str, Planter]] = {
     "slots": SLOT_PLANTERS,
     "checkpoints": CHECKPOINT_PLANTERS,
     "several": SEVERAL_PLANTERS,
+    "strays": STRAY_PLANTERS,
 }
 PLANTERS: Mapping[str, Planter] = {
     name: planter for table in KINDS.values() for name, planter in table.items()

@@ -27,6 +27,9 @@ class Planted:
     also: frozenset[FindingKind] = field(default_factory=frozenset)
     replica: str = ""
 
+    def spare(self, group: Group) -> None:
+        """Notes whom nobody may accuse."""
+
     def explain(self, findings: list[Finding]) -> str | None:
         """What is wrong with the findings; ``None`` where they are right."""
         name = self.replica or self.member.name
@@ -68,15 +71,25 @@ class Told(Planted):
 
     paths: tuple[str, ...] = ()
     culprits: tuple[Member, ...] = ()
+    honest: frozenset[str] = frozenset()
     differ: bool = False
     may_differ: bool = False
 
-    def explain(self, findings: list[Finding]) -> str | None:
+    def spare(self, group: Group) -> None:
         """See :class:`Planted`."""
-        guilty = {name for one in self.culprits for name in (one.name, one.directory)}
-        unknown = {UNKNOWN_REPLICA} if self.differ or self.may_differ else set()
+        guilty = {one.directory for one in self.culprits}
+        self.honest = frozenset(one.name for one in group.members if one.directory not in guilty)
+
+    def explain(self, findings: list[Finding]) -> str | None:
+        """See :class:`Planted`. What a culprit is called need not be its name any more."""
+        guilty = {one.directory for one in self.culprits}
         for finding in findings:
-            if finding.replica not in guilty | unknown:
+            if finding.replica == UNKNOWN_REPLICA:
+                is_right = self.differ or self.may_differ
+            else:
+                is_right = any(f"{finding.path}/".startswith(f"{one}/") for one in guilty)
+                is_right = is_right and finding.replica not in self.honest
+            if not is_right:
                 return f"false alarm: {finding}"
         for path in self.paths:
             if not any(self._tells(finding, path) for finding in findings):
@@ -108,5 +121,6 @@ def plant(
         for member in members if what else members[:1]:
             planted = planters[name](group, member, rng)
             if planted is not None:
+                planted.spare(group)
                 return planted
         what = None
