@@ -26,6 +26,7 @@ class Planted:
     path: str | None = None
     also: frozenset[FindingKind] = field(default_factory=frozenset)
     replica: str = ""
+    may_be_unknown: bool = False
 
     def spare(self, group: Group) -> None:
         """Notes whom nobody may accuse."""
@@ -33,6 +34,8 @@ class Planted:
     def explain(self, findings: list[Finding]) -> str | None:
         """What is wrong with the findings; ``None`` where they are right."""
         name = self.replica or self.member.name
+        if self.may_be_unknown and all(each.replica == UNKNOWN_REPLICA for each in findings):
+            name = UNKNOWN_REPLICA
         if not any(self._is_right(finding, name) for finding in findings):
             return "not found, or at another place"
         for finding in findings:

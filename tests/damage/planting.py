@@ -192,7 +192,10 @@ def collide_body(group: Group, member: Member, rng: Random) -> Planted | None:
     group.fs.overwrite(path, collision(part), byte)
     kinds = frozenset({FindingKind.DIVERGENCE, FindingKind.BATCH})
     also = frozenset({FindingKind.QUEUE_OFFSET, FindingKind.CONSUME_QUEUE, FindingKind.KEY_INDEX})
-    return Planted("other bytes of the same CRC32C", member, kinds, entry.index, also=also)
+    planted = Planted("other bytes of the same CRC32C", member, kinds, entry.index, also=also)
+    # A header has no other CRC: nothing proves then which replica has the right one.
+    planted.may_be_unknown = True
+    return planted
 
 
 LOG_PLANTERS: dict[str, Planter] = {

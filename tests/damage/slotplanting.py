@@ -132,7 +132,8 @@ def other_types(data: bytes, rng: Random) -> bytes:
     """Text for numbers, no number at all, numbers that no field has."""
     fields = msgpack.unpackb(_saved(data)[1])
     wrong = rng.choice(("7", math.nan, math.inf, 1.0, True, None, [], {}, b"7", (1 << 64) - 1))
-    fields[rng.randrange(len(fields))] = wrong
+    place = rng.randrange(len(fields))
+    fields[place] = b"text" if isinstance(fields[place], str) and wrong == "7" else wrong
     return encode_slot(_saved(data)[0], msgpack.packb(fields)) * 2
 
 

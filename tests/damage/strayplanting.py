@@ -91,9 +91,8 @@ def remains(name: str, group: Group, member: Member, rng: Random) -> Planted | N
         write(group, member, "refill/plan", encode_slot(1, msgpack.packb([0, 0, 1 << 30])))
         write(group, member, name, checkpoint)
     elif name == "refill/plan":
-        wrong = rng.choice(
-            (b"", bytes(512), right + b"x", encode_slot(1, msgpack.packb(["7"] * 3)))
-        )
+        text = encode_slot(1, msgpack.packb(["7"] * 3))
+        wrong = rng.choice((b"", bytes(512), right + b"x", text))
         write(group, member, name, wrong)
     elif name == "refill/complete":
         wrong = rng.choice((complete[:-1], right, encode_slot(1, msgpack.packb([0.5] * 4))))
