@@ -15,8 +15,8 @@ from store.verify.files import READABLE, AuditFiles
 from store.verify.findings import UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
 from store.verify.keys import tell_missing
 from store.verify.log import check_segment_files
+from store.verify.openqueues import open_queue_check
 from store.verify.ranges import GroupPlan, RangeResult, ReplicaRange
-from store.verify.replica import open_queue_check
 from store.verify.state import read_state
 from store.verify.statefiles import StateFiles
 from store.verify.states import check_beginning, check_named, check_state, check_states

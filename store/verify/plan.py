@@ -20,7 +20,7 @@ from store.formatfile import Identity
 from store.layout import segment_name, segment_start
 from store.verify.files import AuditFiles
 from store.verify.findings import RESTORE, Finding, FindingKind, FindingLog
-from store.verify.identities import check_identities
+from store.verify.identities import check_identities, check_shared
 from store.verify.majority import majority, proved
 from store.verify.ranges import AuditPlan, Border, GroupPlan, RangePlan, ReplicaPlan
 from store.verify.rowfiles import RowFiles
@@ -61,6 +61,7 @@ def plan_audit(
         key = (identity.group, identity.segment_size)
         groups.setdefault(key, []).append(BorderFinder(files, directory, state))
     findings += check_identities(identities)
+    findings += check_shared(fs, identities)
     plans: list[GroupPlan] = []
     for (group, segment_size), finders in groups.items():
         try:

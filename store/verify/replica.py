@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from store.batch import QUEUE_ROW, Batch, decode_batch
 from store.checkpoint import Checkpoint
 from store.entry import Entry, EntryKind
 from store.errors import CorruptBatchError
-from store.filesystem import Readable
-from store.layout import segment_name, segment_start
 from store.verify.batches import BatchMismatchError, check_batch, count_messages
 from store.verify.brokerstate import BrokerEffects
 from store.verify.columns import are_proved
@@ -19,12 +18,12 @@ from store.verify.files import AuditFiles
 from store.verify.findings import INCOMPLETE, RESTORE, FindingKind, FindingLog
 from store.verify.keys import KeyCheck
 from store.verify.log import LogWalk
-from store.verify.queues import QueueCheck, RowRuns
+from store.verify.openqueues import open_queue_check
+from store.verify.queues import RowRuns
 from store.verify.ranges import Border, RangeKeys, RangeQueues, RangeState, ReplicaPlan
 from store.verify.report import ReplicaReport
 from store.verify.sharedlog import Buffers, SharedLog, Window
 from store.verify.state import read_state
-from store.verify.statefiles import StateFiles
 from store.verify.states import SegmentTimes
 
 LEADER_FAULT = "the entry is as a leader made it: report it; all replicas should have the same"
@@ -353,7 +352,13 @@ class ReplicaCheck:
         ):
             named = [start for start in checkpoint.term_starts if first <= start[1] <= last]
             if last <= checkpoint.index and named != found:
-                self._tell_terms(f"term starts {found}", f"term starts {named}", path, checkpoint)
+                # The first one that differs, as the ranges behind may have others.
+                odd = min({*named} ^ {*found}, key=itemgetter(1), default=found[0])
+                right = next((term for term, index in found if index == odd[1]), None)
+                wrong = next((term for term, index in named if index == odd[1]), None)
+                self._tell_terms(
+                    f"{_term(right)} to start with entry {odd[1]}", _term(wrong), path, checkpoint
+                )
 
     def _tell_terms(self, expected: str, found: str, path: str, checkpoint: Checkpoint) -> None:
         self._log.add(
@@ -366,23 +371,5 @@ class ReplicaCheck:
         )
 
 
-def open_queue_check(
-    fs: Readable, state: StateFiles, directory: str, log: FindingLog
-) -> QueueCheck:
-    """The check of a replica's ConsumeQueues, knowing what its small files say."""
-    machine, size = state.machine, state.identity.segment_size
-
-    def segment_path(position: int) -> tuple[str, int]:
-        start = segment_start(position, size)
-        return f"{directory}/commitlog/{segment_name(start)}", position - start
-
-    return QueueCheck(
-        fs,
-        directory,
-        [] if machine is None else machine.queues,
-        log,
-        checkpoint_path=state.checkpoint_path,
-        segment_path=segment_path,
-        expired_position=0 if machine is None else machine.expired_position,
-        first_position=state.mark.first_position,
-    )
+def _term(term: int | None) -> str:
+    return "no term" if term is None else f"term {term}"
