@@ -37,8 +37,11 @@ def check_broker(
         if found is None:
             continue
         if tables is not None:
-            between = [part for part in parts if behind < part.last_index <= index]
-            if not _carry_out(tables, between):
+            # What lies behind the newest checkpoint has no state, and may have no entry either.
+            covered = [part for part in parts if part.state is not None]
+            between = [part for part in covered if behind < part.last_index <= index]
+            reaches = bool(between) and between[-1].last_index == index
+            if not reaches or not _carry_out(tables, between):
                 tables = None
         if tables is None:
             is_proved = False

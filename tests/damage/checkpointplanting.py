@@ -23,7 +23,19 @@ from tests.damage.planted import Planted, Planter
 from tests.damage.slotplanting import FAR, told
 from tests.damage.stateplanting import checkpoint_of, checkpoint_path, state_of
 
-WRONG_TYPES = ("7", math.nan, math.inf, 1.5, True, None, [], {}, b"7", -1, (1 << 64) - 1)
+WRONG_TYPES: tuple[object, ...] = (
+    "7",
+    math.nan,
+    math.inf,
+    1.5,
+    True,
+    None,
+    [],
+    {},
+    b"7",
+    -1,
+    (1 << 64) - 1,
+)
 """Where a whole number from 0 up must be."""
 
 

@@ -131,7 +131,9 @@ def one_field_less(data: bytes, rng: Random) -> bytes:
 def other_types(data: bytes, rng: Random) -> bytes:
     """Text for numbers, no number at all, numbers that no field has."""
     fields = msgpack.unpackb(_saved(data)[1])
-    wrong = rng.choice(("7", math.nan, math.inf, 1.0, True, None, [], {}, b"7", (1 << 64) - 1))
+    wrong: object = rng.choice(
+        ("7", math.nan, math.inf, 1.0, True, None, [], {}, b"7", (1 << 64) - 1)
+    )
     place = rng.randrange(len(fields))
     fields[place] = b"text" if isinstance(fields[place], str) and wrong == "7" else wrong
     return encode_slot(_saved(data)[0], msgpack.packb(fields)) * 2

@@ -168,6 +168,17 @@ def test_a_state_that_the_log_does_not_make_is_told_whoever_agrees(
     assert all("as groups of the broker" in each.expected for each in found)
 
 
+@pytest.mark.parametrize("index", [20, 44])
+def test_the_state_of_a_checkpoint_at_the_end_of_the_log_is_compared_too(
+    fs: SimulatedFileSystem, index: int
+) -> None:
+    replica = written(fs, "n0", checkpoints=(20, 44))
+    edit_machine(fs, replica, index, broker=other_state(fs, replica, index))
+    assert told(check(fs, replica)) == [
+        (FindingKind.CHECKPOINT, "broker-a/n0", path_of(replica, index), index)
+    ]
+
+
 def expired(fs: SimulatedFileSystem, node: str) -> Replica:
     """A replica whose log begins behind what one checkpoint covers: nothing tells its state."""
     replica = written(fs, node, checkpoints=(40,))
