@@ -26,7 +26,6 @@ from store.refill import (
 )
 from store.shapes import array, integer
 from store.slotfile import SLOT_SIZE, decode_slot, encode_slot
-from store.snapshot import SNAPSHOTS
 from store.statefiles import MARK_NAME, VOTE_NAME
 from store.verify.files import listed_names
 from store.verify.findings import FindingKind, FindingLog
@@ -46,7 +45,6 @@ _KINDS = {
 }
 """Directories of files that are named by a number, and nothing else."""
 _EVERYWHERE = frozenset({"state", "consumequeue", *_KINDS})
-_OF_NODES = frozenset({LOCK_NAME, REFILL_NAME, SNAPSHOTS})
 _STATE = frozenset({FORMAT_NAME, VOTE_NAME, MARK_NAME})
 _STATE_OF_NODES = frozenset({HELD_NAME, FLOOR_NAME, REBUILD_NAME})
 
@@ -54,12 +52,14 @@ _STATE_OF_NODES = frozenset({HELD_NAME, FLOOR_NAME, REBUILD_NAME})
 def check_names(fs: Readable, directory: str, state: StateFiles, log: FindingLog) -> None:
     """Tells every name that a replica does not have there. ``*.tmp`` means nothing.
 
-    A snapshot has none of what belongs to a node that works.
+    A snapshot has none of what belongs to a node that works. A node's own directory may have more
+    beside: its settings, its logs, whatever its operator keeps there.
     """
     names = listed_names(fs, directory)
     is_node = LOCK_NAME in names or state.manifest is None
-    allowed = _EVERYWHERE | {MANIFEST_NAME} | (_OF_NODES if is_node else frozenset())
-    _tell(log, FindingKind.FORMAT, directory, names, lambda name: name in allowed)
+    if not is_node:
+        allowed = _EVERYWHERE | {MANIFEST_NAME}
+        _tell(log, FindingKind.FORMAT, directory, names, allowed.__contains__)
     in_state = _STATE | (_STATE_OF_NODES if is_node else frozenset())
     _tell(
         log,

@@ -42,6 +42,8 @@ def stray_file(where: str, group: Group, member: Member, rng: Random) -> Planted
     name = rng.choice(STRAYS[where])
     if where == "in a queue" and not group.fs.exists(f"{member.directory}/consumequeue/orders/0"):
         return None
+    if where == "beside" and not member.is_snapshot:
+        return None  # the settings and logs of a node
     name = write(group, member, name, rng.choice((b"", b"notes", bytes(600))))
     if where == "among topics":
         name = name.rpartition("/")[0]
@@ -49,7 +51,7 @@ def stray_file(where: str, group: Group, member: Member, rng: Random) -> Planted
 
 
 def stray_directory(group: Group, member: Member, rng: Random) -> Planted:
-    name = rng.choice(("state/old", "commitlog/old", "broker-a", "keyindex/old", "index/old"))
+    name = rng.choice(("state/old", "commitlog/old", "keyindex/old", "index/old"))
     write(group, member, f"{name}/file", b"bytes")
     return told("stray directory", member, name)
 
