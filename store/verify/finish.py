@@ -12,7 +12,7 @@ from store.verify.claims import Holder, check_claims
 from store.verify.compare import ONE_CHAIN
 from store.verify.comparebytes import first_difference
 from store.verify.files import READABLE, AuditFiles
-from store.verify.findings import UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
+from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
 from store.verify.keys import tell_missing
 from store.verify.log import check_segment_files
 from store.verify.openqueues import open_queue_check
@@ -83,8 +83,27 @@ def finish_audit(fs: Readable, group: GroupPlan, results: Sequence[RangeResult])
     for finding in findings:
         by_replica.setdefault((finding.replica, finding.kind), []).append(finding)
     sided = [_with_majority(finding, group, by_replica) for finding in findings]
-    placed = [_at_first_difference(fs, finding, group) for finding in sided]
+    proved_by = [_break_behind(finding, group, by_replica) for finding in sided]
+    placed = [_at_first_difference(fs, finding, group) for finding in proved_by]
     return hang_on_unread(fs, placed, planned)
+
+
+def _break_behind(
+    finding: Finding,
+    group: GroupPlan,
+    by_replica: Mapping[tuple[str, FindingKind], Sequence[Finding]],
+) -> Finding:
+    """Accuses a replica of an entry that the others do not have, where its own next entry does not
+    follow from it: the log contradicts itself."""
+    if finding.kind is not FindingKind.DIVERGENCE or finding.replica != UNKNOWN_REPLICA:
+        return finding
+    for replica in group.replicas:
+        if finding.majority and f"{finding.path}/".startswith(f"{replica.directory}/"):
+            behind = (finding.index_first or 0) + 1
+            breaks = by_replica.get((replica.name, FindingKind.ENTRY), ())
+            if any(one.index_first == behind for one in breaks):
+                return replace(finding, replica=replica.name, advice=RESTORE)
+    return finding
 
 
 def _with_majority(
