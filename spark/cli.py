@@ -1,4 +1,4 @@
-"""``python -m spark audit``: exit code 0 for consistent replicas, 1 for findings, 2 for neither."""
+"""``python -m spark audit``: exit codes as those of ``dledger verify``."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from spark.errors import ReplicaError, SparkSideError
 if TYPE_CHECKING:
     from spark.audit import Audit
 
-EXIT_FOUND = 1
 EXIT_UNUSABLE = 2
 EXAMPLES = """\
 examples:
   python -m spark audit snap/broker-a/n0 snap/broker-a/n1 snap/broker-a/n2 --out audit
   spark-submit --py-files dledger.zip spark/__main__.py audit snap/broker-a --out audit
+
+exit code: 0 consistent; 1 something is wrong; 2 nothing is wrong of what could be read, and
+something could not be read, or the audit could not be made
 """
 
 
@@ -160,6 +162,7 @@ def run(args: argparse.Namespace) -> int:
         from spark.duplicates import find_duplicates  # noqa: PLC0415 - PySpark is an extra
         from spark.session import open_session  # noqa: PLC0415 - PySpark is an extra
         from spark.targets import find_targets  # noqa: PLC0415 - PySpark is an extra
+        from store.verify.unread import exit_code  # noqa: PLC0415 - as the others
     except ImportError as error:
         raise ReplicaError(
             f"{error}: pip install 'dledger[spark]' brings what is missing"
@@ -178,7 +181,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(summary))
     else:
         show(audit, summary)
-    return EXIT_FOUND if audit.told else 0
+    return exit_code([told.finding for told in audit.told])
 
 
 def write(out: str | None, root: str, audit: Audit) -> dict[str, Any]:

@@ -66,7 +66,8 @@ def _check_each(files: AuditFiles, group: GroupPlan, plan: RangePlan) -> RangeRe
     divergences: list[Finding] = []
     if plan.last_index is not None:
         diverged = [reports[place] for place in sorted(plan.diverged) if place in reports]
-        divergences = compare_replicas(files, list(reports.values()), diverged)
+        contradicting = [reports[place] for place in group.contradicting if place in reports]
+        divergences = compare_replicas(files, list(reports.values()), diverged, contradicting)
     fullest = max(reports, key=lambda place: reports[place].messages)
     return _result(group, plan, outcomes, checks[fullest].counts, divergences)
 
@@ -138,6 +139,8 @@ def _result(
 
 
 def _agreement(report: ReplicaReport, divergences: Sequence[Finding]) -> str:
-    if any(finding.replica in {report.name, UNKNOWN_REPLICA} for finding in divergences):
-        return "differs"
+    for finding in divergences:
+        sided = bool(finding.majority) and not f"{finding.path}/".startswith(f"{report.directory}/")
+        if finding.replica == report.name or (finding.replica == UNKNOWN_REPLICA and not sided):
+            return "differs"
     return "damaged" if report.findings else "same"

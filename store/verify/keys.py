@@ -192,12 +192,13 @@ class KeyCheck:
             known &= positions < self._range_end
             for start, end in self._lost:
                 known &= (positions < start) | (positions >= end)
+            rows = found
             if not known.all():
                 found = found[known]
             if not self._has_expected(file, found):
                 expected = self._expected(file)
                 if found.tobytes() != expected.tobytes():
-                    self._tell_different(file, found, expected)
+                    self._tell_different(file, rows, known, expected)
         self._drop_below(file.last_position + 1)
         for follower in self._followers:
             path = follower._files[self._next].path
@@ -236,6 +237,17 @@ class KeyCheck:
             )
             return None
         rows = np.frombuffer(data, KEY_FIELDS)
+        unordered = _first_unordered(rows)
+        if unordered is not None:
+            self._log.add(
+                FindingKind.KEY_INDEX,
+                file.path,
+                HEADER.size + unordered * KEY_ROW_SIZE,
+                expected="rows sorted by hash, then position",
+                found=f"the row {rows[unordered : unordered + 1].tobytes().hex()}",
+                advice=ADVICE,
+            )
+            return None
         stated = (
             file.first_position,
             file.last_position,
@@ -253,27 +265,40 @@ class KeyCheck:
                 expected=f"positions and seconds {found}, as its rows have them",
                 found=f"{stated}",
                 advice=ADVICE,
-                first=self._index_of(file.first_position),
             )
         return rows
 
     def _tell_different(
-        self, file: IndexFile, found: NDArray[np.void], expected: NDArray[np.void]
+        self,
+        file: IndexFile,
+        rows: NDArray[np.void],
+        known: NDArray[np.bool_],
+        expected: NDArray[np.void],
     ) -> None:
+        """Tells the first row that is missing or too many; ``known`` are those to be compared."""
+        found = rows[known]
         common = min(len(found), len(expected))
         differs = np.flatnonzero(found[:common].view("V16") != expected[:common].view("V16"))
-        row = int(differs[0]) if len(differs) else common
-        right = expected[row : row + 1]
-        wrong = found[row : row + 1]
-        nearest = right if len(right) else wrong
+        at = int(differs[0]) if len(differs) else common
+        right, wrong = expected[at : at + 1], found[at : at + 1]
+        is_extra = len(right) == 0 or (len(wrong) > 0 and wrong.tobytes() < right.tobytes())
+        odd = wrong if is_extra else right
+        if is_extra:
+            place = int(np.flatnonzero(known)[at])
+        else:  # where it belongs
+            hashes, positions = rows["hash"], rows["position"]
+            before = hashes < odd["hash"]
+            before |= (hashes == odd["hash"]) & (positions < odd["position"])
+            place = int(np.count_nonzero(before))
+        row = f"the row {odd.tobytes().hex()}"
         self._log.add(
             FindingKind.KEY_INDEX,
             file.path,
-            HEADER.size + row * KEY_ROW_SIZE,
-            expected=f"the row {right.tobytes().hex()}" if len(right) else "no more rows",
-            found=f"the row {wrong.tobytes().hex()}" if len(wrong) else "no more rows",
+            HEADER.size + place * KEY_ROW_SIZE,
+            expected="a row that the log has, once" if is_extra else row,
+            found=row if is_extra else "no such row",
             advice=ADVICE,
-            first=self._index_of(int(nearest["position"][0])),
+            first=self._index_of(int(odd["position"][0])),
         )
 
     def _compare_none(self, below: int = 1 << 62) -> None:
@@ -297,6 +322,15 @@ class KeyCheck:
         """The entry that holds a record, as far as the entries at hand tell."""
         place = max(bisect_right(self._entries, (position, _NO_INDEX)) - 1, 0)
         return self._entries[place][1] if self._entries else -1
+
+
+def _first_unordered(rows: NDArray[np.void]) -> int | None:
+    """The first row that should come before the one before it."""
+    hashes, positions = rows["hash"], rows["position"]
+    falls = hashes[1:] < hashes[:-1]
+    falls |= (hashes[1:] == hashes[:-1]) & (positions[1:] < positions[:-1])
+    found = np.flatnonzero(falls)
+    return int(found[0]) + 1 if len(found) else None
 
 
 def row_numbers(rows: NDArray[np.void], file: IndexFile) -> NDArray[np.uint64] | None:

@@ -14,18 +14,19 @@ from crc32c import crc32c
 
 from store.entry import CHAINED, HEADER, HEADER_SIZE
 from store.entryindex import ROW, ROW_SIZE, Row
-from store.errors import DamagedError
+from store.errors import DamagedError, UnreadableError
 from store.filesystem import Readable, ReadableFile
 from store.formatfile import Identity
 from store.layout import segment_name, segment_start
 from store.verify.files import AuditFiles
 from store.verify.findings import RESTORE, Finding, FindingKind, FindingLog
-from store.verify.identities import check_identities
-from store.verify.majority import majority
+from store.verify.identities import check_identities, check_shared
+from store.verify.majority import majority, proved
 from store.verify.ranges import AuditPlan, Border, GroupPlan, RangePlan, ReplicaPlan
 from store.verify.rowfiles import RowFiles
 from store.verify.state import read_identity, read_state
 from store.verify.statefiles import StateFiles
+from store.verify.strays import check_names
 
 RANGE_BYTES = 256 << 20
 # A border is moved on by so many entries where no replica can show a whole header.
@@ -55,19 +56,24 @@ def plan_audit(
         identities[directory] = identity
         log = FindingLog(f"{identity.group}/{identity.node}")
         state = read_state(fs, directory, identity, log)
+        check_names(fs, directory, state, log)
         findings += log.findings
         key = (identity.group, identity.segment_size)
         groups.setdefault(key, []).append(BorderFinder(files, directory, state))
     findings += check_identities(identities)
+    findings += check_shared(fs, identities)
     plans: list[GroupPlan] = []
     for (group, segment_size), finders in groups.items():
         try:
-            ranges = tuple(_plan_ranges(finders, range_bytes))
+            contradicting = frozenset(
+                place for place, finder in enumerate(finders) if finder.contradicts_itself()
+            )
+            ranges = tuple(_plan_ranges(finders, range_bytes, contradicting))
         finally:
             for finder in finders:
                 finder.close()
         replicas = tuple(finder.replica for finder in finders)
-        plans.append(GroupPlan(group, segment_size, replicas, ranges))
+        plans.append(GroupPlan(group, segment_size, replicas, ranges, contradicting))
     return AuditPlan(tuple(plans), tuple(findings))
 
 
@@ -109,6 +115,19 @@ class BorderFinder:
         if index <= self.replica.checkpoint_index + 1:
             return self._find_by_rows(index)
         return self._walk_to(index)
+
+    def contradicts_itself(self) -> bool:
+        """Whether the log has another chain where mark, checkpoints or manifest name an entry."""
+        mark, manifest = self._state.mark, self._state.manifest
+        named = [(digest.index, digest.chain) for digest in self.replica.digests]
+        named.append((mark.index, mark.chain_crc))
+        if manifest is not None:
+            named.append((manifest.commit_index, manifest.chain_crc))
+        for index, chain in sorted(named):
+            border = self.find(index + 1) if index >= self.start.index else None
+            if border is not None and border.chain != chain:
+                return True
+        return False
 
     def assume(self, index: int) -> Border:
         """The border as files say that can be wrong; the check then tells what is."""
@@ -205,7 +224,9 @@ class BorderFinder:
         return HEADER.unpack(data) if len(data) == HEADER_SIZE else None
 
 
-def _plan_ranges(finders: Sequence[BorderFinder], range_bytes: int) -> list[RangePlan]:
+def _plan_ranges(
+    finders: Sequence[BorderFinder], range_bytes: int, contradicting: Collection[int]
+) -> list[RangePlan]:
     """Cuts at equal distances, and where a replica begins, ends or has its checkpoint."""
     replicas = [finder.replica for finder in finders]
     first = min(replica.first_index for replica in replicas)
@@ -246,7 +267,7 @@ def _plan_ranges(finders: Sequence[BorderFinder], range_bytes: int) -> list[Rang
             default=range_bytes,
         )
         number = len(ranges)
-        diverged |= _diverged(found, diverged, replicas)
+        diverged |= _diverged(found, diverged, contradicting, replicas)
         ranges.append(RangePlan(number, index, end - 1, size, begins, diverged))
     for place, finder in enumerate(finders):
         ranges += _tail(finder, place, len(finders), len(ranges))
@@ -312,15 +333,22 @@ def _adopt(
 
 
 def _diverged(
-    found: Sequence[Border | None], known: Collection[int], replicas: Sequence[ReplicaPlan]
+    found: Sequence[Border | None],
+    known: Collection[int],
+    contradicting: Collection[int],
+    replicas: Sequence[ReplicaPlan],
 ) -> frozenset[int]:
-    """The replicas that a majority contradicts already at this border, ``known`` left out."""
+    """The replicas that have left the log of the others already at this border, ``known`` left
+    out; see :mod:`store.verify.majority`."""
     chains = [
-        (border.chain, replicas[place].name)
+        (border.chain, place)
         for place, border in enumerate(found)
         if border is not None and border.chain is not None and place not in known
     ]
-    right = majority(chains)
+    right = proved(chains, contradicting)
+    if right is None:
+        voices = [(chain, place) for chain, place in chains if place not in contradicting]
+        right = majority([(chain, replicas[place].name) for chain, place in voices])
     if right is None:
         return frozenset()
     return frozenset(
@@ -352,4 +380,5 @@ def _unidentified(directory: str, error: DamagedError) -> Finding:
         "the format file of a replica",
         error.what,
         f"nothing else of this replica was checked; {RESTORE}",
+        unread=isinstance(error, UnreadableError),
     )

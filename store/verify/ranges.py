@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from store.formatfile import Identity
+from store.verify.brokerstate import BrokerEffects
 from store.verify.digests import StateDigest
 from store.verify.findings import Finding
 
@@ -76,12 +77,17 @@ class RangePlan:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """The replicas of one group and the ranges over them, in order."""
+    """The replicas of one group and the ranges over them, in order.
+
+    ``contradicting`` are those that say themselves, in mark, checkpoints or manifest, that their
+    log should be another one.
+    """
 
     group: str
     segment_size: int
     replicas: tuple[ReplicaPlan, ...]
     ranges: tuple[RangePlan, ...]
+    contradicting: frozenset[int] = frozenset()
 
     def range_end(self, plan: RangePlan, place: int) -> int | None:
         """Where a replica's part of a range ends; ``None`` where only the log can tell."""
@@ -166,6 +172,7 @@ class RangeState:
     last_ms: int | None = None
     configuration: bytes | None = None
     lost: bool = False
+    effects: BrokerEffects = field(default_factory=BrokerEffects)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from store.batch import decode_batch
 from store.checkpoint import Checkpoint
 from store.entry import Entry, EntryKind
 from store.errors import CorruptBatchError
-from store.filesystem import Readable
-from store.layout import segment_name, segment_start
 from store.verify.batches import BatchMismatchError, check_batch
+from store.verify.brokerstate import COUNTED_TOPICS, BrokerEffects
 from store.verify.columns import Columns, Topics, plain_columns, read_columns
 from store.verify.commands import file_commands, unpack_commands
 from store.verify.entryindex import EntryIndexCheck, index_row
@@ -18,13 +18,12 @@ from store.verify.files import AuditFiles
 from store.verify.findings import INCOMPLETE, RESTORE, FindingKind, FindingLog
 from store.verify.keys import KeyCheck
 from store.verify.log import LogWalk
-from store.verify.queues import QueueCheck
+from store.verify.openqueues import open_queue_check
 from store.verify.ranges import Border, RangeKeys, RangeQueues, RangeState, ReplicaPlan
 from store.verify.report import ReplicaReport
 from store.verify.runs import RowRuns
 from store.verify.sharedlog import Buffers, SharedLog, Window
 from store.verify.state import read_state
-from store.verify.statefiles import StateFiles
 from store.verify.states import SegmentTimes
 
 LEADER_FAULT = "the entry is as a leader made it: report it; all replicas should have the same"
@@ -85,6 +84,7 @@ class ReplicaCheck:
         self._last_term = max(border.term, 0)
         self._times = SegmentTimes(plan.identity.segment_size)
         self._configuration: bytes | None = None
+        self._effects = BrokerEffects()
         self.counts: dict[tuple[str, int], int] = {}
 
     def run(self) -> None:
@@ -134,6 +134,7 @@ class ReplicaCheck:
             check._walk = log
             check._term_starts, check._last_term = self._term_starts, self._last_term
             check._times, check._configuration = self._times, self._configuration
+            check._effects = self._effects
             check._report.messages, check.counts = self._report.messages, self.counts
 
     def end(self) -> tuple[ReplicaReport, RangeQueues, RangeKeys, RangeState | None]:
@@ -155,7 +156,13 @@ class ReplicaCheck:
         state = None
         if self._is_covered:
             times = self._times
-            state = RangeState(times.found(), times.last_ms, self._configuration, bool(walk.lost))
+            state = RangeState(
+                times.found(),
+                times.last_ms,
+                self._configuration,
+                bool(walk.lost),
+                self._effects,
+            )
         return report, queues, keys, state
 
     @property
@@ -175,14 +182,16 @@ class ReplicaCheck:
         batch = decode_batch(entry.body)
         columns = plain_columns(entry, batch, self._topics)
         self._times.take(entry.position, columns.last_ms)
-        commands = file_commands(unpack_commands(batch.commands))
+        commands = unpack_commands(batch.commands)
         covered = entry.index <= self._covered_index
         # Readable or not, what the entry's rows say is what was put into the files.
         self._runs.add(columns)
         self._queues.take(self._runs.take(), covered=covered)
         if covered:
             self._keys.take(columns.key_rows, [(entry.position, entry.index)])
-        self._obey(commands, covered=covered)
+        self._obey(file_commands(commands), covered=covered)
+        if self._is_covered:
+            self._effects.take(batch, commands, entry.position)
         self._count(columns)
         check_batch(entry, batch)
 
@@ -206,16 +215,22 @@ class ReplicaCheck:
             self._take_columns(plain_columns(entry, batch, self._topics), everyone)
 
     def _take_columns(self, columns: Columns, everyone: Sequence[ReplicaCheck]) -> None:
-        """Takes what batches that are right say of the files."""
+        """Takes what batches that are right say of the files and of the broker's state."""
         begun = 0
-        for number, found in columns.commands:
-            commands = file_commands(unpack_commands(found))
-            if commands:
+        packed = dict(columns.commands)
+        counting = columns.entries_with(self._topics.numbers_known(COUNTED_TOPICS))
+        for number in sorted(counting.union(packed)):
+            entry = columns.entries[number]
+            commands = unpack_commands(packed.get(number, b""))
+            batch = decode_batch(entry.body) if number in counting else None
+            self._effects.take(batch, commands, entry.position)
+            of_files = file_commands(commands)
+            if of_files:
                 self._runs.add(columns, begun, number + 1)
                 begun = number + 1
                 self._take_runs(everyone)
                 for check in everyone:
-                    check._obey(commands, covered=check._is_covered)
+                    check._obey(of_files, covered=check._is_covered)
         self._runs.add(columns, begun)
         if self._runs.count >= ROWS_AT_ONCE:
             self._take_runs(everyone)
@@ -350,7 +365,13 @@ class ReplicaCheck:
         ):
             named = [start for start in checkpoint.term_starts if first <= start[1] <= last]
             if last <= checkpoint.index and named != found:
-                self._tell_terms(f"term starts {found}", f"term starts {named}", path, checkpoint)
+                # The first one that differs, as the ranges behind may have others.
+                odd = min({*named} ^ {*found}, key=itemgetter(1), default=found[0])
+                right = next((term for term, index in found if index == odd[1]), None)
+                wrong = next((term for term, index in named if index == odd[1]), None)
+                self._tell_terms(
+                    f"{_term(right)} to start with entry {odd[1]}", _term(wrong), path, checkpoint
+                )
 
     def _tell_terms(self, expected: str, found: str, path: str, checkpoint: Checkpoint) -> None:
         self._log.add(
@@ -363,23 +384,5 @@ class ReplicaCheck:
         )
 
 
-def open_queue_check(
-    fs: Readable, state: StateFiles, directory: str, log: FindingLog
-) -> QueueCheck:
-    """The check of a replica's ConsumeQueues, knowing what its small files say."""
-    machine, size = state.machine, state.identity.segment_size
-
-    def segment_path(position: int) -> tuple[str, int]:
-        start = segment_start(position, size)
-        return f"{directory}/commitlog/{segment_name(start)}", position - start
-
-    return QueueCheck(
-        fs,
-        directory,
-        [] if machine is None else machine.queues,
-        log,
-        checkpoint_path=state.checkpoint_path,
-        segment_path=segment_path,
-        expired_position=0 if machine is None else machine.expired_position,
-        first_position=state.mark.first_position,
-    )
+def _term(term: int | None) -> str:
+    return "no term" if term is None else f"term {term}"

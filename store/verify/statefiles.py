@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from store.checkpoint import Checkpoint
 from store.formatfile import Identity
+from store.heldfile import Held
 from store.machinestate import MachineState
 from store.manifest import Manifest
 from store.statefiles import HardState, Mark
@@ -41,6 +42,10 @@ class StateFiles:
     """Whether the next start makes all that is derived again: none of it need be there."""
     manifest: Manifest | None = None
     manifest_path: str = ""
+    held: tuple[Held, ...] = ()
+    held_path: str = ""
+    has_lock: bool = False
+    """Whether it is a node's own directory: a snapshot has no lock file."""
 
     @property
     def commit_index(self) -> int:

@@ -105,7 +105,8 @@ def test_another_entry_whose_checksums_are_right_is_a_divergence(
 ) -> None:
     forked = write_snapshot(tmp_path / "forked", "n2", fork=True)
     (told,) = audit(session, [*replicas[:2], forked]).told
-    assert (told.finding.kind, told.finding.replica) == (FindingKind.DIVERGENCE, "broker-a/n2")
+    assert (told.finding.kind, told.finding.replica) == (FindingKind.DIVERGENCE, "unknown")
+    assert told.finding.path.startswith(str(forked))
     assert (told.finding.index_first, told.finding.index_last) == (ENTRIES - 1, ENTRIES - 1)
     assert told.finding.majority == ("broker-a/n0", "broker-a/n1")
 
@@ -310,6 +311,25 @@ def test_the_summary_says_of_which_states_nothing_is_known(
     assert found.told == []
     (group,) = summarize(found)["groups"]
     assert [one["state"] for one in group["replicas"]] == ["same", "same", "unknown"]
+
+
+def test_codes_tell_what_could_not_be_read_from_what_is_wrong(
+    session: SparkSession, replicas: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [str(each) for each in replicas]
+    assert main(["audit", *names]) == 0
+    path = replicas[1] / "state" / "format"
+    path.write_bytes(b"dledger data format 2\nwhatever comes\n")
+    assert main(["audit", *names]) == 2
+    assert f"{path}, byte 0" in capsys.readouterr().out
+    (replicas[2] / "state" / "vote").unlink()
+    assert main(["audit", *names]) == 1
+
+
+def test_help_says_what_the_codes_mean(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["audit", "--help"])
+    assert "exit code: 0 consistent; 1 something is wrong; 2 nothing" in capsys.readouterr().out
 
 
 def test_what_cannot_be_audited_ends_with_one_line_and_code_2(
