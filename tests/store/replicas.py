@@ -57,6 +57,8 @@ class Replica:
         self.segment_times: dict[int, int] = {}
         self.stored_ms = 0
         self.configuration = b""
+        self.broker = b""
+        """The broker's state in checkpoints, where a test wants a real one."""
         self.term = max(1, self.store.recovered.term)
         self.store.save_hard_state(self.term, "n0")
 
@@ -163,7 +165,7 @@ class Replica:
             if not starts or starts[-1][0] != earlier.term:
                 starts.append((earlier.term, earlier.index))
         state = MachineState(
-            b"broker after entry %d" % entry.index,
+            self.broker or b"broker after entry %d" % entry.index,
             queues or self.lengths(),
             self.segment_times,
             self.expired_position,
