@@ -1,6 +1,6 @@
 """``python -m spark package OUT.zip``: the project as an archive that Spark hands to executors.
 
-PySpark puts ``.zip`` and ``.egg`` files of ``--py-files`` on the path of its workers, and copies any
+PySpark puts ``.zip`` and ``.egg`` files of ``--py-files`` on the path of its workers. It copies any
 other file, a ``.whl`` too, beside them without a word: nothing can be imported from it then.
 """
 
