@@ -10,25 +10,25 @@ from store.batch import QUEUE_ROW, Batch, decode_batch
 from store.checkpoint import Checkpoint
 from store.entry import Entry, EntryKind
 from store.errors import CorruptBatchError
-from store.filesystem import Bytes, Readable
-from store.layout import segment_name, segment_start
+from store.filesystem import Bytes
 from store.verify.batches import BatchMismatchError, check_batch, count_messages
 from store.verify.columns import are_proved
+from store.verify.derivedchecks import open_key_check, open_queue_check
 from store.verify.entryindex import EntryIndexCheck, index_row
 from store.verify.files import AuditFiles
 from store.verify.findings import INCOMPLETE, RESTORE, FindingKind, FindingLog
-from store.verify.keys import KeyCheck
+from store.verify.keydigests import KeyDigests
 from store.verify.log import LogWalk
-from store.verify.queues import QueueCheck, RowRuns
-from store.verify.ranges import Border, RangeKeys, RangeQueues, RangeState, ReplicaPlan
+from store.verify.queues import RowRuns
+from store.verify.ranges import Border, Compared, RangeKeys, RangeQueues, RangeState, ReplicaPlan
 from store.verify.report import ReplicaReport
 from store.verify.sharedlog import Buffers, SharedLog, Window
-from store.verify.state import read_state
 from store.verify.statefiles import StateFiles
 from store.verify.states import SegmentTimes
 
 LEADER_FAULT = "the entry is as a leader made it: report it; all replicas should have the same"
 
+NOTHING = Compared()
 DELETE_TOPIC = "delete-topic"
 EXPIRE = "expire"
 ROWS_AT_ONCE = 1 << 16
@@ -43,9 +43,13 @@ class ReplicaCheck:
         fs: AuditFiles,
         plan: ReplicaPlan,
         border: Border,
+        *,
         last_index: int | None,
         end_position: int | None,
+        compared: Compared = NOTHING,
     ) -> None:
+        """``compared`` are the derived files to be compared with the log row by row; of others it
+        is digested what they must hold."""
         directory = plan.directory
         self._report = ReplicaReport(
             directory, plan.identity.group, plan.identity.node, plan.identity.segment_size
@@ -53,7 +57,7 @@ class ReplicaCheck:
         self._log = FindingLog(self._report.name)
         self._report.findings = self._log.findings
         # What the small files themselves have wrong was told with the plan.
-        self._state = state = read_state(fs.below, directory, plan.identity, FindingLog(""))
+        self._state = state = plan.state or StateFiles(plan.identity)
         self._border = border
         self._fs = fs
         self._own = LogWalk(fs, directory, state, self._log, border=border, last_index=last_index)
@@ -63,17 +67,15 @@ class ReplicaCheck:
         self._is_covered = last_index is not None and last_index <= self._covered_index
         indexed = 0 if state.rebuilds else self._covered_index + 1
         self._index = EntryIndexCheck(fs, directory, indexed, self._log)
-        self._queues = open_queue_check(fs, state, directory, self._log)
-        covered_end = 0 if checkpoint is None else checkpoint.end_position
-        self._keys = KeyCheck(
+        self._queues = open_queue_check(fs, state, directory, self._log, compared.queues)
+        self._keys = open_key_check(
             fs,
+            state,
             directory,
             self._log,
-            first_position=state.mark.first_position,
-            end_position=covered_end,
-            range_position=border.position,
-            range_end=covered_end if end_position is None else min(covered_end, end_position),
+            positions=(border.position, end_position),
             lost=self._walk.lost,
+            compared=compared.keys,
         )
         named = {state.mark.index, self._covered_index}
         named |= {older.checkpoint.index for older in state.older}
@@ -119,7 +121,8 @@ class ReplicaCheck:
         everyone = [self, *followers]
         if self._has_keys:
             for follower in followers:
-                follower._keys.follow(self._keys)
+                if isinstance(self._keys, KeyDigests) and isinstance(follower._keys, KeyDigests):
+                    follower._keys.follow(self._keys)
         log = SharedLog(
             self._fs,
             [check._report.directory for check in everyone],
@@ -354,28 +357,6 @@ class ReplicaCheck:
             found=found,
             first=checkpoint.index,
         )
-
-
-def open_queue_check(
-    fs: Readable, state: StateFiles, directory: str, log: FindingLog
-) -> QueueCheck:
-    """The check of a replica's ConsumeQueues, knowing what its small files say."""
-    machine, size = state.machine, state.identity.segment_size
-
-    def segment_path(position: int) -> tuple[str, int]:
-        start = segment_start(position, size)
-        return f"{directory}/commitlog/{segment_name(start)}", position - start
-
-    return QueueCheck(
-        fs,
-        directory,
-        [] if machine is None else machine.queues,
-        log,
-        checkpoint_path=state.checkpoint_path,
-        segment_path=segment_path,
-        expired_position=0 if machine is None else machine.expired_position,
-        first_position=state.mark.first_position,
-    )
 
 
 def _file_commands(commands: Bytes) -> list[str | int]:
