@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from store.filesystem import Readable
 from store.verify.derivedchecks import open_queue_check
 from store.verify.files import AuditFiles
-from store.verify.filetasks import FileResult, FileTask, check_files, cut_files
+from store.verify.filetasks import FileResult, FileTask, check_files, cut_files, together
 from store.verify.findings import Finding, FindingKind, FindingLog
 from store.verify.keydigests import list_starts
 from store.verify.queuedigests import QueueFindings
@@ -69,15 +69,15 @@ def check_derived(
     """All derived files of all groups; ``results`` has those of all ranges of each."""
     found = [Derived(sorted(some, key=lambda one: one.number)) for some in results]
     places: list[tuple[int, int]] = []
-    tasks: list[tuple[int, FileTask]] = []
+    tasks: list[FileTask] = []
     for number, group in enumerate(groups):
         for place in range(len(group.replicas)):
             for task in _file_tasks(fs, group, place, found[number].results):
                 places.append((number, place))
-                tasks.append((0, task))
+                tasks.append(task)
     readings: dict[tuple[int, int, int], Compared] = {}
-    files = run(check_files, [None], tasks)
-    for (number, place), of_files in zip(places, files, strict=True):
+    checked = run(check_files, [None], [(0, some) for some in together(tasks)])
+    for (number, place), of_files in zip(places, chain.from_iterable(checked), strict=True):
         _gather(found[number], place, of_files)
         for at, compared in _to_read(fs, groups[number], place, of_files):
             known = readings.get((number, at, place), Compared())

@@ -50,6 +50,17 @@ class FileTask:
     keys: tuple[KeysDigest, ...] = ()
     segments: tuple[str, ...] = ()
 
+    @property
+    def weight(self) -> int:
+        """How much of :data:`FILES_AT_ONCE` it takes: by files, or by rows where they are many."""
+        rows = sum(
+            digest.end_offset - digest.first_offset
+            for part in self.queues
+            for _, digest in part.queue.digests
+        )
+        files = len(self.queues) + len(self.keys) + len(self.segments)
+        return max(files, FILES_AT_ONCE * rows // TASK_ROWS)
+
 
 @dataclass(slots=True)
 class FileResult:
@@ -62,8 +73,28 @@ class FileResult:
     unread: list[Finding] = field(default_factory=list)
 
 
-def check_files(fs: Readable, _shared: object, task: FileTask, _buffers: Buffers) -> FileResult:
-    """Runs a task."""
+def check_files(
+    fs: Readable, _shared: object, tasks: Sequence[FileTask], _buffers: Buffers
+) -> list[FileResult]:
+    """Runs small tasks together."""
+    return [_check(fs, task) for task in tasks]
+
+
+def together(tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
+    """The tasks in order, as many together as one may be large."""
+    some: list[FileTask] = []
+    weight = 0
+    for task in tasks:
+        if some and weight + task.weight > FILES_AT_ONCE:
+            yield some
+            some, weight = [], 0
+        some.append(task)
+        weight += task.weight
+    if some:
+        yield some
+
+
+def _check(fs: Readable, task: FileTask) -> FileResult:
     replica, found = task.replica, FileResult()
     files = AuditFiles(fs, task.listing)
     for part in task.queues:

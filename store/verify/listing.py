@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from store.verify.files import AuditFiles
 
@@ -18,11 +18,24 @@ listed is left out, and whoever wants it finds out why."""
 
 LOG_DIRECTORIES = ("commitlog", "index", "keyindex")
 QUEUES = "consumequeue"
+DIRECTORIES = (*LOG_DIRECTORIES, QUEUES)
+
+
+@runtime_checkable
+class ListsTrees(Protocol):
+    """A file system that lists all directories below one at once."""
+
+    def list_tree(self, path: str) -> dict[str, tuple[str, ...]]:
+        """Names by directory, ``path`` and all below; raises ``OSError``."""
 
 
 def list_replica(files: AuditFiles, directory: str) -> dict[str, tuple[str, ...] | None]:
     """All directories that a check reads."""
     found: dict[str, tuple[str, ...] | None] = {}
+    if isinstance(files.below, ListsTrees):
+        with suppress(OSError, ValueError):
+            tree = files.below.list_tree(directory)
+            return {**{f"{directory}/{name}": None for name in DIRECTORIES}, **tree}
     for name in LOG_DIRECTORIES:
         _list(files, f"{directory}/{name}", found)
     queues = f"{directory}/{QUEUES}"

@@ -35,7 +35,7 @@ def load(session: SparkSession, path: Path, view: View) -> DataFrame:
 def test_the_views_of_the_state_have_what_the_broker_had(
     session: SparkSession, group: Path
 ) -> None:
-    expected = {
+    expected: dict[View, list[tuple[object, ...]]] = {
         View.TOPICS: [("bills", 2, 2, 6, 0, True), ("orders", 1, 1, 6, 0, False)],
         View.GROUPS: [("readers", True, True, True, 1, 3, 0, 1, True)],
         View.OFFSETS: [
