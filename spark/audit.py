@@ -9,10 +9,10 @@ range; no row of the log ever goes through Spark, and nothing is shuffled. The c
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pyspark.sql import SparkSession
@@ -36,6 +36,9 @@ from store.verify.derivedfiles import check_derived
 from store.verify.identities import distinct_directories
 from store.verify.locking import lock_replicas
 
+RANGES_AT_ONCE = 4096
+"""Of all groups together. Each gives some 50 bytes a queue that it has messages of."""
+
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -57,7 +60,10 @@ class Told:
 
 @dataclass(slots=True)
 class GroupAudit:
-    """What the audit of one group gave; ``seconds`` of each range are those of its task."""
+    """What the audit of one group gave; ``seconds`` of each range are those of its task.
+
+    Results are without their parts, which the findings are made of.
+    """
 
     plan: GroupPlan
     results: list[RangeResult]
@@ -99,19 +105,8 @@ def run_audit(
             findings += lock_replicas(fs, paths, locks)
             size = range_bytes or task_size(session, fs, paths)
             plan = plan_audit(fs, paths, size, run)
-            began = time.perf_counter()
-            checked = check_ranges(run, plan.groups)
-            results = [[result for result, _ in some] for some in checked]
-            derived = check_derived(fs, run, plan.groups, results)
-            audit.scan_seconds = time.perf_counter() - began
-            with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-                told = pool.map(partial(finish_audit, fs), plan.groups, results, derived)
-                for group, some, files, found in zip(
-                    plan.groups, checked, derived, told, strict=True
-                ):
-                    seconds = {result.number: taken for result, taken in some}
-                    audit.groups.append(GroupAudit(group, files.results, seconds))
-                    audit.told += [Told(finding, group.group) for finding in found]
+            for groups in waves(plan.groups):
+                audit_groups(fs, run, groups, audit)
         except (StoreError, OSError) as error:
             raise ReplicaError(str(error)) from error
         for finding in [*findings, *plan.findings]:
@@ -123,6 +118,37 @@ def run_audit(
 def task_size(session: SparkSession, fs: FileSystem, paths: Sequence[str]) -> int:
     """Bytes of log in a task, where nobody says."""
     return range_bytes_for(log_bytes(fs, paths), count_cores(session))
+
+
+def waves(groups: Sequence[GroupPlan]) -> Iterator[list[GroupPlan]]:
+    """Groups that are audited side by side: enough for any cluster, and what a driver can hold."""
+    some: list[GroupPlan] = []
+    ranges = 0
+    for group in groups:
+        if some and ranges + len(group.ranges) > RANGES_AT_ONCE:
+            yield some
+            some, ranges = [], 0
+        some.append(group)
+        ranges += len(group.ranges)
+    if some:
+        yield some
+
+
+def audit_groups(fs: FileSystem, run: SparkRun, groups: Sequence[GroupPlan], audit: Audit) -> None:
+    """Adds what was found in the groups to ``audit``."""
+    began = time.perf_counter()
+    checked = check_ranges(run, groups)
+    results = [[result for result, _ in some] for some in checked]
+    derived = check_derived(fs, run, groups, results)
+    audit.scan_seconds += time.perf_counter() - began
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        told = list(pool.map(partial(finish_audit, fs), groups, results, derived))
+    for group, some, files, found in zip(groups, checked, derived, told, strict=True):
+        seconds = {result.number: taken for result, taken in some}
+        # What goes across ranges is told by now, and is most of what they gave.
+        kept = [replace(result, parts=()) for result in files.results]
+        audit.groups.append(GroupAudit(group, kept, seconds))
+        audit.told += [Told(finding, group.group) for finding in found]
 
 
 def check_ranges(

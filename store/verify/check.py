@@ -112,6 +112,7 @@ def _result(
     reports = [outcome[0] for outcome in outcomes.values()]
     last_index = max(report.last_index for report in reports)
     begins = {place: border.position for place, border in enumerate(plan.borders) if border}
+    spans = next(iter(outcomes.values()))[1]
     return RangeResult(
         plan.number,
         plan.first_index,
@@ -131,7 +132,7 @@ def _result(
                 report.last_term,
                 report.end_position,
                 report.messages,
-                queues,
+                spans if queues == spans else queues,  # what is the same is packed once
                 keys,
                 state,
             )
