@@ -37,7 +37,7 @@ def check_range(
     for whoever checks many ranges, one after the other.
     """
     plan = group.ranges[number]
-    files = AuditFiles(fs)
+    files = AuditFiles(fs, group.listing)
     result = _check_alike(files, group, plan, buffers or Buffers())
     if result is None:
         result = _check_each(files, group, plan)
@@ -92,7 +92,11 @@ def _check_alike(
 def _checks(files: AuditFiles, group: GroupPlan, plan: RangePlan) -> dict[int, ReplicaCheck]:
     return {
         place: ReplicaCheck(
-            files, group.replicas[place], border, plan.last_index, group.range_end(plan, place)
+            files,
+            group.replicas[place],
+            border,
+            last_index=plan.last_index,
+            end_position=group.range_end(plan, place),
         )
         for place, border in enumerate(plan.borders)
         if border is not None
@@ -109,6 +113,7 @@ def _result(
     reports = [outcome[0] for outcome in outcomes.values()]
     last_index = max(report.last_index for report in reports)
     begins = {place: border.position for place, border in enumerate(plan.borders) if border}
+    spans = next(iter(outcomes.values()))[1]
     return RangeResult(
         plan.number,
         plan.first_index,
@@ -128,7 +133,7 @@ def _result(
                 report.last_term,
                 report.end_position,
                 report.messages,
-                queues,
+                spans if queues == spans else queues,  # what is the same is packed once
                 keys,
                 state,
             )

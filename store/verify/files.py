@@ -9,7 +9,7 @@ it, so that the check goes on and tells what is missing; why it is missing is ke
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from store.filesystem import BLOCK_SIZE, Readable, ReadableFile
 from store.verify.findings import RESTORE, Finding, FindingKind
@@ -39,10 +39,17 @@ _KINDS = {
 
 
 class AuditFiles:
-    """A file system for reading; see the module. ``below`` is the one that it reads."""
+    """A file system for reading; see the module. ``below`` is the one that it reads.
 
-    def __init__(self, below: Readable) -> None:
+    Directories in ``listing`` have been listed before: their names, ``None`` for one that is not
+    there.
+    """
+
+    def __init__(
+        self, below: Readable, listing: Mapping[str, Sequence[str] | None] | None = None
+    ) -> None:
         self.below = below
+        self._listing = listing or {}
         self.unread: dict[str, tuple[int, str, bool]] = {}
         """By path: the first byte that cannot be read, why, and whether nothing else lies there in
         the place of what should."""
@@ -61,6 +68,8 @@ class AuditFiles:
         return _EmptyFile(path)
 
     def exists(self, path: str) -> bool:
+        if path in self._listing:
+            return self._listing[path] is not None
         try:
             if self.below.exists(path):
                 return True
@@ -72,6 +81,11 @@ class AuditFiles:
         return False
 
     def list_directory(self, path: str) -> list[str]:
+        if path in self._listing:
+            names = self._listing[path]
+            if names is None:
+                raise FileNotFoundError(path)
+            return list(names)
         try:
             return self.below.list_directory(path)
         except FileNotFoundError:

@@ -11,12 +11,14 @@ from store.verify.brokercheck import check_broker
 from store.verify.claims import Holder, check_claims
 from store.verify.compare import ONE_CHAIN
 from store.verify.comparebytes import first_difference
+from store.verify.derivedchecks import open_queue_check
+from store.verify.derivedfiles import Derived, check_derived
 from store.verify.files import READABLE, AuditFiles
 from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
 from store.verify.keys import tell_missing
-from store.verify.log import check_segment_files
-from store.verify.openqueues import open_queue_check
+from store.verify.queuedigests import QueueFindings
 from store.verify.ranges import GroupPlan, RangeResult, ReplicaRange
+from store.verify.running import run_here
 from store.verify.state import read_state
 from store.verify.statefiles import StateFiles
 from store.verify.states import check_beginning, check_named, check_state, check_states
@@ -29,11 +31,22 @@ LOST = frozenset({FindingKind.ENTRY, FindingKind.SEGMENT})
 CONTINUING = LOST | {FindingKind.ENTRY_INDEX, FindingKind.DIVERGENCE}
 
 
-def finish_audit(fs: Readable, group: GroupPlan, results: Sequence[RangeResult]) -> list[Finding]:
-    """All findings of a group but those of the plan, from the results of all its ranges."""
-    ordered = sorted(results, key=lambda result: result.number)
+def finish_audit(
+    fs: Readable,
+    group: GroupPlan,
+    results: Sequence[RangeResult],
+    derived: Derived | None = None,
+) -> list[Finding]:
+    """All findings of a group but those of the plan, from the results of all its ranges.
+
+    ``derived`` is what :func:`~store.verify.derivedfiles.check_derived` gave for them; where it is
+    left out, derived files are checked here.
+    """
+    if derived is None:
+        (derived,) = check_derived(fs, run_here(fs), [group], [results])
+    ordered = derived.results
     findings = merge_findings(ordered)
-    files = AuditFiles(fs)
+    files = AuditFiles(fs, group.listing)
     planned: list[Finding] = []
     holders: list[Holder] = []
     proofs: set[tuple[int, int]] = set()
@@ -43,9 +56,10 @@ def finish_audit(fs: Readable, group: GroupPlan, results: Sequence[RangeResult])
         state = read_state(fs, replica.directory, replica.identity, small)
         planned += small.findings
         log = FindingLog(replica.name)
-        check_segment_files(files, f"{replica.directory}/commitlog", state, log)
+        log.findings += derived.segments.get(place, ())
         if state.machine is not None or state.checkpoint is None:
-            _finish_derived(files, replica.directory, state, parts, log)
+            found = derived.queues.get(place, {})
+            _finish_derived(files, replica.directory, state, parts, log, found=found)
         there = [
             part.last_index
             for result in ordered
@@ -78,7 +92,8 @@ def finish_audit(fs: Readable, group: GroupPlan, results: Sequence[RangeResult])
     findings += check_states(group, [*planned, *findings], proofs)
     told = {finding.path for finding in findings if finding.expected == READABLE}
     names = {replica.directory: replica.name for replica in group.replicas}
-    findings += [finding for finding in files.findings(names) if finding.path not in told]
+    unread = {finding.path: finding for finding in files.findings(names)} | derived.unread
+    findings += [unread[path] for path in sorted(unread) if path not in told]
     by_replica: dict[tuple[str, FindingKind], list[Finding]] = {}
     for finding in findings:
         by_replica.setdefault((finding.replica, finding.kind), []).append(finding)
@@ -177,12 +192,14 @@ def _finish_derived(
     state: StateFiles,
     parts: Sequence[ReplicaRange],
     log: FindingLog,
+    *,
+    found: Mapping[tuple[str, int], QueueFindings],
 ) -> None:
     queues = open_queue_check(fs, state, directory, log)
     for part in parts:
         queues.absorb(part.queues)
     end_position = max((part.end_position for part in parts), default=0)
-    queues.finish(max(end_position, state.durable_position))
+    queues.finish(max(end_position, state.durable_position), found)
     tell_missing(directory, [part.keys for part in parts], log)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
 from crc32c import crc32c
@@ -17,7 +16,6 @@ from store.layout import parse_segment_name, segment_name
 from store.verify.findings import FindingKind, FindingLog
 from store.verify.queues import ADVICE
 from store.verify.ranges import RangeKeys
-from store.verify.sharedlog import UnequalError
 
 _NO_INDEX = 1 << 62
 UNDOUBTED_SIZE = 64 << 20
@@ -59,15 +57,13 @@ class KeyCheck:
         self._rows: list[bytes] = []
         self._sorted: dict[tuple[int, int, int], NDArray[np.void]] = {}
         self._entries: list[tuple[int, int]] = []
-        self._leader: KeyCheck | None = None
-        self._followers: list[KeyCheck] = []
         self._missing: tuple[int, int, int] | None = None
         self.expired_position = 0
         """Files of records below may have been removed."""
 
     def take(self, rows: bytes, entries: Sequence[tuple[int, int]]) -> None:
         """Takes the key rows of entries, of which ``entries`` has positions and indexes."""
-        if not rows or self._leader is not None:
+        if not rows:
             return
         first_position = int.from_bytes(rows[4:12], "big")
         while self._next < len(self._files) and (
@@ -78,28 +74,8 @@ class KeyCheck:
         self._rows.append(rows)
         self._entries += entries
 
-    def follow(self, other: KeyCheck) -> None:
-        """The other one takes the same rows, and is compared first.
-
-        Where its files are said to hold the same, they need only be found to have the same bytes.
-        """
-        self._sorted = other._sorted
-        if self._outline() == other._outline() and not self._unreadable | other._unreadable:
-            self._leader = other
-            other._followers.append(self)
-
-    def _outline(self) -> tuple[object, ...]:
-        low = max(self._first_position, self._range_position)
-        return low, self._range_end, [replace(file, path="") for file in self._files]
-
     def end_range(self) -> RangeKeys:
-        """Compares the rest; that no file has a row is for the end to judge.
-
-        Raises :class:`UnequalError` where one that follows turns out to be different, or something
-        is wrong that concerns those that follow, too.
-        """
-        if self._leader is not None:
-            return RangeKeys(self._leader._missing, self.expired_position)
+        """Compares the rest; that no file has a row is for the end to judge."""
         while self._next < len(self._files):
             self._compare(self._files[self._next])
             self._next += 1
@@ -180,12 +156,10 @@ class KeyCheck:
 
     def _compare(self, file: IndexFile) -> None:
         """Compares a file with the rows from the log that end with its last record."""
-        told = len(self._log.findings)
         self._compare_none(file.first_position)
-        found = data = None
+        found = None
         if file.path not in self._unreadable:
-            data = self._read_data(file)
-            found = self._check_data(file, data)
+            found = self._check_data(file, self._read_data(file))
         if found is not None:
             positions = found["position"].astype(np.int64)
             known = positions >= max(self._first_position, self._range_position)
@@ -200,11 +174,6 @@ class KeyCheck:
                 if found.tobytes() != expected.tobytes():
                     self._tell_different(file, rows, known, expected)
         self._drop_below(file.last_position + 1)
-        for follower in self._followers:
-            path = follower._files[self._next].path
-            same = follower._read_data(follower._files[self._next]) == data
-            if not same or len(self._log.findings) != told:
-                raise UnequalError(f"{path}: to be compared with the log by itself")
 
     def _read_data(self, file: IndexFile) -> bytes:
         """All rows; of so many that it must be doubted, no more than are right."""

@@ -13,21 +13,22 @@ from store.verify.batches import BatchMismatchError, check_batch
 from store.verify.brokerstate import COUNTED_TOPICS, BrokerEffects
 from store.verify.columns import Columns, Topics, plain_columns, read_columns
 from store.verify.commands import file_commands, unpack_commands
+from store.verify.derivedchecks import open_key_check, open_queue_check
 from store.verify.entryindex import EntryIndexCheck, index_row
 from store.verify.files import AuditFiles
 from store.verify.findings import INCOMPLETE, RESTORE, FindingKind, FindingLog
-from store.verify.keys import KeyCheck
+from store.verify.keydigests import KeyDigests
 from store.verify.log import LogWalk
-from store.verify.openqueues import open_queue_check
-from store.verify.ranges import Border, RangeKeys, RangeQueues, RangeState, ReplicaPlan
+from store.verify.ranges import Border, Compared, RangeKeys, RangeQueues, RangeState, ReplicaPlan
 from store.verify.report import ReplicaReport
 from store.verify.runs import RowRuns
 from store.verify.sharedlog import Buffers, SharedLog, Window
-from store.verify.state import read_state
+from store.verify.statefiles import StateFiles
 from store.verify.states import SegmentTimes
 
 LEADER_FAULT = "the entry is as a leader made it: report it; all replicas should have the same"
 
+NOTHING = Compared()
 ROWS_AT_ONCE = 1 << 16
 """Rows of ConsumeQueues that are gathered before files are read to compare them."""
 
@@ -40,9 +41,13 @@ class ReplicaCheck:
         fs: AuditFiles,
         plan: ReplicaPlan,
         border: Border,
+        *,
         last_index: int | None,
         end_position: int | None,
+        compared: Compared = NOTHING,
     ) -> None:
+        """``compared`` are the derived files to be compared with the log row by row; of others it
+        is digested what they must hold."""
         directory = plan.directory
         self._report = ReplicaReport(
             directory, plan.identity.group, plan.identity.node, plan.identity.segment_size
@@ -50,7 +55,7 @@ class ReplicaCheck:
         self._log = FindingLog(self._report.name)
         self._report.findings = self._log.findings
         # What the small files themselves have wrong was told with the plan.
-        self._state = state = read_state(fs.below, directory, plan.identity, FindingLog(""))
+        self._state = state = plan.state or StateFiles(plan.identity)
         self._border = border
         self._fs = fs
         self._own = LogWalk(fs, directory, state, self._log, border=border, last_index=last_index)
@@ -60,17 +65,15 @@ class ReplicaCheck:
         self._is_covered = last_index is not None and last_index <= self._covered_index
         indexed = 0 if state.rebuilds else self._covered_index + 1
         self._index = EntryIndexCheck(fs, directory, indexed, self._log)
-        self._queues = open_queue_check(fs, state, directory, self._log)
-        covered_end = 0 if checkpoint is None else checkpoint.end_position
-        self._keys = KeyCheck(
+        self._queues = open_queue_check(fs, state, directory, self._log, compared.queues)
+        self._keys = open_key_check(
             fs,
+            state,
             directory,
             self._log,
-            first_position=state.mark.first_position,
-            end_position=covered_end,
-            range_position=border.position,
-            range_end=covered_end if end_position is None else min(covered_end, end_position),
+            positions=(border.position, end_position),
             lost=self._walk.lost,
+            compared=compared.keys,
         )
         named = {state.mark.index, self._covered_index}
         named |= {older.checkpoint.index for older in state.older}
@@ -118,7 +121,8 @@ class ReplicaCheck:
         everyone = [self, *followers]
         if self._has_keys:
             for follower in followers:
-                follower._keys.follow(self._keys)
+                if isinstance(self._keys, KeyDigests) and isinstance(follower._keys, KeyDigests):
+                    follower._keys.follow(self._keys)
         log = SharedLog(
             self._fs,
             [check._report.directory for check in everyone],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from store.checkpoint import Checkpoint
 from store.formatfile import Identity
@@ -70,3 +70,13 @@ class StateFiles:
             return self.manifest.end_position
         checkpointed = 0 if self.checkpoint is None else self.checkpoint.end_position
         return max(self.mark.position, checkpointed)
+
+
+def without_broker(state: StateFiles) -> StateFiles:
+    """The same without the broker's own state, which may be large, but whether there is one."""
+    machine, checkpoint = state.machine, state.checkpoint
+    return replace(
+        state,
+        machine=None if machine is None else machine._replace(broker=machine.broker[:1]),
+        checkpoint=None if checkpoint is None else replace(checkpoint, state=b""),
+    )

@@ -13,10 +13,11 @@ from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from spark.acknowledged import Acknowledged, check_acknowledged, read_acknowledged
-from spark.audit import Audit, range_frame, run_audit
+from spark.audit import Audit, run_audit, timed_range
 from spark.benchdata import give_to
 from spark.cli import main
 from spark.errors import ReplicaError
+from spark.jobs import SparkRun
 from spark.tables import FINDINGS, summarize
 from spark.targets import find_targets
 from store.batch import Run
@@ -75,7 +76,8 @@ def test_equal_replicas_are_consistent_and_shuffle_nothing(
     assert {word for result in group.results for word in result.agreement} == {"same"}
     counts = {topic for result in group.results for topic, _ in result.counts}
     assert counts == {"orders", "bills"}
-    frame = range_frame(session, str(replicas[0]), group.plan)
+    run = SparkRun(session, str(replicas[0]))
+    frame = run.frame(timed_range, [b""], [(0, b"")] * len(group.results))
     assert frame.rdd.getNumPartitions() == len(group.results)
     assert "Exchange" not in frame._jdf.queryExecution().toString()
 
@@ -296,7 +298,10 @@ def test_copies_and_replicas_of_other_groups_are_told_as_verify_tells_them(
     write_format(copy / "state" / "format", {"group": "broker-b"})
     write_manifest(copy / "manifest.json", group="broker-b")
     give_to(str(copy), "broker-b/n1")
+    session.sparkContext.setJobGroup("two groups", "the audit of two groups")
     found = audit(session, [*replicas, copy])
+    # Their plans, and the ranges of both; derived files are one task here.
+    assert len(session.sparkContext.statusTracker().getJobIdsForGroup("two groups")) == 2
     assert [(told.kind, told.group, told.finding.found) for told in found.told] == [
         ("format", "broker-b", "the groups broker-a, broker-b")
     ]

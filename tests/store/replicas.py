@@ -64,6 +64,8 @@ class Replica:
         self.segment_times: dict[int, int] = {}
         self.stored_ms = 0
         self.broker = BrokerState()
+        self.broker_bytes: bytes | None = None
+        """What checkpoints have in the place of that, where a test wants another state."""
         self.configuration = b""
         self.term = max(1, self.store.recovered.term)
         self.store.save_hard_state(self.term, "n0")
@@ -176,7 +178,7 @@ class Replica:
             if not starts or starts[-1][0] != earlier.term:
                 starts.append((earlier.term, earlier.index))
         state = MachineState(
-            self.broker.to_bytes(),
+            self.broker.to_bytes() if self.broker_bytes is None else self.broker_bytes,
             queues or self.lengths(),
             self.segment_times,
             self.expired_position,
