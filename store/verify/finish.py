@@ -73,7 +73,8 @@ def finish_audit(
         _check_older(files, replica.directory, state, parts, log)
         end = max((part.end_position for part in parts), default=0)
         end = max(end, state.durable_position)
-        check_segments_behind(fs, f"{replica.directory}/commitlog", state, end, log)
+        commitlog = f"{replica.directory}/commitlog"
+        check_segments_behind(fs, commitlog, group.listing, state, log, end=end)
         holders.append(Holder(replica.name, state, max(there, default=-1)))
         last_term = max((part.last_term for part in parts), default=0)
         if last_term > state.hard_state.term and not any(

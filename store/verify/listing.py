@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from store.verify.files import AuditFiles
+from store.filesystem import Readable
+from store.verify.files import AuditFiles, listed_names
 
 Listing: TypeAlias = Mapping[str, tuple[str, ...] | None]
 """By directory: the names in it, ``None`` where there is no such directory. What could not be
@@ -43,6 +44,13 @@ def list_replica(files: AuditFiles, directory: str) -> dict[str, tuple[str, ...]
         for queue in _list(files, f"{queues}/{topic}", found):
             _list(files, f"{queues}/{topic}/{queue}", found)
     return found
+
+
+def names_in(fs: Readable, directory: str, listing: Listing) -> frozenset[str]:
+    """The names in a directory, listed before or now; none where it cannot be listed."""
+    if directory in listing:
+        return frozenset(listing[directory] or ())
+    return listed_names(fs, directory)
 
 
 def without_queues(listing: Listing) -> dict[str, tuple[str, ...] | None]:

@@ -85,7 +85,7 @@ def plan_group(
         listing |= list_replica(AuditFiles(fs), directory)
         log = FindingLog(f"{identity.group}/{identity.node}")
         state = read_state(fs, directory, identity, log)
-        check_names(fs, directory, state, log)
+        check_names(fs, directory, listing, state, log)
         findings += log.findings
         # What cannot be read is told by the ranges.
         finders.append(BorderFinder(AuditFiles(fs, listing), directory, state))

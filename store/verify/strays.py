@@ -29,6 +29,7 @@ from store.slotfile import SLOT_SIZE, decode_slot, encode_slot
 from store.statefiles import MARK_NAME, VOTE_NAME
 from store.verify.files import listed_names
 from store.verify.findings import FindingKind, FindingLog
+from store.verify.listing import Listing, names_in
 from store.verify.smallfiles import read_checkpoint, read_head
 from store.verify.statefiles import StateFiles
 from store.wholefile import TEMPORARY_SUFFIX
@@ -49,23 +50,26 @@ _STATE = frozenset({FORMAT_NAME, VOTE_NAME, MARK_NAME})
 _STATE_OF_NODES = frozenset({HELD_NAME, FLOOR_NAME, REBUILD_NAME})
 
 
-def check_names(fs: Readable, directory: str, state: StateFiles, log: FindingLog) -> None:
+def check_names(
+    fs: Readable, directory: str, listing: Listing, state: StateFiles, log: FindingLog
+) -> None:
     """Tells every name that a replica does not have there. ``*.tmp`` means nothing.
 
     A snapshot has none of what belongs to a node that works. A node's own directory may have more
     beside: its settings, its logs, whatever its operator keeps there.
     """
-    names = listed_names(fs, directory)
+    names = names_in(fs, directory, listing)
     is_node = LOCK_NAME in names or state.manifest is None
     if not is_node:
         allowed = _EVERYWHERE | {MANIFEST_NAME}
         _tell(log, FindingKind.FORMAT, directory, names, allowed.__contains__)
+    small = names_in(fs, f"{directory}/state", listing)
     in_state = _STATE | (_STATE_OF_NODES if is_node else frozenset())
     _tell(
         log,
         FindingKind.FORMAT,
         f"{directory}/state",
-        listed_names(fs, f"{directory}/state"),
+        small,
         lambda name: (
             name in in_state
             or _CHECKPOINT.fullmatch(name) is not None
@@ -74,9 +78,9 @@ def check_names(fs: Readable, directory: str, state: StateFiles, log: FindingLog
     )
     for name, kind in _KINDS.items():
         path = f"{directory}/{name}"
-        found = listed_names(fs, path)
+        found = names_in(fs, path, listing)
         _tell(log, kind, path, found, lambda each: parse_segment_name(each) is not None)
-    for name in sorted(listed_names(fs, f"{directory}/state")):
+    for name in sorted(small):
         if name == REBUILD_NAME or _PUTBACK.fullmatch(name):
             _check_empty(fs, f"{directory}/state/{name}", log)
     if LOCK_NAME in names:
@@ -171,14 +175,20 @@ def _read_record(data: bytes, length: int) -> list[int]:
 
 
 def check_segments_behind(
-    fs: Readable, directory: str, state: StateFiles, end: int, log: FindingLog
+    fs: Readable,
+    directory: str,
+    listing: Listing,
+    state: StateFiles,
+    log: FindingLog,
+    *,
+    end: int,
 ) -> None:
     """Tells segments behind the end of the log, at position ``end``, that no writing of it leaves.
 
     A snapshot has none. A node has the next one ready, and may have torn bytes in it.
     """
     size = state.identity.segment_size
-    starts = [parse_segment_name(name) for name in sorted(listed_names(fs, directory))]
+    starts = [parse_segment_name(name) for name in sorted(names_in(fs, directory, listing))]
     expected_start = segment_start(end, size) + size
     for start in starts:
         if start is None or start % size or start < max(end, 1):

@@ -17,6 +17,8 @@ class CountingFileSystem:
     def __init__(self, below: Readable) -> None:
         self._below = below
         self.counts: Counter[str] = Counter()
+        self.listed: Counter[str] = Counter()
+        """How often each directory was listed."""
 
     @contextmanager
     def counted(self) -> Iterator[Counter[str]]:
@@ -36,6 +38,7 @@ class CountingFileSystem:
 
     def list_directory(self, path: str) -> list[str]:
         self.counts[LISTS] += 1
+        self.listed[path] += 1
         return self._below.list_directory(path)
 
     def identify(self, path: str) -> str:

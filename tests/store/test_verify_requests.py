@@ -121,6 +121,17 @@ def test_more_files_are_more_tasks_and_each_is_opened_twice_at_most(
         assert len(tasks) >= 3 * (queues + checkpoints) // 8
 
 
+def test_a_whole_check_lists_each_directory_of_log_and_derived_files_once() -> None:
+    fs, directories = write_snapshots(2, 2)
+    (group,) = plan_audit(fs, directories, RANGE_BYTES).groups
+    results = [check_range(fs, group, number) for number in range(len(group.ranges))]
+    assert finish_audit(fs, group, results) == []
+    for path in group.listing:
+        is_small = path in directories or path.endswith("/state")
+        assert fs.listed[path] == 1 or is_small, path
+    assert len(group.listing) > 3 * len(directories)
+
+
 def test_a_border_costs_a_few_reads_however_long_the_entry_index_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
