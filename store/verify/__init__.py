@@ -88,10 +88,12 @@ def verify_replicas(
     """
     directories, findings = distinct_directories(fs, directories)
     with ExitStack() as locks:
-        findings += lock_replicas(fs, directories, locks)
+        unlocked = lock_replicas(fs, directories, locks)
+        findings += unlocked
+        told = {finding.path for finding in unlocked}
         plan = plan_audit(fs, directories, range_bytes)
         reports = {directory: ReplicaReport(directory, "", "") for directory in directories}
-        findings += plan.findings
+        findings += [finding for finding in plan.findings if finding.path not in told]
         for group in plan.groups:
             states = compare_states(group)
             results = []
