@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from crc32c import crc32c
@@ -131,21 +132,25 @@ def has_keys(
             return False
         found_crc, rows, total = 0, 0, 0
         edges: list[tuple[int, int, int, int]] = []
-        before: NDArray[np.void] = np.empty(0, KEY_FIELDS)
+        before = (-1, -1)
         for at in range(0, size, PIECE_SIZE):
             data = file.pread(min(PIECE_SIZE, size - at), HEADER.size + at)
             found_crc = crc32c(data, found_crc)
             if len(data) < min(PIECE_SIZE, size - at):
                 return False
             fields = np.frombuffer(data, KEY_FIELDS)
-            if not _is_sorted(np.concatenate((before, fields))):
-                return False
-            before = fields[-1:]
-            edges.append(_edges(fields))
+            hashes = fields["hash"].astype(np.int64)
             positions = fields["position"].astype(np.int64)
-            known = fields[(positions >= first_position) & (positions < end_position)]
-            rows += len(known)
-            total += int(row_numbers(known).sum(dtype=np.uint64))
+            first, last = ((int(hashes[place]), int(positions[place])) for place in (0, -1))
+            if first < before or not _are_sorted(hashes, positions):
+                return False
+            before = last
+            edges.append(_edges(positions, fields["seconds"]))
+            known = (positions >= first_position) & (positions < end_position)
+            if not known.all():
+                fields = fields[known]
+            rows += len(fields)
+            total += int(row_numbers(fields).sum(dtype=np.uint64))
         firsts, lasts, first_seconds, last_seconds = zip(*edges, strict=True)
         found = [min(firsts), max(lasts), min(first_seconds), max(last_seconds)]
         right = (crc, digest.start, digest.rows, digest.total, stated)
@@ -154,12 +159,12 @@ def has_keys(
         file.close()
 
 
-def _edges(fields: NDArray[np.void]) -> tuple[int, int, int, int]:
-    positions, seconds = fields["position"], fields["seconds"]
+def _edges(positions: NDArray[Any], seconds: NDArray[Any]) -> tuple[int, int, int, int]:
     return int(positions.min()), int(positions.max()), int(seconds.min()), int(seconds.max())
 
 
-def _is_sorted(fields: NDArray[np.void]) -> bool:
-    hashes, positions = fields["hash"].astype(np.int64), fields["position"].astype(np.int64)
-    steps = np.diff(hashes)
-    return bool(((steps > 0) | ((steps == 0) & (np.diff(positions) >= 0))).all())
+def _are_sorted(hashes: NDArray[np.int64], positions: NDArray[np.int64]) -> bool:
+    """By hash, rows of one hash by position."""
+    if (hashes[1:] < hashes[:-1]).any():
+        return False
+    return not ((hashes[1:] == hashes[:-1]) & (positions[1:] < positions[:-1])).any()
