@@ -11,6 +11,8 @@ from random import Random
 
 import pytest
 
+from store.keyindex import KEY_ROW_SIZE
+from store.verify import keydigests
 from tests.damage.campaign import Tally, damaged, undamaged
 from tests.damage.kinds import KINDS, PLANTERS
 
@@ -57,6 +59,17 @@ def test_damage_of_a_kind_that_was_once_told_wrongly_is_told_right(
     tally = Tally()
     damaged(seed, tally, kind, of)
     assert tally.failures == []
+
+
+def test_a_key_file_out_of_order_is_told_also_between_the_pieces_that_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(keydigests, "PIECE_SIZE", KEY_ROW_SIZE)
+    for seed in range(4):
+        tally = Tally()
+        damaged(seed, tally, "keys-rows-out-of-order", "strays")
+        undamaged(seed, tally)
+        assert tally.failures == []
 
 
 @pytest.mark.parametrize("seed", range(8))
