@@ -34,10 +34,11 @@ from store.verify import (
 )
 from store.verify.derivedfiles import check_derived
 from store.verify.identities import distinct_directories
-from store.verify.locking import lock_replicas
+from store.verify.locking import lock_replicas, untold
 
 RANGES_AT_ONCE = 4096
-"""Of all groups together. Each gives some 50 bytes a queue that it has messages of."""
+"""Of all groups together. Each gives some 50 bytes a queue that it has messages of, and up to 512 KiB
+of what its commands do to the broker's state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +103,14 @@ def run_audit(
     paths, findings = distinct_directories(fs, paths)
     with ExitStack() as locks:
         try:
-            findings += lock_replicas(fs, paths, locks)
+            unlocked = lock_replicas(fs, paths, locks)
             size = range_bytes or task_size(session, fs, paths)
             plan = plan_audit(fs, paths, size, run)
             for groups in waves(plan.groups):
                 audit_groups(fs, run, groups, audit)
         except (StoreError, OSError) as error:
             raise ReplicaError(str(error)) from error
-        for finding in [*findings, *plan.findings]:
+        for finding in [*findings, *unlocked, *untold(plan.findings, unlocked)]:
             name = finding.replica.partition("/")[0]
             audit.told.append(Told(finding, name))
     return audit

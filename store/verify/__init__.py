@@ -17,7 +17,7 @@ from store.verify.files import AuditFiles
 from store.verify.findings import Finding, FindingKind
 from store.verify.finish import finish_audit
 from store.verify.identities import distinct_directories
-from store.verify.locking import lock_replicas
+from store.verify.locking import lock_replicas, untold
 from store.verify.plan import RANGE_BYTES, plan_audit
 from store.verify.ranges import AuditPlan, GroupPlan, RangeResult
 from store.verify.report import ReplicaReport
@@ -90,10 +90,9 @@ def verify_replicas(
     with ExitStack() as locks:
         unlocked = lock_replicas(fs, directories, locks)
         findings += unlocked
-        told = {finding.path for finding in unlocked}
         plan = plan_audit(fs, directories, range_bytes)
         reports = {directory: ReplicaReport(directory, "", "") for directory in directories}
-        findings += [finding for finding in plan.findings if finding.path not in told]
+        findings += untold(plan.findings, unlocked)
         for group in plan.groups:
             states = compare_states(group)
             results = []

@@ -7,7 +7,6 @@ commands of the range make needless left out; :class:`BrokerTables` carries out 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from struct import Struct
@@ -66,16 +65,15 @@ class BrokerEffects:
     """What the entries of a range do to the state, in order. Can be pickled.
 
     ``steps`` are commands as the log has them; ``["opened", offset, transaction]`` for a half
-    message and ``["stored", count]`` for timed ones. ``requests`` are position and key hashes of
-    the newest entries that have any; ``forgotten`` says that older ones do not count any more.
+    message and ``["stored", count]`` for timed ones. ``requests`` are those of the newest entries
+    that have any, as a state has them; ``forgotten`` says that older ones do not count any more.
     """
 
     steps: dict[object, list[Any]] = field(default_factory=dict)
-    requests: deque[tuple[int, bytes]] = field(default_factory=deque)
+    requests: bytearray = field(default_factory=bytearray)
     forgotten: bool = False
     unknown: str = ""
     """The name of a command that this program does not know: what it does is not known either."""
-    _requests_size: int = 0
     _count: int = 0
 
     def take(self, batch: Batch | None, commands: Sequence[Any], position: int) -> None:
@@ -136,12 +134,8 @@ class BrokerEffects:
             self._add(["opened", offset, opened])
 
     def _add_requests(self, position: int, keys: bytes) -> None:
-        self.requests.append((position, keys))
-        self._requests_size += _REQUESTS.size + len(keys)
-        while self._requests_size > REQUESTS_BYTES_MAX:
-            _position, oldest = self.requests.popleft()
-            self._requests_size -= _REQUESTS.size + len(oldest)
-            self.forgotten = True
+        self.requests += _REQUESTS.pack(position, len(keys) // 4) + keys
+        self.forgotten |= _forget_oldest(self.requests)
 
 
 class BrokerTables:
@@ -193,12 +187,8 @@ class BrokerTables:
                 raise ValueError(f"{step!r:.80}: {error}") from error
         if effects.forgotten:
             self.requests.clear()
-        for position, keys in effects.requests:
-            self.requests += _REQUESTS.pack(position, len(keys) // 4) + keys
-        place = 0
-        while len(self.requests) - place > REQUESTS_BYTES_MAX:
-            place += _REQUESTS.size + 4 * _REQUESTS.unpack_from(self.requests, place)[1]
-        del self.requests[:place]
+        self.requests += effects.requests
+        _forget_oldest(self.requests)
         if last_ms is not None:
             self.stored_ms = last_ms
 
@@ -265,6 +255,15 @@ class BrokerTables:
 
     def _change(self, table: str, time_ms: int) -> None:
         self.versions[table] = [self.versions[table][0] + 1, time_ms]
+
+
+def _forget_oldest(requests: bytearray) -> bool:
+    """Keeps the newest, up to their limit; whether that left any out."""
+    place = 0
+    while len(requests) - place > REQUESTS_BYTES_MAX:
+        place += _REQUESTS.size + 4 * _REQUESTS.unpack_from(requests, place)[1]
+    del requests[:place]
+    return place > 0
 
 
 def _pairs(table: dict[Any, Any]) -> list[list[Any]]:
