@@ -37,8 +37,8 @@ from store.verify.identities import distinct_directories
 from store.verify.locking import lock_replicas, untold
 
 RANGES_AT_ONCE = 4096
-"""Of all groups together. Each gives some 50 bytes a queue that it has messages of, and up to 512 KiB
-of what its commands do to the broker's state."""
+"""Of all groups together. Each gives some 50 bytes a queue that it has messages of, and up to
+512 KiB of what its commands do to the broker's state."""
 
 
 @dataclass(frozen=True, slots=True)
