@@ -1,16 +1,19 @@
 """Replicas as Spark tables, and the audit which proves that they agree.
 
-:func:`register` makes ``spark.read.format("dledger")`` known to a session.
+:func:`register` makes ``spark.read.format("dledger")`` known to a session, and
+:func:`use_java` finds a Java for a session that is to be started.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spark.java import use_java
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+__all__ = ["register", "use_java"]
 
 
 def register(session: SparkSession) -> None:

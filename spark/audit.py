@@ -1,28 +1,28 @@
-"""The audit as a Spark job: one task checks one range of the log over all replicas of a group.
+"""The audit as Spark jobs: one task checks one range of the log over all replicas of a group.
 
-Tasks read the replicas themselves and give back a summary of a few hundred bytes a range; no row
-of the log ever goes through Spark, and nothing is shuffled. The check is the one of
+All groups are planned in one job, their ranges checked in the next, and then their derived files,
+so groups are audited side by side. Tasks read the replicas themselves and give back a summary of a
+range; no row of the log ever goes through Spark, and nothing is shuffled. The check is the one of
 ``dledger verify`` (:mod:`store.verify`), so both find the same.
 """
 
 from __future__ import annotations
 
-import gc
-import pickle
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import partial
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from spark.errors import ReplicaError
 from spark.filesystems import open_file_system
-from spark.tasksize import count_cores, log_bytes, range_bytes_for
+from spark.jobs import SparkRun
+from spark.tasksize import REQUESTS_AT_ONCE, count_cores, log_bytes, range_bytes_for
 from store.errors import StoreError
-from store.filesystem import FileSystem
+from store.filesystem import FileSystem, Readable
 from store.verify import (
     Buffers,
     Finding,
@@ -32,10 +32,13 @@ from store.verify import (
     finish_audit,
     plan_audit,
 )
+from store.verify.derivedfiles import check_derived
 from store.verify.identities import distinct_directories
-from store.verify.locking import lock_replicas
+from store.verify.locking import lock_replicas, untold
 
-RESULT_SCHEMA = "number bigint, seconds double, result binary"
+RANGES_AT_ONCE = 4096
+"""Of all groups together. Each gives some 50 bytes a queue that it has messages of, and up to
+512 KiB of what its commands do to the broker's state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,10 @@ class Told:
 
 @dataclass(slots=True)
 class GroupAudit:
-    """What the audit of one group gave; ``seconds`` of each range are those of its task."""
+    """What the audit of one group gave; ``seconds`` of each range are those of its task.
+
+    Results are without their parts, which the findings are made of.
+    """
 
     plan: GroupPlan
     results: list[RangeResult]
@@ -93,21 +99,18 @@ def run_audit(
     if len({type(each) for each, _ in opened}) > 1:
         raise ReplicaError("the replicas lie on different kinds of file systems: copy them to one")
     audit = Audit()
+    run = SparkRun(session, root)
     paths, findings = distinct_directories(fs, paths)
     with ExitStack() as locks:
         try:
-            findings += lock_replicas(fs, paths, locks)
-            plan = plan_audit(fs, paths, range_bytes or task_size(session, fs, paths))
-            for group in plan.groups:
-                began = time.perf_counter()
-                results, seconds = check_ranges(session, root, group)
-                audit.scan_seconds += time.perf_counter() - began
-                audit.groups.append(GroupAudit(group, results, seconds))
-                found = finish_audit(fs, group, results)
-                audit.told += [Told(finding, group.group) for finding in found]
+            unlocked = lock_replicas(fs, paths, locks)
+            size = range_bytes or task_size(session, fs, paths)
+            plan = plan_audit(fs, paths, size, run)
+            for groups in waves(plan.groups):
+                audit_groups(fs, run, groups, audit)
         except (StoreError, OSError) as error:
             raise ReplicaError(str(error)) from error
-        for finding in [*findings, *plan.findings]:
+        for finding in [*findings, *unlocked, *untold(plan.findings, unlocked)]:
             name = finding.replica.partition("/")[0]
             audit.told.append(Told(finding, name))
     return audit
@@ -118,52 +121,53 @@ def task_size(session: SparkSession, fs: FileSystem, paths: Sequence[str]) -> in
     return range_bytes_for(log_bytes(fs, paths), count_cores(session))
 
 
+def waves(groups: Sequence[GroupPlan]) -> Iterator[list[GroupPlan]]:
+    """Groups that are audited side by side: enough for any cluster, and what a driver can hold."""
+    some: list[GroupPlan] = []
+    ranges = 0
+    for group in groups:
+        if some and ranges + len(group.ranges) > RANGES_AT_ONCE:
+            yield some
+            some, ranges = [], 0
+        some.append(group)
+        ranges += len(group.ranges)
+    if some:
+        yield some
+
+
+def audit_groups(fs: FileSystem, run: SparkRun, groups: Sequence[GroupPlan], audit: Audit) -> None:
+    """Adds what was found in the groups to ``audit``."""
+    began = time.perf_counter()
+    checked = check_ranges(run, groups)
+    results = [[result for result, _ in some] for some in checked]
+    derived = check_derived(fs, run, groups, results)
+    audit.scan_seconds += time.perf_counter() - began
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        told = list(pool.map(partial(finish_audit, fs), groups, results, derived))
+    for group, some, files, found in zip(groups, checked, derived, told, strict=True):
+        seconds = {result.number: taken for result, taken in some}
+        # What goes across ranges is told by now, and is most of what they gave.
+        kept = [replace(result, parts=()) for result in files.results]
+        audit.groups.append(GroupAudit(group, kept, seconds))
+        audit.told += [Told(finding, group.group) for finding in found]
+
+
 def check_ranges(
-    session: SparkSession, root: str, group: GroupPlan
-) -> tuple[list[RangeResult], dict[int, float]]:
-    """All ranges of a group, one task each."""
-    count = len(group.ranges)
-    if count == 0:
-        return [], {}
-    rows = range_frame(session, root, group).collect()
-    results = [pickle.loads(row["result"]) for row in rows]
-    return results, {row["number"]: row["seconds"] for row in rows}
+    run: SparkRun, groups: Sequence[GroupPlan]
+) -> list[list[tuple[RangeResult, float]]]:
+    """All ranges of each group, with the seconds of their tasks: one job for all groups."""
+    lean = [group.for_ranges() for group in groups]
+    tasks = [(of, plan.number) for of, group in enumerate(groups) for plan in group.ranges]
+    found: list[list[tuple[RangeResult, float]]] = [[] for _ in groups]
+    for (of, _), result in zip(tasks, run.on_executors(timed_range, lean, tasks), strict=True):
+        found[of].append(result)
+    return found
 
 
-def range_frame(session: SparkSession, root: str, group: GroupPlan) -> DataFrame:
-    """A row for each range, of a task each: nothing in it makes Spark exchange rows."""
-    count = len(group.ranges)
-    return session.range(0, count, 1, count).mapInArrow(range_task(root, group), RESULT_SCHEMA)
-
-
-def range_task(
-    root: str, group: GroupPlan
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a task runs; it goes to the executors together with the plan of the group."""
-
-    def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if not gc.get_freeze_count():
-            # Spark collects garbage after each task: what is loaded by now need not be looked at.
-            gc.freeze()
-        fs, _ = open_file_system(root)
-        buffers = buffers_of_worker()
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                began = time.perf_counter()
-                result = check_range(fs, group, number, buffers)
-                seconds = time.perf_counter() - began
-                yield pa.RecordBatch.from_pydict(
-                    {
-                        "number": pa.array([number], pa.int64()),
-                        "seconds": pa.array([seconds], pa.float64()),
-                        "result": pa.array([pickle.dumps(result)], pa.binary()),
-                    }
-                )
-
-    return check
-
-
-@cache
-def buffers_of_worker() -> Buffers:
-    """A worker runs many tasks, one at a time."""
-    return Buffers()
+def timed_range(
+    fs: Readable, group: GroupPlan, number: int, buffers: Buffers
+) -> tuple[RangeResult, float]:
+    """The check of a range, and its seconds."""
+    began = time.perf_counter()
+    result = check_range(fs, group, number, buffers)
+    return result, time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""``python -m spark audit``: exit code 0 for consistent replicas, 1 for findings, 2 for neither."""
+"""``python -m spark audit``: exit codes as those of ``dledger verify``."""
 
 from __future__ import annotations
 
@@ -11,23 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 from spark.benchtable import table_lines
 from spark.errors import ReplicaError, SparkSideError
+from spark.package import write_package
 
 if TYPE_CHECKING:
     from spark.audit import Audit
 
-EXIT_FOUND = 1
 EXIT_UNUSABLE = 2
 EXAMPLES = """\
 examples:
+  python -m spark package dledger.zip
   python -m spark audit snap/broker-a/n0 snap/broker-a/n1 snap/broker-a/n2 --out audit
   spark-submit --py-files dledger.zip spark/__main__.py audit snap/broker-a --out audit
+
+exit code: 0 consistent; 1 something is wrong; 2 nothing is wrong of what could be read, and
+something could not be read, or the audit could not be made
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     args = make_parser().parse_args(arguments)
     try:
-        return run(args) if args.command == "audit" else run_bench(args)
+        return COMMANDS[args.command](args)
     except (SparkSideError, OSError) as error:
         print(f"spark {args.command}: {error}", file=sys.stderr)
         return EXIT_UNUSABLE
@@ -74,6 +78,15 @@ def make_parser() -> argparse.ArgumentParser:
         "at most 1024)",
     )
     audit.add_argument("--json", action="store_true", help="print the summary as one JSON document")
+    package = commands.add_parser(
+        "package",
+        help="make the archive that spark-submit --py-files takes",
+        description="Puts the project into an archive for the workers of a cluster. They also "
+        "need the wheels crc32c, isal, msgpack, numpy and pyarrow.",
+        epilog="example:\n  python -m spark package dledger.zip\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    package.add_argument("path", metavar="OUT.zip", help="the archive; one that is there goes")
     bench = commands.add_parser(
         "bench",
         help="measure the audit against plain processes, on data made for it",
@@ -131,6 +144,12 @@ def range_bytes_of(args: argparse.Namespace) -> int | None:
     return None if args.range_mib is None else args.range_mib << 20
 
 
+def run_package(args: argparse.Namespace) -> int:
+    count = write_package(args.path)
+    print(f"{args.path}: {count} files")
+    return 0
+
+
 def run_bench(args: argparse.Namespace) -> int:
     from spark.benchmark import run_benchmark  # noqa: PLC0415 - PySpark is an extra
 
@@ -160,6 +179,7 @@ def run(args: argparse.Namespace) -> int:
         from spark.duplicates import find_duplicates  # noqa: PLC0415 - PySpark is an extra
         from spark.session import open_session  # noqa: PLC0415 - PySpark is an extra
         from spark.targets import find_targets  # noqa: PLC0415 - PySpark is an extra
+        from store.verify.unread import exit_code  # noqa: PLC0415 - as the others
     except ImportError as error:
         raise ReplicaError(
             f"{error}: pip install 'dledger[spark]' brings what is missing"
@@ -178,7 +198,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(summary))
     else:
         show(audit, summary)
-    return EXIT_FOUND if audit.told else 0
+    return exit_code([told.finding for told in audit.told])
 
 
 def write(out: str | None, root: str, audit: Audit) -> dict[str, Any]:
@@ -218,3 +238,6 @@ def show(audit: Audit, summary: dict[str, Any]) -> None:
         f"{summary['bytes_read']:,} bytes in {seconds:.1f} s: "
         f"{'consistent' if summary['consistent'] else 'NOT consistent'}"
     )
+
+
+COMMANDS = {"audit": run, "bench": run_bench, "package": run_package}

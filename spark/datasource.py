@@ -37,6 +37,7 @@ from spark.rows import (
     queue_rows,
 )
 from spark.schemas import arrow_schema, has_bodies, row_columns, spark_schema
+from spark.stateviews import STATE_VIEWS, state_rows
 from store.machinestate import QueueLength
 from store.verify.columns import Topics
 
@@ -49,7 +50,7 @@ INDEX_RANGE_FACTOR = 16
 
 @dataclass
 class Part(InputPartition):
-    """What one task reads: a piece of the log, a queue, or a file of the key index."""
+    """What one task reads: a piece of the log, a queue, a file of the key index, or a state."""
 
     piece: Piece | None = None
     snapshot: Snapshot | None = None
@@ -166,6 +167,8 @@ def plan_parts(snapshots: Sequence[Snapshot], options: ReadOptions) -> list[Inpu
                 ]
             case View.KEYINDEX:
                 parts += [Part(snapshot=snapshot, path=path) for path in key_files(snapshot)]
+            case view if view in STATE_VIEWS:
+                parts.append(Part(snapshot=snapshot))
             case _:
                 pieces = cut(snapshot, options.from_index, options.to_index, size)
                 parts += [Part(piece=piece) for piece in pieces]
@@ -235,6 +238,8 @@ def part_rows(part: Part, options: ReadOptions) -> Rows:
         return queue_rows(part.snapshot, part.queue)
     if part.snapshot is not None and part.path is not None:
         return key_rows(part.snapshot, part.path)
+    if part.snapshot is not None and options.view in STATE_VIEWS:
+        return state_rows(part.snapshot, options.view)
     return iter(())
 
 

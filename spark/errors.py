@@ -17,3 +17,7 @@ class ReplicaError(SparkSideError):
 
 class JavaError(SparkSideError):
     """There is no Java that Spark could run on."""
+
+
+class PackageError(SparkSideError):
+    """The archive for Spark's workers cannot be made as it was asked for."""

@@ -147,6 +147,20 @@ class RemoteFileSystem:
             return sorted({one[depth] for one in found if len(one) > depth})
         return sorted({one[-1] for one in found if one != directory})
 
+    def list_tree(self, path: str) -> dict[str, tuple[str, ...]]:
+        """Names by directory, all below ``path``: a store lists a thousand in one request."""
+        infos = self._inner.get_file_info(arrowfs.FileSelector(path, recursive=True))
+        depth = len(steps(path))
+        found: dict[str, set[str]] = {path: set()}
+        for info in infos:
+            above = path
+            for name in steps(info.path)[depth:]:
+                found.setdefault(above, set()).add(name)
+                above = f"{above}/{name}"
+            if info.type == arrowfs.FileType.Directory:
+                found.setdefault(above, set())
+        return {directory: tuple(sorted(names)) for directory, names in found.items()}
+
     def identify(self, path: str) -> str:
         return "/".join(steps(path))
 

@@ -12,11 +12,25 @@ import os
 import shlex
 import shutil
 import stat
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, MutableMapping
 
 from spark.errors import JavaError
 
 MODULE = "jdk.incubator.vector"
+
+
+def use_java(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Lets sessions that this process starts from now on have a Java, and this Python in workers.
+
+    Sets ``JAVA_HOME`` unless ``java`` is on the path, and ``PYSPARK_PYTHON`` where it is not set:
+    workers would run the first ``python3`` on the path, which may lack what they need.
+    Raises :class:`~spark.errors.JavaError` where no Java is found.
+    """
+    home = find_java_home(environment)
+    if home is not None:
+        environment["JAVA_HOME"] = home
+    environment.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def find_java_home(environment: Mapping[str, str]) -> str | None:

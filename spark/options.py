@@ -20,10 +20,14 @@ class View(StrEnum):
     CONSUMEQUEUE = "consumequeue"
     INDEX = "index"
     KEYINDEX = "keyindex"
+    TOPICS = "topics"
+    GROUPS = "groups"
+    OFFSETS = "offsets"
+    TRANSACTIONS = "transactions"
 
 
 OPTIONS = {
-    "view": "entries, messages, consumequeue, index or keyindex; default entries",
+    "view": f"{', '.join(View)}; default entries",
     "replica": "names of replicas, such as n0 or broker-a/n0, with commas between; default all",
     "fromindex": "the first log entry, default the first there is",
     "toindex": "the last log entry, default the last that is committed",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,8 +20,11 @@ from crc32c import crc32c
 from spark.datasource import plan_parts, read_part
 from spark.options import parse_options
 from spark.replicas import find_snapshots
+from store.filesystem import Readable
 from store.osfiles import OsFileSystem
 from store.verify import Buffers, GroupPlan, RangeResult, check_range
+from store.verify.derivedfiles import check_derived
+from store.verify.running import Result, Run, Shared, Task, run_here
 
 ROW_PARTS = 4
 """So many parts of what Spark would hand out are enough to tell what a row costs."""
@@ -38,8 +41,24 @@ def plain_workers(count: int) -> Iterator[Executor]:
 
 
 def check_plain(pool: Executor, group: GroupPlan) -> list[RangeResult]:
-    """All ranges of a group."""
-    return list(pool.map(partial(check_one, group), range(len(group.ranges))))
+    """All ranges of a group, and the files derived from its log."""
+
+    def run(
+        check: Callable[[Readable, Shared, Task, Buffers], Result],
+        shared: Sequence[Shared],
+        tasks: Sequence[tuple[int, Task]],
+    ) -> list[Result]:
+        parts = (shared[number] for number, _ in tasks)
+        return list(pool.map(partial(check_one, check), parts, (task for _, task in tasks)))
+
+    return check_all(run, group)
+
+
+def check_all(run: Run, group: GroupPlan) -> list[RangeResult]:
+    lean = group.for_ranges()
+    results = run(check_range, [lean], [(0, number) for number in range(len(group.ranges))])
+    (derived,) = check_derived(OsFileSystem(), run, [group], [results])
+    return derived.results
 
 
 def load(_number: int) -> int:
@@ -51,8 +70,10 @@ def buffers() -> Buffers:
     return Buffers()
 
 
-def check_one(group: GroupPlan, number: int) -> RangeResult:
-    return check_range(OsFileSystem(), group, number, buffers())
+def check_one(
+    check: Callable[[Readable, Shared, Task, Buffers], Result], shared: Shared, task: Task
+) -> Result:
+    return check(OsFileSystem(), shared, task, buffers())
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +85,13 @@ class Cost:
 
 
 def check_cost(group: GroupPlan) -> Cost:
-    """The check of all ranges, in this process; bytes of log of all replicas."""
+    """The check of all ranges, and of the files derived from the log, in this process.
+
+    Bytes are those of the log of all replicas.
+    """
+    run = run_here(OsFileSystem(), buffers())
     began = process_time()
-    size = sum(check_one(group, number).bytes_read for number in range(len(group.ranges)))
+    size = sum(result.bytes_read for result in check_all(run, group))
     return Cost(size, process_time() - began)
 
 

@@ -15,18 +15,16 @@ from spark.logranges import IndexRows, LogEntry, Piece, read_entries
 from spark.options import ReadOptions
 from spark.replicas import Snapshot
 from spark.schemas import has_bodies
+from spark.snapshotstate import snapshot_state
 from store.batch import QUEUE_ROW, decode_batch
 from store.entry import HEADER_SIZE, KINDS
 from store.errors import CorruptBatchError, CorruptRecordError
-from store.formatfile import Identity
 from store.keyindex import HEADER as KEY_HEADER
 from store.keyindex import KEY_ROW_SIZE
 from store.layout import parse_segment_name, segment_name
 from store.machinestate import QueueLength
 from store.record import MessageRecord, iter_records
-from store.verify.findings import FindingLog
 from store.verify.rowfiles import RowFiles
-from store.verify.state import read_state
 
 Rows = Iterator[tuple[Any, ...]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -149,16 +147,8 @@ def queue_lengths(snapshot: Snapshot) -> list[QueueLength]:
 
     Raises :class:`~spark.errors.ReplicaError` where it cannot be read.
     """
-    manifest = snapshot.manifest
-    log = FindingLog(snapshot.name)
-    identity = Identity(manifest.group, manifest.node, snapshot.segment_size)
-    state = read_state(snapshot.open(), snapshot.path, identity, log)
-    if state.machine is None:
-        if state.checkpoint is None and manifest.commit_index < manifest.first_index:
-            return []
-        why = str(log.findings[0]) if log.findings else "missing"
-        raise ReplicaError(f"{snapshot.path}/state/checkpoint-*, byte 0: {why}")
-    return list(state.machine.queues)
+    state = snapshot_state(snapshot)
+    return [] if state is None else list(state.machine.queues)
 
 
 def queue_rows(snapshot: Snapshot, queue: QueueLength) -> Rows:

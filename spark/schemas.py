@@ -2,13 +2,14 @@
 
 Indexes, positions and offsets are what ``docs/format.md`` calls so; positions and sizes are bytes,
 CRCs are unsigned and therefore ``bigint``, times are ``timestamp`` with milliseconds. Every column
-may be null as far as Spark knows, though only ``body`` ever is.
+may be null as far as Spark knows; which ever are, the comments say.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
 
+from spark.comments import comment_of
 from spark.errors import OptionError
 from spark.options import ReadOptions, View
 
@@ -77,6 +78,50 @@ COLUMNS: dict[View, tuple[tuple[str, str], ...]] = {
         ("store_timestamp", "timestamp"),
         ("path", _TEXT),
     ),
+    View.TOPICS: (
+        ("replica", _TEXT),
+        ("index", _LONG),
+        ("topic", _TEXT),
+        ("read_queues", _INT),
+        ("write_queues", _INT),
+        ("perm", _INT),
+        ("sys_flag", _INT),
+        ("ordered", "boolean"),
+    ),
+    View.GROUPS: (
+        ("replica", _TEXT),
+        ("index", _LONG),
+        ("consumer_group", _TEXT),
+        ("consume_enable", "boolean"),
+        ("consume_from_min_enable", "boolean"),
+        ("consume_broadcast_enable", "boolean"),
+        ("retry_queues", _INT),
+        ("retry_max_times", _INT),
+        ("broker_id", _LONG),
+        ("which_broker_when_slow", _LONG),
+        ("notify_ids_changed", "boolean"),
+    ),
+    View.OFFSETS: (
+        ("replica", _TEXT),
+        ("index", _LONG),
+        ("consumer_group", _TEXT),
+        ("topic", _TEXT),
+        ("queue_id", _INT),
+        ("committed_offset", _LONG),
+        ("first_offset", _LONG),
+        ("end_offset", _LONG),
+    ),
+    View.TRANSACTIONS: (
+        ("replica", _TEXT),
+        ("index", _LONG),
+        ("half_offset", _LONG),
+        ("position", _LONG),
+        ("producer_group", _TEXT),
+        ("store_timestamp", "timestamp"),
+        ("immunity_ms", _LONG),
+        ("checks", _INT),
+        ("checked_timestamp", "timestamp"),
+    ),
 }
 
 _ARROW = {
@@ -123,8 +168,11 @@ def columns(options: ReadOptions) -> tuple[tuple[str, str], ...]:
 
 
 def spark_schema(options: ReadOptions) -> str:
-    """As DDL, which needs no session to be read."""
-    return ", ".join(f"`{name}` {kind}" for name, kind in columns(options))
+    """As DDL, which needs no session to be read, with a comment for each column."""
+    return ", ".join(
+        f"`{name}` {kind} COMMENT '{comment_of(options.view, name)}'"
+        for name, kind in columns(options)
+    )
 
 
 def arrow_schema(options: ReadOptions) -> pa.Schema:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from spark.java import find_java_home
+from spark.java import use_java
 
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java only hands out tasks here: compiling that code thoroughly, and threads that collect little
@@ -46,11 +45,7 @@ def start_session(
         return (builder if master is None else builder.master(master)).getOrCreate()
     if master is not None and master.startswith("sc://"):
         return builder.remote(master).getOrCreate()
-    home = find_java_home(os.environ)
-    if home is not None:
-        os.environ["JAVA_HOME"] = home
-    # Else workers run the first python3 on the path, which may lack what they need.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    use_java()
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": str(progress).lower(),

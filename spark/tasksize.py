@@ -8,6 +8,8 @@ repeats or a damaged entry makes dearer is a whole range.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -17,6 +19,8 @@ from store.verify.files import AuditFiles
 
 RANGE_BYTES_MIN = 64 << 20
 RANGE_BYTES_MAX = 1 << 30
+REQUESTS_AT_ONCE = 16
+"""Of the driver: a store lets each request wait."""
 UNKNOWN_CORES = 64
 """Of a Connect server, which does not tell: tasks that are small for few cores cost little."""
 
@@ -37,7 +41,9 @@ def count_cores(session: SparkSession) -> int:
 
 def log_bytes(fs: FileSystem, directories: Sequence[str]) -> int:
     """Bytes from the first segment to the end of the last, of the replica that has most."""
-    return max(_log_bytes(fs, f"{directory}/commitlog") for directory in directories)
+    paths = [f"{directory}/commitlog" for directory in directories]
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        return max(pool.map(partial(_log_bytes, fs), paths))
 
 
 def _log_bytes(fs: FileSystem, directory: str) -> int:

@@ -67,6 +67,10 @@ class DamagedError(StoreError):
         super().__init__(f"{path}, byte {position}: {what}")
 
 
+class UnreadableError(DamagedError):
+    """Bytes that may be right, and could not be read: ``what`` has the reason."""
+
+
 class DamagedLogError(DamagedError):
     """An entry below the durable mark is not whole; the entries before it are.
 

@@ -6,18 +6,22 @@ import argparse
 import time
 from pathlib import Path
 
-from broker.cli.failure import EXIT_FAILED, CommandError, UsageError
+from broker.cli.failure import UsageError
 from broker.cli.options import add_json, print_json
 from broker.cli.progress import Progress
 from store.errors import DataFormatError, DataLockedError, StoreError
 from store.osfiles import OsFileSystem
 from store.verify import Verification, log_size, verify_replicas
 from store.verify.targets import find_replicas
+from store.verify.unread import exit_code
 
 EXAMPLES = """\
   dledger verify data/broker-a/n0                     one replica, of a node that is stopped
   dledger verify data/broker-a                        all replicas of a group, compared
   dledger verify snap/broker-a/n0 snap/broker-a/n1    snapshots
+
+exit code: 0 consistent; 1 something is wrong; 2 nothing is wrong of what could be read, and
+something could not be read or checked
 """
 
 
@@ -43,9 +47,7 @@ def run(args: argparse.Namespace) -> int:
     progress = Progress("bytes of log checked", time.perf_counter, total)
     try:
         verification = verify_replicas(fs, directories, progress.add)
-    except DataLockedError as error:
-        raise CommandError(str(error)) from error
-    except DataFormatError as error:
+    except (DataLockedError, DataFormatError) as error:
         raise UsageError(str(error)) from error
     except (StoreError, OSError) as error:
         raise UsageError(f"the check could not be finished: {error}") from error
@@ -55,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(verification.to_json())
     else:
         _print(verification)
-    return EXIT_FAILED if verification.findings else 0
+    return exit_code(verification.findings)
 
 
 def _print(verification: Verification) -> None:

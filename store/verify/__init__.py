@@ -17,7 +17,7 @@ from store.verify.files import AuditFiles
 from store.verify.findings import Finding, FindingKind
 from store.verify.finish import finish_audit
 from store.verify.identities import distinct_directories
-from store.verify.locking import lock_replicas
+from store.verify.locking import lock_replicas, untold
 from store.verify.plan import RANGE_BYTES, plan_audit
 from store.verify.ranges import AuditPlan, GroupPlan, RangeResult
 from store.verify.report import ReplicaReport
@@ -88,10 +88,11 @@ def verify_replicas(
     """
     directories, findings = distinct_directories(fs, directories)
     with ExitStack() as locks:
-        findings += lock_replicas(fs, directories, locks)
+        unlocked = lock_replicas(fs, directories, locks)
+        findings += unlocked
         plan = plan_audit(fs, directories, range_bytes)
         reports = {directory: ReplicaReport(directory, "", "") for directory in directories}
-        findings += plan.findings
+        findings += untold(plan.findings, unlocked)
         for group in plan.groups:
             states = compare_states(group)
             results = []

@@ -37,7 +37,7 @@ def check_range(
     for whoever checks many ranges, one after the other.
     """
     plan = group.ranges[number]
-    files = AuditFiles(fs)
+    files = AuditFiles(fs, group.listing)
     result = _check_alike(files, group, plan, buffers or Buffers())
     if result is None:
         result = _check_each(files, group, plan)
@@ -66,7 +66,8 @@ def _check_each(files: AuditFiles, group: GroupPlan, plan: RangePlan) -> RangeRe
     divergences: list[Finding] = []
     if plan.last_index is not None:
         diverged = [reports[place] for place in sorted(plan.diverged) if place in reports]
-        divergences = compare_replicas(files, list(reports.values()), diverged)
+        contradicting = [reports[place] for place in group.contradicting if place in reports]
+        divergences = compare_replicas(files, list(reports.values()), diverged, contradicting)
     fullest = max(reports, key=lambda place: reports[place].messages)
     return _result(group, plan, outcomes, checks[fullest].counts, divergences)
 
@@ -91,7 +92,11 @@ def _check_alike(
 def _checks(files: AuditFiles, group: GroupPlan, plan: RangePlan) -> dict[int, ReplicaCheck]:
     return {
         place: ReplicaCheck(
-            files, group.replicas[place], border, plan.last_index, group.range_end(plan, place)
+            files,
+            group.replicas[place],
+            border,
+            last_index=plan.last_index,
+            end_position=group.range_end(plan, place),
         )
         for place, border in enumerate(plan.borders)
         if border is not None
@@ -108,6 +113,7 @@ def _result(
     reports = [outcome[0] for outcome in outcomes.values()]
     last_index = max(report.last_index for report in reports)
     begins = {place: border.position for place, border in enumerate(plan.borders) if border}
+    spans = next(iter(outcomes.values()))[1]
     return RangeResult(
         plan.number,
         plan.first_index,
@@ -127,7 +133,7 @@ def _result(
                 report.last_term,
                 report.end_position,
                 report.messages,
-                queues,
+                spans if queues == spans else queues,  # what is the same is packed once
                 keys,
                 state,
                 tuple(report.proofs),
@@ -139,6 +145,8 @@ def _result(
 
 
 def _agreement(report: ReplicaReport, divergences: Sequence[Finding]) -> str:
-    if any(finding.replica in {report.name, UNKNOWN_REPLICA} for finding in divergences):
-        return "differs"
+    for finding in divergences:
+        sided = bool(finding.majority) and not f"{finding.path}/".startswith(f"{report.directory}/")
+        if finding.replica == report.name or (finding.replica == UNKNOWN_REPLICA and not sided):
+            return "differs"
     return "damaged" if report.findings else "same"

@@ -8,7 +8,7 @@ rows are all held against each other. Whatever does not fit is for the check rec
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +68,11 @@ class Topics:
                 self.impossible[number] = error
         return number
 
+    def numbers_known(self, names: Collection[str]) -> list[int]:
+        """The numbers of those of some topics that have come."""
+        known = [self._numbers.get(name.encode()) for name in names]
+        return [number for number in known if number is not None]
+
     def prefixes(self) -> Words:
         """By number of the topic, on what the hashes of its keys go on."""
         return np.array(self._prefixes, np.uint32)
@@ -100,6 +105,12 @@ class Columns:
     commands: list[tuple[int, bytes]]
     minutes: Numbers
     last_ms: int | None
+
+    def entries_with(self, topics: Sequence[int]) -> set[int]:
+        """The numbers of the entries with messages of any of some topics, which are numbers."""
+        if not topics:
+            return set()
+        return set(self.runs.entries[np.isin(self.runs.topics, topics)].tolist())
 
     def count_messages(self, topics: Topics) -> Iterator[tuple[tuple[str, int], int]]:
         """Topic, minute of storing (since the epoch) and number of messages."""
@@ -260,7 +271,7 @@ def _defer(
 
     Their tags are replaced.
     """
-    waiting = [number for number, name in enumerate(topics.names) if name in DEFERRED_TOPICS]
+    waiting = topics.numbers_known(DEFERRED_TOPICS)
     heads = messages.heads
     for number in np.flatnonzero(np.isin(topic_of, waiting)).tolist():
         derived.tags[number] = row_code(

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Hashable, Sequence
+from typing import TypeVar
 
 from store.filesystem import Readable
 from store.layout import segment_name, segment_start
 from store.verify.comparebytes import differing_entries, first_difference, read_position
 from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind
-from store.verify.majority import majority
+from store.verify.majority import majority, proved
 from store.verify.report import ReplicaReport
 
 BYTES_SHOWN = 8
 ONE_CHAIN = "one chain CRC in all replicas"
 NO_MAJORITY = "no majority says which replica is right: stop the group, keep all copies, report it"
+NOT_PROVED = (
+    "each is whole by itself, so nothing proves which is right: keep all copies, report it; "
+    "if nobody can have changed the ones that agree, replace the other"
+)
+Said = TypeVar("Said", bound=Hashable)
 
 
 def compare_replicas(
-    fs: Readable, reports: Sequence[ReplicaReport], diverged: Sequence[ReplicaReport] = ()
+    fs: Readable,
+    reports: Sequence[ReplicaReport],
+    diverged: Sequence[ReplicaReport] = (),
+    contradicting: Sequence[ReplicaReport] = (),
 ) -> list[Finding]:
     """Where committed entries differ: first by chain CRC, and where those agree byte by byte.
 
     A replica that lags, or does not know yet that an entry is committed, has no say about it, and
-    nor have those ``diverged`` before.
+    nor have those ``diverged`` before. Only those ``contradicting`` themselves are accused.
     """
     by_chain: list[ReplicaReport] = [
         report for report in reports if all(report is not other for other in diverged)
     ]
-    findings = [_still_diverged(report, by_chain) for report in diverged]
+    guilty = frozenset(map(id, contradicting))
+    findings = [_still_diverged(report, by_chain, guilty) for report in diverged]
     while len(by_chain) > 1:
         index = _first_divergence(by_chain)
         if index is None:
@@ -35,15 +45,30 @@ def compare_replicas(
         said = [
             (report, chain) for report in by_chain if (chain := report.chain(index)) is not None
         ]
-        right = majority([(chain, report.name) for report, chain in said])
+        right = _right([(chain, report) for report, chain in said], guilty)
         wrong = [report for report, chain in said if chain != right]
         if right is None:
             findings.append(_undecided(fs, index, said))
         else:
             agreeing = [report for report, chain in said if chain == right]
-            findings += [_divergence(fs, report, index, agreeing) for report in wrong]
+            findings += [_divergence(fs, report, index, agreeing, guilty) for report in wrong]
         by_chain = [report for report in by_chain if report not in wrong]
     return findings + _compare_bytes(fs, by_chain)
+
+
+def _right(said: Sequence[tuple[Said, ReplicaReport]], guilty: Container[int]) -> Said | None:
+    """What is proved to be right, else what the majority says; see :mod:`store.verify.majority`."""
+    right = proved([(value, id(report)) for value, report in said], guilty)
+    if right is None:
+        right = majority(
+            [(value, report.name) for value, report in said if id(report) not in guilty]
+        )
+    return right
+
+
+def _accused(report: ReplicaReport, guilty: Container[int]) -> tuple[str, str]:
+    """The replica of a finding, and what to do about it."""
+    return (report.name, RESTORE) if id(report) in guilty else (UNKNOWN_REPLICA, NOT_PROVED)
 
 
 def _compare_bytes(fs: Readable, reports: Sequence[ReplicaReport]) -> list[Finding]:
@@ -61,19 +86,26 @@ def _compare_bytes(fs: Readable, reports: Sequence[ReplicaReport]) -> list[Findi
             for report in reports
             if report.chain(index) is not None
         ]
-        wanted = majority([(data, report.name) for report, data in said])
+        guilty = frozenset(id(report) for report in reports if _contradicts(report, index))
+        wanted = _right([(data, report) for report, data in said], guilty)
         if wanted is None:
-            findings.append(_other_bytes(said[0], said[1], index, (), unknown=True))
+            findings.append(_other_bytes(said[0], said[1], index, (), guilty))
             continue
         agreeing = [report for report, data in said if data == wanted]
         right = (agreeing[0], wanted)
         names = tuple(report.name for report in agreeing)
         findings += [
-            _other_bytes(one, right, index, names, unknown=False)
-            for one in said
-            if one[1] != wanted
+            _other_bytes(one, right, index, names, guilty) for one in said if one[1] != wanted
         ]
     return findings
+
+
+def _contradicts(report: ReplicaReport, index: int) -> bool:
+    """Whether the records of an entry do not have their own CRCs."""
+    return any(
+        finding.kind is FindingKind.BATCH and finding.index_first == index
+        for finding in report.findings
+    )
 
 
 def _bytes_of(fs: Readable, report: ReplicaReport, index: int) -> bytes:
@@ -94,23 +126,23 @@ def _other_bytes(
     right: tuple[ReplicaReport, bytes],
     index: int,
     agreeing: tuple[str, ...],
-    *,
-    unknown: bool,
+    guilty: Container[int],
 ) -> Finding:
     report, data = one
     other, wanted = right
     path, byte = _place(report, index, data, wanted)
     at = first_difference(data, wanted)
+    replica, advice = _accused(report, guilty)
     return Finding(
         FindingKind.DIVERGENCE,
-        UNKNOWN_REPLICA if unknown else report.name,
+        replica,
         index,
         index,
         path,
         byte,
         f"the same bytes in all replicas, as their CRCs say: {_hex(wanted, at)} as in {other.name}",
         f"{_hex(data, at)} in {report.name}",
-        NO_MAJORITY if unknown else RESTORE,
+        advice if agreeing else NO_MAJORITY,
         agreeing,
     )
 
@@ -148,38 +180,46 @@ def _first_in(left: ReplicaReport, right: ReplicaReport, low: int, high: int) ->
     return None
 
 
-def _still_diverged(report: ReplicaReport, others: Sequence[ReplicaReport]) -> Finding:
+def _still_diverged(
+    report: ReplicaReport, others: Sequence[ReplicaReport], guilty: Container[int]
+) -> Finding:
     agreeing = tuple(other.name for other in others)
+    replica, advice = _accused(report, guilty)
     return Finding(
         FindingKind.DIVERGENCE,
-        report.name,
+        replica,
         report.first_index,
         report.known_index,
         report.directory,
         0,
         f"the log of {', '.join(agreeing)}" if agreeing else "the log that the majority had before",
-        "another log since an earlier entry",
-        RESTORE,
+        f"another log since an earlier entry in {report.name}",
+        advice,
         agreeing,
     )
 
 
 def _divergence(
-    fs: Readable, report: ReplicaReport, index: int, agreeing: Sequence[ReplicaReport]
+    fs: Readable,
+    report: ReplicaReport,
+    index: int,
+    agreeing: Sequence[ReplicaReport],
+    guilty: Container[int],
 ) -> Finding:
     right = agreeing[0]
+    replica, advice = _accused(report, guilty)
     path, byte = _place(report, index, _bytes_of(fs, report, index), _bytes_of(fs, right, index))
     names = tuple(other.name for other in agreeing)
     return Finding(
         FindingKind.DIVERGENCE,
-        report.name,
+        replica,
         index,
         report.known_index,
         path,
         byte,
         f"chain {right.chain(index):08x} as in {', '.join(names)}",
-        f"chain {report.chain(index):08x}",
-        RESTORE,
+        f"chain {report.chain(index):08x} in {report.name}",
+        advice,
         names,
     )
 

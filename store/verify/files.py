@@ -8,7 +8,8 @@ it, so that the check goes on and tells what is missing; why it is missing is ke
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import errno
+from collections.abc import Mapping, Sequence
 
 from store.filesystem import BLOCK_SIZE, Readable, ReadableFile
 from store.verify.findings import RESTORE, Finding, FindingKind
@@ -16,6 +17,18 @@ from store.verify.findings import RESTORE, Finding, FindingKind
 READ_SIZE = 1 << 20
 DANGLING = "a link that leads nowhere"
 READABLE = "a file or directory that can be read"
+_OTHER_THINGS = frozenset(
+    {
+        errno.EINVAL,  # a pipe, a socket, a device
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.ENXIO,
+    }
+)
+"""Why a call fails where something else lies in the place of a file or directory: that was seen."""
 
 _KINDS = {
     "commitlog": FindingKind.SEGMENT,
@@ -26,12 +39,20 @@ _KINDS = {
 
 
 class AuditFiles:
-    """A file system for reading; see the module. ``below`` is the one that it reads."""
+    """A file system for reading; see the module. ``below`` is the one that it reads.
 
-    def __init__(self, below: Readable) -> None:
+    Directories in ``listing`` have been listed before: their names, ``None`` for one that is not
+    there.
+    """
+
+    def __init__(
+        self, below: Readable, listing: Mapping[str, Sequence[str] | None] | None = None
+    ) -> None:
         self.below = below
-        self.unread: dict[str, tuple[int, str]] = {}
-        """By path: the first byte that cannot be read, and why."""
+        self._listing = listing or {}
+        self.unread: dict[str, tuple[int, str, bool]] = {}
+        """By path: the first byte that cannot be read, why, and whether nothing else lies there in
+        the place of what should."""
         self._names: dict[str, frozenset[str]] = {}
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> ReadableFile:  # noqa: ARG002 - nothing is written
@@ -43,21 +64,28 @@ class AuditFiles:
                 raise
             self.note(path, 0, DANGLING)
         except (OSError, ValueError) as error:
-            self.note(self._culprit(path), 0, reason(error))
+            self._note(self._culprit(path), 0, error)
         return _EmptyFile(path)
 
     def exists(self, path: str) -> bool:
+        if path in self._listing:
+            return self._listing[path] is not None
         try:
             if self.below.exists(path):
                 return True
         except (OSError, ValueError) as error:
-            self.note(path, 0, reason(error))
+            self._note(path, 0, error)
             return False
         if self._is_listed(path):
-            self.note(path, 0, self._why(path))
+            self._note(path, 0, self._why(path))
         return False
 
     def list_directory(self, path: str) -> list[str]:
+        if path in self._listing:
+            names = self._listing[path]
+            if names is None:
+                raise FileNotFoundError(path)
+            return list(names)
         try:
             return self.below.list_directory(path)
         except FileNotFoundError:
@@ -65,22 +93,26 @@ class AuditFiles:
                 raise
             self.note(path, 0, DANGLING)
         except (OSError, ValueError) as error:
-            self.note(self._culprit(path), 0, reason(error))
+            self._note(self._culprit(path), 0, error)
         return []
 
     def identify(self, path: str) -> str:
         return self.below.identify(path)
 
-    def note(self, path: str, position: int, why: str) -> None:
-        """It cannot be read from ``position`` on."""
+    def note(self, path: str, position: int, why: str, *, hidden: bool = False) -> None:
+        """It cannot be read from ``position`` on; ``hidden``: what is there may be right."""
         known = self.unread.get(path)
         if known is None or position < known[0]:
-            self.unread[path] = (position, why)
+            self.unread[path] = (position, why, hidden)
+
+    def _note(self, path: str, position: int, error: Exception | None) -> None:
+        why = DANGLING if error is None else reason(error)
+        self.note(path, position, why, hidden=error is not None and is_hidden(error))
 
     def findings(self, names: Mapping[str, str]) -> list[Finding]:
         """What could not be read; ``names`` are those of the replicas by directory."""
         found = []
-        for path, (position, why) in sorted(self.unread.items()):
+        for path, (position, why, hidden) in sorted(self.unread.items()):
             directory = next((one for one in names if path.startswith(f"{one}/")), None)
             if directory is None:
                 continue
@@ -96,6 +128,7 @@ class AuditFiles:
                     READABLE,
                     f"cannot be read: {why}",
                     RESTORE,
+                    unread=hidden,
                 )
             )
         return found
@@ -109,15 +142,15 @@ class AuditFiles:
             return self._culprit(parent) if parent else path
         return path
 
-    def _why(self, path: str) -> str:
-        """Why what has a name cannot be reached."""
+    def _why(self, path: str) -> Exception | None:
+        """Why what has a name cannot be reached; ``None`` for a link that leads nowhere."""
         try:
             self.below.open(path, writable=False).close()
         except FileNotFoundError:
-            return DANGLING
+            return None
         except (OSError, ValueError) as error:
-            return reason(error)
-        return DANGLING
+            return error
+        return None
 
     def _is_listed(self, path: str) -> bool:
         directory, _slash, name = path.rpartition("/")
@@ -143,7 +176,7 @@ class _AuditFile:
         except OverflowError:
             return b""  # behind the end of any file
         except OSError as error:
-            return self._read_before(size, position, reason(error))
+            return self._read_before(size, position, error)
 
     def pread_into(self, buffer: memoryview, position: int) -> int:
         try:
@@ -151,7 +184,7 @@ class _AuditFile:
         except OverflowError:
             return 0
         except OSError as error:
-            data = self._read_before(len(buffer), position, reason(error))
+            data = self._read_before(len(buffer), position, error)
             buffer[: len(data)] = data
             return len(data)
 
@@ -159,13 +192,13 @@ class _AuditFile:
         try:
             return self._file.size()
         except OSError as error:
-            self._files.note(self.path, 0, reason(error))
+            self._files.note(self.path, 0, reason(error), hidden=is_hidden(error))
             return 0
 
     def close(self) -> None:
         self._file.close()
 
-    def _read_before(self, size: int, position: int, why: str) -> bytes:
+    def _read_before(self, size: int, position: int, why: OSError) -> bytes:
         """What comes before the first block that cannot be read."""
         parts: list[bytes] = []
         done, step = 0, READ_SIZE
@@ -174,7 +207,7 @@ class _AuditFile:
             try:
                 part = self._file.pread(min(step - at % step, size - done), at)
             except OSError as error:
-                why = reason(error)
+                why = error
                 step //= 2
                 continue
             parts.append(part)
@@ -182,7 +215,7 @@ class _AuditFile:
             if not part:
                 return b"".join(parts)
         if done < size:
-            self._files.note(self.path, position + done, why)
+            self._files.note(self.path, position + done, reason(why), hidden=is_hidden(why))
         return b"".join(parts)
 
 
@@ -211,6 +244,11 @@ def listed_names(fs: Readable, directory: str) -> frozenset[str]:
         return frozenset(fs.list_directory(directory))
     except (OSError, ValueError):
         return frozenset()
+
+
+def is_hidden(error: Exception) -> bool:
+    """Whether what is there was not seen: it may be right."""
+    return isinstance(error, OSError) and error.errno not in _OTHER_THINGS
 
 
 def reason(error: Exception) -> str:

@@ -64,7 +64,8 @@ class Finding:
     concerns, ``None`` where it concerns none in particular. ``position`` is a byte of the file
     ``path``. ``expected``, ``found`` and ``advice`` (what to do) are for people to read.
     ``majority`` are the replicas that agree with each other against this one, where replicas
-    disagree and there is such a side.
+    disagree and there is such a side. ``unread`` says that nothing was found to be wrong: it could
+    not be looked at, or only hangs on what could not.
     """
 
     kind: FindingKind
@@ -77,6 +78,7 @@ class Finding:
     found: str
     advice: str
     majority: tuple[str, ...] = ()
+    unread: bool = False
 
     def __str__(self) -> str:
         return self.line(self.kind)
@@ -130,6 +132,7 @@ class FindingLog:
         advice: str = RESTORE,
         first: int | None = None,
         last: int | None = None,
+        unread: bool = False,
     ) -> None:
         """Notes one finding; ``last`` is ``first`` where it is left out."""
         self.findings.append(
@@ -143,5 +146,6 @@ class FindingLog:
                 clipped(expected),
                 clipped(found),
                 advice,
+                unread=unread,
             )
         )

@@ -7,18 +7,24 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from store.filesystem import Readable
+from store.verify.brokercheck import check_broker
+from store.verify.claims import Holder, check_claims
 from store.verify.compare import ONE_CHAIN
 from store.verify.comparebytes import first_difference
+from store.verify.derivedchecks import open_queue_check
+from store.verify.derivedfiles import Derived, check_derived
 from store.verify.files import READABLE, AuditFiles
-from store.verify.findings import UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
+from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
 from store.verify.keys import tell_missing
-from store.verify.log import check_segment_files
 from store.verify.proofs import check_proofs
+from store.verify.queuedigests import QueueFindings
 from store.verify.ranges import GroupPlan, RangeResult, ReplicaRange
-from store.verify.replica import open_queue_check
+from store.verify.running import run_here
 from store.verify.state import read_state
 from store.verify.statefiles import StateFiles
 from store.verify.states import check_beginning, check_named, check_state, check_states
+from store.verify.strays import check_segments_behind
+from store.verify.unread import hang_on_unread
 
 PIECE_SIZE = 256 << 10
 LOST = frozenset({FindingKind.ENTRY, FindingKind.SEGMENT})
@@ -26,21 +32,35 @@ LOST = frozenset({FindingKind.ENTRY, FindingKind.SEGMENT})
 CONTINUING = LOST | {FindingKind.ENTRY_INDEX, FindingKind.DIVERGENCE}
 
 
-def finish_audit(fs: Readable, group: GroupPlan, results: Sequence[RangeResult]) -> list[Finding]:
-    """All findings of a group but those of the plan, from the results of all its ranges."""
-    ordered = sorted(results, key=lambda result: result.number)
+def finish_audit(
+    fs: Readable,
+    group: GroupPlan,
+    results: Sequence[RangeResult],
+    derived: Derived | None = None,
+) -> list[Finding]:
+    """All findings of a group but those of the plan, from the results of all its ranges.
+
+    ``derived`` is what :func:`~store.verify.derivedfiles.check_derived` gave for them; where it is
+    left out, derived files are checked here.
+    """
+    if derived is None:
+        (derived,) = check_derived(fs, run_here(fs), [group], [results])
+    ordered = derived.results
     findings = merge_findings(ordered)
-    files = AuditFiles(fs)
+    files = AuditFiles(fs, group.listing)
     planned: list[Finding] = []
+    holders: list[Holder] = []
+    proofs: set[tuple[int, int]] = set()
     for place, replica in enumerate(group.replicas):
         parts = [part for result in ordered for part in result.parts if part.place == place]
         small = FindingLog(replica.name)
         state = read_state(fs, replica.directory, replica.identity, small)
         planned += small.findings
         log = FindingLog(replica.name)
-        check_segment_files(files, f"{replica.directory}/commitlog", state, log)
+        log.findings += derived.segments.get(place, ())
         if state.machine is not None or state.checkpoint is None:
-            _finish_derived(files, replica.directory, state, parts, log)
+            found = derived.queues.get(place, {})
+            _finish_derived(files, replica.directory, state, parts, log, found=found)
         there = [
             part.last_index
             for result in ordered
@@ -50,8 +70,14 @@ def finish_audit(fs: Readable, group: GroupPlan, results: Sequence[RangeResult])
         check_named(state, max(there, default=state.mark.first_index - 1), log)
         check_state(state, parts, log)
         check_proofs(files, state, parts, log)
+        proofs |= {(place, index) for index in check_broker(fs, state, parts, log)}
         check_beginning(state, parts, log)
         _check_older(files, replica.directory, state, parts, log)
+        end = max((part.end_position for part in parts), default=0)
+        end = max(end, state.durable_position)
+        commitlog = f"{replica.directory}/commitlog"
+        check_segments_behind(fs, commitlog, group.listing, state, log, end=end)
+        holders.append(Holder(replica.name, state, max(there, default=-1)))
         last_term = max((part.last_term for part in parts), default=0)
         if last_term > state.hard_state.term and not any(
             finding.kind is FindingKind.VOTE for finding in small.findings
@@ -65,15 +91,37 @@ def finish_audit(fs: Readable, group: GroupPlan, results: Sequence[RangeResult])
                 first=max(part.last_index for part in parts),
             )
         findings += log.findings
-    findings += check_states(group, [*planned, *findings])
+    findings += check_claims(holders)
+    findings += check_states(group, [*planned, *findings], proofs)
     told = {finding.path for finding in findings if finding.expected == READABLE}
     names = {replica.directory: replica.name for replica in group.replicas}
-    findings += [finding for finding in files.findings(names) if finding.path not in told]
+    unread = {finding.path: finding for finding in files.findings(names)} | derived.unread
+    findings += [unread[path] for path in sorted(unread) if path not in told]
     by_replica: dict[tuple[str, FindingKind], list[Finding]] = {}
     for finding in findings:
         by_replica.setdefault((finding.replica, finding.kind), []).append(finding)
     sided = [_with_majority(finding, group, by_replica) for finding in findings]
-    return [_at_first_difference(fs, finding, group) for finding in sided]
+    proved_by = [_break_behind(finding, group, by_replica) for finding in sided]
+    placed = [_at_first_difference(fs, finding, group) for finding in proved_by]
+    return hang_on_unread(fs, placed, planned)
+
+
+def _break_behind(
+    finding: Finding,
+    group: GroupPlan,
+    by_replica: Mapping[tuple[str, FindingKind], Sequence[Finding]],
+) -> Finding:
+    """Accuses a replica of an entry that the others do not have, where its own next entry does not
+    follow from it: the log contradicts itself."""
+    if finding.kind is not FindingKind.DIVERGENCE or finding.replica != UNKNOWN_REPLICA:
+        return finding
+    for replica in group.replicas:
+        if finding.majority and f"{finding.path}/".startswith(f"{replica.directory}/"):
+            behind = (finding.index_first or 0) + 1
+            breaks = by_replica.get((replica.name, FindingKind.ENTRY), ())
+            if any(one.index_first == behind for one in breaks):
+                return replace(finding, replica=replica.name, advice=RESTORE)
+    return finding
 
 
 def _with_majority(
@@ -147,12 +195,14 @@ def _finish_derived(
     state: StateFiles,
     parts: Sequence[ReplicaRange],
     log: FindingLog,
+    *,
+    found: Mapping[tuple[str, int], QueueFindings],
 ) -> None:
     queues = open_queue_check(fs, state, directory, log)
     for part in parts:
         queues.absorb(part.queues)
     end_position = max((part.end_position for part in parts), default=0)
-    queues.finish(max(end_position, state.durable_position))
+    queues.finish(max(end_position, state.durable_position), found)
     tell_missing(directory, [part.keys for part in parts], log)
 
 

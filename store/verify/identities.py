@@ -6,7 +6,7 @@ under two names, agrees with itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from store.filesystem import Readable
 from store.formatfile import FORMAT_NAME, Identity
@@ -33,6 +33,38 @@ def distinct_directories(
             what = f"{directory} is the same directory"
             findings.append(_finding(first, first, "a directory of its own", what, ONE_EACH))
     return list(found.values()), findings
+
+
+PARTS = ("state", "commitlog", "index", "consumequeue", "keyindex")
+"""Directories that a replica has for itself."""
+
+
+def check_shared(fs: Readable, directories: Iterable[str]) -> list[Finding]:
+    """Tells of directories that two replicas have in common, by a link: they agree with themselves.
+
+    Which of the two has the link is not told.
+    """
+    findings = []
+    seen: dict[str, tuple[str, str]] = {}
+    for directory in directories:
+        for part in PARTS:
+            path = f"{directory}/{part}"
+            owner, first = seen.setdefault(fs.identify(path), (directory, path))
+            if owner != directory:
+                findings.append(
+                    Finding(
+                        FindingKind.DIVERGENCE,
+                        UNKNOWN_REPLICA,
+                        None,
+                        None,
+                        path,
+                        0,
+                        "a directory of its own",
+                        f"the same directory as {first}",
+                        ONE_EACH,
+                    )
+                )
+    return findings
 
 
 def check_identities(identities: Mapping[str, Identity]) -> list[Finding]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
 from crc32c import crc32c
@@ -17,7 +16,6 @@ from store.layout import parse_segment_name, segment_name
 from store.verify.findings import FindingKind, FindingLog
 from store.verify.queues import ADVICE
 from store.verify.ranges import RangeKeys
-from store.verify.sharedlog import UnequalError
 
 _NO_INDEX = 1 << 62
 UNDOUBTED_SIZE = 64 << 20
@@ -59,15 +57,13 @@ class KeyCheck:
         self._rows: list[bytes] = []
         self._sorted: dict[tuple[int, int, int], NDArray[np.void]] = {}
         self._entries: list[tuple[int, int]] = []
-        self._leader: KeyCheck | None = None
-        self._followers: list[KeyCheck] = []
         self._missing: tuple[int, int, int] | None = None
         self.expired_position = 0
         """Files of records below may have been removed."""
 
     def take(self, rows: bytes, entries: Sequence[tuple[int, int]]) -> None:
         """Takes the key rows of entries, of which ``entries`` has positions and indexes."""
-        if not rows or self._leader is not None:
+        if not rows:
             return
         first_position = int.from_bytes(rows[4:12], "big")
         while self._next < len(self._files) and (
@@ -78,28 +74,8 @@ class KeyCheck:
         self._rows.append(rows)
         self._entries += entries
 
-    def follow(self, other: KeyCheck) -> None:
-        """The other one takes the same rows, and is compared first.
-
-        Where its files are said to hold the same, they need only be found to have the same bytes.
-        """
-        self._sorted = other._sorted
-        if self._outline() == other._outline() and not self._unreadable | other._unreadable:
-            self._leader = other
-            other._followers.append(self)
-
-    def _outline(self) -> tuple[object, ...]:
-        low = max(self._first_position, self._range_position)
-        return low, self._range_end, [replace(file, path="") for file in self._files]
-
     def end_range(self) -> RangeKeys:
-        """Compares the rest; that no file has a row is for the end to judge.
-
-        Raises :class:`UnequalError` where one that follows turns out to be different, or something
-        is wrong that concerns those that follow, too.
-        """
-        if self._leader is not None:
-            return RangeKeys(self._leader._missing, self.expired_position)
+        """Compares the rest; that no file has a row is for the end to judge."""
         while self._next < len(self._files):
             self._compare(self._files[self._next])
             self._next += 1
@@ -180,30 +156,24 @@ class KeyCheck:
 
     def _compare(self, file: IndexFile) -> None:
         """Compares a file with the rows from the log that end with its last record."""
-        told = len(self._log.findings)
         self._compare_none(file.first_position)
-        found = data = None
+        found = None
         if file.path not in self._unreadable:
-            data = self._read_data(file)
-            found = self._check_data(file, data)
+            found = self._check_data(file, self._read_data(file))
         if found is not None:
             positions = found["position"].astype(np.int64)
             known = positions >= max(self._first_position, self._range_position)
             known &= positions < self._range_end
             for start, end in self._lost:
                 known &= (positions < start) | (positions >= end)
+            rows = found
             if not known.all():
                 found = found[known]
             if not self._has_expected(file, found):
                 expected = self._expected(file)
                 if found.tobytes() != expected.tobytes():
-                    self._tell_different(file, found, expected)
+                    self._tell_different(file, rows, known, expected)
         self._drop_below(file.last_position + 1)
-        for follower in self._followers:
-            path = follower._files[self._next].path
-            same = follower._read_data(follower._files[self._next]) == data
-            if not same or len(self._log.findings) != told:
-                raise UnequalError(f"{path}: to be compared with the log by itself")
 
     def _read_data(self, file: IndexFile) -> bytes:
         """All rows; of so many that it must be doubted, no more than are right."""
@@ -236,6 +206,17 @@ class KeyCheck:
             )
             return None
         rows = np.frombuffer(data, KEY_FIELDS)
+        unordered = _first_unordered(rows)
+        if unordered is not None:
+            self._log.add(
+                FindingKind.KEY_INDEX,
+                file.path,
+                HEADER.size + unordered * KEY_ROW_SIZE,
+                expected="rows sorted by hash, then position",
+                found=f"the row {rows[unordered : unordered + 1].tobytes().hex()}",
+                advice=ADVICE,
+            )
+            return None
         stated = (
             file.first_position,
             file.last_position,
@@ -253,27 +234,40 @@ class KeyCheck:
                 expected=f"positions and seconds {found}, as its rows have them",
                 found=f"{stated}",
                 advice=ADVICE,
-                first=self._index_of(file.first_position),
             )
         return rows
 
     def _tell_different(
-        self, file: IndexFile, found: NDArray[np.void], expected: NDArray[np.void]
+        self,
+        file: IndexFile,
+        rows: NDArray[np.void],
+        known: NDArray[np.bool_],
+        expected: NDArray[np.void],
     ) -> None:
+        """Tells the first row that is missing or too many; ``known`` are those to be compared."""
+        found = rows[known]
         common = min(len(found), len(expected))
         differs = np.flatnonzero(found[:common].view("V16") != expected[:common].view("V16"))
-        row = int(differs[0]) if len(differs) else common
-        right = expected[row : row + 1]
-        wrong = found[row : row + 1]
-        nearest = right if len(right) else wrong
+        at = int(differs[0]) if len(differs) else common
+        right, wrong = expected[at : at + 1], found[at : at + 1]
+        is_extra = len(right) == 0 or (len(wrong) > 0 and wrong.tobytes() < right.tobytes())
+        odd = wrong if is_extra else right
+        if is_extra:
+            place = int(np.flatnonzero(known)[at])
+        else:  # where it belongs
+            hashes, positions = rows["hash"], rows["position"]
+            before = hashes < odd["hash"]
+            before |= (hashes == odd["hash"]) & (positions < odd["position"])
+            place = int(np.count_nonzero(before))
+        row = f"the row {odd.tobytes().hex()}"
         self._log.add(
             FindingKind.KEY_INDEX,
             file.path,
-            HEADER.size + row * KEY_ROW_SIZE,
-            expected=f"the row {right.tobytes().hex()}" if len(right) else "no more rows",
-            found=f"the row {wrong.tobytes().hex()}" if len(wrong) else "no more rows",
+            HEADER.size + place * KEY_ROW_SIZE,
+            expected="a row that the log has, once" if is_extra else row,
+            found=row if is_extra else "no such row",
             advice=ADVICE,
-            first=self._index_of(int(nearest["position"][0])),
+            first=self._index_of(int(odd["position"][0])),
         )
 
     def _compare_none(self, below: int = 1 << 62) -> None:
@@ -297,6 +291,15 @@ class KeyCheck:
         """The entry that holds a record, as far as the entries at hand tell."""
         place = max(bisect_right(self._entries, (position, _NO_INDEX)) - 1, 0)
         return self._entries[place][1] if self._entries else -1
+
+
+def _first_unordered(rows: NDArray[np.void]) -> int | None:
+    """The first row that should come before the one before it."""
+    hashes, positions = rows["hash"], rows["position"]
+    falls = hashes[1:] < hashes[:-1]
+    falls |= (hashes[1:] == hashes[:-1]) & (positions[1:] < positions[:-1])
+    found = np.flatnonzero(falls)
+    return int(found[0]) + 1 if len(found) else None
 
 
 def row_numbers(rows: NDArray[np.void], file: IndexFile) -> NDArray[np.uint64] | None:

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 
 from store.errors import DataLockedError
 from store.filesystem import FileSystem
-from store.verify.files import DANGLING, listed_names, reason
+from store.verify.files import DANGLING, is_hidden, listed_names, reason
 from store.verify.findings import Finding, FindingKind
-from store.verify.state import LOCK_NAME
+from store.verify.strays import LOCK_NAME
 
 UNLOCKED = "make sure that no node has this data open while it is checked"
 
@@ -47,6 +47,13 @@ def lock_replicas(fs: FileSystem, directories: Sequence[str], locks: ExitStack) 
                     "the lock file of a node's directory",
                     f"cannot be locked: {reason(error)}",
                     UNLOCKED,
+                    unread=is_hidden(error),
                 )
             )
     return findings
+
+
+def untold(planned: Sequence[Finding], unlocked: Sequence[Finding]) -> list[Finding]:
+    """What a plan tells, but of lock files of which :func:`lock_replicas` told already."""
+    told = {finding.path for finding in unlocked}
+    return [finding for finding in planned if finding.path not in told]

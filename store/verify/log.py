@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from store.entry import (
     HEADER_SIZE,
@@ -303,10 +303,12 @@ def list_segments(fs: Readable, directory: str, state: StateFiles) -> list[int]:
     ]
 
 
-def check_segment_files(fs: Readable, directory: str, state: StateFiles, log: FindingLog) -> None:
-    """Notes what is wrong with the segments as files."""
+def check_segment_files(
+    fs: Readable, directory: str, state: StateFiles, log: FindingLog, names: Sequence[str]
+) -> None:
+    """Notes what is wrong with the segments in ``names`` as files."""
     size = state.identity.segment_size
-    for name in fs.list_directory(directory) if fs.exists(directory) else []:
+    for name in names:
         start = parse_segment_name(name)
         path = f"{directory}/{name}"
         if start is None:

@@ -7,45 +7,56 @@ replicas have another log than the majority, and from about where on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
-from crc32c import crc32c
-
-from store.entry import CHAINED, HEADER, HEADER_SIZE
-from store.entryindex import ROW, ROW_SIZE, Row
-from store.errors import DamagedError
-from store.filesystem import Readable, ReadableFile
+from store.errors import DamagedError, UnreadableError
+from store.filesystem import Readable
 from store.formatfile import Identity
-from store.layout import segment_name, segment_start
+from store.verify.borders import BLOCK_ROWS, BorderFinder
 from store.verify.files import AuditFiles
 from store.verify.findings import RESTORE, Finding, FindingKind, FindingLog
-from store.verify.identities import check_identities
-from store.verify.majority import majority
+from store.verify.identities import check_identities, check_shared
+from store.verify.listing import list_replica
+from store.verify.majority import majority, proved
 from store.verify.ranges import AuditPlan, Border, GroupPlan, RangePlan, ReplicaPlan
-from store.verify.rowfiles import RowFiles
+from store.verify.running import Run, run_here
+from store.verify.sharedlog import Buffers
 from store.verify.state import read_identity, read_state
-from store.verify.statefiles import StateFiles
+from store.verify.strays import check_names
 
 RANGE_BYTES = 256 << 20
 # A border is moved on by so many entries where no replica can show a whole header.
 BORDERS_TRIED = 16
-# What a replica may have behind its entry index, and is found by following the headers.
-HEADERS_WALKED = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMembers:
+    """The replicas of one group, and the size of its ranges."""
+
+    group: str
+    segment_size: int
+    replicas: tuple[tuple[str, Identity], ...]
+    """Directory and owner of each."""
+    range_bytes: int
 
 
 def plan_audit(
-    fs: Readable, directories: Sequence[str], range_bytes: int = RANGE_BYTES
+    fs: Readable,
+    directories: Sequence[str],
+    range_bytes: int = RANGE_BYTES,
+    run: Run | None = None,
 ) -> AuditPlan:
     """The ranges over replicas, of about ``range_bytes`` each, group by group.
 
+    ``run`` runs the planning of each group; where it is left out, that is done here.
     Raises :class:`~store.errors.DataFormatError` where a directory is no replica of a format that
     this program knows.
     """
     findings: list[Finding] = []
-    groups: dict[tuple[str, int], list[BorderFinder]] = {}
+    groups: dict[tuple[str, int], list[tuple[str, Identity]]] = {}
     identities: dict[str, Identity] = {}
-    files = AuditFiles(fs)  # what cannot be read is told by the ranges
     for directory in dict.fromkeys(one.rstrip("/") for one in directories):
         try:
             identity = read_identity(fs, directory)
@@ -53,159 +64,47 @@ def plan_audit(
             findings.append(_unidentified(directory, error))
             continue
         identities[directory] = identity
+        key = (identity.group, identity.segment_size)
+        groups.setdefault(key, []).append((directory, identity))
+    members = [GroupMembers(*key, tuple(some), range_bytes) for key, some in groups.items()]
+    plans = (run or run_here(fs))(plan_group, [None], [(0, one) for one in members])
+    findings += [finding for _, found in plans for finding in found]
+    findings += check_identities(identities)
+    findings += check_shared(fs, identities)
+    return AuditPlan(tuple(plan for plan, _ in plans), tuple(findings))
+
+
+def plan_group(
+    fs: Readable, _shared: object, members: GroupMembers, _buffers: Buffers
+) -> tuple[GroupPlan, list[Finding]]:
+    """The plan of one group, and what its small files alone show to be wrong."""
+    findings: list[Finding] = []
+    finders: list[BorderFinder] = []
+    listing: dict[str, tuple[str, ...] | None] = {}
+    for directory, identity in members.replicas:
+        listing |= list_replica(AuditFiles(fs), directory)
         log = FindingLog(f"{identity.group}/{identity.node}")
         state = read_state(fs, directory, identity, log)
+        check_names(fs, directory, listing, state, log)
         findings += log.findings
-        key = (identity.group, identity.segment_size)
-        groups.setdefault(key, []).append(BorderFinder(files, directory, state))
-    findings += check_identities(identities)
-    plans: list[GroupPlan] = []
-    for (group, segment_size), finders in groups.items():
-        try:
-            ranges = tuple(_plan_ranges(finders, range_bytes))
-        finally:
-            for finder in finders:
-                finder.close()
-        replicas = tuple(finder.replica for finder in finders)
-        plans.append(GroupPlan(group, segment_size, replicas, ranges))
-    return AuditPlan(tuple(plans), tuple(findings))
-
-
-class BorderFinder:
-    """Finds where entries begin in one replica, without reading what lies between."""
-
-    def __init__(self, fs: Readable, directory: str, state: StateFiles) -> None:
-        self._fs = fs
-        self._state = state
-        self._rows = RowFiles(fs, f"{directory}/index", ROW_SIZE)
-        self._directory = directory
-        mark, checkpoint = state.mark, state.checkpoint
-        self.replica = ReplicaPlan(
-            directory,
-            state.identity,
-            mark.first_index,
-            state.commit_index,
-            state.durable_position if state.durable_index == state.commit_index else None,
-            -1 if checkpoint is None else checkpoint.index,
-            state.manifest is not None,
-            tuple(state.digests),
+        # What cannot be read is told by the ranges.
+        finders.append(BorderFinder(AuditFiles(fs, listing), directory, state))
+    try:
+        contradicting = frozenset(
+            place for place, finder in enumerate(finders) if finder.contradicts_itself()
         )
-        # What came before an expired log's first entry is not known.
-        chain = 0 if mark.first_index == 0 else None
-        self.start = Border(mark.first_index, mark.first_position, chain, -1)
-        self._walked = self.start
-        self._file: ReadableFile | None = None
-
-    def find(self, index: int) -> Border | None:
-        """The border before entry ``index``; ``None`` where its forerunner cannot be shown.
-
-        Nor is it where the replica does not know that forerunner to be committed: it may be
-        another one than that of the others then, and nothing wrong with it.
-        """
-        if index - 1 > self.replica.known_index:
-            return None
-        if index == self.start.index:
-            return self.start
-        if index <= self.replica.checkpoint_index + 1:
-            return self._find_by_rows(index)
-        return self._walk_to(index)
-
-    def assume(self, index: int) -> Border:
-        """The border as files say that can be wrong; the check then tells what is."""
-        state = self._state
-        mark, checkpoint, manifest = state.mark, state.checkpoint, state.manifest
-        if manifest is not None and manifest.commit_index == index - 1:
-            return Border(index, manifest.end_position, manifest.chain_crc, manifest.term)
-        if mark.index == index - 1:
-            return Border(index, mark.position, mark.chain_crc, -1)
-        if checkpoint is not None and checkpoint.index == index - 1:
-            return Border(index, checkpoint.end_position, checkpoint.chain_crc, checkpoint.term)
-        row = self._row(index)
-        return Border(index, self.start.position if row is None else row.position, None, -1)
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def position_of(self, index: int) -> int:
-        """Where the entry index says that an entry lies; -1 where it does not say."""
-        row = self._row(index)
-        return -1 if row is None else row.position
-
-    def _row(self, index: int) -> Row | None:
-        data = self._rows.read(index, 1)
-        if len(data) < ROW_SIZE:
-            return None
-        row = Row._make(ROW.unpack(data))
-        return row if row.entry_index == index and row.position >= 0 else None
-
-    def _find_by_rows(self, index: int) -> Border | None:
-        row = self._row(index - 1)
-        if row is None:
-            return None
-        before = self.start
-        if index - 1 > self.start.index:
-            earlier = self._row(index - 2)
-            header = None if earlier is None else self._header(earlier.position)
-            if earlier is None or header is None or header[2] != index - 2:
-                return None
-            before = Border(index - 1, earlier.end, header[6], header[3])
-        return self._behind(before, row.position)
-
-    def _behind(self, before: Border, position: int) -> Border | None:
-        """The border behind the entry that follows ``before``, if its header is whole."""
-        header = self._header(position)
-        if header is None:
-            return None
-        magic, size, index, term, stated, channel, chain, body_crc, length = header
-        expected = chain
-        if before.chain is not None:
-            fields = (magic, size, index, term, stated, channel, body_crc, length)
-            expected = crc32c(CHAINED.pack(before.chain, *fields))
-        if (
-            (index, stated, chain, length) != (before.index, position, expected, size - HEADER_SIZE)
-            or size < HEADER_SIZE
-            or term < before.term
-        ):
-            return None
-        return Border(index + 1, position + size, chain, term)
-
-    def _walk_to(self, index: int) -> Border | None:
-        """Follows the headers from the checkpoint on: the entry index need not go further."""
-        if not self._walked.index <= index:
-            self._walked = self.start
-        checkpointed = self.replica.checkpoint_index + 1
-        here: Border | None = self._walked
-        if self._walked.index < checkpointed:
-            here = self._find_by_rows(checkpointed)
-        size = self._state.identity.segment_size
-        while here is not None and here.index < index:
-            if index - here.index > HEADERS_WALKED:
-                return None
-            following = self._behind(here, here.position)
-            if following is None and here.position % size:
-                start = segment_start(here.position, size) + size
-                following = self._behind(here, start)
-            here = following
-        if here is not None:
-            self._walked = here
-        return here
-
-    def _header(self, position: int) -> tuple[int, ...] | None:
-        start = segment_start(position, self._state.identity.segment_size)
-        path = f"{self._directory}/commitlog/{segment_name(start)}"
-        if self._file is None or self._file.path != path:
-            self.close()
-            try:
-                self._file = self._fs.open(path, writable=False)
-            except FileNotFoundError:
-                return None
-        data = self._file.pread(HEADER_SIZE, position - start)
-        return HEADER.unpack(data) if len(data) == HEADER_SIZE else None
+        ranges = tuple(_plan_ranges(finders, members.range_bytes, contradicting))
+    finally:
+        for finder in finders:
+            finder.close()
+    replicas = tuple(finder.replica for finder in finders)
+    plan = GroupPlan(members.group, members.segment_size, replicas, ranges, contradicting, listing)
+    return plan, findings
 
 
-def _plan_ranges(finders: Sequence[BorderFinder], range_bytes: int) -> list[RangePlan]:
+def _plan_ranges(
+    finders: Sequence[BorderFinder], range_bytes: int, contradicting: Collection[int]
+) -> list[RangePlan]:
     """Cuts at equal distances, and where a replica begins, ends or has its checkpoint."""
     replicas = [finder.replica for finder in finders]
     first = min(replica.first_index for replica in replicas)
@@ -246,7 +145,7 @@ def _plan_ranges(finders: Sequence[BorderFinder], range_bytes: int) -> list[Rang
             default=range_bytes,
         )
         number = len(ranges)
-        diverged |= _diverged(found, diverged, replicas)
+        diverged |= _diverged(found, diverged, contradicting, replicas)
         ranges.append(RangePlan(number, index, end - 1, size, begins, diverged))
     for place, finder in enumerate(finders):
         ranges += _tail(finder, place, len(finders), len(ranges))
@@ -269,15 +168,10 @@ def _equal_distances(
     last = min(last, ordered[0].replica.checkpoint_index)
     found: list[int] = []
     here = max(position_of(first), 0)
+    end = position_of(last)
     while first < last:
         wanted = here + range_bytes
-        low, high = first + 1, last + 1
-        while low < high:
-            middle = (low + high) // 2
-            if 0 <= position_of(middle) < wanted:
-                low = middle + 1
-            else:
-                high = middle
+        low = _first_from(position_of, (first, here), (last, end), wanted)
         if low > last or position_of(low) < 0:
             break  # the rest is one range, where its rows do not say how large it is
         for index in range(low, min(low + BORDERS_TRIED, last + 1)):
@@ -288,6 +182,35 @@ def _equal_distances(
         here = max(position_of(low), wanted)
         first = low
     return found
+
+
+def _first_from(
+    position_of: Callable[[int], int], before: tuple[int, int], after: tuple[int, int], wanted: int
+) -> int:
+    """The first index behind ``before`` whose entry lies at ``wanted`` or later, at most one more
+    than ``after``. Both are index and position.
+
+    Entries of like sizes lie where a straight line has them, so few blocks of rows are read. Every
+    other guess halves what is left, whatever their sizes are.
+    """
+    low, high = before[0] + 1, after[0] + 1
+    (left, left_position), (right, right_position) = before, after
+    guesses = 0
+    while low < high:
+        middle = (low + high) // 2
+        if guesses % 2 == 0 and high - low > BLOCK_ROWS and left_position < right_position:
+            share = (wanted - left_position) / (right_position - left_position)
+            middle = min(max(left + int(share * (right - left)), low), high - 1)
+        guesses += 1
+        position = position_of(middle)
+        if 0 <= position < wanted:
+            low = middle + 1
+            left, left_position = middle, position
+        else:
+            high = middle
+            if position >= 0:
+                right, right_position = middle, position
+    return low
 
 
 def _adopt(
@@ -312,15 +235,22 @@ def _adopt(
 
 
 def _diverged(
-    found: Sequence[Border | None], known: Collection[int], replicas: Sequence[ReplicaPlan]
+    found: Sequence[Border | None],
+    known: Collection[int],
+    contradicting: Collection[int],
+    replicas: Sequence[ReplicaPlan],
 ) -> frozenset[int]:
-    """The replicas that a majority contradicts already at this border, ``known`` left out."""
+    """The replicas that have left the log of the others already at this border, ``known`` left
+    out; see :mod:`store.verify.majority`."""
     chains = [
-        (border.chain, replicas[place].name)
+        (border.chain, place)
         for place, border in enumerate(found)
         if border is not None and border.chain is not None and place not in known
     ]
-    right = majority(chains)
+    right = proved(chains, contradicting)
+    if right is None:
+        voices = [(chain, place) for chain, place in chains if place not in contradicting]
+        right = majority([(chain, replicas[place].name) for chain, place in voices])
     if right is None:
         return frozenset()
     return frozenset(
@@ -352,4 +282,5 @@ def _unidentified(directory: str, error: DamagedError) -> Finding:
         "the format file of a replica",
         error.what,
         f"nothing else of this replica was checked; {RESTORE}",
+        unread=isinstance(error, UnreadableError),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cached_property
 from itertools import pairwise
 
 from store.batch import QUEUE_ROW
@@ -23,38 +24,44 @@ EXTRA = "the next start removes it"
 class QueueFiles:
     """Reads rows a little ahead, so that following the log costs one read for many runs."""
 
-    def __init__(self, fs: Readable, directory: str) -> None:
-        self._files = RowFiles(fs, directory, ROW_SIZE)
+    def __init__(self, fs: Readable, directory: str, *, read_ahead: int = READ_AHEAD_ROWS) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._read_ahead = read_ahead
         self._buffer = b""
         self._buffer_first = 0
+
+    @cached_property
+    def _files(self) -> RowFiles:
+        return RowFiles(self._fs, self._directory, ROW_SIZE)
 
     def rows(self, first: int, count: int) -> bytes:
         """Rows from offset ``first`` on, fewer where they are not all there."""
         at = (first - self._buffer_first) * ROW_SIZE
         size = count * ROW_SIZE
         if at < 0 or at + size > len(self._buffer):
-            self._buffer = self._files.read(first, max(count, READ_AHEAD_ROWS))
+            self._buffer = self._files.read(first, max(count, self._read_ahead))
             self._buffer_first, at = first, 0
         return self._buffer[at : at + size]
 
     def locate(self, offset: int) -> tuple[str, int]:
         return self._files.locate(offset)
 
-    def check_shape(self, log: FindingLog) -> None:
-        """Tells files that are none of a queue, and bytes that belong to the next file."""
+    def check_shape(self, low: int, high: int | None, log: FindingLog) -> None:
+        """Tells files that are none of a queue, and bytes that belong to the next file.
+
+        Looks at files that begin at byte ``low`` to before ``high``; the first look tells strays.
+        """
         starts = self._files.starts
-        for start in starts:
-            size = self._files.size(start)
+        sizes = {
+            start: self._files.size(start)
+            for start in starts
+            if low <= start and (high is None or start < high)
+        }
+        for start, size in sizes.items():
             if size > FILE_SIZE_MAX:
-                log.add(
-                    FindingKind.CONSUME_QUEUE,
-                    f"{self._files.directory}/{segment_name(start)}",
-                    FILE_SIZE_MAX,
-                    expected=f"at most {FILE_SIZE_MAX} bytes",
-                    found=f"{size} bytes",
-                    advice=EXTRA,
-                )
-        for name in self._files.strays:
+                self._tell_size(start, FILE_SIZE_MAX, size, "", log)
+        for name in self._files.strays if low == 0 else ():
             log.add(
                 FindingKind.CONSUME_QUEUE,
                 f"{self._files.directory}/{name}",
@@ -64,16 +71,19 @@ class QueueFiles:
                 advice=EXTRA,
             )
         for start, following in pairwise(starts):
-            size = self._files.size(start)
-            if size > following - start:
-                log.add(
-                    FindingKind.CONSUME_QUEUE,
-                    f"{self._files.directory}/{segment_name(start)}",
-                    following - start,
-                    expected=f"at most {following - start} bytes before the next file",
-                    found=f"{size} bytes",
-                    advice=EXTRA,
-                )
+            if sizes.get(start, 0) > following - start:
+                size_max = following - start
+                self._tell_size(start, size_max, sizes[start], " before the next file", log)
+
+    def _tell_size(self, start: int, most: int, size: int, what: str, log: FindingLog) -> None:
+        log.add(
+            FindingKind.CONSUME_QUEUE,
+            f"{self._files.directory}/{segment_name(start)}",
+            most,
+            expected=f"at most {most} bytes{what}",
+            found=f"{size} bytes",
+            advice=EXTRA,
+        )
 
     def check_rows_behind(self, end_offset: int, log_end: int, log: FindingLog) -> None:
         """Tells rows behind the queue's last in the log that no interrupted flush can have left."""

@@ -7,14 +7,14 @@ it, and it may be torn, but it must not be something else either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from store.batch import QUEUE_ROW
 from store.consumequeue import ROW_SIZE
 from store.filesystem import Readable
 from store.machinestate import QueueLength
 from store.verify.findings import RESTORE, FindingKind, FindingLog
+from store.verify.queuedigests import ExpectedQueue, QueueFindings, TakenQueue
 from store.verify.queuefiles import QueueFiles, find_extra
 from store.verify.ranges import QueueSpan, RangeQueues, WrongRows
 from store.verify.rowfiles import is_torn
@@ -25,43 +25,6 @@ ADVICE = (
     "log is kept from entry 0; if it is not, " + RESTORE
 )
 OFFSETS = "a broker gave an offset twice or left one out; report it"
-
-
-class _Queue:
-    """One queue as the log gives it."""
-
-    __slots__ = (
-        "begin",
-        "covered_end",
-        "end",
-        "end_known",
-        "files",
-        "first",
-        "length",
-        "wrong",
-    )
-
-    def __init__(self, files: QueueFiles, length: QueueLength | None, first_offset: int) -> None:
-        self.first: tuple[int, bool, int, int] = (first_offset, False, -1, 0)
-        """The first offset, whether it follows what was before, and the entry that has it."""
-        self.files = files
-        self.length = length
-        self.end = first_offset
-        self.end_known = True
-        """Not so behind entries that could not be read."""
-        self.begin: int | None = None
-        """The first offset neither deleted nor expired, once the log has come to it."""
-        self.covered_end = first_offset
-        self.wrong: list[WrongRows] = []
-
-    def add_wrong(self, wrong: WrongRows) -> None:
-        last = self.wrong[-1] if self.wrong else None
-        if last is None or last.path != wrong.path or last.offset_last != wrong.offset_first - 1:
-            self.wrong.append(wrong)
-        else:
-            self.wrong[-1] = replace(
-                last, offset_last=wrong.offset_last, index_last=wrong.index_last
-            )
 
 
 class QueueCheck:
@@ -81,8 +44,10 @@ class QueueCheck:
         segment_path: Callable[[int], tuple[str, int]],
         expired_position: int,
         first_position: int,
+        compared: Collection[tuple[str, int]] = (),
     ) -> None:
         self._fs = fs
+        self._compared = compared
         self._directory = f"{directory}/consumequeue"
         self._lengths = {(length.topic, length.queue_id): length for length in lengths}
         self._log = log
@@ -93,7 +58,7 @@ class QueueCheck:
         self._whole_log = first_position == 0
         self._uncertain = False
         self._emptied: set[str] = set()
-        self._queues: dict[tuple[str, int], _Queue] = {}
+        self._queues: dict[tuple[str, int], TakenQueue] = {}
 
     def take(self, runs: Sequence[RowRun], *, covered: bool) -> None:
         """Compares the rows of entries; ``covered`` says that the checkpoint includes these."""
@@ -111,7 +76,10 @@ class QueueCheck:
                 queue.covered_end = queue.end
                 if queue.begin is None:
                     self._set_begin(queue, run.first_offset, rows)
-            self._compare(queue, run, rows)
+            if run.key in self._compared:
+                self._compare(queue, run, rows)
+            else:
+                self._digest(queue, run.first_offset, rows)
 
     def lose(self) -> None:
         """Entries could not be read: where a queue goes on is unknown until its next message."""
@@ -126,6 +94,7 @@ class QueueCheck:
         for (name, _queue_id), queue in self._queues.items():
             if name == topic and covered:
                 queue.begin = None
+                queue.cut = True
 
     def end_range(self, *, covered: bool) -> RangeQueues:
         """What the ranges tell together."""
@@ -143,6 +112,7 @@ class QueueCheck:
                     queue.end,
                     queue.end_known,
                     queue.covered_end if covered else None,
+                    tuple(digest for _, digest in queue.digests),
                     tuple(queue.wrong),
                 )
             )
@@ -153,7 +123,7 @@ class QueueCheck:
         for key in sorted({*self._queues, *self._lengths}):
             self._check_length(key, self._queues.get(key), begins=begins)
 
-    def absorb(self, queues: RangeQueues, *, told: bool = False) -> None:
+    def absorb(self, queues: RangeQueues, number: int = 0, *, told: bool = False) -> None:
         """Takes the next range, in order. What is wrong with offsets may be ``told`` already."""
         seen = set()
         for span in queues.spans:
@@ -163,13 +133,14 @@ class QueueCheck:
             if queue is None:
                 known = self._whole_log and not self._uncertain and span.first_known
                 first_offset = 0 if known else span.first_offset
-                queue = _Queue(self._files(key), self._lengths.get(key), first_offset)
+                queue = TakenQueue(self._files(key), self._lengths.get(key), first_offset)
                 self._queues[key] = queue
             wrong_offset = span.first_offset != queue.end
             if queue.end_known and span.first_known and wrong_offset and not told:
                 entry = (span.index, span.position)
                 self._tell_offset(entry, key, expected=queue.end, found=span.first_offset)
             queue.end, queue.end_known = span.end, span.end_known
+            queue.digests += [(number, digest) for digest in span.digests]
             for wrong in span.wrong:
                 queue.add_wrong(wrong)
             if span.covered_end is not None:
@@ -183,23 +154,32 @@ class QueueCheck:
                 queue.end_known = queue.end_known and not queues.lost
         self._uncertain = self._uncertain or queues.lost
 
-    def finish(self, log_end: int) -> None:
-        """Tells what is wrong with the whole; ``log_end`` is where the log ends."""
+    def expected(self) -> Iterator[ExpectedQueue]:
+        """What the files must hold by all ranges, queue by queue in order."""
+        for key in sorted({*self._queues, *self._lengths}):
+            queue, length = self._queues.get(key), self._lengths.get(key)
+            first = 0 if length is None else length.first_offset
+            end = 0 if length is None else length.end_offset
+            if queue is not None:
+                # Where the queue's last messages could not be read, their rows are not too many.
+                end = queue.end if queue.end_known else max(queue.end, end)
+            digests = () if queue is None else tuple(queue.digests)
+            yield ExpectedQueue(*key, first, end, digests)
+
+    def finish(self, log_end: int, files: Mapping[tuple[str, int], QueueFindings]) -> None:
+        """Tells what is wrong with the whole; ``log_end`` is where the log ends.
+
+        ``files`` has what was wrong with the files of each queue, as files.
+        """
         for key in sorted({*self._queues, *self._lengths}):
             queue = self._queues.get(key)
             self._check_length(key, queue)
-            if queue is None:
-                queue = _Queue(self._files(key), self._lengths[key], 0)
-                queue.end = self._lengths[key].end_offset
-            for wrong in queue.wrong:
+            for wrong in () if queue is None else queue.wrong:
                 self._tell_wrong(key, wrong)
-            queue.files.check_shape(self._log)
-            end = queue.end
-            if not queue.end_known and queue.length is not None:
-                # Where the queue's last messages could not be read, their rows are not too many.
-                end = max(end, queue.length.end_offset)
-            if not queue.wrong:
-                queue.files.check_rows_behind(end, log_end, self._log)
+            found = files.get(key, QueueFindings())
+            self._log.findings += found.shape
+            if queue is None or not queue.wrong:
+                self._log.findings += found.behind
         known = {*self._queues, *self._lengths}
         find_extra(self._fs, self._directory, known, log_end, self._log)
 
@@ -208,18 +188,27 @@ class QueueCheck:
     def _files(self, key: tuple[str, int]) -> QueueFiles:
         return QueueFiles(self._fs, f"{self._directory}/{key[0]}/{key[1]}")
 
-    def _begin(self, key: tuple[str, int], first_offset: int) -> _Queue:
-        queue = _Queue(self._files(key), self._lengths.get(key), first_offset)
+    def _begin(self, key: tuple[str, int], first_offset: int) -> TakenQueue:
+        queue = TakenQueue(self._files(key), self._lengths.get(key), first_offset)
         self._queues[key] = queue
         return queue
 
-    def _set_begin(self, queue: _Queue, first_offset: int, rows: bytes) -> None:
+    def _set_begin(self, queue: TakenQueue, first_offset: int, rows: bytes) -> None:
         for offset, row in enumerate(QUEUE_ROW.iter_unpack(rows), first_offset):
             if row[0] >= self._expired_position:
                 queue.begin = offset
                 break
 
-    def _compare(self, queue: _Queue, run: RowRun, rows: bytes) -> None:
+    def _digest(self, queue: TakenQueue, first_offset: int, rows: bytes) -> None:
+        """What has been given up is apart: its rows need not be there."""
+        if queue.begin is not None and queue.begin > first_offset:
+            size = (queue.begin - first_offset) * ROW_SIZE
+            if size < len(rows):
+                queue.digest(first_offset, rows[:size])
+                first_offset, rows, queue.cut = queue.begin, rows[size:], True
+        queue.digest(first_offset, rows)
+
+    def _compare(self, queue: TakenQueue, run: RowRun, rows: bytes) -> None:
         length, first_offset = queue.length, run.first_offset
         retained = 0 if length is None else length.first_offset
         covered_end = 0 if length is None else length.end_offset
@@ -240,7 +229,7 @@ class QueueCheck:
     # --- telling
 
     def _check_length(
-        self, key: tuple[str, int], queue: _Queue | None, *, begins: bool = True
+        self, key: tuple[str, int], queue: TakenQueue | None, *, begins: bool = True
     ) -> None:
         """The checkpoint must know the queue as the log up to it gives it."""
         length = self._lengths.get(key)

@@ -10,12 +10,15 @@ Everything here can be pickled.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from store.formatfile import Identity
+from store.verify.brokerstate import BrokerEffects
 from store.verify.digests import StateDigest
 from store.verify.findings import Finding
+from store.verify.listing import Listing, without_queues
+from store.verify.statefiles import StateFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class ReplicaPlan:
     is_snapshot: bool
     digests: tuple[StateDigest, ...] = ()
     """Of all its checkpoints that can be read."""
+    state: StateFiles | None = None
+    """What the small files say, without the broker's own state."""
 
     @property
     def name(self) -> str:
@@ -77,12 +82,28 @@ class RangePlan:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """The replicas of one group and the ranges over them, in order."""
+    """The replicas of one group and the ranges over them, in order.
+
+    ``contradicting`` are those that say themselves, in mark, checkpoints or manifest, that their
+    log should be another one.
+    """
 
     group: str
     segment_size: int
     replicas: tuple[ReplicaPlan, ...]
     ranges: tuple[RangePlan, ...]
+    contradicting: frozenset[int] = frozenset()
+    listing: Listing = field(default_factory=dict)
+    """The directories of all replicas."""
+
+    def for_ranges(self) -> GroupPlan:
+        """As much of it as the check of a range needs, which the number of queues adds nothing
+        to."""
+        return replace(
+            self,
+            replicas=tuple(_without_queues(replica) for replica in self.replicas),
+            listing=without_queues(self.listing),
+        )
 
     def range_end(self, plan: RangePlan, place: int) -> int | None:
         """Where a replica's part of a range ends; ``None`` where only the log can tell."""
@@ -92,6 +113,13 @@ class GroupPlan:
                 return border.position
         replica = self.replicas[place]
         return replica.known_end if plan.last_index == replica.known_index else None
+
+
+def _without_queues(replica: ReplicaPlan) -> ReplicaPlan:
+    state = replica.state
+    if state is None or state.machine is None:
+        return replica
+    return replace(replica, state=replace(state, machine=state.machine._replace(queues=[])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +144,35 @@ class WrongRows:
     found: bytes
 
 
+class Compared(NamedTuple):
+    """Derived files of one replica that are to be compared with a range of its log."""
+
+    queues: frozenset[tuple[str, int]] = frozenset()
+    keys: bool = False
+
+
+class RowsDigest(NamedTuple):
+    """Rows of one queue from ``first_offset`` to before ``end_offset``, as the log has them.
+
+    ``crcs`` are the CRC32C and the CRC-32 of all their bytes.
+    """
+
+    first_offset: int
+    end_offset: int
+    crcs: tuple[int, int]
+
+
+class KeysDigest(NamedTuple):
+    """Key rows of one range that belong into the file named by ``start``.
+
+    ``total`` is the sum of a number for each row, modulo 2^64, whatever their order.
+    """
+
+    start: int
+    rows: int
+    total: int
+
+
 @dataclass(frozen=True, slots=True)
 class QueueSpan:
     """The messages of one queue within a range, one replica's view.
@@ -134,7 +191,8 @@ class QueueSpan:
     end: int
     end_known: bool
     covered_end: int | None
-    wrong: tuple[WrongRows, ...]
+    digests: tuple[RowsDigest, ...]
+    wrong: tuple[WrongRows, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +210,7 @@ class RangeKeys:
 
     missing: tuple[int, int, int] | None = None
     expired_position: int = 0
+    digests: tuple[KeysDigest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +226,7 @@ class RangeState:
     last_ms: int | None = None
     configuration: bytes | None = None
     lost: bool = False
+    effects: BrokerEffects = field(default_factory=BrokerEffects)
 
 
 class ProvedCheckpoint(NamedTuple):

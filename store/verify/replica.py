@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from store.batch import decode_batch
 from store.checkpoint import Checkpoint
 from store.entry import Entry, EntryKind
 from store.errors import CorruptBatchError
-from store.filesystem import Readable
-from store.layout import segment_name, segment_start
 from store.verify.batches import BatchMismatchError, check_batch
+from store.verify.brokerstate import COUNTED_TOPICS, BrokerEffects
 from store.verify.columns import Columns, Topics, plain_columns, read_columns
 from store.verify.commands import FileCommand, StatedProof, file_commands, unpack_commands
+from store.verify.derivedchecks import open_key_check, open_queue_check
 from store.verify.entryindex import EntryIndexCheck, index_row
 from store.verify.files import AuditFiles
 from store.verify.findings import INCOMPLETE, RESTORE, FindingKind, FindingLog
-from store.verify.keys import KeyCheck
+from store.verify.keydigests import KeyDigests
 from store.verify.log import LogWalk
 from store.verify.proofs import proved_checkpoints
-from store.verify.queues import QueueCheck
-from store.verify.ranges import Border, RangeKeys, RangeQueues, RangeState, ReplicaPlan
+from store.verify.ranges import Border, Compared, RangeKeys, RangeQueues, RangeState, ReplicaPlan
 from store.verify.report import ReplicaReport
 from store.verify.runs import RowRuns
 from store.verify.sharedlog import Buffers, SharedLog, Window
-from store.verify.state import read_state
 from store.verify.statefiles import StateFiles
 from store.verify.states import SegmentTimes
 
 LEADER_FAULT = "the entry is as a leader made it: report it; all replicas should have the same"
 
+NOTHING = Compared()
 ROWS_AT_ONCE = 1 << 16
 """Rows of ConsumeQueues that are gathered before files are read to compare them."""
 
@@ -42,9 +42,13 @@ class ReplicaCheck:
         fs: AuditFiles,
         plan: ReplicaPlan,
         border: Border,
+        *,
         last_index: int | None,
         end_position: int | None,
+        compared: Compared = NOTHING,
     ) -> None:
+        """``compared`` are the derived files to be compared with the log row by row; of others it
+        is digested what they must hold."""
         directory = plan.directory
         self._report = ReplicaReport(
             directory, plan.identity.group, plan.identity.node, plan.identity.segment_size
@@ -52,7 +56,7 @@ class ReplicaCheck:
         self._log = FindingLog(self._report.name)
         self._report.findings = self._log.findings
         # What the small files themselves have wrong was told with the plan.
-        self._state = state = read_state(fs.below, directory, plan.identity, FindingLog(""))
+        self._state = state = plan.state or StateFiles(plan.identity)
         self._border = border
         self._fs = fs
         self._own = LogWalk(fs, directory, state, self._log, border=border, last_index=last_index)
@@ -62,17 +66,15 @@ class ReplicaCheck:
         self._is_covered = last_index is not None and last_index <= self._covered_index
         indexed = 0 if state.rebuilds else self._covered_index + 1
         self._index = EntryIndexCheck(fs, directory, indexed, self._log)
-        self._queues = open_queue_check(fs, state, directory, self._log)
-        covered_end = 0 if checkpoint is None else checkpoint.end_position
-        self._keys = KeyCheck(
+        self._queues = open_queue_check(fs, state, directory, self._log, compared.queues)
+        self._keys = open_key_check(
             fs,
+            state,
             directory,
             self._log,
-            first_position=state.mark.first_position,
-            end_position=covered_end,
-            range_position=border.position,
-            range_end=covered_end if end_position is None else min(covered_end, end_position),
+            positions=(border.position, end_position),
             lost=self._walk.lost,
+            compared=compared.keys,
         )
         named = {state.mark.index, self._covered_index}
         named |= {older.checkpoint.index for older in state.older}
@@ -86,6 +88,7 @@ class ReplicaCheck:
         self._last_term = max(border.term, 0)
         self._times = SegmentTimes(plan.identity.segment_size)
         self._configuration: bytes | None = None
+        self._effects = BrokerEffects()
         self.counts: dict[tuple[str, int], int] = {}
 
     def run(self) -> None:
@@ -119,7 +122,8 @@ class ReplicaCheck:
         everyone = [self, *followers]
         if self._has_keys:
             for follower in followers:
-                follower._keys.follow(self._keys)
+                if isinstance(self._keys, KeyDigests) and isinstance(follower._keys, KeyDigests):
+                    follower._keys.follow(self._keys)
         log = SharedLog(
             self._fs,
             [check._report.directory for check in everyone],
@@ -135,6 +139,7 @@ class ReplicaCheck:
             check._walk = log
             check._term_starts, check._last_term = self._term_starts, self._last_term
             check._times, check._configuration = self._times, self._configuration
+            check._effects = self._effects
             check._report.messages, check.counts = self._report.messages, self.counts
 
     def end(self) -> tuple[ReplicaReport, RangeQueues, RangeKeys, RangeState | None]:
@@ -156,7 +161,13 @@ class ReplicaCheck:
         state = None
         if self._is_covered:
             times = self._times
-            state = RangeState(times.found(), times.last_ms, self._configuration, bool(walk.lost))
+            state = RangeState(
+                times.found(),
+                times.last_ms,
+                self._configuration,
+                bool(walk.lost),
+                self._effects,
+            )
         return report, queues, keys, state
 
     @property
@@ -176,14 +187,16 @@ class ReplicaCheck:
         batch = decode_batch(entry.body)
         columns = plain_columns(entry, batch, self._topics)
         self._times.take(entry.position, columns.last_ms)
-        commands = file_commands(unpack_commands(batch.commands))
+        commands = unpack_commands(batch.commands)
         covered = entry.index <= self._covered_index
         # Readable or not, what the entry's rows say is what was put into the files.
         self._runs.add(columns)
         self._queues.take(self._runs.take(), covered=covered)
         if covered:
             self._keys.take(columns.key_rows, [(entry.position, entry.index)])
-        self._obey(commands, columns, 0, covered=covered)
+        self._obey(file_commands(commands), columns, 0, covered=covered)
+        if self._is_covered:
+            self._effects.take(batch, commands, entry.position)
         self._count(columns)
         check_batch(entry, batch)
 
@@ -207,16 +220,22 @@ class ReplicaCheck:
             self._take_columns(plain_columns(entry, batch, self._topics), everyone)
 
     def _take_columns(self, columns: Columns, everyone: Sequence[ReplicaCheck]) -> None:
-        """Takes what batches that are right say of the files."""
+        """Takes what batches that are right say of the files and of the broker's state."""
         begun = 0
-        for number, found in columns.commands:
-            commands = file_commands(unpack_commands(found))
-            if commands:
+        packed = dict(columns.commands)
+        counting = columns.entries_with(self._topics.numbers_known(COUNTED_TOPICS))
+        for number in sorted(counting.union(packed)):
+            entry = columns.entries[number]
+            commands = unpack_commands(packed.get(number, b""))
+            batch = decode_batch(entry.body) if number in counting else None
+            self._effects.take(batch, commands, entry.position)
+            of_files = file_commands(commands)
+            if of_files:
                 self._runs.add(columns, begun, number + 1)
                 begun = number + 1
                 self._take_runs(everyone)
                 for check in everyone:
-                    check._obey(commands, columns, number, covered=check._is_covered)
+                    check._obey(of_files, columns, number, covered=check._is_covered)
         self._runs.add(columns, begun)
         if self._runs.count >= ROWS_AT_ONCE:
             self._take_runs(everyone)
@@ -361,7 +380,13 @@ class ReplicaCheck:
         ):
             named = [start for start in checkpoint.term_starts if first <= start[1] <= last]
             if last <= checkpoint.index and named != found:
-                self._tell_terms(f"term starts {found}", f"term starts {named}", path, checkpoint)
+                # The first one that differs, as the ranges behind may have others.
+                odd = min({*named} ^ {*found}, key=itemgetter(1), default=found[0])
+                right, wrong = (
+                    next((f"term {term}" for term, index in starts if index == odd[1]), "no term")
+                    for starts in (found, named)
+                )
+                self._tell_terms(f"{right} to start with entry {odd[1]}", wrong, path, checkpoint)
 
     def _tell_terms(self, expected: str, found: str, path: str, checkpoint: Checkpoint) -> None:
         self._log.add(
@@ -372,25 +397,3 @@ class ReplicaCheck:
             found=found,
             first=checkpoint.index,
         )
-
-
-def open_queue_check(
-    fs: Readable, state: StateFiles, directory: str, log: FindingLog
-) -> QueueCheck:
-    """The check of a replica's ConsumeQueues, knowing what its small files say."""
-    machine, size = state.machine, state.identity.segment_size
-
-    def segment_path(position: int) -> tuple[str, int]:
-        start = segment_start(position, size)
-        return f"{directory}/commitlog/{segment_name(start)}", position - start
-
-    return QueueCheck(
-        fs,
-        directory,
-        [] if machine is None else machine.queues,
-        log,
-        checkpoint_path=state.checkpoint_path,
-        segment_path=segment_path,
-        expired_position=0 if machine is None else machine.expired_position,
-        first_position=state.mark.first_position,
-    )

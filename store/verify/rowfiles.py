@@ -21,6 +21,7 @@ class RowFiles:
         """The first byte of each file, in order."""
         self.strays = [name for name, start in zip(names, starts, strict=True) if start is None]
         """Names that are none of such a file."""
+        self._sizes: dict[int, int] = {}
 
     def read(self, first: int, count: int) -> bytes:
         """Rows from row ``first`` on, fewer where the files end; zeros where one is missing."""
@@ -50,7 +51,12 @@ class RowFiles:
         return f"{self.directory}/{segment_name(start)}", byte - start
 
     def size(self, start: int) -> int:
-        """Bytes of the file that begins with byte ``start``."""
+        """Bytes of the file that begins with byte ``start``, as they were when first asked for."""
+        if start not in self._sizes:
+            self._sizes[start] = self._size(start)
+        return self._sizes[start]
+
+    def _size(self, start: int) -> int:
         file = self._fs.open(f"{self.directory}/{segment_name(start)}", writable=False)
         try:
             return file.size()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from crc32c import crc32c
 
 from store.checkpoint import CHECKPOINT_HEADER, CHECKPOINT_MAGIC, Checkpoint, decode_checkpoint
-from store.errors import DamagedError
+from store.errors import DamagedError, UnreadableError
 from store.filesystem import Readable
-from store.verify.files import DANGLING, listed_names, reason
+from store.verify.files import DANGLING, is_hidden, listed_names, reason
 
 SMALL_MAX = 64 << 10
 """Format file and manifest have some hundred bytes."""
@@ -73,4 +73,5 @@ def _unreadable(fs: Readable, path: str, error: Exception) -> Exception:
         if name not in listed_names(fs, directory):
             return error
         why = DANGLING
-    return DamagedError(path, 0, f"cannot be read: {why}")
+    made = UnreadableError if is_hidden(error) else DamagedError
+    return made(path, 0, f"cannot be read: {why}")

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import pairwise
 
-import msgpack
-
 from store.checkpoint import NAME_PREFIX, Checkpoint
-from store.errors import DamagedError, DataFormatError
+from store.errors import DamagedError, DataFormatError, UnreadableError
 from store.filesystem import Readable
-from store.formatfile import FORMAT_NAME, Identity, decode_format
-from store.heldfile import FORGET, HELD_NAME, unpack_held
+from store.formatfile import (
+    FORMAT_NAME,
+    FORMAT_VERSION,
+    TITLE,
+    Identity,
+    decode_format,
+)
+from store.heldfile import HELD_NAME
 from store.machinestate import MachineState, decode_machine_state
-from store.manifest import MANIFEST_NAME, decode_manifest
+from store.manifest import CRC_NAME, MANIFEST_NAME, decode_manifest
 from store.refill import FLOOR_NAME, REBUILD_NAME
-from store.shapes import U32_MAX, array, integer
-from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot, slot_owner
-from store.statefiles import MARK_NAME, VOTE_NAME, HardState, Mark
+from store.statefiles import MARK_NAME, VOTE_NAME
 from store.verify.agreement import check_first_index, check_mark, check_snapshot
 from store.verify.digests import StateDigest
-from store.verify.files import DANGLING, listed_names, reason
-from store.verify.findings import INCOMPLETE, RESTORE, FindingKind, FindingLog
-from store.verify.smallfiles import read_checkpoint, read_head, read_small
+from store.verify.files import DANGLING, is_hidden, listed_names, reason
+from store.verify.findings import INCOMPLETE, FindingKind, FindingLog
+from store.verify.records import (
+    add_damage,
+    check_format,
+    read_floor,
+    read_held,
+    read_mark,
+    read_vote,
+)
+from store.verify.smallfiles import read_checkpoint, read_small
 from store.verify.statefiles import SavedCheckpoint, StateFiles
+from store.verify.strays import LOCK_NAME
 from store.wholefile import TEMPORARY_SUFFIX
 
-ONE_SLOT = (
-    "the other copy is whole and the next start repairs this one; "
-    "unless the power failed while it was written, suspect the disk"
-)
-LOCK_NAME = "lock"
 STATE_FILES = (VOTE_NAME, MARK_NAME)
 CHECKPOINT = "the next start uses an older checkpoint and reads more of the log; suspect the disk"
 
@@ -39,14 +46,24 @@ CHECKPOINT = "the next start uses an older checkpoint and reads more of the log;
 def read_identity(fs: Readable, directory: str) -> Identity:
     """Whose data it is.
 
-    Raises :class:`~store.errors.DataFormatError` for a directory that is no replica, or one in a
-    format that this program does not know, and :class:`~store.errors.DamagedError`.
+    Raises :class:`~store.errors.DataFormatError` for a directory that is no replica, and
+    :class:`~store.errors.DamagedError`: :class:`~store.errors.UnreadableError` for one in a format
+    that this program does not know.
     """
     path = f"{directory}/state/{FORMAT_NAME}"
+    data = b""
     try:
-        return decode_format(read_small(fs, path), path)
+        data = read_small(fs, path)
+        return decode_format(data, path)
     except FileNotFoundError:
         pass
+    except DataFormatError as error:
+        _title, _newline, rest = data.partition(b"\n")
+        try:
+            decode_format(b"%s%d\n%s" % (TITLE.encode(), FORMAT_VERSION, rest), path)
+        except DamagedError:
+            raise UnreadableError(path, 0, str(error)) from error
+        raise DamagedError(path, 0, f"a changed first line: {error}") from error
     if not fs.exists(directory):
         parent, _slash, name = directory.rpartition("/")
         if name in listed_names(fs, parent):
@@ -77,10 +94,13 @@ def read_state(fs: Readable, directory: str, identity: Identity, log: FindingLog
     state.mark_path = f"{directory}/state/{MARK_NAME}"
     state.manifest_path = f"{directory}/{MANIFEST_NAME}"
     owner = identity.owner
-    _read_vote(fs, state, owner, log)
-    _read_mark(fs, state, owner, log)
-    _read_held(fs, f"{directory}/state/{HELD_NAME}", owner, log)
-    _read_floor(fs, f"{directory}/state/{FLOOR_NAME}", log)
+    read_vote(fs, state, owner, log)
+    read_mark(fs, state, owner, log)
+    state.held_path = f"{directory}/state/{HELD_NAME}"
+    state.has_lock = _has_lock(fs, directory)
+    read_held(fs, state, owner, log)
+    check_format(fs, f"{directory}/state/{FORMAT_NAME}", identity, log)
+    read_floor(fs, f"{directory}/state/{FLOOR_NAME}", log)
     state.rebuilds = REBUILD_NAME in listed_names(fs, f"{directory}/state")
     _read_checkpoints(fs, f"{directory}/state", state, log)
     if state.rebuilds:
@@ -103,113 +123,9 @@ def read_state(fs: Readable, directory: str, identity: Identity, log: FindingLog
     return state
 
 
-def _read_floor(fs: Readable, path: str, log: FindingLog) -> None:
-    """There is one while a refilled replica lacks what it held before."""
-    expected = "the entry that must be here again"
-    try:
-        slot = decode_slot(read_head(fs, path, SLOT_SIZE))
-        (floor,) = array(msgpack.unpackb(b"" if slot is None else slot[1]), 1)
-        integer(floor)
-    except FileNotFoundError:
-        pass
-    except DamagedError as error:
-        _add(log, FindingKind.FORMAT, error, expected=expected)
-    except (ValueError, msgpack.UnpackException) as error:
-        log.add(FindingKind.FORMAT, path, 0, expected=expected, found=f"another record: {error}")
-
-
 def _has_lock(fs: Readable, directory: str) -> bool:
     """Whether it is a node's own directory: a snapshot has no lock file."""
     return LOCK_NAME in listed_names(fs, directory) or fs.exists(f"{directory}/{LOCK_NAME}")
-
-
-def _read_vote(fs: Readable, state: StateFiles, owner: str, log: FindingLog) -> None:
-    expected = "term and vote"
-    vote = _read_slots(fs, state.vote_path, owner, FindingKind.VOTE, log)
-    if vote is None:
-        return
-    try:
-        found = HardState.unpack(vote, state.vote_path)
-    except DamagedError as error:
-        _add(log, FindingKind.VOTE, error, expected=expected)
-        return
-    if found.term < 0:
-        log.add(FindingKind.VOTE, state.vote_path, 0, expected=expected, found=found)
-    else:
-        state.hard_state = found
-
-
-def _read_mark(fs: Readable, state: StateFiles, owner: str, log: FindingLog) -> None:
-    expected = "the mark of a log"
-    payload = _read_slots(fs, state.mark_path, owner, FindingKind.MARK, log)
-    if payload is None:
-        return
-    try:
-        mark = Mark.unpack(payload, state.mark_path)
-    except DamagedError as error:
-        _add(log, FindingKind.MARK, error, expected=expected)
-        return
-    if (
-        min(mark.index, mark.commit_index) < -1
-        or min(mark.position, mark.chain_crc, mark.first_index, mark.first_position) < 0
-        or mark.chain_crc > U32_MAX
-    ):
-        log.add(FindingKind.MARK, state.mark_path, 0, expected=expected, found=mark)
-    else:
-        state.mark = mark
-
-
-def _read_slots(
-    fs: Readable,
-    path: str,
-    owner: str,
-    kind: FindingKind,
-    log: FindingLog,
-    *,
-    advice: str = RESTORE,
-) -> bytes | None:
-    """The payload of the newest whole slot."""
-    try:
-        data = read_head(fs, path, SLOT_COUNT * SLOT_SIZE)
-    except FileNotFoundError:
-        log.add(kind, path, 0, expected="a file", found="none")
-        return None
-    except DamagedError as error:
-        _add(log, kind, error, expected="two copies of the record", advice=advice)
-        return None
-    slots = [decode_slot(data[at : at + SLOT_SIZE]) for at in range(0, len(data), SLOT_SIZE)]
-    whole = [slot for slot in slots if slot is not None]
-    if not whole:
-        expected = "two copies of the record"
-        log.add(kind, path, 0, expected=expected, found="neither is whole", advice=advice)
-        return None
-    for at in range(0, SLOT_COUNT * SLOT_SIZE, SLOT_SIZE):
-        found = slot_owner(data[at : at + SLOT_SIZE])
-        if found not in ("", owner):
-            expected = f"the file of {owner}"
-            log.add(kind, path, at, expected=expected, found=f"that of {found}", advice=advice)
-            break
-    if len(whole) < SLOT_COUNT:
-        at = 0 if slots[0] is None else SLOT_SIZE
-        log.add(kind, path, at, expected="two whole copies", found="one", advice=ONE_SLOT)
-    return max(whole)[1]
-
-
-def _read_held(fs: Readable, path: str, owner: str, log: FindingLog) -> None:
-    """It may be absent."""
-    if not fs.exists(path) and HELD_NAME not in listed_names(fs, path.rpartition("/")[0]):
-        return
-    payload = _read_slots(fs, path, owner, FindingKind.HELD, log, advice=FORGET)
-    expected = "what other members hold"
-    try:
-        held = () if payload is None else unpack_held(payload, path)
-    except DamagedError as error:
-        _add(log, FindingKind.HELD, error, expected=expected, advice=FORGET)
-        return
-    nodes = [each.node for each in held]
-    if len(set(nodes)) < len(nodes):
-        found = f"two numbers of one member: {', '.join(sorted(nodes))}"
-        log.add(FindingKind.HELD, path, 0, expected=expected, found=found, advice=FORGET)
 
 
 def _read_checkpoints(fs: Readable, directory: str, state: StateFiles, log: FindingLog) -> None:
@@ -219,8 +135,8 @@ def _read_checkpoints(fs: Readable, directory: str, state: StateFiles, log: Find
         names = []  # told of each file that must be there
     except (OSError, ValueError) as error:
         names = []
-        why = f"cannot be read: {reason(error)}"
-        log.add(FindingKind.FORMAT, directory, 0, expected="a directory", found=why)
+        why, hidden = f"cannot be read: {reason(error)}", is_hidden(error)
+        log.add(FindingKind.FORMAT, directory, 0, expected="a directory", found=why, unread=hidden)
     for name in names:
         digits = name.removeprefix(NAME_PREFIX)
         if digits == name or name.endswith(TEMPORARY_SUFFIX):
@@ -232,7 +148,7 @@ def _read_checkpoints(fs: Readable, directory: str, state: StateFiles, log: Find
         except FileNotFoundError:
             continue
         except DamagedError as error:
-            _add(log, FindingKind.CHECKPOINT, error, expected=expected, advice=CHECKPOINT)
+            add_damage(log, FindingKind.CHECKPOINT, error, expected=expected, advice=CHECKPOINT)
             continue
         if f"{checkpoint.index:020d}" != digits:
             log.add(
@@ -244,7 +160,7 @@ def _read_checkpoints(fs: Readable, directory: str, state: StateFiles, log: Find
                 advice=CHECKPOINT,
             )
             continue
-        machine = _read_machine(path, checkpoint, log)
+        machine = read_machine(path, checkpoint, log)
         state.digests.append(StateDigest.of(checkpoint, path))
         # They come in the order of their indexes: names have them in 20 digits.
         if state.checkpoint is not None:
@@ -256,7 +172,7 @@ def _read_checkpoints(fs: Readable, directory: str, state: StateFiles, log: Find
         state.checkpoint_path, state.checkpoint, state.machine = path, checkpoint, machine
 
 
-def _read_machine(path: str, checkpoint: Checkpoint, log: FindingLog) -> MachineState | None:
+def read_machine(path: str, checkpoint: Checkpoint, log: FindingLog) -> MachineState | None:
     """What a checkpoint says of the derived files, if that can be read and fits its end."""
     try:
         machine = decode_machine_state(checkpoint.state)
@@ -319,11 +235,22 @@ def _read_manifest(fs: Readable, directory: str, state: StateFiles, log: Finding
             )
         return
     except DamagedError as error:
-        _add(log, FindingKind.FORMAT, error, expected=expected, advice=INCOMPLETE)
+        add_damage(log, FindingKind.FORMAT, error, expected=expected, advice=INCOMPLETE)
         return
     except DataFormatError as error:
         log.add(FindingKind.FORMAT, path, 0, expected=expected, found=error, advice=INCOMPLETE)
         return
+    more = set(json.loads(read_small(fs, path))) - {each.name for each in fields(manifest)}
+    if more != {CRC_NAME}:
+        found = f"others: {sorted(more - {CRC_NAME})!r:.200}"
+        log.add(
+            FindingKind.FORMAT,
+            path,
+            0,
+            expected="the fields of a manifest",
+            found=found,
+            advice=INCOMPLETE,
+        )
     owner = (state.identity.group, state.identity.node)
     if (manifest.group, manifest.node) != owner:
         log.add(
@@ -335,14 +262,3 @@ def _read_manifest(fs: Readable, directory: str, state: StateFiles, log: Finding
             advice=INCOMPLETE,
         )
     state.manifest = manifest
-
-
-def _add(
-    log: FindingLog,
-    kind: FindingKind,
-    error: DamagedError,
-    *,
-    expected: str,
-    advice: str = RESTORE,
-) -> None:
-    log.add(kind, error.path, error.position, expected=expected, found=error.what, advice=advice)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from store.checkpoint import Checkpoint
 from store.formatfile import Identity
+from store.heldfile import Held
 from store.machinestate import MachineState
 from store.manifest import Manifest
 from store.statefiles import HardState, Mark
@@ -41,6 +42,10 @@ class StateFiles:
     """Whether the next start makes all that is derived again: none of it need be there."""
     manifest: Manifest | None = None
     manifest_path: str = ""
+    held: tuple[Held, ...] = ()
+    held_path: str = ""
+    has_lock: bool = False
+    """Whether it is a node's own directory: a snapshot has no lock file."""
 
     @property
     def checkpoint_indexes(self) -> list[int]:
@@ -71,3 +76,13 @@ class StateFiles:
             return self.manifest.end_position
         checkpointed = 0 if self.checkpoint is None else self.checkpoint.end_position
         return max(self.mark.position, checkpointed)
+
+
+def without_broker(state: StateFiles) -> StateFiles:
+    """The same without the broker's own state, which may be large, but whether there is one."""
+    machine, checkpoint = state.machine, state.checkpoint
+    return replace(
+        state,
+        machine=None if machine is None else machine._replace(broker=machine.broker[:1]),
+        checkpoint=None if checkpoint is None else replace(checkpoint, state=b""),
+    )

@@ -9,7 +9,7 @@ Where they are not, nothing is known of it, and nothing is said.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from store.layout import segment_start
 from store.machinestate import MachineState
@@ -22,13 +22,13 @@ from store.verify.findings import (
     FindingKind,
     FindingLog,
 )
-from store.verify.majority import majority
+from store.verify.majority import majority, proved
 from store.verify.ranges import GroupPlan, ReplicaRange
 from store.verify.statefiles import SavedCheckpoint, StateFiles
 
 _BEHIND_ALL = 1 << 63
 ONE_STATE = "one state after the same entries in all replicas"
-UNDECIDED = "no majority says which replica is right: keep all copies, report it"
+UNDECIDED = "nothing proves which replica is right: keep all copies, report it"
 
 
 class SegmentTimes:
@@ -201,59 +201,59 @@ def compare_states(group: GroupPlan) -> list[str]:
     return words
 
 
-def check_states(group: GroupPlan, wrong: Sequence[Finding]) -> list[Finding]:
+def check_states(
+    group: GroupPlan, wrong: Sequence[Finding], proofs: Collection[tuple[int, int]]
+) -> list[Finding]:
     """Tells of states that differ after the same entry.
 
     Replicas of whose checkpoints something is known to be wrong have no say, and are told already.
+    ``proofs`` are place and entry of the checkpoints that follow from the log: who has another one
+    is wrong. Among others nobody is accused; see :mod:`store.verify.majority`.
     """
     known = {finding.replica for finding in wrong if finding.kind is FindingKind.CHECKPOINT}
-    by_entry: dict[tuple[int, int], list[tuple[str, StateDigest]]] = {}
-    for replica in group.replicas:
+    by_entry: dict[tuple[int, int], list[tuple[int, StateDigest]]] = {}
+    for place, replica in enumerate(group.replicas):
         if replica.name not in known:
             for digest in replica.digests:
-                by_entry.setdefault((digest.index, digest.chain), []).append((replica.name, digest))
+                by_entry.setdefault((digest.index, digest.chain), []).append((place, digest))
     findings = []
     for (index, _chain), said in sorted(by_entry.items()):
         if len({digest.digest for _, digest in said}) > 1:
-            right = majority([(digest.digest, name) for name, digest in said])
-            findings += _different_states(index, said, right)
+            guilty = {place for place, _ in said if (place, index) not in proofs}
+            right = proved([(digest.digest, place) for place, digest in said], guilty)
+            findings += _different_states(group, index, said, right)
     return findings
 
 
 def _different_states(
-    index: int, said: Sequence[tuple[str, StateDigest]], right: bytes | None
+    group: GroupPlan, index: int, said: Sequence[tuple[int, StateDigest]], right: bytes | None
 ) -> list[Finding]:
-    if right is None:
-        told = ", ".join(f"{digest.digest.hex()[:8]} in {name}" for name, digest in said)
-        return [
-            Finding(
-                FindingKind.DIVERGENCE,
-                UNKNOWN_REPLICA,
-                index,
-                index,
-                said[0][1].path,
-                16,
-                ONE_STATE,
-                told,
-                UNDECIDED,
-            )
-        ]
-    agreeing = tuple(dict.fromkeys(name for name, digest in said if digest.digest == right))
+    names = [group.replicas[place].name for place, _ in said]
+    digests = [digest.digest for _, digest in said]
+    side = majority(list(zip(digests, names, strict=True))) if right is None else right
+    agreeing = tuple(
+        dict.fromkeys(name for name, one in zip(names, digests, strict=True) if one == side)
+    )
+    told = ", ".join(f"{one.hex()[:8]} in {name}" for name, one in zip(names, digests, strict=True))
+    odd = [
+        (name, digest)
+        for name, (_, digest) in zip(names, said, strict=True)
+        if digest.digest != side
+    ]
     return [
         Finding(
-            FindingKind.CHECKPOINT,
-            name,
+            FindingKind.DIVERGENCE if right is None else FindingKind.CHECKPOINT,
+            UNKNOWN_REPLICA if right is None else name,
             index,
             index,
             digest.path,
             16,
-            f"the state of {', '.join(agreeing)} after entry {index}",
-            "another state",
-            RESTORE,
+            ONE_STATE,
+            told,
+            UNDECIDED if right is None else RESTORE,
             agreeing,
         )
-        for name, digest in said
-        if digest.digest != right
+        for name, digest in (odd if side is not None else odd[:1])
     ]
 
 

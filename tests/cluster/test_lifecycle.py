@@ -375,6 +375,6 @@ def test_a_misspelt_setting_is_refused_with_one_line(tmp_path: Path) -> None:
 
 
 def test_verify_refuses_the_data_of_a_node_that_runs(cluster: RunningCluster) -> None:
-    done = cluster.dledger("verify", str(cluster.data("n0")), code=1)
+    done = cluster.dledger("verify", str(cluster.data("n0")), code=2)
 
     assert str(cluster.data("n0")) in done.stderr

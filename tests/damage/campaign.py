@@ -6,6 +6,7 @@ prints the seed, and ``--seed SEED --count 1`` repeats it.
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
@@ -17,9 +18,10 @@ from store.verify import (
     plan_audit,
     verify_replicas,
 )
+from store.verify.unread import exit_code
 from tests.damage.groups import Group, build_group
-from tests.damage.planting import Planted, plant
-from tests.damage.stateplanting import STATE_PLANTERS
+from tests.damage.kinds import KINDS, PLANTERS
+from tests.damage.planted import Planted, plant
 
 
 @dataclass(slots=True)
@@ -39,59 +41,51 @@ def findings_of(group: Group, rng: Random) -> tuple[list[Finding], str | None]:
     for part in plan.groups:
         numbers = list(range(len(part.ranges)))
         rng.shuffle(numbers)
-        results = [check_range(group.fs, part, number) for number in numbers]
+        # As tasks of Spark do it: plan and results go through a pipe.
+        sent = pickle.loads(pickle.dumps(part))
+        results = [pickle.loads(pickle.dumps(check_range(group.fs, sent, n))) for n in numbers]
         ranged += finish_audit(group.fs, part, results)
-    if summary(whole) == summary(ranged):
-        return whole, None
-    return whole, f"the audit differs: {summary(ranged)} is not {summary(whole)}"
+    return whole, difference(whole, ranged)
 
 
-def summary(findings: list[Finding]) -> list[tuple[str, str, str, int]]:
-    """Who, what and where."""
-    return sorted(
-        {
-            (one.replica, one.kind, one.path, -1 if one.index_first is None else one.index_first)
-            for one in findings
-        }
-    )
+def difference(alone: list[Finding], audited: list[Finding]) -> str | None:
+    """What only one of the two checks tells, word for word; ``None`` where they tell the same."""
+    ours, theirs = set(map(str, alone)), set(map(str, audited))
+    if ours == theirs and exit_code(alone) == exit_code(audited):
+        return None
+    more = "\n    ".join(sorted(theirs - ours))
+    return f"the audit differs, and tells instead of {sorted(ours - theirs)}:\n    {more}\n"
 
 
-def damaged(seed: int, tally: Tally, what: str | None = None) -> None:
-    """Plants one damage and sees what is told."""
-    rng = Random(f"damaged {seed}")
+def damaged(seed: int, tally: Tally, what: str | None = None, of: str = "bytes") -> None:
+    """Plants one damage, of a kind or of any ``of`` that table, and sees what is told."""
+    rng = Random(f"damaged {seed}" if of == "bytes" else f"damaged {of} {seed}")
     group = build_group(rng)
-    planted = plant(group, rng, what)
-    _judge(seed, group, planted, rng, tally)
-
-
-def damaged_state(seed: int, tally: Tally, what: str | None = None) -> None:
-    """The same with what lies in ``state/``, behind checksums that are right."""
-    rng = Random(f"damaged state {seed}")
-    group = build_group(rng)
-    _judge(seed, group, plant(group, rng, what, STATE_PLANTERS), rng, tally)
-
-
-def _judge(seed: int, group: Group, planted: Planted, rng: Random, tally: Tally) -> None:
-    tally.planted[planted.what] += 1
-    findings, difference = findings_of(group, rng)
-    wrong = planted.explain(findings) or difference
-    if wrong is None:
-        tally.found[planted.what] += 1
-        return
-    told = "\n    ".join(map(str, findings)) or "nothing"
-    tally.failures.append(
-        f"seed {seed}: {planted.what} in {planted.member.name}, entry {planted.index}, "
-        f"{planted.path}: {wrong}; told was:\n    {told}"
-    )
+    planters = KINDS[of] if what is None else PLANTERS
+    planted = plant(group, rng, what, planters=planters)
+    judge(seed, planted, findings_of(group, rng), tally)
 
 
 def undamaged(seed: int, tally: Tally) -> None:
     """Checks a whole group: there is nothing to tell."""
     rng = Random(f"undamaged {seed}")
-    tally.planted["nothing"] += 1
-    findings, difference = findings_of(build_group(rng), rng)
-    if not findings and difference is None:
-        tally.found["nothing"] += 1
+    judge(seed, None, findings_of(build_group(rng), rng), tally)
+
+
+def judge(
+    seed: int, planted: Planted | None, told: tuple[list[Finding], str | None], tally: Tally
+) -> None:
+    """Notes whether the findings, and how another check differs, are right for what was planted."""
+    findings, difference = told
+    what = "nothing" if planted is None else planted.what
+    tally.planted[what] += 1
+    if planted is None:
+        wrong = difference or ("false alarm" if findings else None)
+    else:
+        wrong = planted.explain(findings) or difference
+    if wrong is None:
+        tally.found[what] += 1
         return
-    told = "\n    ".join(map(str, findings))
-    tally.failures.append(f"seed {seed} (undamaged): {difference or told}")
+    where = "" if planted is None else f" in {planted.member.name}, entry {planted.index}"
+    lines = "\n    ".join(map(str, findings)) or "nothing"
+    tally.failures.append(f"seed {seed}: {what}{where}: {wrong}; told was:\n    {lines}")

@@ -48,7 +48,7 @@ def build_group(rng: Random) -> Group:
     """Three replicas, now and then two or five, of 24 to 48 entries."""
     fs = simulated()
     nodes = [f"n{number}" for number in range(rng.choice((2, 3, 3, 3, 3, 5)))]
-    replicas = [Replica(fs, node) for node in nodes]
+    replicas = [Replica(fs, node, incarnation=7 + place) for place, node in enumerate(nodes)]
     writer, *others = replicas
     older_at, count = rng.randint(9, 14), rng.randint(24, 48)
     ends = [count, *(rng.choice((count, rng.randint(older_at + 6, count))) for _ in others)]
@@ -87,7 +87,21 @@ def _append(replica: Replica, number: int, rng: Random) -> Entry:
         many = 18 if kind < 0.2 and topic == "orders" else rng.randint(1, 3)
         messages = [message(100 * number + each, topic) for each in range(10, 10 + many)]
         runs.append(Run(topic, queue_id, offset, messages))
-    return replica.send(runs)
+    return replica.send(runs, _commands(number, rng))
+
+
+def _commands(number: int, rng: Random) -> list[list[object]]:
+    """What a broker's state is made of, now and then."""
+    keys = rng.randbytes(4 * rng.randint(1, 3))
+    commands: list[list[object]] = [
+        ["requests", keys],
+        ["offset", rng.choice(("readers", "writers")), "orders", rng.randrange(2), number],
+        ["topic", rng.choice(("orders", "bills")), 4, 4, 6, 0, False, TIME_MS + number],
+        ["group", "readers", True, True, True, 1, 16, 0, 1, True, TIME_MS + number],
+        ["setting", "maxMessageSize", str(number)],
+        ["schedule", rng.randrange(18), number],
+    ]
+    return [command for command in commands if rng.random() < 0.3]
 
 
 def _close(replica: Replica, last: int, checkpoint: int, rng: Random) -> Member:

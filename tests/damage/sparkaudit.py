@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -11,37 +12,28 @@ from simulator.disk import SimulatedFileSystem
 from spark.audit import run_audit
 from store.osfiles import OsFileSystem
 from store.verify import Finding, verify_replicas
-from tests.damage.campaign import Tally
+from tests.damage.campaign import Tally, difference, judge
 from tests.damage.groups import Group, build_group
-from tests.damage.planting import plant
+from tests.damage.kinds import PLANTERS
+from tests.damage.planted import plant
 
 RANGE_BYTES = 9000
 
 
-def damaged_in_spark(session: SparkSession, root: Path, seed: int, tally: Tally) -> None:
+def damaged_in_spark(
+    session: SparkSession, root: Path, seed: int, tally: Tally, what: str | None = None
+) -> None:
     """Plants one damage, in real directories under ``root``, and sees what Spark tells."""
-    rng = Random(f"damaged {seed}")
+    rng = Random(f"damaged in Spark {seed}")
     group = build_group(rng)
-    planted = plant(group, rng)
-    tally.planted[planted.what] += 1
-    found, difference = audit(session, root, group)
-    wrong = planted.explain(found) or difference
-    if wrong is None:
-        tally.found[planted.what] += 1
-        return
-    told = "\n    ".join(map(str, found)) or "nothing"
-    tally.failures.append(f"seed {seed}: {planted.what}: {wrong}; told was:\n    {told}")
+    planted = plant(group, rng, what, planters=PLANTERS)
+    judge(seed, planted, audit(session, root, group), tally)
 
 
 def undamaged_in_spark(session: SparkSession, root: Path, seed: int, tally: Tally) -> None:
     """Audits a whole group."""
-    tally.planted["nothing"] += 1
-    found, difference = audit(session, root, build_group(Random(f"undamaged {seed}")))
-    if not found and difference is None:
-        tally.found["nothing"] += 1
-        return
-    told = "\n    ".join(map(str, found))
-    tally.failures.append(f"seed {seed} (undamaged): {difference or told}")
+    group = build_group(Random(f"undamaged {seed}"))
+    judge(seed, None, audit(session, root, group), tally)
 
 
 def audit(session: SparkSession, root: Path, group: Group) -> tuple[list[Finding], str | None]:
@@ -50,26 +42,14 @@ def audit(session: SparkSession, root: Path, group: Group) -> tuple[list[Finding
     for directory in group.directories:
         directories.append(f"{root}{directory}")
         copy_out(group.fs, directory, Path(directories[-1]))
-    told = run_audit(session, directories, RANGE_BYTES).told
+    found = [one.finding for one in run_audit(session, directories, RANGE_BYTES).told]
     alone = verify_replicas(OsFileSystem(), directories, range_bytes=RANGE_BYTES).findings
-    shown, expected = sorted(str(one.finding) for one in told), sorted(map(str, alone))
-    difference = None if shown == expected else f"verify differs: {expected} is not {shown}"
-    found = [strip(one.finding, str(root)) for one in told]
-    return found, difference
+    return [strip(one, str(root)) for one in found], difference(alone, found)
 
 
 def strip(finding: Finding, root: str) -> Finding:
-    return Finding(
-        finding.kind,
-        finding.replica.removeprefix(root),
-        finding.index_first,
-        finding.index_last,
-        finding.path.removeprefix(root),
-        finding.position,
-        finding.expected,
-        finding.found,
-        finding.advice,
-        finding.majority,
+    return replace(
+        finding, replica=finding.replica.removeprefix(root), path=finding.path.removeprefix(root)
     )
 
 

@@ -1,33 +1,48 @@
-"""Damage is found at the right entry and replica, whole groups give no alarm; a few of each here.
+"""Damage is found at the right entry and replica, whole groups give no alarm; some of each here.
 
-``python -m tests.damage --count 500`` plants 500 damages and checks 500 whole or lagging groups.
+``python -m tests.damage --each --count 1`` plants each kind, ``--count 500`` 500 of each table.
+Each is checked twice, as a whole and in small ranges as in Spark's tasks: both tell the same.
 """
 
 from __future__ import annotations
 
+import os
+from random import Random
+
 import pytest
 
-from tests.damage.campaign import Tally, damaged, damaged_state, undamaged
-from tests.damage.planting import PLANTERS
-from tests.damage.stateplanting import STATE_PLANTERS
+from store.keyindex import KEY_ROW_SIZE
+from store.verify import keydigests
+from tests.damage.campaign import Tally, damaged, undamaged
+from tests.damage.kinds import KINDS, PLANTERS
 
 # Found with the seed: what it took was wrong once.
 REGRESSIONS = (27, 105, 130, 175, 219, 232, 234, 1077)
+REGRESSIONS_OF_KIND = (("begin-later", "state", 623389),)
+SAMPLED = 8
+NEW_KINDS_MIN = 77
 
 
-@pytest.mark.parametrize("kind", sorted(PLANTERS))
+@pytest.mark.parametrize("kind", sorted(KINDS["bytes"]))
 def test_damage_of_each_kind_is_found_where_it_is(kind: str) -> None:
     tally = Tally()
     damaged(len(kind), tally, kind)
     assert tally.failures == []
 
 
-@pytest.mark.parametrize("kind", sorted(STATE_PLANTERS))
-def test_damage_of_the_state_of_each_kind_is_found_where_it_is(kind: str) -> None:
-    tally = Tally()
-    for seed in range(3):
-        damaged_state(seed, tally, kind)
-    assert tally.failures == []
+@pytest.mark.parametrize("of", sorted(set(KINDS) - {"bytes"}))
+def test_damage_of_kinds_drawn_anew_is_told_of_who_has_it(of: str) -> None:
+    drawn = int.from_bytes(os.urandom(4), "big")
+    rng = Random(drawn)
+    for kind in rng.sample(sorted(KINDS[of]), SAMPLED):
+        tally, seed = Tally(), rng.randrange(1 << 20)
+        damaged(seed, tally, kind, of)
+        command = f"python -m tests.damage --kind {kind} --seed {seed} --count 1"
+        assert tally.failures == [], command
+
+
+def test_there_are_many_kinds_beside_those_of_log_and_derived_files() -> None:
+    assert len(PLANTERS) - len(KINDS["bytes"]) - len(KINDS["state"]) >= NEW_KINDS_MIN
 
 
 @pytest.mark.parametrize("seed", REGRESSIONS)
@@ -35,6 +50,26 @@ def test_damage_that_was_once_told_wrongly_is_told_right(seed: int) -> None:
     tally = Tally()
     damaged(seed, tally)
     assert tally.failures == []
+
+
+@pytest.mark.parametrize(("kind", "of", "seed"), REGRESSIONS_OF_KIND)
+def test_damage_of_a_kind_that_was_once_told_wrongly_is_told_right(
+    kind: str, of: str, seed: int
+) -> None:
+    tally = Tally()
+    damaged(seed, tally, kind, of)
+    assert tally.failures == []
+
+
+def test_a_key_file_out_of_order_is_told_also_between_the_pieces_that_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(keydigests, "PIECE_SIZE", KEY_ROW_SIZE)
+    for seed in range(4):
+        tally = Tally()
+        damaged(seed, tally, "keys-rows-out-of-order", "strays")
+        undamaged(seed, tally)
+        assert tally.failures == []
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -12,7 +11,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 import spark
-from spark.java import find_java_home
 from tests.spark.snapshots import write_group
 
 ROOT = str(Path(__file__).parents[2])
@@ -21,14 +19,9 @@ ROOT = str(Path(__file__).parents[2])
 @pytest.fixture(scope="session")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two executors in processes of their own, one core each, as on a cluster of two machines."""
-    home = find_java_home(os.environ)
-    settings = {
-        "PYTHONPATH": ROOT,
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_WORKER_DIR": str(tmp_path_factory.mktemp("workers")),
-        **({} if home is None else {"JAVA_HOME": home}),
-    }
+    settings = {"PYTHONPATH": ROOT, "SPARK_WORKER_DIR": str(tmp_path_factory.mktemp("workers"))}
     with mock.patch.dict(os.environ, settings):
+        spark.use_java()
         started = (
             SparkSession.builder.master("local-cluster[2,1,1024]")
             .config("spark.ui.enabled", "false")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from broker.state import BrokerState
+from broker.topics import GroupConfig, TopicConfig
+from broker.transactions.open import OpenTransaction
 from simulator.disk import SimulatedFileSystem
 from store.batch import Run
 from tests.store.replicas import GROUP, Replica, message
@@ -14,6 +17,13 @@ NODES = ("n0", "n1", "n2")
 ENTRIES = 30
 TIME_MS = 1_700_000_100_000
 
+STATE = BrokerState(
+    topics={"orders": TopicConfig("orders", 1, 1), "bills": TopicConfig("bills", 2, 2, order=True)},
+    groups={"readers": GroupConfig("readers", retry_max_times=3)},
+    offsets={("readers", "orders"): {0: 50}, ("readers", "bills"): {0: 14, 1: 5}},
+    transactions={7: OpenTransaction(4711, "payers", TIME_MS, checks=1, checked_ms=TIME_MS + 60)},
+)
+
 
 def write_group(
     root: Path,
@@ -22,23 +32,39 @@ def write_group(
     entries: int = ENTRIES,
     forked: str = "",
     body_size: int = 20,
+    broker: BrokerState | None = None,
 ) -> list[Path]:
     """Snapshots ``root/<group>/<node>``; ``forked`` has another message in its last entry.
 
     Entry 0 is a no-op. Each entry from 1 on has two messages for queue 0 of ``orders`` and one for
-    a queue of ``bills``.
+    a queue of ``bills``. ``broker`` is a state that checkpoints have, and the log does not make.
     """
     return [
-        write_snapshot(root, node, entries=entries, fork=node == forked, body_size=body_size)
+        write_snapshot(
+            root,
+            node,
+            entries=entries,
+            fork=node == forked,
+            body_size=body_size,
+            broker=broker,
+        )
         for node in nodes
     ]
 
 
 def write_snapshot(
-    root: Path, node: str, *, entries: int = ENTRIES, fork: bool = False, body_size: int = 20
+    root: Path,
+    node: str,
+    *,
+    entries: int = ENTRIES,
+    fork: bool = False,
+    body_size: int = 20,
+    broker: BrokerState | None = None,
 ) -> Path:
     fs = simulated()
     replica = Replica(fs, node)
+    if broker is not None:
+        replica.broker_bytes = broker.to_bytes()
     replica.no_op()
     for number in range(1, entries):
         salt = 500 if fork and number == entries - 1 else 0

@@ -13,10 +13,11 @@ from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from spark.acknowledged import Acknowledged, check_acknowledged, read_acknowledged
-from spark.audit import Audit, range_frame, run_audit
+from spark.audit import Audit, run_audit, timed_range
 from spark.benchdata import give_to
 from spark.cli import main
 from spark.errors import ReplicaError
+from spark.jobs import SparkRun
 from spark.tables import FINDINGS, summarize
 from spark.targets import find_targets
 from store.batch import Run
@@ -75,7 +76,8 @@ def test_equal_replicas_are_consistent_and_shuffle_nothing(
     assert {word for result in group.results for word in result.agreement} == {"same"}
     counts = {topic for result in group.results for topic, _ in result.counts}
     assert counts == {"orders", "bills"}
-    frame = range_frame(session, str(replicas[0]), group.plan)
+    run = SparkRun(session, str(replicas[0]))
+    frame = run.frame(timed_range, [b""], [(0, b"")] * len(group.results))
     assert frame.rdd.getNumPartitions() == len(group.results)
     assert "Exchange" not in frame._jdf.queryExecution().toString()
 
@@ -105,7 +107,8 @@ def test_another_entry_whose_checksums_are_right_is_a_divergence(
 ) -> None:
     forked = write_snapshot(tmp_path / "forked", "n2", fork=True)
     (told,) = audit(session, [*replicas[:2], forked]).told
-    assert (told.finding.kind, told.finding.replica) == (FindingKind.DIVERGENCE, "broker-a/n2")
+    assert (told.finding.kind, told.finding.replica) == (FindingKind.DIVERGENCE, "unknown")
+    assert told.finding.path.startswith(str(forked))
     assert (told.finding.index_first, told.finding.index_last) == (ENTRIES - 1, ENTRIES - 1)
     assert told.finding.majority == ("broker-a/n0", "broker-a/n1")
 
@@ -295,7 +298,10 @@ def test_copies_and_replicas_of_other_groups_are_told_as_verify_tells_them(
     write_format(copy / "state" / "format", {"group": "broker-b"})
     write_manifest(copy / "manifest.json", group="broker-b")
     give_to(str(copy), "broker-b/n1")
+    session.sparkContext.setJobGroup("two groups", "the audit of two groups")
     found = audit(session, [*replicas, copy])
+    # Their plans, and the ranges of both; derived files are one task here.
+    assert len(session.sparkContext.statusTracker().getJobIdsForGroup("two groups")) == 2
     assert [(told.kind, told.group, told.finding.found) for told in found.told] == [
         ("format", "broker-b", "the groups broker-a, broker-b")
     ]
@@ -310,6 +316,25 @@ def test_the_summary_says_of_which_states_nothing_is_known(
     assert found.told == []
     (group,) = summarize(found)["groups"]
     assert [one["state"] for one in group["replicas"]] == ["same", "same", "unknown"]
+
+
+def test_codes_tell_what_could_not_be_read_from_what_is_wrong(
+    session: SparkSession, replicas: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [str(each) for each in replicas]
+    assert main(["audit", *names]) == 0
+    path = replicas[1] / "state" / "format"
+    path.write_bytes(b"dledger data format 2\nwhatever comes\n")
+    assert main(["audit", *names]) == 2
+    assert f"{path}, byte 0" in capsys.readouterr().out
+    (replicas[2] / "state" / "vote").unlink()
+    assert main(["audit", *names]) == 1
+
+
+def test_help_says_what_the_codes_mean(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["audit", "--help"])
+    assert "exit code: 0 consistent; 1 something is wrong; 2 nothing" in capsys.readouterr().out
 
 
 def test_what_cannot_be_audited_ends_with_one_line_and_code_2(

@@ -12,7 +12,7 @@ import pytest
 
 from spark import filesystems, targets
 from spark.errors import ReplicaError
-from spark.filesystems import open_file_system
+from spark.filesystems import RemoteFileSystem, open_file_system
 from spark.replicas import find_snapshots
 from spark.targets import find_targets
 from store.verify import Finding, verify_replicas
@@ -49,6 +49,19 @@ def test_replicas_in_an_object_store_are_found_and_whole(replicas: list[Path]) -
         f"broker-a/{node}" for node in ("n0", "n1", "n2")
     ]
     assert findings_in_memory() == []
+
+
+def test_a_tree_is_listed_at_once_as_directory_by_directory(replicas: list[Path]) -> None:
+    upload(replicas)
+    fs, path = open_file_system(URL)
+    assert isinstance(fs, RemoteFileSystem)
+    tree = fs.list_tree(f"{path}/broker-a/n0")
+    assert f"{path}/broker-a/n0/consumequeue/bills/1" in tree
+    for directory, names in tree.items():
+        assert list(names) == fs.list_directory(directory)
+    below = {f"{directory}/{name}" for directory, names in tree.items() for name in names}
+    files = [path for path in replicas[0].rglob("*") if path.is_file()]
+    assert len(below - tree.keys()) == len(files)
 
 
 def test_damage_in_an_object_store_is_told_with_file_and_byte(replicas: list[Path]) -> None:

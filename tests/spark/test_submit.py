@@ -1,43 +1,20 @@
-"""The audit as a program of its own: on a machine without Java, and handed to ``spark-submit``."""
+"""The audit as a program of its own, on a machine without Java."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
-import pyspark
 import pytest
 
-from spark.java import find_java_home
 from tests.spark.snapshots import NODES, flip
 
 ROOT = Path(__file__).parents[2]
 # What the scripts of Spark and the launcher of Java call.
 TOOLS = ("bash", "sh", "env", "dirname", "basename", "readlink", "uname", "cat", "ps", "tr", "sed")
-
-# The packages must be those of the archive, on the driver and where tasks run.
-SCRIPT = """
-import sys
-import spark, store
-from spark.cli import main
-from spark.session import open_session
-
-def places(batches):
-    import pyarrow, store
-    for batch in batches:
-        yield pyarrow.RecordBatch.from_pydict({"path": [store.__file__] * batch.num_rows})
-
-with open_session(None) as session:
-    rows = session.range(0, 2, 1, 2).mapInArrow(places, "path string").collect()
-    found = [spark.__file__, store.__file__, *(row["path"] for row in rows)]
-    assert all("dledger.zip" in path for path in found), found
-    sys.exit(main(sys.argv[1:]))
-"""
 
 
 @pytest.fixture
@@ -78,31 +55,3 @@ def test_a_machine_without_java_needs_nothing_more(damaged: Path, tmp_path: Path
     assert ended.returncode == 1, ended.stderr
     assert json.loads(ended.stdout)["findings_by_kind"] == {"entry": 1}
     assert (tmp_path / ".cache/dledger/java/bin/java").is_file()
-
-
-def test_spark_submit_takes_the_packages_as_an_archive(damaged: Path, tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "dledger.zip", "w") as archive:
-        for package in ("spark", "store"):
-            for path in sorted((ROOT / package).rglob("*.py")):
-                archive.write(path, path.relative_to(ROOT))
-    script = tmp_path / "audit.py"
-    script.write_text(SCRIPT)
-    home = find_java_home(os.environ)
-    submit = f"{os.path.dirname(pyspark.__file__)}/bin/spark-submit"
-    settings = ["--master", "local[2]", "--conf", "spark.ui.enabled=false"]
-    ended = run(
-        [
-            *(submit, *settings, "--py-files", str(tmp_path / "dledger.zip"), str(script)),
-            *("audit", str(damaged), "--out", str(tmp_path / "out"), "--json"),
-        ],
-        PATH=os.environ["PATH"],
-        HOME=str(tmp_path),
-        PYSPARK_PYTHON=sys.executable,
-        PYSPARK_DRIVER_PYTHON=sys.executable,
-        SPARK_LOCAL_IP="127.0.0.1",
-        **({} if home is None else {"JAVA_HOME": home}),
-    )
-    assert (tmp_path / "out/summary.json").is_file(), ended.stdout + ended.stderr
-    assert ended.returncode == 1
-    summary = json.loads((tmp_path / "out/summary.json").read_text())
-    assert summary["findings_by_kind"] == {"entry": 1}

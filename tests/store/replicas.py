@@ -6,6 +6,8 @@ import json
 
 import msgpack
 
+from broker.commands import StoreRequests, decode_commands
+from broker.state import BrokerState
 from simulator.disk import SimulatedFileSystem
 from store.batch import Run, decode_batch, encode_batch
 from store.checkpoint import Checkpoint
@@ -40,12 +42,17 @@ def message(number: int, topic: str = "orders", size: int = 20) -> StagedMessage
 class Replica:
     """A replica in the making: what is committed is applied at once."""
 
-    def __init__(self, fs: FileSystem, node: str = "n0") -> None:
+    def __init__(self, fs: FileSystem, node: str = "n0", incarnation: int = 0) -> None:
         self.fs = fs
         self.node = node
         self.directory = f"/data/{GROUP}/{node}"
         config = StoreConfig(
-            GROUP, node, segment_size=SEGMENT_SIZE, min_free_bytes=0, index_rows_per_file=8
+            GROUP,
+            node,
+            segment_size=SEGMENT_SIZE,
+            min_free_bytes=0,
+            index_rows_per_file=8,
+            incarnation=incarnation,
         )
         self.store = ReplicaStore.open(fs, self.directory, config)
         self.queues = ConsumeQueues(
@@ -56,6 +63,9 @@ class Replica:
         self.expired_position = 0
         self.segment_times: dict[int, int] = {}
         self.stored_ms = 0
+        self.broker = BrokerState()
+        self.broker_bytes: bytes | None = None
+        """What checkpoints have in the place of that, where a test wants another state."""
         self.configuration = b""
         self.term = max(1, self.store.recovered.term)
         self.store.save_hard_state(self.term, "n0")
@@ -122,11 +132,16 @@ class Replica:
         batch = decode_batch(entry.body)
         if batch.runs:
             self.stored_ms = STORED_MS
+        self.broker.store_timestamp_ms = self.stored_ms
         self.segment_times[segment_start(entry.position, SEGMENT_SIZE)] = self.stored_ms
         for run in batch.runs:
             rows = batch.rows[run.first_row * 20 : (run.first_row + run.count) * 20]
             self.queues.get_or_create(run.topic, run.queue_id).append(run.first_offset, rows)
         self.keys.append(batch.key_rows)
+        for each in decode_commands(batch.commands):
+            self.broker.apply(each)
+            if isinstance(each, StoreRequests):
+                self.broker.requests.add(entry.position, each.keys)
         for command in msgpack.unpackb(batch.commands) if len(batch.commands) else []:
             if command[0] == "delete-topic":
                 for topic, _, queue in self.queues.all():
@@ -163,7 +178,7 @@ class Replica:
             if not starts or starts[-1][0] != earlier.term:
                 starts.append((earlier.term, earlier.index))
         state = MachineState(
-            b"broker after entry %d" % entry.index,
+            self.broker.to_bytes() if self.broker_bytes is None else self.broker_bytes,
             queues or self.lengths(),
             self.segment_times,
             self.expired_position,

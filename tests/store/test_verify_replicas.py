@@ -97,11 +97,36 @@ def test_entries_that_a_replica_does_not_know_to_be_committed_may_differ(
     assert check(fs, *replicas).findings == []
 
 
-def test_the_minority_is_told_where_committed_entries_differ(fs: SimulatedFileSystem) -> None:
+def test_whole_logs_that_differ_are_told_with_the_side_that_agrees(
+    fs: SimulatedFileSystem,
+) -> None:
     replicas = [written(fs, "n0"), written(fs, "n1", fork=20), written(fs, "n2")]
     verification = check(fs, *replicas)
-    assert told(verification.divergences) == [("broker-a/n1", 20, 29)]
+    assert told(verification.divergences) == [("unknown", 20, 29)]
     assert verification.findings == verification.divergences
+    (finding,) = verification.findings
+    assert finding.majority == ("broker-a/n0", "broker-a/n2")
+    assert finding.path.startswith(f"{replicas[1].directory}/commitlog/")
+    assert finding.found.endswith(" in broker-a/n1")
+
+
+@pytest.mark.parametrize("forged", [(1,), (0, 1)])
+def test_who_contradicts_the_own_mark_is_accused_and_nobody_else(
+    fs: SimulatedFileSystem, forged: tuple[int, ...]
+) -> None:
+    """Also where they are two of three, and agree."""
+    replicas = [
+        written(fs, f"n{number}", fork=20 if number in forged else None) for number in range(3)
+    ]
+    right = written(fs, "n3")
+    for number in forged:
+        mark = fs.visible_bytes(f"{right.directory}/state/mark")
+        fs.overwrite(f"{replicas[number].directory}/state/mark", mark, 0)
+        give_to(fs, replicas[number].directory, f"broker-a/n{number}")
+    found = check(fs, *replicas).findings
+    names = {f"broker-a/n{number}" for number in forged}
+    assert {each.replica for each in found if each.kind is FindingKind.DIVERGENCE} == names
+    assert {each.replica for each in found} == names
 
 
 def test_two_replicas_that_differ_leave_the_culprit_unknown(fs: SimulatedFileSystem) -> None:
@@ -125,7 +150,7 @@ def test_each_of_two_culprits_is_told_where_it_begins_to_differ(fs: SimulatedFil
     forks = (None, 20, None, 7, None)
     replicas = [written(fs, node, fork=fork) for node, fork in zip(nodes, forks, strict=True)]
     found = told(check(fs, *replicas).findings)
-    assert found == [("broker-a/n3", 7, 29), ("broker-a/n1", 20, 29)]
+    assert found == [("unknown", 7, 29), ("unknown", 20, 29)]
 
 
 def test_a_damaged_entry_is_told_once(fs: SimulatedFileSystem) -> None:
@@ -152,7 +177,7 @@ def test_entries_with_equal_crcs_and_other_bytes_are_told(fs: SimulatedFileSyste
         replica.close()
         reports.append(bare_report(replica))
     [finding] = compare_replicas(fs, reports)
-    assert told([finding]) == [("broker-a/n1", 1, 1)]
+    assert told([finding]) == [("unknown", 1, 1)]
     assert (finding.path, finding.position) == (
         f"{reports[1].directory}/commitlog/{0:020d}",
         96 + 0,

@@ -6,6 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from broker.commands import PutGroup
+from broker.state import BrokerState
+from broker.topics import GroupConfig
 from simulator.disk import SimulatedFileSystem
 from store.batch import Run
 from store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
@@ -142,14 +145,85 @@ def test_the_broker_state_of_the_minority_is_told(fs: SimulatedFileSystem) -> No
     assert [report.state for report in found.replicas] == ["differs"] * 3
 
 
-def test_between_two_states_nobody_is_told_to_be_wrong(fs: SimulatedFileSystem) -> None:
-    replicas = [written(fs, node) for node in NODES[:2]]
-    edit_machine(fs, replicas[1], 20, broker=b"another")
-    found = check(fs, *replicas)
-    assert [(each.kind, each.replica) for each in found.divergences] == [
-        (FindingKind.DIVERGENCE, "unknown")
+def other_state(fs: SimulatedFileSystem, replica: Replica, index: int) -> bytes:
+    """A state of the broker that is one, with a group that nobody made."""
+    state = BrokerState.from_bytes(decode_machine_state(loaded(fs, replica, index).state).broker)
+    state.apply(PutGroup.of(GroupConfig("strangers"), 7))
+    return state.to_bytes()
+
+
+@pytest.mark.parametrize("index", [20, 40])
+@pytest.mark.parametrize("forged", [(1,), (0, 1), (0, 1, 2)])
+def test_a_state_that_the_log_does_not_make_is_told_whoever_agrees(
+    fs: SimulatedFileSystem, forged: tuple[int, ...], index: int
+) -> None:
+    replicas = [written(fs, node) for node in NODES]
+    for number in forged:
+        edit_machine(fs, replicas[number], index, broker=other_state(fs, replicas[number], index))
+    found = check(fs, *replicas).findings
+    assert [(each.kind, each.path) for each in found] == [
+        (FindingKind.CHECKPOINT, path_of(replicas[number], index)) for number in forged
     ]
-    assert found.findings == found.divergences
+    assert all("strangers" in each.found for each in found)
+    assert all("as groups of the broker" in each.expected for each in found)
+
+
+@pytest.mark.parametrize("index", [20, 44])
+def test_the_state_of_a_checkpoint_at_the_end_of_the_log_is_compared_too(
+    fs: SimulatedFileSystem, index: int
+) -> None:
+    replica = written(fs, "n0", checkpoints=(20, 44))
+    edit_machine(fs, replica, index, broker=other_state(fs, replica, index))
+    assert told(check(fs, replica)) == [
+        (FindingKind.CHECKPOINT, "broker-a/n0", path_of(replica, index), index)
+    ]
+
+
+def expired(fs: SimulatedFileSystem, node: str) -> Replica:
+    """A replica whose log begins behind what one checkpoint covers: nothing tells its state."""
+    replica = written(fs, node, checkpoints=(40,))
+    again = Replica(fs, node)
+    again.store.expire(2 * SEGMENT_SIZE)
+    again.close()
+    return replica
+
+
+@pytest.mark.parametrize("forged", [(1,), (0, 1)])
+def test_where_nothing_tells_which_state_is_right_nobody_is_accused(
+    fs: SimulatedFileSystem, forged: tuple[int, ...]
+) -> None:
+    replicas = [expired(fs, node) for node in NODES]
+    assert check(fs, *replicas).findings == []
+    for number in forged:
+        edit_machine(fs, replicas[number], 40, broker=other_state(fs, replicas[number], 40))
+    (finding,) = check(fs, *replicas).findings
+    assert (finding.kind, finding.replica) == (FindingKind.DIVERGENCE, "unknown")
+    assert len(finding.majority) == 2
+
+
+def test_a_state_that_follows_from_a_whole_log_proves_others_wrong(
+    fs: SimulatedFileSystem,
+) -> None:
+    replicas = [expired(fs, "n0"), expired(fs, "n1"), written(fs, "n2", checkpoints=(40,))]
+    for replica in replicas[:2]:
+        edit_machine(fs, replica, 40, broker=other_state(fs, replica, 40))
+    assert {each.replica for each in check(fs, *replicas).findings} == {
+        "broker-a/n0",
+        "broker-a/n1",
+    }
+
+
+def test_behind_an_expired_beginning_a_state_follows_from_the_one_before(
+    fs: SimulatedFileSystem,
+) -> None:
+    replica = written(fs, "n0", checkpoints=(32, 40))
+    again = Replica(fs, "n0")
+    again.store.expire(2 * SEGMENT_SIZE)
+    again.close()
+    edit_machine(fs, replica, 40, broker=other_state(fs, replica, 40))
+    assert told(check(fs, replica)) == [
+        (FindingKind.CHECKPOINT, "broker-a/n0", path_of(replica, 40), 40)
+    ]
 
 
 def test_who_is_known_to_be_wrong_has_no_say_about_the_state(fs: SimulatedFileSystem) -> None:
