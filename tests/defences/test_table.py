@@ -33,7 +33,7 @@ def planted_bugs(cell: str) -> list[str]:
 
 def seeds() -> dict[str, tuple[int | None, int]]:
     """By planted bug: the seed that found it, if one did, and how many were run."""
-    found = {}
+    found: dict[str, tuple[int | None, int]] = {}
     for row in rows():
         for told in filter(None, row[3].split("; ")):
             parts = SEEDS.fullmatch(told)
