@@ -20,9 +20,9 @@ class Refusal(Exception):  # noqa: N818 - told to the user in one line, not a fa
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What a run is, but for its seed."""
+    """What a run is, but for its seed. ``nodes`` is None where the profile says how many."""
 
-    nodes: int
+    nodes: int | None
     minutes: float
     profile: Profile
 
@@ -31,12 +31,16 @@ class RunOptions:
         """Simulated time with faults."""
         return 60 * self.minutes
 
+    def nodes_of(self, seed: int) -> int:
+        """How many a group of that seed has."""
+        return self.nodes or self.profile.nodes_of(seed)
+
     def of(self, seed: int) -> Run:
         """The run of a seed."""
         return Run(
             seed,
             world=self.profile.world(seed),
-            nodes=self.nodes,
+            nodes=self.nodes_of(seed),
             seconds=self.seconds,
             kinds=self.profile.kinds_of(seed),
         )
@@ -45,7 +49,7 @@ class RunOptions:
         """The one command that runs a seed again and shows every event."""
         named = "" if self.profile.name == "default" else f" --profile {self.profile.name}"
         return (
-            f"python -m simulator replay {seed} --nodes {self.nodes} "
+            f"python -m simulator replay {seed} --nodes {self.nodes_of(seed)} "
             f"--minutes {self.minutes!r}{named} --trace"
         )
 
@@ -66,7 +70,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 def run_options(asked: argparse.Namespace) -> RunOptions:
     """What :func:`add_run_options` has read."""
     profile = PROFILES[asked.profile]
-    return RunOptions(asked.nodes or profile.nodes, asked.minutes or profile.minutes, profile)
+    return RunOptions(asked.nodes, asked.minutes or profile.minutes, profile)
 
 
 def seeds(text: str) -> tuple[int, int]:

@@ -199,3 +199,30 @@ def test_what_rotted_has_not_expired_and_is_looked_at_at_once(
         loop.close()
     assert told == [FetchAnswer(1, status, 0)]
     assert suspects == suspected
+
+
+@pytest.mark.parametrize(("wrong", "given"), [("", 0), ("offsets", -1)])
+def test_a_node_whose_state_is_wrong_gives_no_checkpoint(wrong: str, given: int) -> None:
+    told: list[ServiceMessage] = []
+    store = SimpleNamespace(
+        beginning=lambda: (0, 0), read_checkpoint=lambda *_: (0, 1, b"s"), first_index=0
+    )
+    node = SimpleNamespace(
+        store=store,
+        core=SimpleNamespace(commit_index=0, replicator=None, serves=lambda _peer: True),
+        failure=None,
+        retake=SimpleNamespace(wrong=wrong),
+        tell=lambda _peer, message: told.append(message),
+    )
+    loop = VirtualLoop()
+    try:
+        at_once = cast(Executor, AtOnce())
+        supply = Supply(
+            node=cast(Node, node), background=at_once, reads=at_once, loop=loop, bytes_per_second=1
+        )
+        supply.checkpoint("n1", CheckpointRequest(1, 0, PIECE_BYTES))
+    finally:
+        loop.close()
+    (answer,) = told
+    assert isinstance(answer, CheckpointAnswer)
+    assert answer.index == given

@@ -33,3 +33,11 @@ def test_the_profile_of_five_voters_knows_all_sequences() -> None:
     profile = PROFILES["voters"]
     assert profile.nodes == 5
     assert set(SEQUENCE_KINDS) <= set(profile.kinds_of(1))
+
+
+def test_the_default_profile_knows_all_sequences_and_has_five_voters_in_each_world() -> None:
+    profile = PROFILES["default"]
+    assert set(SEQUENCE_KINDS) <= set(profile.kinds_of(1))
+    seeds = range(1, 8 * len(profile.worlds) + 1)
+    of_five = [profile.world(seed) for seed in seeds if profile.nodes_of(seed) == 5]
+    assert sorted(of_five) == sorted(profile.worlds)
