@@ -40,7 +40,7 @@ CRC_BYTES = 1 << 20  # whole rows
 KEY_ROWS = [("hash", ">u4"), ("position", ">i8"), ("time", ">u4")]
 READ_BYTES = 1 << 20
 GATHERED_BYTES_MAX = 16 << 20
-"""Of rows that no file of the key index has, until they are written to one."""
+"""Pace: of rows that no file of the key index has, until they are written to one."""
 
 
 Batches: TypeAlias = Sequence[tuple[Entry, Batch]]

@@ -8,7 +8,7 @@ from store.batch import decode_batch
 from store.checkpoint import (
     decode_checkpoint,
 )
-from store.entry import decode_entries, decode_entry
+from store.entry import EntryKind, build_entry, decode_entries, decode_entry
 from store.formatfile import decode_format
 from store.heldfile import unpack_held
 from store.layout import parse_segment_name
@@ -19,6 +19,12 @@ from store.record import decode_record
 from store.slotfile import decode_slot, encode_slot
 from store.statefiles import HardState, Mark
 from store.stateproof import digests_of, unpack_reports
+from store.verify.brokercheck import _decode
+from store.verify.brokerstate import BrokerTables
+from store.verify.columns import Topics, read_columns
+from store.verify.commands import unpack_commands
+from store.verify.findings import FindingLog
+from store.verify.strays import _read_record
 from tests.linear.decoder import LETTERS, Decoder
 from tests.linear.feeding import (
     all_records,
@@ -38,6 +44,14 @@ from tests.linear.shapes import (
 
 _FILE = "a file"
 
+
+def by_columns(messages: list[bytes]) -> object:
+    """All messages in one entry, as the check reads it."""
+    body = batch_body(messages)
+    entry = build_entry(EntryKind.DATA, 0, 1, 0, 0, [body])
+    return read_columns(entry.data, 0, [entry], Topics())
+
+
 STORED = [
     Decoder(
         "entries",
@@ -51,10 +65,19 @@ STORED = [
     Decoder("broken records", both(all_records, decode_record), JUNK_SHAPES),
     Decoder(
         "commands",
-        decode_commands,
+        both(decode_commands, unpack_commands),
         [*MSGPACK_SHAPES, (b"\xdd\x00\x00\x01\xf4", b"\x95\xa6offset\xa1g\xa1t\x00\x01", b"")],
     ),
-    Decoder("state of a broker", BrokerState.from_bytes, MSGPACK_SHAPES),
+    Decoder(
+        "state of a broker",
+        both(
+            BrokerState.from_bytes,
+            BrokerTables.decode,
+            lambda data: _decode(data, _FILE, 1, FindingLog("n0")),
+        ),
+        MSGPACK_SHAPES,
+    ),
+    Decoder("batches by columns", lambda data: by_columns(letters(data)), LETTERS),
     Decoder("state of a machine", decode_machine_state, MSGPACK_SHAPES),
     Decoder(
         "what replicas say of their states",
@@ -71,6 +94,7 @@ STORED = [
         both(
             decode_slot,
             lambda data: decode_slot(encode_slot(1, data)),
+            lambda data: _read_record(encode_slot(1, data), 3),
             lambda data: HardState.unpack(data, _FILE),
             lambda data: Mark.unpack(data, _FILE),
             lambda data: unpack_held(data, _FILE),
