@@ -19,6 +19,7 @@ from store.entry import Entry, EntryKind
 if TYPE_CHECKING:
     from simulator.host import Host
     from simulator.network import Network
+    from simulator.schedule import Action
     from simulator.station import Station
 
 ROUTE_SECONDS = 3.0
@@ -71,8 +72,17 @@ class RoutesTold(Invariant):
         """Topics that have a message, since when."""
         self._applied: dict[str, tuple[int, int]] = {}
         """By host: the process, and the term of the last entry that it applied."""
+        self._stopping: dict[str, int] = {}
+        """By host the process that was asked to stop: it takes leave of the NameServer first."""
         self._calm: tuple[object, ...] = ()
         self._since = self._looked_at = 0.0
+
+    def acted(self, action: Action) -> None:
+        """See :class:`Invariant`."""
+        if action.name == "stop":
+            self._stopping.update(
+                (host.name, host.boot) for host in self._hosts if host.name in action.arguments
+            )
 
     def applies(self, host: Host, entry: Entry, _digest: bytes) -> None:
         """See :class:`Invariant`."""
@@ -97,6 +107,8 @@ class RoutesTold(Invariant):
         """Who leads in which term, and the processes of both; nothing where something is wrong."""
         node, names = host.node, self._name_server
         if node is None or node.core.role is not Role.LEADER or names.process is None:
+            return ()
+        if self._stopping.get(host.name) == host.boot:
             return ()
         core, network = node.core, self._network
         cut = network.cuts(host.name, names.name) or network.cuts(names.name, host.name)

@@ -80,10 +80,10 @@ def committed_entries_cut(patch: Patch) -> None:
 def checkpoint_of_what_is_not_durable(patch: Patch) -> None:
     save = ReplicaStore.save_checkpoint
 
-    def careless(replica: ReplicaStore, checkpoint: Checkpoint) -> bool:
+    def careless(replica: ReplicaStore, checkpoint: Checkpoint, *, alone: bool = False) -> bool:
         synced, replica._log.synced_end = replica._log.synced_end, replica._log.end
         try:
-            return save(replica, checkpoint)
+            return save(replica, checkpoint, alone=alone)
         finally:
             replica._log.synced_end = synced
 

@@ -24,11 +24,11 @@ def test_a_machine_that_waits_to_be_mended_is_stopped_in_order() -> None:
         await cluster.pass_time(0.5)
         assert host.process is not None
         assert host.node is None
+        boot = host.boot
         host.stop()
         await cluster.until(
             lambda: "stopped before it was mended" in cluster.trace.marks, "it is stopped"
         )
-        boot = host.boot
         cluster.heal_network()
         host.start()
         await cluster.until(lambda: restarted(host, boot), "it is mended and serves")

@@ -88,6 +88,7 @@ EVERY: list[code.Command] = [
     code.EndTransaction(7, 8192),
     code.CheckTransaction(8, 8193, 15),
     code.PutSetting("flushDiskType", "SYNC_FLUSH"),
+    code.Proof(41, b"\x90"),
     code.StoreRequests(pack_keys([1, 1 << 31])),
 ]
 
