@@ -178,7 +178,7 @@ AGAIN = "times and was stored"
 BUGS = (
     _bug("N21x", due_messages_early, "ms early", 5),
     _bug("N22x", timed_messages_early, "ms early", 5),
-    _bug("N23x", copy_and_mark_apart, AGAIN, 5, *LEADERS),
+    _bug("N23x", copy_and_mark_apart, AGAIN, 40, *LEADERS),
     _bug("N24x", mark_not_moved, AGAIN, 5),
     _bug("N25x", level_begun_at_what_is_applied, AGAIN, 5),
     _bug("N26x", step_not_begun_anew, "not within", 10, "full disk", "slow disk"),
