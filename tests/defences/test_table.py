@@ -9,7 +9,7 @@ from simulator.bugs import BUGS, bug_by_id
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "defences.md"
-ID = re.compile(r"\b[A-Z]\d+[a-z]?\b")
+ID = re.compile(r"\b[A-Z]\d+[a-z]*\b")
 COLUMNS = 5
 
 
@@ -43,7 +43,7 @@ def test_every_test_that_the_table_names_exists() -> None:
 
 
 def test_every_planted_bug_that_the_table_names_exists() -> None:
-    told = {id_ for row in rows() for id_ in ID.findall(re.sub(r"`[^`]*`", "", row[2] + row[3]))}
+    told = {id_ for row in rows() for id_ in ID.findall(re.sub(r"`[^`]*`", "", f"{row[2]} {row[3]}"))}
     assert [id_ for id_ in sorted(told) if bug_by_id(id_) is None] == []
 
 
