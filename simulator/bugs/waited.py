@@ -186,6 +186,6 @@ BUGS = (
     _bug("N28x", mark_of_the_wheel_not_in_the_checkpoint, AGAIN, 5, "stop", "crash"),
     _bug("N29x", message_for_a_time_that_is_past, "not within", 10),
     _bug("N30x", level_not_watched_by_a_new_leader, "not within", 10, *LEADERS),
-    _bug("N31x", deposed_leader_delivers_on, AGAIN, 5, *LEADERS),
+    _bug("N31x", deposed_leader_delivers_on, AGAIN, 40, *LEADERS),
     _bug("N32x", waiting_messages_expire, "is removed up to", 5, "expiry"),
 )
