@@ -62,11 +62,6 @@ def nobody_reads_what_is_at_rest(patch: Patch) -> None:
     patch.set(Scrubber, "_step", lambda _scrubber: None)
 
 
-def chain_not_compared_by_the_scrub(patch: Patch) -> None:
-    """The scrub looks at each entry alone, and not at what it is tied to."""
-    patch.set(store.mend, "_check_before", lambda _log, _index, _entry: None)
-
-
 BIT = ("bit flip", "crash", "power loss", "partition")
 
 
@@ -98,12 +93,4 @@ BUGS = (
     ),
     _bug("M8x", damage_at_rest_not_mended, "damage is mended: not within", 10),
     _bug("M9x", nobody_reads_what_is_at_rest, "damage is mended: not within", 10),
-    _bug(
-        "M10x",
-        chain_not_compared_by_the_scrub,
-        "is not as its log says",
-        60,
-        "misdirected write",
-        "bit flip",
-    ),
 )
