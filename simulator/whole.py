@@ -151,6 +151,7 @@ class WholeCluster(Cluster):
         self._name_service: WatchedNameServer | None = None
         self._register_clients = {f"r{place}": each for place, each in enumerate(self._asking)}
         self.given = GivenMessages(self)
+        self.history.listeners.append(self.given)
         self.name_server = Station("ns", NAME_SERVER[0], self.world, self._serve_names)
         mains = [
             *((f"p{place}", each.main) for place, each in enumerate(self._producing)),
@@ -169,7 +170,7 @@ class WholeCluster(Cluster):
         self.stored = StoredMessages(self.hosts, TOPICS)
         self.skipped = NothingSkipped(GROUP)
         content = ContentKept(TOPICS)
-        self.history.listeners += [self.stored, content, Ordering(), self.skipped, self.given]
+        self.history.listeners += [self.stored, content, Ordering(), self.skipped]
         return [
             *raft_invariants(self.hosts, SeenConfigurations(self.group.voters)),
             self.stored,

@@ -71,10 +71,10 @@ BUGS = (
         "L3x",
         writes_taken_before_the_first_entry_is_applied,
         "cannot be applied",
-        20,
+        40,
         seconds=8.0,
         world=BROKERS,
-        kinds=("crash", "pause"),
+        kinds=("crash", "slow disk"),
     ),
     Bug("L4x", entry_of_another_leader_taken_for_the_own, "which nobody applied", 40),
 )

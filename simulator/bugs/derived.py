@@ -78,7 +78,7 @@ BUGS = (
     _bug(
         "I6x",
         full_file_of_a_queue_begun_again,
-        "are not the log's",
+        "are not the log's | is not as its log says",
         10,
         BROKERS,
     ),

@@ -91,7 +91,7 @@ BUGS = (
         "M3x",
         segments_removed_before_the_mark_says_so,
         "the segment file is missing",
-        20,
+        80,  # a machine must die between two certain calls
         "expiry",
         "power loss within a call",
         "crash within a call",

@@ -78,6 +78,7 @@ def _in_all_groups(patch: Patch) -> None:
 
 
 STALE = "was committed when it was asked | is not linearizable"
+"""A broker that answers a read from an old state is seen first; then what clients were told."""
 
 
 def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
@@ -89,5 +90,5 @@ BUGS = (
     _bug("L9x", read_before_it_is_applied, STALE, 20, "crash", "partition", "pause"),
     _bug("L10x", read_confirmed_by_nobody, STALE, 60, "partial partition", "pause"),
     _bug("L11x", lease_not_heeded_by_voters, STALE, 60, "partition", "crash"),
-    _bug("L12x", lease_without_an_end, STALE, 100, "pause", "partition"),
+    _bug("L12x", lease_without_an_end, STALE, 100, "leader hands over", "loss", "delay"),
 )

@@ -135,7 +135,7 @@ LOSSES = ("crash", "partition", "loss")
 BUGS = (
     _bug("N1x", retries_of_an_earlier_leader_unknown, TWICE, 5, *LOSSES),
     _bug("N2x", own_requests_unknown, TWICE, 30, world=BURSTS),
-    _bug("N3x", requests_of_batches_not_noted, TWICE, 5, *LOSSES),
+    _bug("N3x", requests_of_batches_not_noted, TWICE, 40, *LOSSES),
     _bug("N4x", first_try_not_waited_for, TWICE, 30, world=BURSTS),
     _bug("N5x", third_try_on_its_own, TWICE, 30, world=BURSTS),
     _bug("N6x", requests_not_in_the_checkpoint, "that nobody had", 5, "stop", "crash"),

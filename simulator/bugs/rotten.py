@@ -9,7 +9,7 @@ import store.reading
 import store.recovery
 from dledger.scrub import Scrubber
 from simulator.bugs.plant import Bug, Patch
-from simulator.worlds import BROKERS
+from simulator.worlds import BROKERS, LOOKUPS
 from store.entry import HEADER, KINDS, Entry, decode_entry
 from store.errors import CorruptEntryError
 from store.filesystem import Bytes
@@ -42,7 +42,7 @@ def crcs_not_compared_by_reads(patch: Patch) -> None:
 
 
 def records_read_as_they_lie(patch: Patch) -> None:
-    """What consumers are given is read without a look at the CRC of its entry."""
+    """What clients are given is read without a look at the CRC of its entry."""
 
     def read_run(reads: ReplicaReads, first_index: int, _last_index: int, _max_bytes: int) -> Run:
         row = reads._index.row(first_index)
@@ -60,11 +60,6 @@ def damage_at_rest_not_mended(patch: Patch) -> None:
 def nobody_reads_what_is_at_rest(patch: Patch) -> None:
     """What nobody asks for is never read again."""
     patch.set(Scrubber, "_step", lambda _scrubber: None)
-
-
-def chain_not_compared_by_the_scrub(patch: Patch) -> None:
-    """The scrub looks at each entry alone, and not at what it is tied to."""
-    patch.set(store.mend, "_check_before", lambda _log, _index, _entry: None)
 
 
 BIT = ("bit flip", "crash", "power loss", "partition")
@@ -87,15 +82,15 @@ BUGS = (
         "are not the log's | is not as its log says | is given | cannot be applied",
         20,
     ),
-    _bug("M7x", records_read_as_they_lie, "is given", 20),
+    Bug(
+        "M7x",
+        records_read_as_they_lie,
+        "is given | another message is found at position",
+        40,
+        seconds=8.0,
+        kinds=("bit flip",),
+        world=LOOKUPS,  # consumers read what is new; queries read all of the log
+    ),
     _bug("M8x", damage_at_rest_not_mended, "damage is mended: not within", 10),
     _bug("M9x", nobody_reads_what_is_at_rest, "damage is mended: not within", 10),
-    _bug(
-        "M10x",
-        chain_not_compared_by_the_scrub,
-        "is not as its log says",
-        60,
-        "misdirected write",
-        "bit flip",
-    ),
 )

@@ -24,6 +24,7 @@ from dledger.codec import CRC
 from dledger.leaderreads import LeaderReads
 from dledger.readrounds import ReadAsked
 from simulator.bugs.plant import Bug, Patch
+from simulator.bugs.reads import STALE
 from simulator.worlds import BROKERS
 from store.checkpoint import Checkpoint, decode_checkpoint
 from store.consumequeue import ConsumeQueue
@@ -151,8 +152,8 @@ BUGS = (
     Bug(
         "J2x",
         reads_before_the_first_entry_of_a_term,
-        "is not linearizable",
-        40,
+        STALE,
+        20,
         seconds=12.0,
         kinds=("leader dies unheard",),
         world=BROKERS,

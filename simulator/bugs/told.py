@@ -20,6 +20,7 @@ from dledger.proposals import Proposals
 from dledger.reading import LinearizableReads
 from dledger.readrounds import ReadAsked
 from simulator.bugs.plant import Bug, Patch
+from simulator.bugs.reads import STALE
 from simulator.worlds import BROKERS, FOLLOWERS, TRANSACTIONS
 from store.batch import QUEUE_ROW
 from store.consumequeue import ConsumeQueue
@@ -254,8 +255,8 @@ BUGS = (
     Bug(
         "A10",
         reads_by_a_leader_that_nobody_confirmed,
-        "is not linearizable",
-        40,
+        STALE,
+        20,
         seconds=8.0,
         # Of its peers alone: clients must reach the leader that nobody hears any more.
         kinds=("partial partition",),
@@ -264,7 +265,7 @@ BUGS = (
     Bug(
         "A10b",
         follower_reads_what_it_has,
-        "is not linearizable",
+        STALE,
         20,
         seconds=8.0,
         kinds=("crash", "partition", "pause"),

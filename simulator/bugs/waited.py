@@ -178,7 +178,7 @@ AGAIN = "times and was stored"
 BUGS = (
     _bug("N21x", due_messages_early, "ms early", 5),
     _bug("N22x", timed_messages_early, "ms early", 5),
-    _bug("N23x", copy_and_mark_apart, AGAIN, 5, *LEADERS),
+    _bug("N23x", copy_and_mark_apart, AGAIN, 40, *LEADERS),
     _bug("N24x", mark_not_moved, AGAIN, 5),
     _bug("N25x", level_begun_at_what_is_applied, AGAIN, 5),
     _bug("N26x", step_not_begun_anew, "not within", 10, "full disk", "slow disk"),
@@ -186,6 +186,6 @@ BUGS = (
     _bug("N28x", mark_of_the_wheel_not_in_the_checkpoint, AGAIN, 5, "stop", "crash"),
     _bug("N29x", message_for_a_time_that_is_past, "not within", 10),
     _bug("N30x", level_not_watched_by_a_new_leader, "not within", 10, *LEADERS),
-    _bug("N31x", deposed_leader_delivers_on, AGAIN, 5, *LEADERS),
+    _bug("N31x", deposed_leader_delivers_on, AGAIN, 40, *LEADERS),
     _bug("N32x", waiting_messages_expire, "is removed up to", 5, "expiry"),
 )

@@ -51,7 +51,7 @@ def bugs(asked: argparse.Namespace) -> int:
     if asked.json:
         print(json.dumps({"bugs": [_as_json(finding) for finding in findings], "missed": missing}))
     elif asked.markdown:
-        print(_table(findings))
+        print(table(findings))
     print(
         f"{len(findings) - len(missing)} of {len(findings)} planted bugs found "
         f"in {time.perf_counter() - began:.0f} s",
@@ -105,7 +105,8 @@ def _as_json(finding: Finding) -> dict[str, object]:
     }
 
 
-def _table(findings: Sequence[Finding]) -> str:
+def table(findings: Sequence[Finding]) -> str:
+    """In Markdown, a bug a line, with the seed that found it."""
     rows = ["| id | what is taken out | the check says | seeds |", "| --- | --- | --- | --- |"]
     for finding in findings:
         bug_ = finding.bug

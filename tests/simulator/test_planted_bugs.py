@@ -5,13 +5,15 @@ Here are those that a few seeds find; ``python -m simulator bugs`` looks for all
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from simulator.bugs import BUGS, Bug, bug_by_id, look_for, planted
+from simulator.bugs import BUGS, Bug, Finding, bug_by_id, look_for, planted
 from simulator.bugs.plant import Patch
+from simulator.cli.bugs import table
 from simulator.cluster import simulate
 
 QUICK_SEEDS = 20
@@ -32,10 +34,12 @@ def test_every_bug_has_an_id_of_its_own_and_says_what_it_takes_out() -> None:
     assert len(BUGS) >= 30
 
 
-def test_the_page_about_the_simulator_has_a_line_for_every_bug() -> None:
+def test_the_page_about_the_simulator_has_the_table_that_the_code_prints() -> None:
     page = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text(encoding="utf-8")
-    lines = {line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| ")}
-    assert [bug.id for bug in BUGS if bug.id not in lines] == []
+    (told,) = re.findall(r"<!-- planted bugs -->\n(.*?)\n\n", page, re.DOTALL)
+    seeds = {id_: int(seed) for id_, seed in re.findall(r"^\| (\w+) \|.* (\d+) of ", told, re.M)}
+    assert [bug.id for bug in BUGS if not 1 <= seeds.get(bug.id, 0) <= bug.seeds] == []
+    assert told == table([Finding(bug, seeds[bug.id], 0, "", ()) for bug in BUGS])
 
 
 def test_a_bug_that_no_check_can_see_is_not_found() -> None:
