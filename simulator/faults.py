@@ -15,6 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, ClassVar, TypeVarTuple, Unpack
 
 from simulator.actions import NOTICED, SILENT, Argument
+from simulator.beginnings import WIPED_BESIDE_AN_EMPTY_ONE
 from simulator.members import MEMBER_KINDS
 from simulator.schedule import TIME_DIGITS
 from simulator.sequences import SEQUENCE_KINDS
@@ -65,6 +66,8 @@ class FaultInjector:
 
     def start(self) -> None:
         """Begins, if there is anything to begin with."""
+        if WIPED_BESIDE_AN_EMPTY_ONE in self._plan.kinds:
+            self._strike_with(WIPED_BESIDE_AN_EMPTY_ONE)
         if self._plan.kinds:
             self._next()
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dledger.standing import Role
 from simulator.actions import SILENT
+from simulator.beginnings import WIPED_BESIDE_AN_EMPTY_ONE, wiped_beside_an_empty_one
 
 if TYPE_CHECKING:
     from simulator.faults import FaultInjector
@@ -193,4 +194,5 @@ SEQUENCE_KINDS: dict[str, Callable[[FaultInjector], None]] = {
     "leader dies in a change": _leader_dies_in_a_change,
     "change stuck": _change_stuck,
     "several members change": _several_change,
+    WIPED_BESIDE_AN_EMPTY_ONE: wiped_beside_an_empty_one,
 }

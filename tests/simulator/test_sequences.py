@@ -19,6 +19,7 @@ from simulator.sequences import SEQUENCE_KINDS
         ("old copy put back", 3, "voter counts again on another disk", 2),
         ("leader dies in a change", 3, "change of the voters ended by the next leader", 6),
         ("change stuck", 3, "change of the voters called off", 1),
+        ("voter wiped beside an empty one", 3, "disk replaced by an empty one", 4),
         ("rival changes", 5, "asked for a change before the first entry of a term", 1),
     ],
 )
