@@ -7,7 +7,7 @@ import pytest
 from simulator.cluster import simulate
 from simulator.faults import FaultPlan
 from simulator.profiles import PROFILES
-from simulator.sequences import SEQUENCE_KINDS
+from simulator.sequences import NODE_SEQUENCE_KINDS, SEQUENCE_KINDS
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,4 @@ def test_a_sequence_leads_to_its_situation(kind: str, nodes: int, mark: str, see
 def test_the_profile_of_five_voters_knows_all_sequences() -> None:
     profile = PROFILES["voters"]
     assert profile.nodes == 5
-    assert set(SEQUENCE_KINDS) <= set(profile.kinds_of(1))
+    assert {*SEQUENCE_KINDS, *NODE_SEQUENCE_KINDS} <= {*profile.kinds_of(1)}
