@@ -2,15 +2,16 @@
 
 A pre-vote asks whether a vote would be granted and changes no term. A vote, the candidate's own
 included, leaves only after it is durable (3.8). A node on another disk than the one that is noted
-for it neither votes nor campaigns, nor does an empty one vote for somebody who is not: it may be a
-voter that lost what it had confirmed. Nobody votes for, or counts the vote of, a log that ends
-before what its disk is known to have held (``holdings.py``).
+for it neither votes nor campaigns. For whom an empty one votes, and whose vote it counts, says
+``founding.py``: it may be a voter that lost what it had confirmed. Nobody votes for, or counts the
+vote of, a log that ends before what its disk is known to have held (``holdings.py``).
 """
 
 from __future__ import annotations
 
-from dledger.configuration import NO_INCARNATION, Configurations, check_incarnation
+from dledger.configuration import Configurations, check_incarnation
 from dledger.effects import Outbox
+from dledger.founding import Founding
 from dledger.holdings import Holdings
 from dledger.locallog import LocalLog
 from dledger.messages import VoteRequest, VoteResponse
@@ -33,6 +34,7 @@ class Elections:
         self._local = local
         self._log = local.log
         self._holdings = holdings
+        self._founding = Founding(standing=standing, local=local, holdings=holdings)
         self._configurations: Configurations = local.configurations
         self._outbox = outbox
         self._votes: dict[str, bool] = {}
@@ -101,6 +103,7 @@ class Elections:
         if not standing.knows(sender):
             return  # it was not asked
         check_incarnation(sender, answer.incarnation)
+        self._founding.meet(sender, answer.incarnation, answer.log_index)
         if not answer.granted and answer.term > standing.term:
             standing.adopt(sender, answer.term, now)
             return
@@ -109,6 +112,8 @@ class Elections:
             return
         trusted = self._configurations.current.trusts(sender, answer.incarnation)
         if self._holdings.lacks(sender, answer.incarnation, answer.log_index):
+            trusted = False
+        if self._founding.applies and not self._founding.begins_with(sender):
             trusted = False
         if answer.pre_vote == (standing.role is Role.PRE_CANDIDATE):
             self._count(sender, now, granted=answer.granted and trusted)
@@ -144,6 +149,8 @@ class Elections:
         standing, log = self._standing, self._log
         check_incarnation(sender, request.incarnation)
         stranger = not standing.knows(sender)
+        if not stranger:
+            self._founding.meet(sender, request.incarnation, request.last_index)
         ordered = request.ordered and not stranger
         if (
             request.term < standing.term
@@ -186,14 +193,13 @@ class Elections:
 
     def _may_vote(self, sender: str, request: VoteRequest) -> bool:
         """Not on a disk that may have lost what was confirmed, nor for somebody on such a disk."""
-        found, incarnation = self._configurations.current, self._standing.incarnation
+        found, founding = self._configurations.current, self._founding
         if not self.votes:
             return False
-        if not found.trusts(self._standing.node, incarnation):
+        if not found.trusts(self._standing.node, self._standing.incarnation):
             return False
         if not found.trusts(sender, request.incarnation):
             return False
         if self._holdings.lacks(sender, request.incarnation, request.last_index):
             return False
-        fresh = incarnation != NO_INCARNATION and self._log.last_index < 0
-        return not fresh or request.last_index < 0
+        return not founding.applies or founding.votes_for(sender, request.last_index)

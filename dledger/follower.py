@@ -68,7 +68,8 @@ class Follower:
                 local.commit_to(min(beat.commit_index, local.verified_index))
             if beat.round == NOTICE:
                 return
-            if local.proven and beat.held:
+            empty = local.log.last_index < 0 and standing.knows(sender)
+            if beat.held and (local.proven or empty):
                 self._holdings.learn(self._plausible(beat.held))
         held = (local.match_index, local.received_index)
         echo = (beat.round, self._incarnation, local.log.last_index)

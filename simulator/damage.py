@@ -114,12 +114,15 @@ def wipe_disk(cluster: Cluster, host: Host) -> None:
     """All of a disk is lost, of a voter of a group whose log says on which disk it votes.
 
     It must come back by itself: nothing about it may stop with an error. All others hold something
-    of the log: two that are empty elect one of them, as in a new group (``docs/safety.md``).
+    of the log, or have saved on which disk they met this one: else those that are empty and never
+    heard of it elect one of them, as in a new group (``docs/safety.md``).
     """
-    others = [other for other in cluster.hosts if other is not host]
-    if not all(_holds_something(other) for other in others):
+    if not _all_disks_noted(cluster, host):
         return
-    if _all_disks_noted(cluster, host) and cluster.atlas.allows(host.name):
+    others = [other for other in cluster.hosts if other is not host]
+    if not all(_holds_something(other) or _met(cluster, other, host) for other in others):
+        return
+    if cluster.atlas.allows(host.name):
         cluster.atlas.damaged[host.name] = None
         host.replace_disk()
         host.mark("disk replaced by an empty one")
@@ -128,6 +131,18 @@ def wipe_disk(cluster: Cluster, host: Host) -> None:
 def _holds_something(host: Host) -> bool:
     mark = durable_mark(host)
     return mark is not None and mark.index >= 0
+
+
+def _met(cluster: Cluster, other: Host, host: Host) -> bool:
+    """Whether an empty machine, which was never wiped itself, knows the disk that counts for
+    ``host``, also after a power failure."""
+    leader = cluster.leader()
+    if other.has_lost_disk or leader is None or leader.node is None:
+        return False
+    noted = leader.node.core.configuration.incarnations[host.name]
+    return any(
+        (held.node, held.incarnation) == (host.name, noted) for held in saved_holdings(other)
+    )
 
 
 def restore_disk(cluster: Cluster, host: Host) -> None:

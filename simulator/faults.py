@@ -15,9 +15,10 @@ from random import Random
 from typing import TYPE_CHECKING, ClassVar, TypeVarTuple, Unpack
 
 from simulator.actions import NOTICED, SILENT, Argument
+from simulator.beginnings import WIPED_BESIDE_AN_EMPTY_ONE
 from simulator.members import MEMBER_KINDS
 from simulator.schedule import TIME_DIGITS
-from simulator.sequences import SEQUENCE_KINDS
+from simulator.sequences import NODE_SEQUENCE_KINDS, SEQUENCE_KINDS
 
 if TYPE_CHECKING:
     from simulator.cluster import Cluster
@@ -65,6 +66,8 @@ class FaultInjector:
 
     def start(self) -> None:
         """Begins, if there is anything to begin with."""
+        if WIPED_BESIDE_AN_EMPTY_ONE in self._plan.kinds:
+            self._strike_with(WIPED_BESIDE_AN_EMPTY_ONE)
         if self._plan.kinds:
             self._next()
 
@@ -94,7 +97,8 @@ class FaultInjector:
             self._next()
 
     def _strike_with(self, kind: str) -> None:
-        (KINDS.get(kind) or MEMBER_KINDS.get(kind) or SEQUENCE_KINDS[kind])(self)
+        of_nodes = {**KINDS, **MEMBER_KINDS, **SEQUENCE_KINDS, **NODE_SEQUENCE_KINDS}
+        of_nodes[kind](self)
 
     # --- for faults that are told elsewhere
 

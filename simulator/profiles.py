@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from simulator.faults import KINDS
 from simulator.members import MEMBER_KINDS
-from simulator.sequences import SEQUENCE_KINDS
+from simulator.sequences import NODE_SEQUENCE_KINDS, SEQUENCE_KINDS
 from simulator.wholefaults import DAMAGE_KINDS, WHOLE_KINDS, WholeFaultInjector
 from simulator.worlds import (
     ASKING,
@@ -51,9 +51,8 @@ class Profile:
 
     def kinds_of(self, seed: int) -> tuple[str, ...]:
         """The kinds for the world of a seed: bare nodes know nothing of clients and clocks."""
-        known = (
-            (*KINDS, *MEMBER_KINDS, *SEQUENCE_KINDS) if self.world(seed) == NODES else WHOLE_KINDS
-        )
+        of_nodes = (*KINDS, *MEMBER_KINDS, *SEQUENCE_KINDS, *NODE_SEQUENCE_KINDS)
+        known = of_nodes if self.world(seed) == NODES else WHOLE_KINDS
         return tuple(kind for kind in self.kinds if kind in known)
 
     def nodes_of(self, seed: int) -> int:
@@ -67,7 +66,7 @@ class Profile:
 
 
 DEFAULT_KINDS = (*WholeFaultInjector.drawn_kinds, *MEMBER_KINDS, *SEQUENCE_KINDS)
-ALL_KINDS = (*DEFAULT_KINDS, *DAMAGE_KINDS)
+ALL_KINDS = (*DEFAULT_KINDS, *DAMAGE_KINDS, *NODE_SEQUENCE_KINDS)
 DISK_KINDS = (
     "crash within a call",
     "power loss",
@@ -109,6 +108,7 @@ MEMBER_PROFILE_KINDS = (
     "delay",
     "slow disk",
     *SEQUENCE_KINDS,
+    *NODE_SEQUENCE_KINDS,
 )
 
 DAMAGE_PROFILE_KINDS = (*DAMAGE_KINDS, "crash", "power loss", "stop", "partition")

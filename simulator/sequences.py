@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dledger.standing import Role
 from simulator.actions import SILENT
+from simulator.beginnings import WIPED_BESIDE_AN_EMPTY_ONE, wiped_beside_an_empty_one
 
 if TYPE_CHECKING:
     from simulator.faults import FaultInjector
@@ -185,6 +186,11 @@ def _change_several(injector: FaultInjector) -> None:
     wanted = [name for name in names if name in coming or name in found.voters]
     injector.do("replace-members", ",".join(each for each in wanted if each not in leaving))
 
+
+NODE_SEQUENCE_KINDS: dict[str, Callable[[FaultInjector], None]] = {
+    WIPED_BESIDE_AN_EMPTY_ONE: wiped_beside_an_empty_one,
+}
+"""For bare nodes, whose elections are those of brokers, at a tenth of the cost."""
 
 SEQUENCE_KINDS: dict[str, Callable[[FaultInjector], None]] = {
     "follower unheard": _follower_unheard,

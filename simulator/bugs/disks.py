@@ -1,4 +1,4 @@
-"""Planted bug L of disks that lost what they held: their votes are counted."""
+"""Planted bugs L of disks that lost what they held: their votes are counted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Any
 
 from dledger.configuration import Configuration
 from dledger.elections import Elections
+from dledger.founding import Founding
 from dledger.holdings import Holdings
+from simulator.beginnings import WIPED_BESIDE_AN_EMPTY_ONE
 from simulator.bugs.plant import Bug, Patch
 
 
@@ -26,6 +28,11 @@ def every_vote_counted(patch: Patch) -> None:
     patch.set(Elections, "answered", credulous)
 
 
+def log_begun_with_a_wiped_voter(patch: Patch) -> None:
+    """An empty node takes a voter that was wiped for a new one, and begins a log with it."""
+    patch.set(Founding, "begins_with", lambda _founding, _member: True)
+
+
 LOST = "lacks the committed entry | whose disk lacks what it held | both lead"
 
 
@@ -33,4 +40,7 @@ def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
     return Bug(id_, plant, says, seeds, seconds=12.0, kinds=kinds)
 
 
-BUGS = (_bug("L7x", every_vote_counted, LOST, 20, "old copy put back", "partition"),)
+BUGS = (
+    _bug("L7x", every_vote_counted, LOST, 20, "old copy put back", "partition"),
+    _bug("L13x", log_begun_with_a_wiped_voter, LOST, 20, WIPED_BESIDE_AN_EMPTY_ONE),
+)

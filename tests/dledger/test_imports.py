@@ -19,6 +19,7 @@ CORE = (
     "elections",
     "errors",
     "follower",
+    "founding",
     "handover",
     "holdings",
     "leaderreads",

@@ -11,6 +11,7 @@ import pytest
 from dledger.changes import Changes
 from dledger.configuration import Configuration, Configurations
 from dledger.elections import Elections
+from dledger.founding import Founding
 from dledger.handover import Handover
 from dledger.holdings import Holdings
 from dledger.messages import VoteRequest
@@ -84,6 +85,16 @@ def what_members_held_is_forgotten(patch: Patch) -> None:
     patch.set(Holdings, "learn", lambda _holdings, _told: None)
 
 
+def wiped_voters_are_taken_for_new_ones(patch: Patch) -> None:
+    """C11: an empty node begins a log with whoever is empty."""
+    patch.set(Founding, "begins_with", lambda _founding, _member: True)
+
+
+def no_empty_node_votes_for_who_is_not(patch: Patch) -> None:
+    """C11: an empty node waits for a leader, though it knows that it was not wiped itself."""
+    patch.set(Founding, "votes_for", lambda _founding, _candidate, last_index: last_index < 0)
+
+
 class Heedless(Holdings):
     """Knows what another one knows, and makes nothing of it."""
 
@@ -124,6 +135,8 @@ BUGS: dict[Callable[[Patch], None], str] = {
     configuration_of_a_cut_entry_kept: "b9_configuration_of_a_cut_entry_is_forgotten",
     what_members_held_is_forgotten: "c11_old_copy_of_a_disk_is_recognised_by_the_next_leader",
     every_disk_counts: "c11_wiped_voter_counts_for_nothing_until_refilled",
+    wiped_voters_are_taken_for_new_ones: "c11_wiped_voter_begins_no_log_with_an_empty_one",
+    no_empty_node_votes_for_who_is_not: "c11_wiped_voter_begins_no_log_with_an_empty_one",
 }
 IDS = [bug.__name__ for bug in BUGS]
 

@@ -7,7 +7,7 @@ import pytest
 from simulator.cluster import simulate
 from simulator.faults import FaultPlan
 from simulator.profiles import PROFILES
-from simulator.sequences import SEQUENCE_KINDS
+from simulator.sequences import NODE_SEQUENCE_KINDS, SEQUENCE_KINDS
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,7 @@ from simulator.sequences import SEQUENCE_KINDS
         ("old copy put back", 3, "voter counts again on another disk", 2),
         ("leader dies in a change", 3, "change of the voters ended by the next leader", 6),
         ("change stuck", 3, "change of the voters called off", 1),
+        ("voter wiped beside an empty one", 3, "disk replaced by an empty one", 4),
         ("rival changes", 5, "asked for a change before the first entry of a term", 1),
     ],
 )
@@ -32,7 +33,7 @@ def test_a_sequence_leads_to_its_situation(kind: str, nodes: int, mark: str, see
 def test_the_profile_of_five_voters_knows_all_sequences() -> None:
     profile = PROFILES["voters"]
     assert profile.nodes == 5
-    assert set(SEQUENCE_KINDS) <= set(profile.kinds_of(1))
+    assert {*SEQUENCE_KINDS, *NODE_SEQUENCE_KINDS} <= {*profile.kinds_of(1)}
 
 
 def test_the_default_profile_knows_all_sequences_and_has_five_voters_in_each_world() -> None:
