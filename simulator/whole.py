@@ -243,7 +243,7 @@ class WholeCluster(Cluster):
         for station in (self.name_server, *self.clients):
             station.resume()
             station.start()
-        patient = self._producing[0]  # the other one may be in a long pause still
+        patient = self._producing[0]
         await self.until(lambda: patient.stored_in_the_end, "a message is stored")
         await self.until(lambda: not self._open_calls(), "every call ends")
         await self.until(self._all_delivered, "every message is delivered")

@@ -78,7 +78,7 @@ class ProducingClient:
         """Whether a request was acknowledged that was sent after :meth:`stop`."""
 
     def stop(self) -> None:
-        """Goes on until one more request is acknowledged."""
+        """Sends no more; a patient one goes on until one more request is acknowledged."""
         self._working = False
 
     async def main(self, station: Station) -> None:
@@ -105,7 +105,7 @@ class ProducingClient:
                 burst = rng.choice(self._bursts)
             for _ in range(burst):
                 self._send(station, producer, *self._batch(station))
-        while not self.stored_in_the_end:
+        while self._patient and not self.stored_in_the_end:
             await asyncio.sleep(rng.uniform(0.02, self._pause_max))
             answer = await self._send_patiently(station, producer)
             self.stored_in_the_end = answer is not None and answer.exception() is None
