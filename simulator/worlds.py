@@ -29,12 +29,13 @@ from simulator.calm import (
     CalmTransactionalCluster,
     CalmWaitingCluster,
 )
-from simulator.cluster import Cluster, play
+from simulator.cluster import Cluster
 from simulator.faults import FaultPlan
 from simulator.followers import FollowersCluster
 from simulator.groups import GroupsCluster
 from simulator.lookups import LookupsCluster
 from simulator.outcome import Outcome
+from simulator.playing import play
 from simulator.pushing import PushingCluster
 from simulator.schedule import Action
 from simulator.transactional import TransactionalCluster

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dledger.errors import InvariantError, Promise
-from simulator.cluster import simulate
 from simulator.machine import ChainMachine
+from simulator.playing import simulate
 from store.entry import Entry
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from simulator.asking import AskingCluster
-from simulator.cluster import play
 from simulator.faults import FaultPlan
 from simulator.followers import FollowersCluster
 from simulator.lookups import LookupsCluster
 from simulator.outcome import Outcome
+from simulator.playing import play
 from simulator.pushing import PushingCluster
 from simulator.transactional import TransactionalCluster
 from simulator.waiting import WaitingCluster

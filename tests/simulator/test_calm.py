@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from simulator.bursts import BurstsCluster
 from simulator.calm import CalmCluster
-from simulator.cluster import Cluster, play
+from simulator.cluster import Cluster
 from simulator.faults import FaultPlan
+from simulator.playing import play
 from simulator.profiles import PROFILES
 from simulator.worlds import WORLDS
 

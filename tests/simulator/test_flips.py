@@ -9,9 +9,9 @@ import pytest
 from dledger.codec import MessageEncoder, decode_message
 from dledger.errors import PeerError
 from dledger.messages import AppendAccepted, AppendRequest, Message
-from simulator.cluster import simulate
 from simulator.faults import FaultPlan
 from simulator.flips import flipped
+from simulator.playing import simulate
 from store.entry import EntryKind, build_entry
 
 

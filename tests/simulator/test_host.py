@@ -10,11 +10,12 @@ from typing import TypeAlias
 import pytest
 
 from dledger.standing import Role
-from simulator.cluster import Cluster, play
+from simulator.cluster import Cluster
 from simulator.executors import SimulatedExecutor
 from simulator.faults import FaultPlan
 from simulator.host import MIN_FREE_BYTES, Host
 from simulator.outcome import Outcome
+from simulator.playing import play
 from simulator.watched import Ending
 
 CALM = FaultPlan((), 1.0)

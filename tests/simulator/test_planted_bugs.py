@@ -14,7 +14,7 @@ import pytest
 from simulator.bugs import BUGS, Bug, Finding, bug_by_id, look_for, planted
 from simulator.bugs.plant import Patch
 from simulator.cli.bugs import table
-from simulator.cluster import simulate
+from simulator.playing import simulate
 
 QUICK_SEEDS = 20
 QUICK = [bug for bug in BUGS if bug.seeds <= QUICK_SEEDS]

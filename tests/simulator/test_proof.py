@@ -16,13 +16,14 @@ from dledger.features import FEATURES
 from simulator.brokerhost import BrokerHost
 from simulator.bugs.plant import Patch
 from simulator.bugs.state import ONE, obeys_otherwise
-from simulator.cluster import Cluster, play
+from simulator.cluster import Cluster
 from simulator.disk import SimulatedFileSystem
 from simulator.faults import FaultPlan
 from simulator.host import DIRECTORY
 from simulator.invariants import Invariant
 from simulator.invariants.proved import StatesProved
 from simulator.invariants.safety import StateMachineSafety
+from simulator.playing import play
 from simulator.whole import WholeCluster
 from store.checkpoint import decode_checkpoint, encode_checkpoint
 from store.machinestate import decode_machine_state, encode_machine_state

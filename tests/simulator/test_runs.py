@@ -18,10 +18,10 @@ from simulator.bugs import bug_by_id, planted
 from simulator.cli.main import main
 from simulator.cli.options import RunOptions
 from simulator.cli.passed import source_digest
-from simulator.cluster import simulate
 from simulator.faults import KINDS
 from simulator.marks import never_reached
 from simulator.outcome import Outcome
+from simulator.playing import simulate
 from simulator.profiles import PROFILES
 from simulator.trace import Trace
 from simulator.worlds import BROKERS, NODES, Run

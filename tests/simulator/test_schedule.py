@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.cluster import simulate
+from simulator.playing import simulate
 from simulator.schedule import Action, ScheduleError, parse_action
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.cluster import simulate
 from simulator.faults import FaultPlan
+from simulator.playing import simulate
 from simulator.profiles import PROFILES
 from simulator.sequences import NODE_SEQUENCE_KINDS, SEQUENCE_KINDS
 

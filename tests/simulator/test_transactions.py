@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.cluster import play
 from simulator.faults import FaultPlan
+from simulator.playing import play
 from simulator.transactional import TransactionalCluster
 
 SECONDS = 8.0

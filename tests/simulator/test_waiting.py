@@ -7,9 +7,9 @@ import pytest
 import broker.deferred.levels
 import broker.deferred.timers
 from broker.commands import Schedule, Timer
-from simulator.cluster import play
 from simulator.faults import FaultPlan
 from simulator.outcome import Outcome
+from simulator.playing import play
 from simulator.waiting import WaitingCluster
 
 SECONDS = 8.0

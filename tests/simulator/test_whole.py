@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from simulator.cluster import play
 from simulator.faults import FaultPlan
 from simulator.outcome import Outcome
+from simulator.playing import play
 from simulator.schedule import parse_action
 from simulator.whole import WholeCluster
 from simulator.worlds import BROKERS, Run
@@ -47,7 +47,7 @@ def test_without_faults_every_message_is_acknowledged_and_none_is_stored_twice()
 def test_a_run_is_a_function_of_its_seed_and_not_of_the_order_in_sets() -> None:
     _, here = run(6)
     script = (
-        "from simulator.cluster import play; from simulator.whole import WholeCluster; "
+        "from simulator.playing import play; from simulator.whole import WholeCluster; "
         f"print(play(WholeCluster(6), lambda c: c.run({SECONDS})).digest)"
     )
     for hash_seed in ("0", "77"):
