@@ -182,7 +182,9 @@ def _pushing(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
 
 
 BUGS = (
-    _in_brokers("H1x", highest_offset_kept, "is not linearizable", 5),
+    _in_brokers(
+        "H1x", highest_offset_kept, "is not linearizable | as consumer offsets of the broker", 5
+    ),
     _pushing("H2x", pull_commits_where_it_pulls, "was delivered to nobody", 5),
     _pushing("H3x", every_tag_passes, "which it filters", 5),
     _pushing("H4x", first_tag_alone_passes, "was delivered to nobody", 5),

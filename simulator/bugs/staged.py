@@ -121,6 +121,12 @@ BUGS = (
     _bug("N14x", message_acknowledged_before_it_is_committed, "nobody applied it", 5),
     _bug("N15x", refusal_told_as_success, "is acknowledged as", 10, *LEADERS),
     _bug("N17x", unknown_offset_told_as_none, LINEAR, 5, *LEADERS),
-    _bug("N18x", topic_forgotten_by_the_version, "not within", 10, "client pause"),
+    _bug(
+        "N18x",
+        topic_forgotten_by_the_version,
+        "not within | as version of the topics",
+        10,
+        "client pause",
+    ),
     _bug("N19x", time_of_records_goes_back, "leaves out", 10, "clock jump", "crash", world=LOOKUPS),
 )
