@@ -32,7 +32,6 @@ def findings(runs: list[Run]) -> list[Finding]:
     replica = Replica(fs)
     replica.send(runs)
     replica.mark()
-    replica.checkpoint()
     replica.close()
     return verify_replica(fs, replica.directory).findings
 
