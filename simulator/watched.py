@@ -169,6 +169,7 @@ class Watched:
 
     def _applied(self, entry: Entry, digest: bytes) -> None:
         self.note(f"applies {entry.index} of term {entry.term}, {digest.hex()}")
+        self._world.trace.feed(digest)
         for tell in self._on_apply:
             tell(self, entry, digest)
 

@@ -93,6 +93,23 @@ def test_a_random_draw_without_effect_changes_the_hash() -> None:
     assert trace.digest(5) == trace.digest(5)
 
 
+def test_the_hash_covers_figures_and_bytes_but_no_words() -> None:
+    def digest(who: str, what: str, fed: bytes = b"") -> str:
+        trace = Trace(lambda: 0.5, None)
+        trace.note(who, what)
+        trace.feed(fed)
+        return trace.digest(0)
+
+    assert digest("n1", "is leader of term 3") == digest("n1", "leads in term 3")
+    apart = {
+        digest("n1", "is leader of term 3"),
+        digest("n2", "is leader of term 3"),
+        digest("n1", "is leader of term 4"),
+        digest("n1", "is leader of term 3", b"a frame"),
+    }
+    assert len(apart) == 4
+
+
 @pytest.mark.parametrize("profile", ["nodes", "default"])
 def test_the_hash_seed_of_python_changes_nothing(profile: str) -> None:
     here = RunOptions(3, 0.05, PROFILES[profile]).of(11).play()
