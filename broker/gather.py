@@ -97,7 +97,7 @@ class Gatherer:
         self._node = node
         self._applied = applied
         self._loop = loop
-        self._clock = StoreClock(loop, wall_clock, lambda: applied.state.store_timestamp_ms)
+        self.clock = StoreClock(loop, wall_clock, lambda: applied.state.store_timestamp_ms)
         self._store_host = store_host
         self.request_bytes_max = entry_size_max(segment_size) - HEADER_SIZE - 2 * _RUN_BYTES
         """What no entry could hold is larger than this."""
@@ -386,7 +386,7 @@ class Gatherer:
 
     def now_ms(self) -> int:
         """The time of a record stored now; see :class:`~broker.storeclock.StoreClock`."""
-        return self._clock.now_ms()
+        return self.clock.now_ms()
 
     def _proposed(self, batch: StagedBatch, error: ProposeError | None) -> None:
         self._in_flight.remove(batch)

@@ -29,6 +29,10 @@ class StoreClock:
         self._behind_since: tuple[float, int] | None = None
         """When the wall clock was found to be behind, and the time then: from there it goes on."""
 
+    def reached(self, now_ms: int) -> None:
+        """An earlier leader's clock said that, and wrote it into the log beside the records."""
+        self._last_ms = max(self._last_ms, now_ms)
+
     def now_ms(self) -> int:
         """The time of a record stored now."""
         wall_ms = self._wall_clock()

@@ -10,8 +10,9 @@ confirmed may be on one disk only, of a voter that is not reached. So an empty n
 For somebody whose log is not empty it votes only where that can lose nothing, as it may have been
 wiped itself:
 
-- It has met a member on another disk than before, so that one was wiped, and this node was not: one
-  is wiped at a time, and not before the last one is a voter again.
+- It has met a third member on another disk than before, so that one was wiped, and neither this
+  node nor the candidate was: one is wiped at a time, and not before the last one is a voter again.
+  A candidate that was wiped, or lost the end of its log, may lack what it had confirmed.
 - All other voters have said that they are empty: no more is left of the log than the candidate has.
 """
 
@@ -57,7 +58,7 @@ class Founding:
             return self.begins_with(candidate)
         voters = self._local.configurations.current.voters
         others = [each for each in voters if each not in (candidate, self._standing.node)]
-        return any(map(self._was_replaced, self._met)) or all(map(self._is_empty, others))
+        return any(map(self._was_replaced, others)) or all(map(self._is_empty, others))
 
     def _was_replaced(self, member: str) -> bool:
         met = self._met.get(member)

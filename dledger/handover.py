@@ -40,6 +40,9 @@ class Handover:
         """To whom the leadership is being handed."""
         self.ends_at = 0.0
         """When that is given up."""
+        self.ordered = False
+        """Whether anybody was told to campaign. That may arrive at any time of the term, and who
+        obeys is elected by voters that heard this leader a moment ago: it has no lease any more."""
         self._node = node
         self._term = term
         self._local = local
@@ -70,7 +73,7 @@ class Handover:
             return
         progress = self._replicator.peers.get(target)
         if progress is not None and progress.match_index == last:
-            self._sent = True
+            self._sent = self.ordered = True
             self._outbox.send(target, TimeoutNow(self._term))
 
     def give_up_if_late(self, now: float) -> None:

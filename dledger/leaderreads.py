@@ -56,7 +56,7 @@ class LeaderReads:
         """A read index is wanted; the answer leaves once it is confirmed."""
         asked = ReadAsked(asker, number, max(self._local.commit_index, self._first_index))
         leased = self._config.lease_reads and now < self._lease_until
-        if leased and self._handover.target is None:
+        if leased and not self._handover.ordered:
             self._answer(asked)
         elif self._rounds.add(asked):
             self._begin_round(now)

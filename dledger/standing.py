@@ -92,8 +92,14 @@ class Standing:
         self.election_at = now + self._draw(self._config.election_seconds)
 
     def hurry(self, now: float) -> None:
-        """The next election is close: the leader, or an election, is lost."""
-        self.election_at = min(self.election_at, now + self._draw(self._config.lost_leader_seconds))
+        """The next election is close: the leader, or an election, is lost.
+
+        Where leases count on this node it elects nobody before they end, not even itself.
+        """
+        config, begins = self._config, now
+        if config.lease_reads:
+            begins = max(now, self.leader_heard_at + config.election_seconds)
+        self.election_at = min(self.election_at, begins + self._draw(config.lost_leader_seconds))
 
     def campaign_seldom(self) -> None:
         """From now on half as often as before."""

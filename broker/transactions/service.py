@@ -119,9 +119,13 @@ class Transactions:
         self._term = term
         if term is not None:
             due_ms = self._policy.due_ms
-            opened = self._machine.state.transactions.items()
+            opened = self._machine.state.transactions
+            for transaction in opened.values():
+                # Else who was asked by a clock that is ahead would not be asked again for as long.
+                self._gatherer.clock.reached(transaction.checked_ms)
             self._due = [
-                (self._time_of(due_ms(transaction)), offset) for offset, transaction in opened
+                (self._time_of(due_ms(transaction)), offset)
+                for offset, transaction in opened.items()
             ]
             heapq.heapify(self._due)
             self._wait()

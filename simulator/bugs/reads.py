@@ -56,7 +56,12 @@ def lease_not_heeded_by_voters(patch: Patch) -> None:
         known = standing.leader is not None and not standing._by_stranger
         return known and now - standing.leader_heard_at < standing._config.election_seconds
 
+    def hurry(standing: Standing, now: float) -> None:
+        soon = now + standing._draw(standing._config.lost_leader_seconds)
+        standing.election_at = min(standing.election_at, soon)
+
     patch.set(Standing, "is_led", is_led)
+    patch.set(Standing, "hurry", hurry)
 
 
 def lease_without_an_end(patch: Patch) -> None:
@@ -90,5 +95,5 @@ BUGS = (
     _bug("L9x", read_before_it_is_applied, STALE, 20, "crash", "partition", "pause"),
     _bug("L10x", read_confirmed_by_nobody, STALE, 60, "partial partition", "pause"),
     _bug("L11x", lease_not_heeded_by_voters, STALE, 60, "partition", "crash"),
-    _bug("L12x", lease_without_an_end, STALE, 100, "leader hands over", "loss", "delay"),
+    _bug("L12x", lease_without_an_end, STALE, 60, "partition", "pause"),
 )

@@ -48,6 +48,13 @@ def test_it_goes_on_from_where_an_earlier_leader_was_ahead() -> None:
     assert [clocks.after(0), clocks.after(2)] == [50_000, 51_000]
 
 
+def test_it_goes_on_from_what_an_earlier_leader_wrote_beside_the_records() -> None:
+    clocks = Clocks()
+    clocks.clock.reached(50_000)
+    clocks.clock.reached(40_000)
+    assert [clocks.after(0), clocks.after(2)] == [50_000, 51_000]
+
+
 def test_what_leaders_were_ahead_between_two_terms_of_this_one_does_not_stop_it() -> None:
     clocks = Clocks()
     clocks.stored_ms = 50_000

@@ -484,6 +484,29 @@ def test_an_open_transaction_survives_a_restart(tmp_path: Path, checkpoint: bool
     lives(tmp_path, before, after)
 
 
+def test_who_was_asked_by_a_clock_that_is_ahead_is_asked_again_after_an_interval(
+    tmp_path: Path,
+) -> None:
+    """That check is in the log with a time that no message was stored with."""
+
+    async def ahead(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await half(broker)
+        broker.now_ms += 5 * INTERVAL_S * 1000
+        producer = Producer(broker)
+        await producer.stay(TIMEOUT_S + 1)
+        assert len(producer.asked) == 1
+        await producer.client.close()
+
+    async def right(broker: SingleBroker) -> None:
+        producer = Producer(broker)
+        await producer.stay(INTERVAL_S + 1)
+        assert len(producer.asked) == 1
+        await producer.client.close()
+
+    lives(tmp_path, ahead, right)
+
+
 def test_the_log_is_kept_from_the_first_open_transaction(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         await broker.create_topic("orders")

@@ -256,17 +256,25 @@ def lease_from_the_answer_on(patch: Patch) -> None:
     patch.set(LeaderReads, "serve", late)
 
 
-def lease_kept_during_a_handover(patch: Patch) -> None:
+def lease_kept_after_an_order(patch: Patch) -> None:
     ask = LeaderReads.ask
 
     def kept(reads: LeaderReads, asker: str, number: int, now: float) -> None:
-        target, reads._handover.target = reads._handover.target, None
+        ordered, reads._handover.ordered = reads._handover.ordered, False
         try:
             ask(reads, asker, number, now)
         finally:
-            reads._handover.target = target
+            reads._handover.ordered = ordered
 
     patch.set(LeaderReads, "ask", kept)
+
+
+def voter_campaigns_within_a_lease(patch: Patch) -> None:
+    def hurry(standing: Standing, now: float) -> None:
+        soon = now + standing._draw(standing._config.lost_leader_seconds)
+        standing.election_at = min(standing.election_at, soon)
+
+    patch.set(Standing, "hurry", hurry)
 
 
 # --- nodes

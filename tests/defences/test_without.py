@@ -114,7 +114,8 @@ IN_A_CORE: dict[Plant, Callable[[], object]] = {
     consensus.proposals_taken_during_a_handover: scenario("a11_transfer_waits_for_the_target"),
     consensus.late_read_joins_a_round_under_way: scenario("reads_one_round_confirms_many"),
     consensus.lease_from_the_answer_on: test_lease.test_a_lease_begins_when_its_round_was_sent,
-    consensus.lease_kept_during_a_handover: (test_lease.test_a_leader_that_hands_over_has_no_lease),
+    consensus.lease_kept_after_an_order: scenario("reads_no_lease_after_an_order"),
+    consensus.voter_campaigns_within_a_lease: scenario("reads_lease_counts_for_the_voter_itself"),
 }
 
 IN_A_NODE: dict[Plant, Callable[[], object]] = {

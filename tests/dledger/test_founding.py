@@ -117,6 +117,16 @@ def test_who_met_a_wiped_voter_votes_for_who_holds_the_log(last_index: int) -> N
     assert grants(node, "n1", DISKS["n1"], 3)
 
 
+def test_who_met_a_voter_that_was_wiped_does_not_vote_for_it() -> None:
+    """It may have been refilled in part, or hold the beginning of a log whose end is lost."""
+    node = core()
+    answers(node, "n2", DISKS["n2"])
+    assert not grants(node, "n2", ANOTHER_DISK, 0)
+    answers(node, "n1", DISKS["n1"], 3)
+    assert not grants(node, "n2", ANOTHER_DISK, 0)
+    assert grants(node, "n1", DISKS["n1"], 3)
+
+
 def test_where_all_others_are_empty_the_one_that_is_not_is_voted_for() -> None:
     """No more is left of the log than it has."""
     node = core()
