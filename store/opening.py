@@ -100,8 +100,9 @@ def open_parts(fs: FileSystem, directory: str, config: StoreConfig) -> Parts:
     try:
         for name in ("state", "commitlog", "index"):
             fs.make_directories(f"{directory}/{name}")
-        install(fs, directory)
+        # Nothing of another node's, or of a later version, is touched: not even to finish a refill.
         incarnation = _claim(fs, directory, config)
+        install(fs, directory)
         return _recover(fs, directory, config, lock, incarnation)
     except (StoreError, OSError):
         lock.release()

@@ -20,7 +20,10 @@ ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A replica of a group: what its small files say, and the last entry that is in its log."""
+    """A replica of a group: what its small files say, and the last entry that is in its log.
+
+    What it is known to lack since a refill, up to its floor, nobody is wrong to claim.
+    """
 
     name: str
     state: StateFiles
@@ -43,7 +46,7 @@ def check_claims(holders: Sequence[Holder]) -> list[Finding]:
     for holder in holders:
         for claim in holder.state.held:
             other = live.get((claim.node, claim.incarnation))
-            if other is not None and claim.last_index > other.last_index:
+            if other is not None and claim.last_index > max(other.last_index, other.state.floor):
                 expected = f"entries up to {claim.last_index} in the log of {other.name}"
                 said = f"that log ends with entry {other.last_index}, as {holder.name} knows more"
                 findings.append(_finding(holder.state.held_path, claim.last_index, expected, said))

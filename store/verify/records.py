@@ -26,22 +26,23 @@ NODE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Names that nodes can have."""
 
 
-def read_floor(fs: Readable, path: str, log: FindingLog) -> None:
-    """There is one while a refilled replica lacks what it held before."""
+def read_floor(fs: Readable, path: str, log: FindingLog) -> int:
+    """There is one while a refilled replica lacks what it held before; -1 without."""
     expected = "the entry that must be here again"
     try:
         data = read_head(fs, path, SLOT_SIZE + 1)
         slot = decode_slot(data)
         (floor,) = array(msgpack.unpackb(b"" if slot is None else slot[1]), 1)
-        integer(floor)
-        if slot is not None and data != encode_slot(slot[0], msgpack.packb([floor])):
+        if slot is not None and data != encode_slot(slot[0], msgpack.packb([integer(floor)])):
             raise ValueError("more than a record has")
+        return integer(floor)
     except FileNotFoundError:
         pass
     except DamagedError as error:
         add_damage(log, FindingKind.FORMAT, error, expected=expected)
     except (ValueError, msgpack.UnpackException) as error:
         log.add(FindingKind.FORMAT, path, 0, expected=expected, found=f"another record: {error}")
+    return -1
 
 
 def read_vote(fs: Readable, state: StateFiles, owner: str, log: FindingLog) -> None:

@@ -100,7 +100,7 @@ def read_state(fs: Readable, directory: str, identity: Identity, log: FindingLog
     state.has_lock = _has_lock(fs, directory)
     read_held(fs, state, owner, log)
     check_format(fs, f"{directory}/state/{FORMAT_NAME}", identity, log)
-    read_floor(fs, f"{directory}/state/{FLOOR_NAME}", log)
+    state.floor = read_floor(fs, f"{directory}/state/{FLOOR_NAME}", log)
     state.rebuilds = REBUILD_NAME in listed_names(fs, f"{directory}/state")
     _read_checkpoints(fs, f"{directory}/state", state, log)
     if state.rebuilds:

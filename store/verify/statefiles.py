@@ -44,6 +44,8 @@ class StateFiles:
     manifest_path: str = ""
     held: tuple[Held, ...] = ()
     held_path: str = ""
+    floor: int = -1
+    """The entry up to which it held more before it was refilled, and is to hold as much again."""
     has_lock: bool = False
     """Whether it is a node's own directory: a snapshot has no lock file."""
 

@@ -109,9 +109,11 @@ class SingleBroker:
         fs: FileSystem | None = None,
         retention: RetentionPolicy | None = None,
         clock_runs: bool = False,
+        incarnation: int = 0,
         **settings: Any,
     ) -> None:
-        """``clock_runs``: the wall clock goes on with the loop's time from ``now_ms``."""
+        """``clock_runs``: the wall clock goes on with the loop's time from ``now_ms``.
+        ``incarnation``: of a directory that is made now; 0 for none."""
         self.loop = loop
         self.now_ms = NOW_MS
         self._began = loop.time() if clock_runs else None
@@ -137,7 +139,13 @@ class SingleBroker:
         store = ReplicaStore.open(
             fs,
             str(data),
-            StoreConfig("broker-a", "n0", self.config.segment_size, min_free_bytes=0),
+            StoreConfig(
+                "broker-a",
+                "n0",
+                self.config.segment_size,
+                min_free_bytes=0,
+                incarnation=incarnation,
+            ),
         )
         self.log_executor = LoopExecutor(loop)
         self.read_executor = LoopExecutor(loop)
