@@ -10,23 +10,23 @@ from ipaddress import IPv4Address
 from random import Random
 from struct import Struct
 
-from broker.clients import Clients
-from broker.config import Endpoint, NodeConfig
-from broker.deferred.delivery import Delivery
-from broker.gather import Gatherer
-from broker.hold import HeldPulls
-from broker.lookup import MessageLookup
-from broker.machine import BrokerStateMachine
-from broker.proofs import Proofs
-from broker.queuelocks import QueueLocks
-from broker.reader import MessageReader
-from broker.resent import ResentRequests
-from broker.resets import PendingResets
-from broker.settings import Settings
-from broker.slowreaders import SlowReaders
-from broker.stats import BrokerStats, Rates
-from broker.transactions.service import Transactions
-from dledger.node import Node
+from broker.config.dynamic_settings import Settings
+from broker.config.node_config import Endpoint, NodeConfig
+from broker.delivery.long_polling import HeldPulls
+from broker.delivery.message_lookup import MessageLookup
+from broker.delivery.message_reader import MessageReader
+from broker.delivery.offset_resets import PendingResets
+from broker.delivery.queue_locks import QueueLocks
+from broker.delivery.replica_selection import SlowReaders
+from broker.group_commit.batcher import Gatherer
+from broker.ingest.deduplication import ResentRequests
+from broker.maintenance.state_proofs import Proofs
+from broker.metrics.broker_metrics import BrokerStats, Rates
+from broker.remoting.connected_clients import Clients
+from broker.scheduled.scheduled_message_service import Delivery
+from broker.state.state_machine import BrokerStateMachine
+from broker.transactions.coordinator import Transactions
+from dledger.node.node import Node
 
 _HOST = Struct(">4si")
 

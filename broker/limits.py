@@ -23,7 +23,7 @@ class RemotingLimits:
 
     connections_max: int = 20_000
     """The server closes a connection beyond these as soon as it is accepted. Fewer, where the
-    process may not have so many files open (:mod:`broker.filelimit`)."""
+    process may not have so many files open (:mod:`broker.system.file_descriptor_limits`)."""
 
     backlog: int = 1024
     """Connections that wait to be accepted; RocketMQ's ``serverSocketBacklogSize``."""

@@ -18,6 +18,6 @@ __all__ = ["register", "use_java"]
 
 def register(session: SparkSession) -> None:
     """Makes the data source ``dledger`` known to a session, classic or Connect."""
-    from spark.datasource import DledgerDataSource  # noqa: PLC0415 - Spark is an extra
+    from spark.datasource.data_source import DledgerDataSource  # noqa: PLC0415 - Spark is an extra
 
     session.dataSource.register(DledgerDataSource)

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from spark.benchtable import table_lines
+from spark.bench.result_table import table_lines
 from spark.errors import ReplicaError, SparkSideError
 from spark.package import write_package
 
 if TYPE_CHECKING:
-    from spark.audit import Audit
+    from spark.audit.audit import Audit
 
 EXIT_UNUSABLE = 2
 EXAMPLES = """\
@@ -151,7 +151,7 @@ def run_package(args: argparse.Namespace) -> int:
 
 
 def run_bench(args: argparse.Namespace) -> int:
-    from spark.benchmark import run_benchmark  # noqa: PLC0415 - PySpark is an extra
+    from spark.bench.benchmark import run_benchmark  # noqa: PLC0415 - PySpark is an extra
 
     found = run_benchmark(
         args.gib,
@@ -171,15 +171,15 @@ def run_bench(args: argparse.Namespace) -> int:
 
 def run(args: argparse.Namespace) -> int:
     try:
-        from spark.acknowledged import (  # noqa: PLC0415 - PySpark is an extra
+        from spark.audit.acknowledged_messages import (  # noqa: PLC0415 - PySpark is an extra
             check_acknowledged,
             read_acknowledged,
         )
-        from spark.audit import run_audit  # noqa: PLC0415 - PySpark is an extra
-        from spark.duplicates import find_duplicates  # noqa: PLC0415 - PySpark is an extra
+        from spark.audit.audit import run_audit  # noqa: PLC0415 - PySpark is an extra
+        from spark.audit.duplicate_messages import find_duplicates  # noqa: PLC0415 - PySpark is an extra
+        from spark.audit.targets import find_targets  # noqa: PLC0415 - PySpark is an extra
         from spark.session import open_session  # noqa: PLC0415 - PySpark is an extra
-        from spark.targets import find_targets  # noqa: PLC0415 - PySpark is an extra
-        from store.verify.unread import exit_code  # noqa: PLC0415 - as the others
+        from store.verify.files.unread_files import exit_code  # noqa: PLC0415 - as the others
     except ImportError as error:
         raise ReplicaError(
             f"{error}: pip install 'dledger[spark]' brings what is missing"
@@ -203,9 +203,9 @@ def run(args: argparse.Namespace) -> int:
 
 def write(out: str | None, root: str, audit: Audit) -> dict[str, Any]:
     """The files of the audit, where they are wanted; gives the summary."""
-    from spark.filesystems import open_file_system  # noqa: PLC0415 - PySpark is an extra
-    from spark.report import render  # noqa: PLC0415 - PySpark is an extra
-    from spark.tables import (  # noqa: PLC0415 - PySpark is an extra
+    from spark.remote_file_system import open_file_system  # noqa: PLC0415 - PySpark is an extra
+    from spark.report.html_report import render  # noqa: PLC0415 - PySpark is an extra
+    from spark.report.result_files import (  # noqa: PLC0415 - PySpark is an extra
         finding_rows,
         range_rows,
         summarize,

@@ -13,13 +13,13 @@
 
 Threads. One *storage thread* calls ``save_hard_state``, ``append``, ``truncate`` and ``sync``, one
 after the other; while it has nothing to do any thread may ``begin_append`` in its place. One
-*background thread* calls ``prepare_next``, ``drop_cached``, ``save_mark``,
-``save_held``, ``save_checkpoint``, ``expire`` and ``mend_entry`` at the same time. Any thread
-reads. This is safe because the two writers own different bytes: the storage thread the log from its
-end on, the background thread zeros ahead of every entry (:mod:`store.segments`), committed entries
-that rotted, and files for what is committed, which is never truncated (:mod:`store.entryindex`).
-Only a truncation meets the mark (:mod:`store.marks`). A reader that a truncation overtakes sees
-that the log was cut meanwhile, and reads again.
+*background thread* calls ``prepare_next``, ``drop_cached``, ``save_mark``, ``save_held``,
+  ``save_checkpoint``, ``expire`` and ``mend_entry`` at the same time. Any thread reads. This is
+  safe because the two writers own different bytes: the storage thread the log from its end on, the
+  background thread zeros ahead of every entry (:mod:`store.log.segment`), committed entries that
+  rotted, and files for what is committed, which is never truncated (:mod:`store.log.entry_index`).
+  Only a truncation meets the mark (:mod:`store.state.durable_mark`). A reader that a truncation
+  overtakes sees that the log was cut meanwhile, and reads again.
 
 Failures. A full disk is a :class:`~store.errors.DiskFullError` and leaves the store as it was. Any
 other failed write or sync is a :class:`~store.errors.FatalDiskError`: what the disk holds is then
@@ -31,10 +31,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from store.checkpoint import Checkpoint
-from store.commitlog import OUT_OF_SPACE
-from store.entry import Entry
-from store.entryindex import ROW
 from store.errors import (
     DamagedError,
     DiskFullError,
@@ -42,18 +38,22 @@ from store.errors import (
     SnapshotError,
     StoreError,
 )
-from store.filesystem import FileSystem
-from store.heldfile import Held
-from store.layout import segment_start
-from store.mend import mend_entry, mend_row
-from store.opening import Parts, StoreConfig, open_parts
-from store.reading import confirmed_entry_at, index_at
-from store.recovery import Recovered
-from store.refill import REBUILD_NAME, Plan, Refill, clear_floor, read_floor
-from store.replicareads import ReplicaReads
+from store.io.atomic_file import replace_file
+from store.io.filesystem import FileSystem
+from store.log.commit_log import OUT_OF_SPACE
+from store.log.entry import Entry
+from store.log.entry_index import ROW
+from store.log.entry_reader import confirmed_entry_at, index_at
+from store.log.entry_repair import mend_entry, mend_row
+from store.log.layout import segment_start
+from store.recovery.log_scan import Recovered
+from store.recovery.opening import Parts, StoreConfig, open_parts
+from store.recovery.snapshot_install import REBUILD_NAME, Plan, Refill, clear_floor, read_floor
+from store.replica_reads import ReplicaReads
 from store.snapshot import SnapshotWriter
-from store.statefiles import HardState
-from store.wholefile import replace_file
+from store.state.checkpoint import Checkpoint
+from store.state.hard_state import HardState
+from store.state.replication_evidence_file import Held
 
 __all__ = ["Recovered", "ReplicaStore", "StoreConfig"]
 
@@ -318,7 +318,7 @@ class ReplicaStore(ReplicaReads):
     # The background thread, for what is mended or gathered from peers.
 
     def mend_entry(self, entry: Entry) -> None:
-        """Puts a peer's entry in the place of a damaged one; see :mod:`store.mend`.
+        """Puts a peer's entry in the place of a damaged one; see :mod:`store.log.entry_repair`.
 
         Background thread, and committed entries only. Raises :class:`~store.errors.StoreError`
         where it does not fit, and :class:`FatalDiskError`.
@@ -343,7 +343,7 @@ class ReplicaStore(ReplicaReads):
             raise self._fail("mending a row of the entry index", error) from error
 
     def begin_refill(self, plan: Plan, checkpoint_data: bytes, term_max: int) -> Refill:
-        """Begins to gather another log beside this one; see :mod:`store.refill`."""
+        """Begins another log beside this one; see :mod:`store.recovery.snapshot_install`."""
         return Refill.begin(
             self._fs,
             self._directory,

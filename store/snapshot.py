@@ -16,18 +16,18 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from store.checkpoint import NAME_PREFIX, Checkpoint, decode_checkpoint
-from store.consumequeue import ROW_SIZE as QUEUE_ROW_SIZE
-from store.entryindex import ROW_SIZE as INDEX_ROW_SIZE
 from store.errors import DamagedError, SnapshotError, StoreError
-from store.filesystem import FileSystem
-from store.formatfile import FORMAT_NAME, decode_format
-from store.layout import parse_segment_name, segment_name, segment_start
-from store.machinestate import decode_machine_state
-from store.manifest import MANIFEST_NAME, Manifest, encode_manifest
-from store.slotfile import SLOT_COUNT, SLOT_SIZE, decode_slot, encode_slot, slot_owner
-from store.statefiles import MARK_NAME, VOTE_NAME, Mark
-from store.wholefile import read_file, replace_file
+from store.index.consume_queue import ROW_SIZE as QUEUE_ROW_SIZE
+from store.io.atomic_file import read_file, replace_file
+from store.io.filesystem import FileSystem
+from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, decode_slot, encode_slot, slot_owner
+from store.log.entry_index import ROW_SIZE as INDEX_ROW_SIZE
+from store.log.layout import parse_segment_name, segment_name, segment_start
+from store.state.checkpoint import NAME_PREFIX, Checkpoint, decode_checkpoint
+from store.state.format_file import FORMAT_NAME, decode_format
+from store.state.hard_state import MARK_NAME, VOTE_NAME, Mark
+from store.state.machine_state import decode_machine_state
+from store.state.snapshot_manifest import MANIFEST_NAME, Manifest, encode_manifest
 
 SNAPSHOTS = "snapshots"
 """The only directory of a replica's own that may hold snapshots of it."""

@@ -7,10 +7,10 @@ import time
 from functools import partial
 from random import Random
 
-from broker.bench.cpu import cpu_seconds
+from broker.bench.cpu_time import cpu_seconds
 from broker.bench.jobs import FillJob, ProduceJob, Round, Shape
 from broker.client.message import Message, SendResult
-from broker.client.producer import Producer
+from broker.client.producer.producer import Producer
 
 FILL_SHAPE = Shape(batch=128, in_flight=4)
 

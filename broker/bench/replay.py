@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from broker.bench.cpu import cpu_seconds
+from broker.bench.cpu_time import cpu_seconds
 from broker.bench.jobs import ReplayJob, Round
-from broker.client.consumer import Consumer
+from broker.client.consumer.consumer import Consumer
 
 
 async def replay(name_servers: str, job: ReplayJob) -> list[Round]:

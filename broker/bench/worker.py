@@ -17,15 +17,15 @@ from random import Random
 import orjson
 import uvloop
 
-from broker.allocator import keep_freed_memory
+from broker.bench.failover_probe import Probe
 from broker.bench.jobs import FillJob, Job, ProbeJob, ReplayJob, decode_job
-from broker.bench.probe import Probe
 from broker.bench.produce import fill, produce
 from broker.bench.replay import replay
 from broker.client.config import ProducerConfig
 from broker.client.errors import ClientError
-from broker.client.producer import Producer
-from broker.remoting.errors import CallError
+from broker.client.producer.producer import Producer
+from broker.remoting.protocol.errors import CallError
+from broker.system.malloc_tuning import keep_freed_memory
 
 DEADLINE_SECONDS = 60.0
 """No failover may take longer."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.cli.failure import EXIT_INTERRUPTED
+from broker.cli.terminal.command_error import EXIT_INTERRUPTED
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code (0, 1, or 2 for bad usage)."""
     try:
-        from broker.cli.commands import run_command  # noqa: PLC0415 - it takes a while
+        from broker.cli.command_line import run_command  # noqa: PLC0415 - it takes a while
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     return run_command(argv)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.client.asking import Reply
 from broker.client.config import ConsumerConfig, ProducerConfig
-from broker.client.consumer import Consumer
+from broker.client.consumer.consumer import Consumer
+from broker.client.consumer.message_selector import Sql
 from broker.client.errors import (
     ClientError,
     ClosedError,
@@ -16,11 +16,11 @@ from broker.client.errors import (
     TransactionEndedError,
 )
 from broker.client.message import Message, MessageQueue, SendResult, SendStatus
-from broker.client.pipeline import Pipeline
-from broker.client.producer import Producer
-from broker.client.pulled import PulledBatch, ReceivedMessage
-from broker.client.selector import Sql
-from broker.client.transactions import Outcome, Transaction, TransactionProducer
+from broker.client.producer.pipeline import Pipeline
+from broker.client.producer.producer import Producer
+from broker.client.producer.request_reply import Reply
+from broker.client.producer.transaction_producer import Outcome, Transaction, TransactionProducer
+from broker.client.received_message import PulledBatch, ReceivedMessage
 
 __all__ = [
     "ClientError",

@@ -1,16 +1,16 @@
 """Why the client could not do what it was asked for.
 
 ``retriable`` says whether the same call may succeed later, so that callers need no list of their
-own. Failures of single requests (:class:`~broker.remoting.errors.CallError`) have it too; the
-producer and the consumer retry those themselves and raise what is below when they give up.
+own. Failures of single requests (:class:`~broker.remoting.protocol.errors.CallError`) have it too;
+the producer and the consumer retry those themselves and raise what is below when they give up.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from broker.remoting.codes import ResponseCode, refusal_words
-from broker.remoting.errors import (
+from broker.remoting.protocol.codes import ResponseCode, refusal_words
+from broker.remoting.protocol.errors import (
     CallError,
     ClientClosedError,
     ConnectFailedError,

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
+from broker.client.client_identity import unique_keys
 from broker.client.errors import IllegalMessageError
-from broker.client.identity import unique_keys
-from broker.remoting.codes import ResponseCode
-from store.properties import encode_properties
+from broker.remoting.protocol.codes import ResponseCode
+from store.message.properties import encode_properties
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 

@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 from broker.client.message import MessageQueue
-from broker.client.pulled import PulledBatch, ReceivedMessage
+from broker.client.received_message import PulledBatch, ReceivedMessage
 
 
 def messages_json(

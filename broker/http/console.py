@@ -15,13 +15,13 @@ import orjson
 from aiohttp import web
 
 from broker.context import BrokerContext
-from broker.http.cluster import ClusterView
+from broker.http.cluster_view import ClusterView
 from broker.http.errors import json_response
 from broker.limits import ADMIN
 from broker.remoting.client import RemotingClient
-from broker.remoting.codes import RequestCode, ResponseCode
-from broker.remoting.errors import CallError
-from broker.remoting.javajson import decode_json
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.errors import CallError
+from broker.remoting.protocol.java_json import decode_json
 
 PEER_SECONDS = 1.0
 """How long another node may take to answer before it is shown as down."""

@@ -9,13 +9,13 @@ from http import HTTPStatus
 from aiohttp import web
 
 from broker.context import BrokerContext
-from broker.hold import HeldPull
+from broker.delivery.long_polling import HeldPull
+from broker.delivery.message_reader import Found, Limits, Range, Status
 from broker.http.errors import HttpRefusedError, json_response
-from broker.http.memory import HELD
+from broker.http.memory_budget import HELD
 from broker.limits import CONSUME
-from broker.reader import Found, Limits, Range, Status
 from store.errors import StoreError
-from store.filesystem import Bytes
+from store.io.filesystem import Bytes
 
 COUNT_USUAL = 32
 

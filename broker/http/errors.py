@@ -9,9 +9,9 @@ import orjson
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from broker.refusals import Refusal, code_of, remark_of
-from broker.remoting.codes import ResponseCode
-from store.outside import shortened
+from broker.remoting.error_responses import Refusal, code_of, remark_of
+from broker.remoting.protocol.codes import ResponseCode
+from store.quoting import shortened
 
 _STATUS: Mapping[int, HTTPStatus] = {
     ResponseCode.SYSTEM_BUSY: HTTPStatus.SERVICE_UNAVAILABLE,

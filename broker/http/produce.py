@@ -11,20 +11,20 @@ from typing import Any
 
 from aiohttp import web
 
-from broker.autocreate import create_topic_for_send
+from broker.admin.group_members import member_addresses
 from broker.context import BrokerContext
 from broker.http.errors import HttpRefusedError, json_response, refused_by_error, refused_with_code
-from broker.http.jsonbody import decode_json
-from broker.http.memory import MEMORY
-from broker.members import member_addresses
-from broker.processors.deferredsend import DeferredSend
-from broker.processors.send import queue_for_send
-from broker.processors.sendheader import SendHeader
-from broker.refusals import REFUSALS
-from broker.remoting.errors import RequestError
-from broker.topics import AUTO_CREATE_TOPIC
+from broker.http.json_body import decode_json
+from broker.http.memory_budget import MEMORY
+from broker.ingest.auto_create import create_topic_for_send
+from broker.ingest.message_router import DeferredSend
+from broker.remoting.error_responses import REFUSALS
+from broker.remoting.processors.send_message import queue_for_send
+from broker.remoting.protocol.errors import RequestError
+from broker.remoting.protocol.send_message_header import SendHeader
+from broker.topics_and_groups import AUTO_CREATE_TOPIC
 from dledger.errors import ProposeError
-from store.properties import encode_properties
+from store.message.properties import encode_properties
 
 DEFAULT_QUEUES = 4
 _FIELDS = ("body", "body_base64", "keys", "properties", "queue_id", "tags")
@@ -33,7 +33,7 @@ _NO_HOST = bytes(8)
 
 
 class _Stored:
-    """Waits for one message (see :class:`~broker.resent.Sender`)."""
+    """Waits for one message (see :class:`~broker.ingest.deduplication.Sender`)."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, host: bytes, queue_id: int) -> None:
         self.done: asyncio.Future[tuple[bytes, int, int, int]] = loop.create_future()

@@ -17,7 +17,8 @@
                                                 {}: one of the node's own
 
 Errors are {"error": "..."} with a fitting status; 503 names the leader where it is known. Who may
-ask is said in :mod:`broker.http.guard`, how much at a time in :class:`~broker.limits.HttpLimits`.
+ask is said in :mod:`broker.http.origin_guard`, how much at a time in
+:class:`~broker.limits.HttpLimits`.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ from http import HTTPStatus
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from broker.admin.status import role_name
+from broker.admin.node_status import role_name
 from broker.context import BrokerContext
 from broker.http.connections import Connections
 from broker.http.console import Console
 from broker.http.consume import ConsumeHandler
-from broker.http.documents import groups_document, status_document, topics_document
 from broker.http.errors import json_response, refuse_as_json, refused_with_code
-from broker.http.guard import Guard, protect
-from broker.http.memory import MEMORY, Memory
+from broker.http.json_documents import groups_document, status_document, topics_document
+from broker.http.memory_budget import MEMORY, Memory
+from broker.http.origin_guard import Guard, protect
 from broker.http.produce import ProduceHandler
 from broker.http.snapshot import SnapshotHandler
 from broker.limits import HTTP, HttpLimits
-from broker.processors.dispatch import WRONG_STATE
-from broker.remoting.codes import ResponseCode
-from dledger.requestlog import RequestLog
-from store.outside import FROM_OUTSIDE
+from broker.remoting.processors.processor_table import WRONG_STATE
+from broker.remoting.protocol.codes import ResponseCode
+from dledger.wire.bad_request_log import RequestLog
+from store.quoting import FROM_OUTSIDE
 
 log = logging.getLogger(__name__)
 

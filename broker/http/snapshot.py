@@ -17,16 +17,16 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from broker.config import NodeConfig
+from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext
 from broker.http.errors import HttpRefusedError, json_response
-from broker.http.jsonbody import decode_json
-from broker.http.memory import MEMORY
+from broker.http.json_body import decode_json
+from broker.http.memory_budget import MEMORY
 from broker.limits import HttpLimits
 from store.errors import SnapshotError
-from store.manifest import Manifest
+from store.io.disk_watermarks import DiskLevel, DiskSpace
 from store.snapshot import SNAPSHOTS, check_target_path
-from store.watermarks import DiskLevel, DiskSpace
+from store.state.snapshot_manifest import Manifest
 
 log = logging.getLogger(__name__)
 

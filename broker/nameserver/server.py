@@ -1,4 +1,4 @@
-"""The NameServer: the tables of ``routes.py`` behind the remoting port."""
+"""The NameServer: the tables of ``nameserver/route_table.py`` behind the remoting port."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import logging
 import zlib
 from collections.abc import Callable
 
-from broker.filelimit import connections_of_name_server, raise_file_limit
 from broker.limits import NAMESERVER, DescriptorLimits, RemotingLimits
-from broker.nameserver.claims import RegistrationRefusedError
-from broker.nameserver.keyvalues import KeyValues
-from broker.nameserver.registered import EXPIRY_MS, Registration
-from broker.nameserver.routes import RouteTable
-from broker.nameserver.topictable import decode_data_version, decode_topic_table
-from broker.remoting.codes import VERSION_STANDARD_JSON, RequestCode, ResponseCode
+from broker.nameserver.kv_config import KeyValues
+from broker.nameserver.register_broker_body import decode_data_version, decode_topic_table
+from broker.nameserver.registration_checks import RegistrationRefusedError
+from broker.nameserver.registrations import EXPIRY_MS, Registration
+from broker.nameserver.route_table import RouteTable
 from broker.remoting.connection import Connection
 from broker.remoting.dispatch import Handler, dispatch_by_code
-from broker.remoting.errors import FieldError, RequestError
-from broker.remoting.fields import ext_bool, ext_int, ext_str
-from broker.remoting.frame import Frame
-from broker.remoting.javajson import encode_json
+from broker.remoting.protocol.codes import VERSION_STANDARD_JSON, RequestCode, ResponseCode
+from broker.remoting.protocol.errors import FieldError, RequestError
+from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
+from broker.remoting.protocol.frame import Frame
+from broker.remoting.protocol.java_json import encode_json
 from broker.remoting.server import RemotingServer
-from store.outside import FROM_OUTSIDE, shortened
+from broker.system.file_descriptor_limits import connections_of_name_server, raise_file_limit
+from store.quoting import FROM_OUTSIDE, shortened
 
 SCAN_SECONDS = 10.0
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
@@ -269,7 +269,7 @@ class NameServer:
 
 
 def read_registration(request: Frame) -> Registration:
-    """What request 103 says. Raises :class:`~broker.remoting.errors.FieldError`."""
+    """What request 103 says. Raises :class:`~broker.remoting.protocol.errors.FieldError`."""
     table = decode_topic_table(request.body, compressed=ext_bool(request, "compressed", False))
     members = tuple(filter(None, ext_str(request, "members", "").split(";")))
     for what, names in (("members", members), ("filter servers", table.filter_servers)):

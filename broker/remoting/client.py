@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from broker.limits import RemotingLimits
 from broker.remoting.connection import Bytes, Connection
 from broker.remoting.dispatch import Handler, dispatch_by_code
-from broker.remoting.errors import (
+from broker.remoting.pending_requests import Done
+from broker.remoting.protocol.errors import (
     CallError,
     ClientClosedError,
     ConnectFailedError,
     ConnectionLostError,
 )
-from broker.remoting.frame import Frame, RequestTemplate, TemplateValues
-from broker.remoting.pending import Done
-from store.outside import quoted
+from broker.remoting.protocol.frame import Frame, RequestTemplate, TemplateValues
+from store.quoting import quoted
 
 
 class RemotingClient:

@@ -12,16 +12,18 @@ from struct import Struct
 from typing import TypeAlias, cast
 
 from broker.limits import RemotingLimits
-from broker.remoting.codes import FLAG_ONE_WAY, FLAG_RESPONSE, ResponseCode
 from broker.remoting.dispatch import HANDLER_FAULTS, Handler
-from broker.remoting.errors import (
+from broker.remoting.incomplete_frames import FrameBudget, FrameUnderWay
+from broker.remoting.pending_requests import Done, PendingRequests, settle
+from broker.remoting.protocol.codes import FLAG_ONE_WAY, FLAG_RESPONSE, ResponseCode
+from broker.remoting.protocol.errors import (
     CallError,
     ConnectionLostError,
     FrameError,
     RequestError,
     TooManyRequestsError,
 )
-from broker.remoting.frame import (
+from broker.remoting.protocol.frame import (
     FRAME_BODY_SIZE_MAX,
     Frame,
     RequestTemplate,
@@ -29,11 +31,9 @@ from broker.remoting.frame import (
     encode_request,
     encode_response,
 )
-from broker.remoting.pending import Done, PendingRequests, settle
-from broker.remoting.stream import FrameReader
-from broker.remoting.turns import TURN_BYTES, Turns
-from broker.remoting.unfinished import FrameBudget, FrameUnderWay
-from store.outside import FROM_OUTSIDE, shortened
+from broker.remoting.protocol.frame_reader import FrameReader
+from broker.remoting.turn_limit import TURN_BYTES, Turns
+from store.quoting import FROM_OUTSIDE, shortened
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -49,9 +49,10 @@ class Connection(asyncio.Protocol):
     """A connection, from before it is made until after it is lost.
 
     Requests of the peer go to ``dispatch``, one after the other, in the turn of the event loop in
-    which they arrive, or in later ones where too many arrive at once (``turns.py``). What is sent
-    meanwhile leaves in one write once all that arrived is handled; what is sent at other times, in
-    one write at the end of the turn. Before the transport is there, what is sent waits for it.
+    which they arrive, or in later ones where too many arrive at once (``remoting/turn_limit.py``).
+    What is sent meanwhile leaves in one write once all that arrived is handled; what is sent at
+    other times, in one write at the end of the turn. Before the transport is there, what is sent
+    waits for it.
     """
 
     __slots__ = (

@@ -6,9 +6,9 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from broker.remoting.codes import ResponseCode
-from broker.remoting.errors import RequestError
-from broker.remoting.frame import Frame
+from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.protocol.errors import RequestError
+from broker.remoting.protocol.frame import Frame
 
 if TYPE_CHECKING:
     from broker.remoting.connection import Connection

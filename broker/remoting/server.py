@@ -8,9 +8,9 @@ import logging
 from broker.limits import RemotingLimits
 from broker.remoting.connection import Connection
 from broker.remoting.dispatch import Handler
-from broker.remoting.turns import Turns
-from broker.remoting.unfinished import FrameBudget
-from store.outside import FROM_OUTSIDE
+from broker.remoting.incomplete_frames import FrameBudget
+from broker.remoting.turn_limit import Turns
+from store.quoting import FROM_OUTSIDE
 
 logger = logging.getLogger("dledger.remoting")
 

@@ -6,8 +6,8 @@ import argparse
 from dataclasses import dataclass
 
 from simulator.bugs import BUGS, Bug, bug_by_id
-from simulator.profiles import PROFILES, Profile
-from simulator.worlds import Run
+from simulator.runs.profiles import PROFILES, Profile
+from simulator.worlds.registry import Run
 
 
 class Refusal(Exception):  # noqa: N818 - told to the user in one line, not a failure

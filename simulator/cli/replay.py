@@ -10,7 +10,7 @@ from pathlib import Path
 from simulator.bugs import planted
 from simulator.cli.options import Refusal, add_run_options, bug, run_options
 from simulator.cli.summary import one_line
-from simulator.page import render_page
+from simulator.view.trace_page import render_page
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -15,11 +15,16 @@ from itertools import repeat
 from pathlib import Path
 
 from simulator.cli.options import RunOptions, add_run_options, positive, run_options, seeds
-from simulator.cli.passed import Passed, PassedSeeds
+from simulator.cli.passed_seeds import Passed, PassedSeeds
 from simulator.cli.progress import Progress
 from simulator.cli.summary import as_json, many, one_line
-from simulator.marks import EXPECTED, EXPECTED_OF_BROKERS, EXPECTED_OF_MEMBERS, never_reached
-from simulator.outcome import Outcome
+from simulator.runs.expected_coverage import (
+    EXPECTED,
+    EXPECTED_OF_BROKERS,
+    EXPECTED_OF_MEMBERS,
+    never_reached,
+)
+from simulator.worlds.outcome import Outcome
 
 INTERRUPTED = 130
 

@@ -6,12 +6,12 @@ import argparse
 import json
 from pathlib import Path
 
-from broker.smallfiles import read_small
+from broker.system.bounded_file_read import read_small
 from simulator.cli.options import Refusal
 from simulator.cli.replay import write_page
 from simulator.cli.summary import as_json, one_line
-from simulator.page import render_page
-from simulator.scenario import Scenario, ScenarioError, parse_scenario
+from simulator.runs.scenario import Scenario, ScenarioError, parse_scenario
+from simulator.view.trace_page import render_page
 
 SCENARIO_BYTES_MAX = 16 << 20
 """The schedule of an hour has a few thousand lines."""

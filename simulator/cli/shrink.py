@@ -10,8 +10,8 @@ from pathlib import Path
 from simulator.bugs import planted
 from simulator.cli.options import Refusal, add_run_options, bug, positive, run_options
 from simulator.cli.progress import Progress
-from simulator.scenario import Scenario
-from simulator.shrink import NotBrokenError, Shrinker
+from simulator.runs.scenario import Scenario
+from simulator.runs.shrink import NotBrokenError, Shrinker
 
 RUNS_MAX = 400
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from simulator.outcome import Outcome
+from simulator.worlds.outcome import Outcome
 
 
 def one_line(outcome: Outcome) -> str:

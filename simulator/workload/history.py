@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from broker.client.message import MessageQueue
-from store.record import MessageRecord
+from store.message.record import MessageRecord
 
 NUMBER_BYTES = 8
 

@@ -1,7 +1,8 @@
 """Clients that treat consumer offsets and topics as registers, to see whether those are ones.
 
 Each waits for its answer before it asks again. What was refused did not happen; what was not
-answered may happen at any later time. What is written goes up and down: see ``setback.py``.
+answered may happen at any later time. What is written goes up and down: see
+``workload/register_values.py``.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ from random import Random
 
 import orjson
 
+from broker.client.client_identity import ClientIdentity
 from broker.client.config import ConsumerConfig
+from broker.client.consumer.consumer_requests import ConsumerRequests
 from broker.client.errors import ClientError, RefusedError, outcome_unknown, refusal
-from broker.client.identity import ClientIdentity
 from broker.client.message import MessageQueue
-from broker.client.producer import Producer
-from broker.client.requests import ConsumerRequests
-from broker.client.routes import Routes
+from broker.client.producer.producer import Producer
+from broker.client.route.route_cache import Routes
 from broker.remoting.client import RemotingClient
-from broker.remoting.codes import RequestCode, ResponseCode
-from broker.remoting.errors import CallError
-from simulator.brokerhost import GROUP
-from simulator.linearizability import Operation
-from simulator.station import Station
-from simulator.workload.producing import CONFIG as PRODUCER_CONFIG
-from simulator.workload.setback import OFFSET_REGISTERS, SetBack, fill
-from simulator.workload.setback import TOPIC as OFFSETS_TOPIC
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.errors import CallError
+from simulator.hosts.broker_host import GROUP
+from simulator.hosts.client_host import Station
+from simulator.linearizability.checker import Operation
+from simulator.workload.producer import CONFIG as PRODUCER_CONFIG
+from simulator.workload.register_values import OFFSET_REGISTERS, SetBack, fill
+from simulator.workload.register_values import TOPIC as OFFSETS_TOPIC
 
 CONFIG = ConsumerConfig(request_seconds=1.5)
 TOPIC_REGISTERS = 2

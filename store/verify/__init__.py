@@ -11,18 +11,18 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from store.filesystem import FileSystem, Readable
-from store.verify.check import check_range
-from store.verify.files import AuditFiles
+from store.io.filesystem import FileSystem, Readable
+from store.verify.files.audit_files import AuditFiles
 from store.verify.findings import Finding, FindingKind
-from store.verify.finish import finish_audit
-from store.verify.identities import distinct_directories
-from store.verify.locking import lock_replicas, untold
-from store.verify.plan import RANGE_BYTES, plan_audit
-from store.verify.ranges import AuditPlan, GroupPlan, RangeResult
-from store.verify.report import ReplicaReport
-from store.verify.sharedlog import Buffers
-from store.verify.states import compare_states
+from store.verify.group_findings import finish_audit
+from store.verify.log.shared_log import Buffers
+from store.verify.plan.audit_plan import RANGE_BYTES, plan_audit
+from store.verify.plan.ranges import AuditPlan, GroupPlan, RangeResult
+from store.verify.plan.replica_identities import distinct_directories
+from store.verify.plan.replica_locks import lock_replicas, untold
+from store.verify.range_check import check_range
+from store.verify.replay.state_check import compare_states
+from store.verify.replica_report import ReplicaReport
 
 __all__ = [
     "AuditPlan",

@@ -14,16 +14,16 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from store.batch import Run, decode_batch, encode_batch
-from store.checkpoint import Checkpoint
-from store.consumequeue import ConsumeQueues
-from store.entry import HEADER_SIZE, Entry, EntryKind, build_entry
-from store.keyindex import KeyIndex
-from store.layout import next_position
-from store.machinestate import MachineState, QueueLength, encode_machine_state
-from store.osfiles import OsFileSystem
-from store.record import StagedMessage, stage_message
+from store.index.consume_queue import ConsumeQueues
+from store.index.key_index import KeyIndex
+from store.io.os_filesystem import OsFileSystem
+from store.log.entry import HEADER_SIZE, Entry, EntryKind, build_entry
+from store.log.layout import next_position
+from store.message.batch import Run, decode_batch, encode_batch
+from store.message.record import StagedMessage, stage_message
 from store.replica import ReplicaStore, StoreConfig
+from store.state.checkpoint import Checkpoint
+from store.state.machine_state import MachineState, QueueLength, encode_machine_state
 from store.verify import GroupPlan, RangeResult, check_range, finish_audit, plan_audit
 
 GROUP, NODES = "broker-a", ("n0", "n1", "n2")

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from broker.cli.benchcluster import temporary_cluster
+from broker.cli.local_cluster.bench_cluster import temporary_cluster
 
 
 def dledger(*arguments: str) -> subprocess.Popen[str]:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.cluster.running import cluster, shared_cluster
+from tests.cluster.running_cluster import cluster, shared_cluster
 
 __all__ = ["cluster", "shared_cluster"]

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.cli.admin import document_of, run_admin
-from broker.remoting.codes import RequestCode
-from tests.clients.members import Member, members
+from broker.cli.cluster_admin.admin_client import document_of, run_admin
+from broker.remoting.protocol.codes import RequestCode
+from tests.clients.consumer_processes import Member, members
 from tests.clients.test_groups import produce
-from tests.cluster.running import RunningCluster, start_cluster
+from tests.cluster.running_cluster import RunningCluster, start_cluster
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.clients.members import Member, members
-from tests.cluster.running import RunningCluster
+from tests.clients.consumer_processes import Member, members
+from tests.cluster.running_cluster import RunningCluster
 
 QUEUES = list(range(6))
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.clients.test_real_clients import HERE, cpp_command, needs_linux_wheel
-from tests.cluster.running import RunningCluster, free_address
+from tests.cluster.running_cluster import RunningCluster, free_address
 
 CLIENTS = 4
 BEFORE, AFTER = 100, 100

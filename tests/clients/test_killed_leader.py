@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from broker.client import Message, Producer
-from tests.clients.members import members
+from tests.clients.consumer_processes import members
 from tests.clients.test_real_clients import cpp_command, needs_linux_wheel, running
-from tests.cluster.running import RunningCluster, start_cluster
+from tests.cluster.running_cluster import RunningCluster, start_cluster
 
 BEFORE = range(20)
 AFTER = range(20, 80)

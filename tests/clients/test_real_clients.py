@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import pytest
 
-from tests.cluster.running import RunningCluster, log_bytes
+from tests.cluster.running_cluster import RunningCluster, log_bytes
 
 HERE = Path(__file__).parent
 INSTALLED = HERE.parent.parent / "build" / "clients"

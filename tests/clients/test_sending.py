@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.clients.test_real_clients import HERE, cpp_command, needs_linux_wheel, running
-from tests.cluster.running import RunningCluster
+from tests.cluster.running_cluster import RunningCluster
 
 NUMBERS = list(range(12))
 KEYS = 3

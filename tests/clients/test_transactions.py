@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.test_real_clients import HERE, INSTALLED, needs_linux_wheel, running
-from tests.cluster.running import start_cluster
+from tests.cluster.running_cluster import start_cluster
 
 TRANSACTIONS = 120
 KILLED_AFTER = 50

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from broker.client import Consumer, Message, Producer
 from broker.remoting.client import RemotingClient
-from broker.remoting.codes import RequestCode
-from store.deferred import DELAYS_MS
-from store.record import decode_record
-from tests.cluster.running import RunningCluster, start_cluster
+from broker.remoting.protocol.codes import RequestCode
+from store.message.record import decode_record
+from store.message.scheduled_topics import DELAYS_MS
+from tests.cluster.running_cluster import RunningCluster, start_cluster
 
 TOPIC = "waiting"
 LEVELS = (1, 2)

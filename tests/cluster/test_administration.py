@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.cli.admin import Admin, document_of, run_admin
-from broker.remoting.codes import RequestCode
-from tests.cluster.running import RunningCluster
+from broker.cli.cluster_admin.admin_client import Admin, document_of, run_admin
+from broker.remoting.protocol.codes import RequestCode
+from tests.cluster.running_cluster import RunningCluster
 
 # --- topics
 

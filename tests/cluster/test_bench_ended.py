@@ -12,7 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.running import COMMAND_SECONDS, END_SECONDS, LOOK_AGAIN_SECONDS, while_needed
+from tests.cluster.running_cluster import (
+    COMMAND_SECONDS,
+    END_SECONDS,
+    LOOK_AGAIN_SECONDS,
+    while_needed,
+)
 
 
 def bench(directory: Path) -> list[str]:

@@ -20,7 +20,7 @@ from broker.client import (
     Sql,
     TransactionProducer,
 )
-from tests.cluster.running import RunningCluster, start_cluster
+from tests.cluster.running_cluster import RunningCluster, start_cluster
 
 COUNT = 60
 KILLED_AFTER = 20

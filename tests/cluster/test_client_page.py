@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.running import RunningCluster
+from tests.cluster.running_cluster import RunningCluster
 
 PAGE = Path(__file__).parents[2] / "docs/client.md"
 PROGRAM = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.cluster import design_cluster, open_cluster
-from broker.cli.layout import Ports
-from tests.cluster.running import RunningCluster, start_cluster, while_needed
+from broker.cli.local_cluster.local_cluster import design_cluster, open_cluster
+from broker.cli.local_cluster.port_layout import Ports
+from tests.cluster.running_cluster import RunningCluster, start_cluster, while_needed
 
 FILES = 400
 """``ulimit -n`` of each process. Half of them are for files, and an eighth for each of HTTP and

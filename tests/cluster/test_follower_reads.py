@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.config import broker_id_of
+from broker.config.node_config import broker_id_of
 from broker.remoting.client import RemotingClient
-from broker.remoting.codes import RequestCode, ResponseCode
-from broker.remoting.frame import Frame
-from store.record import iter_records
-from tests.broker.harness import pull_ext
-from tests.cluster.running import RunningCluster, start_cluster
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.frame import Frame
+from store.message.record import iter_records
+from tests.broker.single_broker import pull_ext
+from tests.cluster.running_cluster import RunningCluster, start_cluster
 
 
 @pytest.fixture(scope="module")

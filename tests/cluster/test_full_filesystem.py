@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.running import RunningCluster, start_cluster
+from tests.cluster.running_cluster import RunningCluster, start_cluster
 
 SMALL = "n0"
 SIZE = 96 << 20

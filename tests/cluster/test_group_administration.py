@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.cli.admin import run_admin
-from broker.remoting.codes import RequestCode
-from tests.cluster.running import RunningCluster, while_needed
-from tests.cluster.stocked import consume
+from broker.cli.cluster_admin.admin_client import run_admin
+from broker.remoting.protocol.codes import RequestCode
+from tests.cluster.running_cluster import RunningCluster, while_needed
+from tests.cluster.stocked_topics import consume
 
 
 def test_a_group_that_consumed_is_listed_with_its_offsets(

@@ -10,11 +10,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 from aiohttp import web
 
-from dledger.codec import MessageEncoder, decode_message
-from dledger.greeting import Greeting, pack_greeting
-from dledger.holdings import Holding
-from dledger.link import PATH
-from dledger.messages import (
+from dledger.raft.messages import (
     AppendAccepted,
     AppendRequest,
     Heartbeat,
@@ -26,7 +22,11 @@ from dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
-from dledger.service import (
+from dledger.raft.replication_evidence import Holding
+from dledger.wire.codec import MessageEncoder, decode_message
+from dledger.wire.greeting import Greeting, pack_greeting
+from dledger.wire.peer_link import PATH
+from dledger.wire.service_messages import (
     CheckpointAnswer,
     CheckpointRequest,
     FetchAnswer,
@@ -34,8 +34,8 @@ from dledger.service import (
     RefillNotice,
     Report,
 )
-from store.entry import EntryKind, build_entry
-from tests.cluster.running import RunningCluster
+from store.log.entry import EntryKind, build_entry
+from tests.cluster.running_cluster import RunningCluster
 
 HEARD_SECONDS = 1.0
 NAMES_MADE_UP = 200

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.running import RunningCluster, start_cluster
+from tests.cluster.running_cluster import RunningCluster, start_cluster
 
 MIB = 1 << 20
 BODY_SIZE = 4 * MIB

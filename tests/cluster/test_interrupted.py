@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import threading
-from tests.cluster.running import start_cluster
+from tests.cluster.running_cluster import start_cluster
 
 def test_that_does_not_end(tmp_path, capsys):
     running = start_cluster(tmp_path / "data", nodes=1)

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from broker.cli.admin import Admin, run_admin
-from broker.configfile import read_config
-from broker.remoting.codes import RequestCode
-from tests.cluster.running import RunningCluster, free_address
+from broker.cli.cluster_admin.admin_client import Admin, run_admin
+from broker.config.config_file import read_config
+from broker.remoting.protocol.codes import RequestCode
+from tests.cluster.running_cluster import RunningCluster, free_address
 
 PAUSE_SECONDS = 0.002
 END_SECONDS = 120.0

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.bench.cpu import cpu_seconds
+from broker.bench.cpu_time import cpu_seconds
 from broker.remoting.client import RemotingClient
-from broker.remoting.codes import RequestCode
-from broker.remoting.frame import encode_request
-from tests.broker.harness import pull_ext, send_ext
-from tests.cluster.running import RunningCluster, start_cluster
+from broker.remoting.protocol.codes import RequestCode
+from broker.remoting.protocol.frame import encode_request
+from tests.broker.single_broker import pull_ext, send_ext
+from tests.cluster.running_cluster import RunningCluster, start_cluster
 
 TOPICS, QUEUES, CONNECTIONS = 2_000, 8, 10_000
 RESIDENT_BYTES_MAX = 500 << 20

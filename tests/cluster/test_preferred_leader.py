@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.running import RunningCluster, start_cluster
+from tests.cluster.running_cluster import RunningCluster, start_cluster
 
 SECONDS = 30.0
 

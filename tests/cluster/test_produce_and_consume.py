@@ -16,7 +16,7 @@ from typing import Any, TypedDict
 
 import pytest
 
-from tests.cluster.running import COMMAND_SECONDS, RunningCluster, while_needed
+from tests.cluster.running_cluster import COMMAND_SECONDS, RunningCluster, while_needed
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.running import RunningCluster, start_cluster
+from tests.cluster.running_cluster import RunningCluster, start_cluster
 
 WAIT_SECONDS = 40.0
 LINE = "x" * 500

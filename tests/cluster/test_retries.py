@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from broker.remoting.client import RemotingClient
-from broker.remoting.codes import RequestCode, ResponseCode
-from broker.remoting.errors import CallError
-from broker.remoting.frame import Frame
-from tests.broker.harness import send_ext
-from tests.cluster.running import RunningCluster
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.errors import CallError
+from broker.remoting.protocol.frame import Frame
+from tests.broker.single_broker import send_ext
+from tests.cluster.running_cluster import RunningCluster
 
 REQUESTS = 200
 RETRY_SECONDS = 0.1

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.admin import Admin, run_admin
-from broker.registration import Announcement
-from broker.remoting.codes import RequestCode
-from tests.cluster.running import RunningCluster
+from broker.cli.cluster_admin.admin_client import Admin, run_admin
+from broker.remoting.protocol.codes import RequestCode
+from broker.server.name_server_registration import Announcement
+from tests.cluster.running_cluster import RunningCluster
 
 
 @pytest.fixture

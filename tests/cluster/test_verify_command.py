@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.running import RunningCluster
+from tests.cluster.running_cluster import RunningCluster
 
 
 @pytest.fixture

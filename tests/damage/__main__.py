@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.damage.campaign import Tally, damaged, undamaged
-from tests.damage.kinds import KINDS, PLANTERS
+from tests.damage.damage_kinds import KINDS, PLANTERS
 
 
 def main() -> int:
@@ -45,7 +45,7 @@ def main() -> int:
 def in_spark(seeds: range, tally: Tally, kinds: Sequence[str | None]) -> None:
     """All in one session."""
     from spark.session import open_session  # noqa: PLC0415 - PySpark is an extra
-    from tests.damage.sparkaudit import (  # noqa: PLC0415 - as above
+    from tests.damage.spark_audit import (  # noqa: PLC0415 - as above
         damaged_in_spark,
         undamaged_in_spark,
     )

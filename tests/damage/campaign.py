@@ -18,10 +18,10 @@ from store.verify import (
     plan_audit,
     verify_replicas,
 )
-from store.verify.unread import exit_code
-from tests.damage.groups import Group, build_group
-from tests.damage.kinds import KINDS, PLANTERS
-from tests.damage.planted import Planted, plant
+from store.verify.files.unread_files import exit_code
+from tests.damage.damage_kinds import KINDS, PLANTERS
+from tests.damage.planted_damage import Planted, plant
+from tests.damage.replica_groups import Group, build_group
 
 
 @dataclass(slots=True)

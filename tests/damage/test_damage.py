@@ -11,10 +11,10 @@ from random import Random
 
 import pytest
 
-from store.keyindex import KEY_ROW_SIZE
-from store.verify import keydigests
+from store.index.key_index import KEY_ROW_SIZE
+from store.verify.index import key_index_digests
 from tests.damage.campaign import Tally, damaged, undamaged
-from tests.damage.kinds import KINDS, PLANTERS
+from tests.damage.damage_kinds import KINDS, PLANTERS
 
 # Found with the seed: what it took was wrong once.
 REGRESSIONS = (27, 105, 130, 175, 219, 232, 234, 1077)
@@ -64,7 +64,7 @@ def test_damage_of_a_kind_that_was_once_told_wrongly_is_told_right(
 def test_a_key_file_out_of_order_is_told_also_between_the_pieces_that_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(keydigests, "PIECE_SIZE", KEY_ROW_SIZE)
+    monkeypatch.setattr(key_index_digests, "PIECE_SIZE", KEY_ROW_SIZE)
     for seed in range(4):
         tally = Tally()
         damaged(seed, tally, "keys-rows-out-of-order", "strays")

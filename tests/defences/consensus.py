@@ -9,26 +9,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from dledger.catchup import CatchUp
-from dledger.changes import Changes
-from dledger.configuration import NO_INCARNATION, Configuration
-from dledger.divergence import Divergence
-from dledger.elections import Elections
-from dledger.fitness import Fitness
-from dledger.follower import Follower
-from dledger.handover import Handover
-from dledger.holdings import Holding
-from dledger.leaderreads import LeaderReads
-from dledger.leading import Leading
-from dledger.locallog import LocalLog
-from dledger.majorities import Majorities
-from dledger.messages import AppendRequest, TimeoutNow, VoteRequest
-from dledger.raft import Raft
-from dledger.readrounds import ReadAsked, ReadRounds
-from dledger.standing import Standing
-from dledger.terms import TermBound
-from simulator.bugs.plant import Patch
-from store.entry import Entry
+from dledger.node.health import Fitness
+from dledger.node.log_divergence import Divergence
+from dledger.node.snapshot_receiver import CatchUp
+from dledger.raft.configuration import NO_INCARNATION, Configuration
+from dledger.raft.configuration_change import Changes
+from dledger.raft.core import Raft
+from dledger.raft.election import Elections
+from dledger.raft.follower import Follower
+from dledger.raft.leader import Leading
+from dledger.raft.leader_reads import LeaderReads
+from dledger.raft.leadership_transfer import Handover
+from dledger.raft.messages import AppendRequest, TimeoutNow, VoteRequest
+from dledger.raft.quorum_tracker import Majorities
+from dledger.raft.raft_log import LocalLog
+from dledger.raft.raft_state import Standing
+from dledger.raft.read_index import ReadAsked, ReadRounds
+from dledger.raft.replication_evidence import Holding
+from dledger.raft.term_bound import TermBound
+from simulator.bugs.planted_bug import Patch
+from store.log.entry import Entry
 
 # --- strangers
 

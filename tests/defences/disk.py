@@ -8,25 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import store.checkpoint
-import store.mend
-import store.opening
-import store.reading
-import store.recovery
-import store.refill
+import store.log.entry_reader
+import store.log.entry_repair
+import store.recovery.log_scan
+import store.recovery.opening
+import store.recovery.snapshot_install
 import store.replica
-import store.replicareads
-from dledger.logwriter import LogWriter
-from dledger.mending import Mending
-from dledger.service import FetchRequest
-from dledger.supply import Supply
-from simulator.bugs.plant import Patch
-from store.checkpoint import Checkpoint
-from store.commitlog import CommitLog
-from store.filesystem import FileSystem
-from store.marks import Marks
-from store.refill import COMPLETE_NAME, REFILL_NAME, Refill
+import store.replica_reads
+import store.state.checkpoint
+from dledger.node.log_writer import LogWriter
+from dledger.node.snapshot_sender import Supply
+from dledger.node.startup_repair import Mending
+from dledger.wire.service_messages import FetchRequest
+from simulator.bugs.planted_bug import Patch
+from store.io.filesystem import FileSystem
+from store.log.commit_log import CommitLog
+from store.recovery.snapshot_install import COMPLETE_NAME, REFILL_NAME, Refill
 from store.replica import ReplicaStore
+from store.state.checkpoint import Checkpoint
+from store.state.durable_mark import Marks
 
 
 def term_may_fall(patch: Patch) -> None:
@@ -57,7 +57,7 @@ def failed_store_goes_on(patch: Patch) -> None:
 
 
 def data_of_another_node_opened(patch: Patch) -> None:
-    patch.set(store.opening, "check_identity", lambda _found, _wanted, _path: None)
+    patch.set(store.recovery.opening, "check_identity", lambda _found, _wanted, _path: None)
 
 
 def mark_set_on_what_is_not_there(patch: Patch) -> None:
@@ -91,11 +91,11 @@ def checkpoint_of_what_is_not_durable(patch: Patch) -> None:
 
 
 def one_checkpoint_kept(patch: Patch) -> None:
-    patch.set(store.checkpoint, "KEPT", 1)
+    patch.set(store.state.checkpoint, "KEPT", 1)
 
 
 def mark_not_compared_with_the_log(patch: Patch) -> None:
-    patch.set(store.recovery, "_check_mark", lambda _found, _mark, _segment, _offset: None)
+    patch.set(store.recovery.log_scan, "_check_mark", lambda _found, _mark, _segment, _offset: None)
 
 
 def what_was_cut_counts_as_synced(patch: Patch) -> None:
@@ -103,14 +103,14 @@ def what_was_cut_counts_as_synced(patch: Patch) -> None:
 
 
 def padding_not_looked_at(patch: Patch) -> None:
-    patch.set(store.mend, "_check_padding", lambda _log, _index, _entries, _last: None)
+    patch.set(store.log.entry_repair, "_check_padding", lambda _log, _index, _entries, _last: None)
 
 
 def putback_not_finished(patch: Patch) -> None:
     def finish(_fs: FileSystem, _directory: str, _log: CommitLog) -> None:
         """As if nothing had been noted."""
 
-    patch.set(store.opening, "finish", finish)
+    patch.set(store.recovery.opening, "finish", finish)
 
 
 def what_is_not_committed_given_to_peers(patch: Patch) -> None:
@@ -132,7 +132,7 @@ def lost_last_entry_tells_nothing(patch: Patch) -> None:
 
 
 def rotten_row_not_confirmed(patch: Patch) -> None:
-    patch.set(store.replicareads, "confirmed_entry_at", store.reading.entry_at)
+    patch.set(store.replica_reads, "confirmed_entry_at", store.log.entry_reader.entry_at)
 
 
 # --- refills
@@ -168,11 +168,11 @@ def refill_complete_before_its_entries_are_durable(patch: Patch) -> None:
 
 
 def refill_does_not_raise_the_term(patch: Patch) -> None:
-    patch.set(store.refill, "raise_term", lambda _fs, _path, _term: None)
+    patch.set(store.recovery.snapshot_install, "raise_term", lambda _fs, _path, _term: None)
 
 
 def refill_forgotten_before_it_is_installed(patch: Patch) -> None:
-    raise_term: Callable[[FileSystem, str, int], None] = store.refill.raise_term
+    raise_term: Callable[[FileSystem, str, int], None] = store.recovery.snapshot_install.raise_term
 
     def first(fs: FileSystem, path: str, term: int) -> None:
         directory = path.rpartition("/state/")[0]
@@ -182,7 +182,7 @@ def refill_forgotten_before_it_is_installed(patch: Patch) -> None:
             fs.sync_directory(f"{directory}/{REFILL_NAME}")
         raise_term(fs, path, term)
 
-    patch.set(store.refill, "raise_term", first)
+    patch.set(store.recovery.snapshot_install, "raise_term", first)
 
 
 def refill_without_a_floor(patch: Patch) -> None:
@@ -190,4 +190,4 @@ def refill_without_a_floor(patch: Patch) -> None:
 
 
 def refill_leaves_what_was_derived(patch: Patch) -> None:
-    patch.set(store.refill, "DERIVED", ())
+    patch.set(store.recovery.snapshot_install, "DERIVED", ())

@@ -8,23 +8,23 @@ from functools import partial
 
 import pytest
 
-from dledger.messages import AppendAccepted, Heartbeat
-from simulator.bugs.plant import Patch
-from store.opening import StoreConfig
+from dledger.raft.messages import AppendAccepted, Heartbeat
+from simulator.bugs.planted_bug import Patch
+from store.recovery.opening import StoreConfig
 from tests.defences import consensus, disk
-from tests.dledger import (
-    test_checkedreads,
-    test_divergence,
-    test_fitness,
-    test_lease,
-    test_logwriter,
+from tests.dledger.node import (
+    test_checked_reads,
+    test_health,
+    test_log_divergence,
+    test_log_writer,
     test_lost_last_entry,
-    test_refusals,
-    test_strangers,
-    test_what_is_given,
+    test_snapshot_peers,
 )
-from tests.dledger.scenario import SCENARIOS, play
-from tests.store import test_damage, test_mend, test_refill, test_replica
+from tests.dledger.raft import test_lease, test_refusals, test_strangers
+from tests.dledger.raft.scenario import SCENARIOS, play
+from tests.store import test_replica
+from tests.store.log import test_entry_repair
+from tests.store.recovery import test_log_damage, test_snapshot_install
 
 Plant = Callable[[Patch], None]
 
@@ -75,7 +75,7 @@ IN_A_CORE: dict[Plant, Callable[[], object]] = {
         test_strangers.test_a_stranger_does_not_lead_where_a_member_does, 1
     ),
     consensus.refilled_from_whoever_leads: (
-        test_what_is_given.test_a_stranger_that_leads_is_asked_for_no_log
+        test_snapshot_peers.test_a_stranger_that_leads_is_asked_for_no_log
     ),
     consensus.any_term_is_near: far_term,
     consensus.terms_approached_at_once: (
@@ -120,34 +120,34 @@ IN_A_CORE: dict[Plant, Callable[[], object]] = {
 
 IN_A_NODE: dict[Plant, Callable[[], object]] = {
     consensus.stalled_disk_not_noticed: (
-        test_fitness.test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit
+        test_health.test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit
     ),
     consensus.unfit_leader_stays: (
-        test_fitness.test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit
+        test_health.test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit
     ),
     consensus.damaged_member_campaigns: (
-        test_fitness.test_a_damaged_node_campaigns_only_where_all_others_are_damaged_too
+        test_health.test_a_damaged_node_campaigns_only_where_all_others_are_damaged_too
     ),
     consensus.member_without_room_is_as_quick_as_others: (
-        test_fitness.test_a_leader_without_room_gives_way_and_waits_longer_than_others_to_campaign
+        test_health.test_a_leader_without_room_gives_way_and_waits_longer_than_others_to_campaign
     ),
     consensus.divergence_not_noticed: (
-        test_divergence.test_a_log_that_another_member_contradicts_too_is_refilled
+        test_log_divergence.test_a_log_that_another_member_contradicts_too_is_refilled
     ),
     consensus.divergence_believed_of_the_leader_alone: (
-        test_divergence.test_a_log_that_another_member_shares_stays_as_it_is
+        test_log_divergence.test_a_log_that_another_member_shares_stays_as_it_is
     ),
     disk.what_was_cut_counts_as_synced: (
-        test_logwriter.test_what_was_synced_and_then_replaced_is_not_synced
+        test_log_writer.test_what_was_synced_and_then_replaced_is_not_synced
     ),
     disk.what_is_not_committed_given_to_peers: (
-        test_what_is_given.test_what_is_not_known_to_be_committed_is_given_to_nobody
+        test_snapshot_peers.test_what_is_not_known_to_be_committed_is_given_to_nobody
     ),
     disk.lost_last_entry_tells_nothing: (
         test_lost_last_entry.test_what_was_overwritten_together_with_the_last_known_entry_is_missed
     ),
     disk.rotten_row_not_confirmed: partial(
-        test_checkedreads.test_a_row_that_rotted_keeps_nobody_from_other_entries, 12, 4
+        test_checked_reads.test_a_row_that_rotted_keeps_nobody_from_other_entries, 12, 4
     ),
 }
 
@@ -157,7 +157,7 @@ IN_A_STORE: dict[Plant, Callable[[], object]] = {
         test_replica.test_an_entry_that_does_not_follow_is_refused_and_nothing_of_its_batch_is_kept
     ),
     disk.failed_store_goes_on: (
-        test_damage.test_after_a_failed_sync_the_store_refuses_everything_that_writes
+        test_log_damage.test_after_a_failed_sync_the_store_refuses_everything_that_writes
     ),
     disk.mark_set_on_what_is_not_there: (
         test_replica.test_a_mark_on_an_entry_that_was_replaced_meanwhile_is_not_saved
@@ -167,28 +167,30 @@ IN_A_STORE: dict[Plant, Callable[[], object]] = {
         test_replica.test_a_checkpoint_waits_until_the_log_is_durable_up_to_it
     ),
     disk.one_checkpoint_kept: test_replica.test_the_newest_two_checkpoints_are_kept,
-    disk.mark_not_compared_with_the_log: test_damage.test_a_whole_log_of_another_history_is_damage,
-    disk.padding_not_looked_at: test_mend.test_damaged_padding_is_found_and_written_again,
+    disk.mark_not_compared_with_the_log: (
+        test_log_damage.test_a_whole_log_of_another_history_is_damage
+    ),
+    disk.padding_not_looked_at: test_entry_repair.test_damaged_padding_is_found_and_written_again,
     disk.putback_not_finished: partial(
-        test_mend.test_an_entry_that_reads_as_whole_after_a_failure_is_durable, None
+        test_entry_repair.test_an_entry_that_reads_as_whole_after_a_failure_is_durable, None
     ),
     disk.refill_begun_for_a_term_to_come: (
-        test_refill.test_a_checkpoint_of_a_term_that_nobody_leads_yet_is_refused
+        test_snapshot_install.test_a_checkpoint_of_a_term_that_nobody_leads_yet_is_refused
     ),
     disk.refill_not_tied_together: (
-        test_refill.test_entries_that_do_not_lead_to_the_checkpoint_are_refused
+        test_snapshot_install.test_entries_that_do_not_lead_to_the_checkpoint_are_refused
     ),
     disk.refill_complete_before_its_entries_are_durable: (
-        test_refill.test_a_crash_or_power_loss_at_any_call_leaves_the_old_log_or_the_new_one
+        test_snapshot_install.test_a_crash_or_power_loss_at_any_call_leaves_the_old_log_or_the_new_one
     ),
     disk.refill_does_not_raise_the_term: (
-        test_refill.test_a_complete_refill_takes_the_place_of_the_log_when_the_replica_is_opened
+        test_snapshot_install.test_a_complete_refill_takes_the_place_of_the_log_when_the_replica_is_opened
     ),
     disk.refill_forgotten_before_it_is_installed: (
-        test_refill.test_a_crash_or_power_loss_at_any_call_leaves_the_old_log_or_the_new_one
+        test_snapshot_install.test_a_crash_or_power_loss_at_any_call_leaves_the_old_log_or_the_new_one
     ),
     disk.refill_leaves_what_was_derived: (
-        test_refill.test_a_complete_refill_takes_the_place_of_the_log_when_the_replica_is_opened
+        test_snapshot_install.test_a_complete_refill_takes_the_place_of_the_log_when_the_replica_is_opened
     ),
     disk.data_of_another_node_opened: partial(
         test_replica.test_data_of_another_node_is_refused_saying_what_differs,
@@ -196,7 +198,7 @@ IN_A_STORE: dict[Plant, Callable[[], object]] = {
         "group is broker-a",
     ),
     disk.refill_without_a_floor: (
-        test_refill.test_a_replica_that_held_more_than_the_refill_has_a_floor_until_it_holds_it_again
+        test_snapshot_install.test_a_replica_that_held_more_than_the_refill_has_a_floor_until_it_holds_it_again
     ),
 }
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from types import FunctionType, MethodType
 from typing import Any
 
-from tests.linear.regexsteps import regex_steps
+from tests.linear.regex_steps import regex_steps
 
 INSTRUMENTED = ("broker", "dledger", "store", "tomllib", "tests.linear.samples")
 """Modules, with those within them, whose own steps are counted."""

@@ -9,28 +9,28 @@ import zlib
 
 import msgpack
 
-from broker.client.pulled import inflated
-from broker.client.resets import reset_offsets
-from broker.client.routes import parse_name_servers
-from broker.client.topicroute import decode_route
-from broker.config import Endpoint
-from broker.configfile import parse_config
-from broker.deferred.properties import with_properties
-from broker.filter.sql92 import parse_selector
-from broker.members import parse_member
-from broker.nameserver.topictable import decode_data_version, decode_topic_table
-from broker.processors import relay
-from broker.processors.filters import SCAN_LIMITS, selected
-from broker.processors.sendheader import storable_properties
-from broker.processors.topics import _group_config
-from broker.reader import Found, Status
-from broker.remoting.frame import decode_frame, decode_header
-from broker.remoting.javajson import decode_json
-from broker.settings import changed_settings
-from broker.subscription import Subscription, tag_codes
-from dledger.configuration import Configuration
-from dledger.features import unpack_features
-from store.properties import decode_properties, find_property
+from broker.admin.group_members import parse_member
+from broker.client.consumer.offset_reset_body import reset_offsets
+from broker.client.received_message import inflated
+from broker.client.route.route_cache import parse_name_servers
+from broker.client.route.topic_route import decode_route
+from broker.config.config_file import parse_config
+from broker.config.dynamic_settings import changed_settings
+from broker.config.node_config import Endpoint
+from broker.delivery.message_filter import SCAN_LIMITS, selected
+from broker.delivery.message_reader import Found, Status
+from broker.filter.sql92_parser import parse_selector
+from broker.filter.subscription import Subscription, tag_codes
+from broker.nameserver.register_broker_body import decode_data_version, decode_topic_table
+from broker.remoting.processors import relay_to_consumer
+from broker.remoting.processors.topic_and_group_admin import _group_config
+from broker.remoting.protocol.frame import decode_frame, decode_header
+from broker.remoting.protocol.java_json import decode_json
+from broker.remoting.protocol.send_message_header import storable_properties
+from broker.scheduled.system_properties import with_properties
+from dledger.raft.configuration import Configuration
+from dledger.wire.features import unpack_features
+from store.message.properties import decode_properties, find_property
 from tests.linear.decoder import LETTERS, Decoder
 from tests.linear.feeding import (
     append,
@@ -62,7 +62,7 @@ from tests.linear.feeding import (
     websocket,
     whole_frame,
 )
-from tests.linear.shapes import (
+from tests.linear.growing_inputs import (
     JSON_SHAPES,
     JUNK_SHAPES,
     LINE_SHAPES,
@@ -72,7 +72,7 @@ from tests.linear.shapes import (
     TAG_SHAPES,
     TOML_SHAPES,
 )
-from tests.linear.storeddecoders import STORED
+from tests.linear.stored_decoders import STORED
 
 DECODERS = [
     Decoder("decode_json", decode_json, JSON_SHAPES),
@@ -204,7 +204,7 @@ DECODERS = [
     ),
     Decoder("group", lambda data: _group_config(request(data)), JSON_SHAPES),
     Decoder("settings", changed_settings, LINE_SHAPES),
-    Decoder("answer with offsets", relay._offset_table, JSON_SHAPES),
+    Decoder("answer with offsets", relay_to_consumer._offset_table, JSON_SHAPES),
     Decoder(
         "table of topics",
         lambda data: decode_topic_table(data, compressed=False),
@@ -337,9 +337,11 @@ DECODERS = [
 
 ELSEWHERE: dict[str, str] = {
     "broker.bench.jobs.decode_job": "reads what the command's own processes say to each other",
-    "broker.cli.commands._parse_command": "reads the command line",
-    "broker.client.routelookup.LookUp._read": "reads with decode_route",
-    "broker.reader.Log.read": "what reads a log, and no decoder",
-    "broker.processors.pull.PullProcessor._read_request": "reads fields and a filter, as above",
+    "broker.cli.command_line._parse_command": "reads the command line",
+    "broker.client.route.route_lookup.LookUp._read": "reads with decode_route",
+    "broker.delivery.message_reader.Log.read": "what reads a log, and no decoder",
+    "broker.remoting.processors.pull_message.PullProcessor._read_request": (
+        "reads fields and a filter, as above"
+    ),
 }
 """Functions that are called like decoders and are none, and why."""

@@ -13,40 +13,40 @@ import msgpack
 from crc32c import crc32c
 
 from broker.client.message import MessageQueue
-from broker.client.pulled import PulledBatch
-from broker.filter.sql92 import parse_selector
-from broker.http import jsonbody as http_jsonbody
+from broker.client.received_message import PulledBatch
+from broker.filter.sql92_parser import parse_selector
+from broker.http import json_body as http_jsonbody
 from broker.http import produce as http_produce
+from broker.ingest.batch_body import stage_batch
+from broker.ingest.property_templates import Stager, origin
 from broker.limits import HTTP
 from broker.nameserver.server import read_registration
-from broker.processors import clients
-from broker.processors.batchbody import stage_batch
-from broker.processors.jsonbody import json_object, objects_of
-from broker.processors.locks import LockProcessor
-from broker.processors.sendheader import (
+from broker.remoting.processors import client_manage
+from broker.remoting.processors.json_body import json_object, objects_of
+from broker.remoting.processors.lock_queues import LockProcessor
+from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
+from broker.remoting.protocol.frame import Frame, decode_frame, encode_request
+from broker.remoting.protocol.frame_reader import FrameReader
+from broker.remoting.protocol.header_templates import LikeFrame
+from broker.remoting.protocol.send_message_header import (
     LONG_NAMES,
     SHORT_NAMES,
     read_header,
     read_like_header,
 )
-from broker.processors.shapes import Stager, origin
-from broker.remoting.fields import ext_bool, ext_int, ext_str
-from broker.remoting.frame import Frame, decode_frame, encode_request
-from broker.remoting.likeness import LikeFrame
-from broker.remoting.stream import FrameReader
-from dledger.codec import decode_message, seal
-from dledger.frames import MessageReader
-from dledger.greeting import PROTOCOL_VERSION, unpack_greeting
-from store.batch import Run, decode_batch, encode_batch
-from store.checkpoint import (
+from dledger.wire.codec import decode_message, seal
+from dledger.wire.greeting import PROTOCOL_VERSION, unpack_greeting
+from dledger.wire.websocket_frames import MessageReader
+from store.log.entry import EntryKind, build_entry
+from store.message.batch import Run, decode_batch, encode_batch
+from store.message.properties import decode_properties
+from store.message.record import iter_records, record_bounds, stage_message
+from store.state.checkpoint import (
     CHECKPOINT_HEADER,
     CHECKPOINT_MAGIC,
     CHECKPOINT_VERSION,
     decode_checkpoint,
 )
-from store.entry import EntryKind, build_entry
-from store.properties import decode_properties
-from store.record import iter_records, record_bounds, stage_message
 
 
 def text(read: Callable[[str], object]) -> Callable[[bytes], object]:
@@ -146,11 +146,11 @@ def batch(data: bytes) -> object:
 def heartbeat(data: bytes) -> None:
     body = json_object(request(data), "the heartbeat")
     for each in objects_of(body, "producerDataSet"):
-        clients._group_name(each)
+        client_manage._group_name(each)
     for each in objects_of(body, "consumerDataSet"):
-        clients._group_name(each)
-        clients._settings(each)
-        clients._subscriptions(each)
+        client_manage._group_name(each)
+        client_manage._settings(each)
+        client_manage._subscriptions(each)
 
 
 def locks(data: bytes) -> None:

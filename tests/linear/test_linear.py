@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.linear.instrument import is_decoder
-from tests.linear.regexsteps import regex_end
+from tests.linear.regex_steps import regex_end
 
 PRODUCT = Path(__file__).parents[2]
 ROOMS = ("broker", "dledger", "store")

@@ -10,10 +10,10 @@ import pytest
 
 from simulator.bugs import bug_by_id
 from simulator.cli.main import main
-from simulator.scenario import Scenario, ScenarioError, parse_scenario
-from simulator.schedule import Action
-from simulator.shrink import NotBrokenError, Shrinker, kind_of
-from tests.oddfiles import make_odd_file
+from simulator.faults.schedule import Action
+from simulator.runs.scenario import Scenario, ScenarioError, parse_scenario
+from simulator.runs.shrink import NotBrokenError, Shrinker, kind_of
+from tests.support.odd_files import make_odd_file
 
 SCENARIOS = sorted(Path(__file__).with_name("scenarios").glob("*.txt"))
 

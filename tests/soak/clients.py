@@ -20,14 +20,14 @@ from broker.client import (
     SendResult,
     TransactionProducer,
 )
+from broker.client.client_identity import local_identity
+from broker.client.consumer.consumer_requests import ConsumerRequests, pull_answer
 from broker.client.errors import outcome_unknown
-from broker.client.identity import local_identity
-from broker.client.pulled import PulledBatch
-from broker.client.requests import ConsumerRequests, pull_answer
-from broker.client.routes import Routes
+from broker.client.received_message import PulledBatch
+from broker.client.route.route_cache import Routes
+from broker.filter.subscription import ALL, Subscription
 from broker.remoting.client import RemotingClient
-from broker.remoting.errors import CallError
-from broker.subscription import ALL, Subscription
+from broker.remoting.protocol.errors import CallError
 from store.errors import CorruptRecordError
 from tests.soak.record import Place, Record, Send
 

@@ -12,13 +12,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from broker.cli.admin import Admin, run_admin
-from broker.cli.cluster import LocalCluster, LocalNode, local_node, write_config
-from broker.cli.failure import CommandError
-from broker.cli.members import GroupMembers
-from broker.cli.processes import end_processes
-from broker.cli.view import GroupView, view_groups
-from broker.config import NodeConfig
+from broker.cli.cluster_admin.admin_client import Admin, run_admin
+from broker.cli.cluster_admin.cluster_view import GroupView, view_groups
+from broker.cli.cluster_admin.member_changes import GroupMembers
+from broker.cli.local_cluster.local_cluster import LocalCluster, LocalNode, local_node, write_config
+from broker.cli.local_cluster.managed_processes import end_processes
+from broker.cli.terminal.command_error import CommandError
+from broker.config.node_config import NodeConfig
 from tests.soak.network import Network
 
 Change = Callable[[GroupMembers], Awaitable[None]]

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from broker.cli.layout import free_member
-from broker.cli.processes import Child, Starter, execute
-from broker.config import Endpoint, Member
+from broker.cli.local_cluster.managed_processes import Child, Starter, execute
+from broker.cli.local_cluster.port_layout import free_member
+from broker.config.node_config import Endpoint, Member
 
 ISOLATED = "DLEDGER_SOAK_ISOLATED"
 """In the environment of a run that was started anew in namespaces of its own."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from broker.state import BrokerState
-from broker.topics import GroupConfig, TopicConfig
-from broker.transactions.open import OpenTransaction
-from simulator.disk import SimulatedFileSystem
-from store.batch import Run
-from tests.store.replicas import GROUP, Replica, message
-from tests.store.steps import simulated
+from broker.state.broker_state import BrokerState
+from broker.state.open_transactions import OpenTransaction
+from broker.topics_and_groups import GroupConfig, TopicConfig
+from simulator.engine.disk import SimulatedFileSystem
+from store.message.batch import Run
+from tests.store.sample_replica import GROUP, Replica, message
+from tests.store.small_logs import simulated
 
 NODES = ("n0", "n1", "n2")
 ENTRIES = 30

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.disk import SimulatedFileSystem
-from store.batch import Run
-from store.entry import PADDING, PADDING_MAGIC, PADDING_SIZE, check_chain, decode_entry
+from simulator.engine.disk import SimulatedFileSystem
 from store.errors import CorruptEntryError
-from store.layout import next_position, segment_name
-from store.record import stage_message
-from store.slotfile import SLOT_SIZE, decode_slot
-from store.statefiles import Mark
+from store.io.two_slot_file import SLOT_SIZE, decode_slot
+from store.log.entry import PADDING, PADDING_MAGIC, PADDING_SIZE, check_chain, decode_entry
+from store.log.layout import next_position, segment_name
+from store.message.batch import Run
+from store.message.record import stage_message
+from store.state.hard_state import Mark
 from store.verify import verify_replicas
-from tests.store.replicas import GROUP, HOST, SEGMENT_SIZE, STORED_MS, Replica, write_replica
-from tests.store.steps import simulated
+from tests.store.sample_replica import GROUP, HOST, SEGMENT_SIZE, STORED_MS, Replica, write_replica
+from tests.store.small_logs import simulated
 
 
 @pytest.fixture

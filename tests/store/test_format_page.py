@@ -11,13 +11,13 @@ from typing import Any, get_type_hints
 
 import msgpack
 
-from broker import commands as code
-from broker.requests import RecentRequests, pack_keys
-from broker.state import BrokerState, DataVersion, TimerMark
-from broker.topics import GroupConfig, TopicConfig
-from broker.transactions.open import OpenTransaction
-from store.deferred import DELAYS_MS
-from store.record import derive, key_hash, key_prefix
+from broker.state import commands as code
+from broker.state.broker_state import BrokerState, DataVersion, TimerMark
+from broker.state.deduplication_window import RecentRequests, pack_keys
+from broker.state.open_transactions import OpenTransaction
+from broker.topics_and_groups import GroupConfig, TopicConfig
+from store.message.record import derive, key_hash, key_prefix
+from store.message.scheduled_topics import DELAYS_MS
 from tests.store.test_format_vectors import DOCUMENT, VECTORS
 
 TEXT = DOCUMENT.read_text(encoding="utf-8")

@@ -8,24 +8,30 @@ from random import Random
 
 import msgpack
 
-from simulator.disk import SimulatedFileSystem
-from store.batch import KEY_ROW, QUEUE_ROW, Run, RunHeader, decode_batch, encode_batch
-from store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
-from store.entry import HEADER_SIZE, EntryKind, build_entry, check_chain, decode_entry, padding
-from store.entryindex import ROW
-from store.formatfile import Identity, decode_format, encode_format
-from store.heldfile import Held, pack_held, unpack_held
-from store.keyindex import KeyIndex
-from store.machinestate import (
+from simulator.engine.disk import SimulatedFileSystem
+from store.index.key_index import KeyIndex
+from store.io.two_slot_file import SLOT_SIZE, decode_slot, encode_slot
+from store.log.entry import HEADER_SIZE, EntryKind, build_entry, check_chain, decode_entry, padding
+from store.log.entry_index import ROW
+from store.message.batch import KEY_ROW, QUEUE_ROW, Run, RunHeader, decode_batch, encode_batch
+from store.message.record import decode_record, key_hash, stage_message
+from store.state.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
+from store.state.format_file import Identity, decode_format, encode_format
+from store.state.hard_state import HardState, Mark
+from store.state.machine_state import (
     MachineState,
     QueueLength,
     decode_machine_state,
     encode_machine_state,
 )
-from store.record import decode_record, key_hash, stage_message
-from store.slotfile import SLOT_SIZE, decode_slot, encode_slot
-from store.statefiles import HardState, Mark
-from store.stateproof import DIGESTS_BYTES, PROOF, item_digest, pack_reports, unpack_reports
+from store.state.replication_evidence_file import Held, pack_held, unpack_held
+from store.state.state_digests import (
+    DIGESTS_BYTES,
+    PROOF,
+    item_digest,
+    pack_reports,
+    unpack_reports,
+)
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "format.md"
 

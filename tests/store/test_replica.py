@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.disk import SimulatedFileSystem
-from store.entry import EntryKind, build_entry
-from store.entryindex import ROW_SIZE
+from simulator.engine.disk import SimulatedFileSystem
 from store.errors import (
     DamagedError,
     DataFormatError,
@@ -15,8 +13,10 @@ from store.errors import (
     OutOfRangeError,
     StoreError,
 )
+from store.log.entry import EntryKind, build_entry
+from store.log.entry_index import ROW_SIZE
 from store.replica import ReplicaStore, StoreConfig
-from tests.store.steps import (
+from tests.store.small_logs import (
     CONFIG,
     DIRECTORY,
     Writer,

@@ -7,14 +7,14 @@ import os
 
 import pytest
 
-from simulator.disk import SimulatedFileSystem
+from simulator.engine.disk import SimulatedFileSystem
 from store.errors import SnapshotError
-from store.manifest import Manifest, decode_manifest
 from store.replica import ReplicaStore, StoreConfig
 from store.snapshot import SnapshotWriter
+from store.state.snapshot_manifest import Manifest, decode_manifest
 from store.verify import verify_replica, verify_replicas
-from tests.store.replicas import GROUP, SEGMENT_SIZE, Replica
-from tests.store.steps import simulated
+from tests.store.sample_replica import GROUP, SEGMENT_SIZE, Replica
+from tests.store.small_logs import simulated
 
 TARGET = "/snap/broker-a/n0"
 TIME_MS = 1_700_000_100_000

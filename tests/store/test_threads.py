@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from store import segments
 from store.errors import OutOfRangeError
-from store.osfiles import OsFileSystem
+from store.io.os_filesystem import OsFileSystem
+from store.log import segment
 from store.replica import ReplicaStore, StoreConfig
-from tests.store.steps import Writer, contents, data_of
+from tests.store.small_logs import Writer, contents, data_of
 
 SEGMENT_SIZE = 64 << 10
 CONFIG = StoreConfig("broker-a", "n0", segment_size=SEGMENT_SIZE, min_free_bytes=0)
@@ -21,7 +21,7 @@ CONFIG = StoreConfig("broker-a", "n0", segment_size=SEGMENT_SIZE, min_free_bytes
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Zeros in steps so small that threads meet often."""
-    monkeypatch.setattr(segments, "ZERO_STEP", 512)
+    monkeypatch.setattr(segment, "ZERO_STEP", 512)
 
 
 def together(work: Callable[[], None], *others: Callable[[threading.Event], None]) -> None:

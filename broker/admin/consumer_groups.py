@@ -1,0 +1,258 @@
+"""Which consumer groups exist, and how far they are.
+
+A group exists if it has a configuration, members that are connected here, or a committed offset.
+
+A group is expected to consume every message of every queue that it can read. So where it has
+committed nothing, all that the queue holds lies before it: RocketMQ counts from 0 there, and a
+consumer that begins at the end commits that as soon as it does. What has expired is lost to
+everybody and is no lag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from broker.admin.topic_contents import EMPTY_QUEUE, TopicContents, listed_queues
+from broker.limits import ADMIN, AdminLimits
+from broker.remoting.connected_clients import Clients, ConsumerGroup
+from broker.state.state_machine import BrokerStateMachine
+from broker.topics_and_groups import retry_topic
+
+BROADCASTING = "BROADCASTING"
+
+
+class TooManyQueuesError(Exception):
+    """An answer would list more queues than it may."""
+
+    def __init__(self, queues_max: int) -> None:
+        super().__init__(
+            f"the answer would list more than {queues_max} queues; ask for one group and one topic"
+        )
+
+
+def _position(committed: int, first: int, end: int) -> int:
+    """A pull from what has expired goes on at the first message that is left, and one from behind
+    the queue at its end."""
+    return min(max(committed, first), end)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueProgress:
+    """How far a group is in one queue, which holds the offsets from ``first`` to below ``end``."""
+
+    topic: str
+    queue_id: int
+    first: int
+    end: int
+    committed: int | None
+
+    @property
+    def position(self) -> int:
+        """The offset at which the group goes on."""
+        return _position(self.committed or 0, self.first, self.end)
+
+    @property
+    def lag(self) -> int:
+        """How many messages the group has still to consume."""
+        return self.end - self.position
+
+
+@dataclass(frozen=True, slots=True)
+class TopicProgress:
+    """How far a group is in one topic."""
+
+    contents: TopicContents
+    committed: Mapping[int, int]
+    """By queue id, of the queues that can be read."""
+    broadcast: bool
+    """Whether the members keep their offsets themselves, so that nobody here knows the lag."""
+
+    @property
+    def topic(self) -> str:
+        return self.contents.config.name
+
+    @property
+    def acknowledged(self) -> int:
+        """The sum of the committed offsets; those behind the end of their queue count as there."""
+        queues = self.contents.queues
+        return sum(
+            min(offset, queues.get(queue_id, EMPTY_QUEUE).end)
+            for queue_id, offset in self.committed.items()
+        )
+
+    @property
+    def lag(self) -> int | None:
+        """The sum over all queues; None where it is not known here.
+
+        Takes a step for each committed offset, so that a list of many groups does not take one for
+        each queue of each group.
+        """
+        if self.broadcast:
+            return None
+        queues = self.contents.queues
+        consumed = 0
+        for queue_id, committed in self.committed.items():
+            if queue_id in queues:
+                first, end = queues[queue_id]
+                consumed += _position(committed, first, end) - first
+        return self.contents.messages - consumed
+
+    def queues(self) -> list[QueueProgress]:
+        """Each queue that consumers can read, in order (see :func:`listed_queues`)."""
+        found = self.contents.queues
+        listed = listed_queues(
+            self.contents.config.read_queues, found.keys() | self.committed.keys()
+        )
+        return [
+            QueueProgress(
+                self.topic,
+                queue_id,
+                *found.get(queue_id, EMPTY_QUEUE),
+                self.committed.get(queue_id),
+            )
+            for queue_id in listed
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupProgress:
+    """One consumer group, as this node knows it."""
+
+    name: str
+    configured: bool
+    members: list[str]
+    """The ids of the clients that are connected here."""
+    topics: list[TopicProgress]
+
+
+class ConsumerGroups:
+    """The consumer groups of one broker.
+
+    It looks at what is applied when it is asked, and remembers nothing.
+    """
+
+    def __init__(
+        self, machine: BrokerStateMachine, clients: Clients, limits: AdminLimits = ADMIN
+    ) -> None:
+        self._machine = machine
+        self._clients = clients
+        self._limits = limits
+
+    def names(self) -> list[str]:
+        """Those that exist, in order."""
+        state = self._machine.state
+        committed = (group for group, _ in state.offsets)
+        return sorted({*state.groups, *committed, *self._clients.consumers})
+
+    def all(self) -> Iterator[GroupProgress]:
+        """Every group with every topic that it consumes. Looks at each when it is asked for it: a
+        long list may be taken in parts, with other work in between."""
+        topics = self._topics_by_group()
+        contents: dict[str, TopicContents | None] = {}
+        for name in sorted(topics):
+            if self._exists(name, topics[name]):
+                yield self._group(name, topics[name], contents)
+
+    def find(self, name: str) -> GroupProgress | None:
+        """One group; None where it does not exist."""
+        state = self._machine.state
+        topics = {topic for group, topic in state.offsets if group == name}
+        if not self._exists(name, topics):
+            return None
+        return self._group(name, topics | self._subscribed(name), {})
+
+    def find_in(self, name: str, topic: str) -> GroupProgress:
+        """One group in one topic, whether it is known here or not: it may be on other brokers."""
+        return self._group(name, [topic], {})
+
+    def progress(self, name: str, topic: str) -> TopicProgress | None:
+        """Of one group in one topic, whether it consumes that or not; None without the topic."""
+        return self._topic(name, topic, self._clients.consumers.get(name), {})
+
+    def of_topic(self, topic: str) -> list[str]:
+        """The groups that have consumed a topic or are connected for it, in order."""
+        committed = {group for group, of in self._machine.state.offsets if of == topic}
+        connected = {
+            name for name, group in self._clients.consumers.items() if topic in group.subscriptions
+        }
+        return sorted(committed | connected)
+
+    def topics_of(self, name: str) -> list[str]:
+        """The topics that a group has consumed or is connected for, in order."""
+        committed = {topic for group, topic in self._machine.state.offsets if group == name}
+        found = self._clients.consumers.get(name)
+        return sorted(committed.union(() if found is None else found.subscriptions))
+
+    def list_queues(self, topics: Iterable[TopicProgress]) -> list[QueueProgress]:
+        """The queues of topics whose lag is known. Raises :class:`TooManyQueuesError`."""
+        listed: list[QueueProgress] = []
+        for topic in topics:
+            if topic.broadcast:
+                continue
+            listed += topic.queues()
+            if len(listed) > self._limits.queues_listed_max:
+                raise TooManyQueuesError(self._limits.queues_listed_max)
+        return listed
+
+    # --- inside
+
+    def _exists(self, name: str, topics: Iterable[str]) -> bool:
+        """``topics`` are those for which there may be an offset."""
+        state = self._machine.state
+        return (
+            name in state.groups
+            or name in self._clients.consumers
+            or any((name, topic) in state.offsets for topic in topics)
+        )
+
+    def _topics_by_group(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {name: self._subscribed(name) for name in self.names()}
+        for group, topic in self._machine.state.offsets:
+            found[group].add(topic)
+        return found
+
+    def _subscribed(self, name: str) -> set[str]:
+        """What members are connected for, and the retry topic once there is something in it."""
+        members = self._clients.consumers.get(name)
+        topics = set(() if members is None else members.subscriptions)
+        if self._machine.queues(retry_topic(name)):
+            topics.add(retry_topic(name))
+        return topics
+
+    def _group(
+        self, name: str, topics: Iterable[str], contents: dict[str, TopicContents | None]
+    ) -> GroupProgress:
+        members = self._clients.consumers.get(name)
+        progress = [self._topic(name, topic, members, contents) for topic in sorted(topics)]
+        return GroupProgress(
+            name,
+            configured=name in self._machine.state.groups,
+            members=[] if members is None else members.client_ids(),
+            topics=[found for found in progress if found is not None],
+        )
+
+    def _topic(
+        self,
+        name: str,
+        topic: str,
+        members: ConsumerGroup | None,
+        contents: dict[str, TopicContents | None],
+    ) -> TopicProgress | None:
+        """None where there is no such topic any more: its offsets wait for one of that name."""
+        if topic not in contents:
+            config = self._machine.state.topics.get(topic)
+            contents[topic] = None if config is None else TopicContents.of(self._machine, config)
+        found = contents[topic]
+        if found is None:
+            return None
+        committed = self._machine.state.offsets.get((name, topic), {})
+        return TopicProgress(
+            found,
+            {
+                queue_id: offset
+                for queue_id, offset in committed.items()
+                if queue_id < found.config.read_queues
+            },
+            broadcast=members is not None and members.settings.message_model == BROADCASTING,
+        )

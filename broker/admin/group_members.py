@@ -1,0 +1,112 @@
+"""The members of the group, with their addresses: what the log says, and what the settings say.
+
+The log decides who is a member. Addresses come from there for members that were added online, and
+from this node's own settings for those that the group began with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.config.node_config import Endpoint, NodeConfig
+from broker.context import BrokerContext
+from dledger.raft.configuration import Configuration, MemberAddress
+
+NOWHERE = MemberAddress("", "", "")
+
+VOTER, LEARNER, REFILLING, STRANGER = "voter", "learner", "refilling", "none"
+
+
+def member_addresses(
+    config: NodeConfig, configuration: Configuration
+) -> Mapping[str, MemberAddress]:
+    """Every member, by name, in order; addresses that this node does not know are empty.
+
+    Its own are those of its settings: the log's may be from before it moved.
+    """
+    added = {**configuration.addresses, config.node: own_address(config)}
+    return {
+        name: added.get(name) or _configured(config, name)
+        for name in configuration.members or sorted(config.members)
+    }
+
+
+def _configured(config: NodeConfig, name: str) -> MemberAddress:
+    member = config.members.get(name)
+    if member is None:
+        return NOWHERE
+    return MemberAddress(str(member.peer), str(member.address), str(member.http))
+
+
+def client_addresses(config: NodeConfig, configuration: Configuration) -> tuple[str, ...]:
+    """Where clients reach the members; empty unless this node knows it of all of them."""
+    found = tuple(each.client for each in member_addresses(config, configuration).values())
+    return found if all(found) else ()
+
+
+def own_address(config: NodeConfig) -> MemberAddress:
+    """The addresses of this node."""
+    return _configured(config, config.node)
+
+
+def standing(context: BrokerContext) -> str:
+    """What this node is to its group.
+
+    ``voter``, ``learner``, ``none`` (to be added, or removed), or ``refilling``: a voter on a disk
+    that does not hold what it confirmed, and that counts for nothing until it does.
+    """
+    core = context.node.core
+    if core.standing.dismissed:
+        return STRANGER
+    found, node = core.configuration, core.node
+    if found.votes(node):
+        return VOTER if core.counts else REFILLING
+    return LEARNER if node in found.learners else STRANGER
+
+
+def members_json(context: BrokerContext) -> dict[str, object]:
+    """Who is a member of what kind, for operators and tools."""
+    core = context.node.core
+    found = core.configuration
+    addresses = member_addresses(context.config, found)
+    return {
+        "group": context.config.group,
+        "node": core.node,
+        "leader": core.leader,
+        "term": core.term,
+        "voters": list(found.voters),
+        "old_voters": list(found.old_voters),
+        "learners": list(found.learners),
+        "index": core.configurations.index,
+        "committed": core.configurations.index <= core.commit_index,
+        "members": {
+            name: {
+                "peer": at.peer,
+                "address": at.client,
+                "http": at.http,
+                "incarnation": _hexadecimal(found.incarnations.get(name, 0)),
+                "lag_entries": _lag(context, name),
+            }
+            for name, at in addresses.items()
+        },
+    }
+
+
+def _hexadecimal(incarnation: int) -> str:
+    return f"{incarnation:016x}" if incarnation else ""
+
+
+def _lag(context: BrokerContext, name: str) -> int | None:
+    """How many committed entries the member lacks, as far as a leader knows."""
+    core = context.node.core
+    if core.replicator is None:
+        return None
+    if name == core.node:
+        return 0
+    progress = core.replicator.peers.get(name)
+    return None if progress is None else max(0, core.commit_index - progress.match_index)
+
+
+def parse_member(peer: str, client: str, http: str) -> MemberAddress:
+    """Raises :class:`~broker.config.node_config.ConfigError` for what is no ``host:port``."""
+    return MemberAddress(*(str(Endpoint.parse(text)) for text in (peer, client, http)))

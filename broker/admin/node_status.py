@@ -1,0 +1,90 @@
+"""What a node says of itself and of its group, for ``/status``, runtime info and the console."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from broker.admin.group_health import MemberReport
+from broker.admin.group_members import VOTER, member_addresses, own_address, standing
+from broker.context import BrokerContext
+from dledger.raft.configuration import MemberAddress
+from dledger.raft.raft_state import Role
+
+_ROLES = {
+    Role.LEADER: "leader",
+    Role.FOLLOWER: "follower",
+    Role.PRE_CANDIDATE: "candidate",
+    Role.CANDIDATE: "candidate",
+}
+
+
+def role_name(context: BrokerContext) -> str:
+    """leader, follower, candidate or learner.
+
+    Who only asks for votes is a candidate to an operator, and who counts for nothing a learner.
+    """
+    core = context.node.core
+    return _ROLES[core.role] if core.counts else "learner"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """One node at one moment."""
+
+    group: str
+    node: str
+    cluster: str
+    role: str
+    term: int
+    leader: str | None
+    serving: bool
+    last_index: int
+    commit_index: int
+    applied_index: int
+    member: str
+    """voter, learner, refilling (a voter that lost its disk), or none."""
+    incarnation: int
+    voters: tuple[str, ...]
+    old_voters: tuple[str, ...]
+    """Those of before, while a change of the voters is under way."""
+    members: Mapping[str, MemberAddress]
+    own: MemberAddress
+    """Where this node listens, whatever others say."""
+
+    @classmethod
+    def of(cls, context: BrokerContext) -> NodeStatus:
+        config, node, core = context.config, context.node, context.node.core
+        return cls(
+            group=config.group,
+            node=config.node,
+            cluster=config.cluster,
+            role=role_name(context),
+            term=core.term,
+            leader=node.leadership.leader,
+            serving=node.leadership.serving,
+            last_index=core.log.last_index,
+            commit_index=core.commit_index,
+            applied_index=node.applied_index,
+            member=standing(context),
+            incarnation=core.incarnation,
+            voters=tuple(core.configuration.voters),
+            old_voters=tuple(core.configuration.old_voters),
+            members=member_addresses(config, core.configuration),
+            own=own_address(config),
+        )
+
+    @property
+    def report(self) -> MemberReport:
+        """What the health of the group is judged by."""
+        return MemberReport(
+            node=self.node,
+            role=self.role,
+            term=self.term,
+            leader=self.leader or "",
+            serving=self.serving,
+            counts=self.member == VOTER,
+            last_index=self.last_index,
+            voters=self.voters,
+            old_voters=self.old_voters,
+        )

@@ -1,0 +1,69 @@
+"""What the queues of a topic hold on this node."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from broker.limits import ADMIN
+from broker.state.state_machine import BrokerStateMachine
+from broker.topics_and_groups import TopicConfig
+
+
+class QueueRange(NamedTuple):
+    """The offsets of a queue's messages: from ``first`` up to below ``end``."""
+
+    first: int
+    end: int
+
+    @property
+    def messages(self) -> int:
+        return self.end - self.first
+
+
+EMPTY_QUEUE = QueueRange(0, 0)
+"""A queue that never had a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicContents:
+    """One topic, and the queues of it that consumers can read and that ever had a message."""
+
+    config: TopicConfig
+    queues: Mapping[int, QueueRange]
+    messages: int
+    """In those queues."""
+
+    @classmethod
+    def of(cls, machine: BrokerStateMachine, config: TopicConfig) -> TopicContents:
+        queues = {
+            queue_id: QueueRange(queue.first_offset, queue.end_offset)
+            for queue_id, queue in sorted(machine.queues(config.name).items())
+            if queue_id < config.read_queues
+        }
+        return cls(config, queues, sum(queue.messages for queue in queues.values()))
+
+
+def all_topics(machine: BrokerStateMachine) -> list[TopicContents]:
+    """Every topic, by name."""
+    return [TopicContents.of(machine, config) for _, config in sorted(machine.state.topics.items())]
+
+
+def queue_ranges(machine: BrokerStateMachine, config: TopicConfig) -> dict[int, QueueRange]:
+    """The queues of a topic for a list, read or written, in order."""
+    count = max(config.read_queues, config.write_queues)
+    found = {
+        queue_id: QueueRange(queue.first_offset, queue.end_offset)
+        for queue_id, queue in machine.queues(config.name).items()
+        if queue_id < count
+    }
+    return {each: found.get(each, EMPTY_QUEUE) for each in listed_queues(count, found)}
+
+
+def listed_queues(count: int, found: Collection[int]) -> Collection[int]:
+    """Which of ``count`` queues are listed, in order: of a topic with few all, as RocketMQ lists
+    them. Of others, whose number somebody once sent, the first and those ``found``."""
+    if count <= ADMIN.empty_queues_max:
+        return range(min(count, ADMIN.empty_queues_max))
+    return sorted({0, *found})

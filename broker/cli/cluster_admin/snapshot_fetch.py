@@ -1,0 +1,54 @@
+"""Moving a snapshot from where a node has made it, on this machine."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from store.errors import StoreError
+from store.io.os_filesystem import OsFileSystem
+from store.state.snapshot_manifest import MANIFEST_NAME, decode_manifest
+
+
+class NotHereError(Exception):
+    """The snapshot is not on this machine."""
+
+
+def fetch_snapshot(made: Path, wanted: Path, manifest: Mapping[str, object]) -> None:
+    """Moves the snapshot with that manifest from ``made`` to ``wanted``, which is new.
+
+    To another file system it is copied, and appears there as a whole. Raises
+    :class:`NotHereError`, and ``OSError`` where it cannot be moved: it stays where it was.
+    """
+    _require_here(made, manifest)
+    fs = OsFileSystem()
+    fs.make_directories(str(wanted.parent))
+    try:
+        made.rename(wanted)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        copy = wanted.with_name(f"{wanted.name}.partial")
+        try:
+            shutil.copytree(made, copy)
+            fs.sync_all(str(copy))
+            copy.rename(wanted)
+        except BaseException:  # Ctrl-C, too: a part of a snapshot is none
+            shutil.rmtree(copy, ignore_errors=True)
+            raise
+        shutil.rmtree(made)
+    fs.sync_directory(str(wanted.parent))
+
+
+def _require_here(made: Path, manifest: Mapping[str, object]) -> None:
+    path = made / MANIFEST_NAME
+    try:
+        found = asdict(decode_manifest(path.read_bytes(), str(path)))
+    except (FileNotFoundError, NotADirectoryError, StoreError) as error:
+        raise NotHereError from error
+    # Nodes of two machines may have directories of the same name.
+    if found.items() - manifest.items():
+        raise NotHereError

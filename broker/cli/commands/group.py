@@ -1,0 +1,243 @@
+"""``dledger group``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from broker.cli.cluster_admin.admin_client import Admin, NoTopicError, RefusedError, run_on_leaders
+from broker.cli.cluster_admin.consumer_group_views import (
+    ConsumerGroupView,
+    UnknownGroupError,
+    find_group,
+    group_names,
+)
+from broker.cli.commands.topic import QueueView, view_queues
+from broker.cli.terminal.name_arguments import group_name, topic_name
+from broker.cli.terminal.options import add_json, add_namesrv, print_json, print_table
+from broker.cli.terminal.time_arguments import TIME, TIME_HELP, place_in_time
+from broker.client.consumer.offset_reset_body import reset_offsets as reset_offsets_of
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.java_json import encode_json
+from broker.topics_and_groups import dead_letter_topic
+
+EXAMPLES = """\
+  dledger group list
+  dledger group describe printers
+  dledger group reset-offset printers --topic orders --to earliest
+  dledger group reset-offset printers --topic orders --to 1790000000000    (milliseconds)
+  dledger group reset-offset printers2 --topic orders --to latest --create     a new group
+  dledger group delete printers
+"""
+
+EARLIEST, LATEST = "earliest", "latest"
+GROUP_IS_AWAY = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="the groups with a configuration, members or offsets")
+    describe = actions.add_parser("describe", help="a group's members, offsets and lag")
+    reset = actions.add_parser(
+        "reset-offset", help="move a group in a topic, whether it is consuming or not"
+    )
+    reset.add_argument("--topic", metavar="T", type=topic_name, required=True)
+    reset.add_argument(
+        "--to", type=place_in_time, metavar=f"earliest|latest|{TIME}", required=True, help=TIME_HELP
+    )
+    reset.add_argument(
+        "--create", action="store_true", help="make the group where no broker knows it"
+    )
+    delete = actions.add_parser(
+        "delete", help="delete a group, its offsets and its retries; its dead letters stay"
+    )
+    for action in (describe, reset, delete):
+        action.add_argument("name", metavar="NAME", type=group_name)
+    for action in (listing, describe, reset, delete):
+        add_namesrv(action)
+        add_json(action)
+
+
+def run(args: argparse.Namespace) -> int:
+    actions = {"list": _list, "describe": _describe, "reset-offset": _reset, "delete": _delete}
+    return actions[args.action](args)
+
+
+def _list(args: argparse.Namespace) -> int:
+    groups = run_on_leaders(args.namesrv, group_names)
+    if args.json:
+        print_json({"groups": groups})
+    else:
+        print("\n".join(groups) or "no group has been seen yet")
+    return 0
+
+
+def _describe(args: argparse.Namespace) -> int:
+    group = run_on_leaders(args.namesrv, lambda admin: find_group(admin, args.name))
+    if args.json:
+        print_json(group_json(group))
+        return 0
+    members = group.members
+    print(f"{len(members)} member(s) connected{': ' if members else ''}{', '.join(members)}")
+    print(f"{group.lag} message(s) to consume")
+    print_table(
+        ("TOPIC", "BROKER", "QUEUE", "OFFSET", "MAX", "LAG"),
+        [(q.topic, q.broker, q.queue_id, q.offset, q.max_offset, q.lag) for q in group.queues],
+    )
+    for topic in group.broadcast:
+        print(f"{topic}: broadcast, so its offsets are the members' own")
+    return 0
+
+
+def group_json(group: ConsumerGroupView) -> dict[str, Any]:
+    """What ``dledger group describe --json`` prints."""
+    return {
+        "group": group.name,
+        "members": group.members,
+        "lag": group.lag,
+        "queues": [asdict(queue) for queue in group.queues],
+        "broadcast": group.broadcast,
+    }
+
+
+def _reset(args: argparse.Namespace) -> int:
+    async def reset(admin: Admin) -> dict[tuple[str, int], int]:
+        try:
+            await find_group(admin, args.name, hint="; --create makes a new one")
+        except UnknownGroupError:
+            if not args.create:
+                raise
+            await _create(admin, args.name, args.topic)
+        return await reset_offsets(admin, args.name, args.topic, args.to)
+
+    offsets = run_on_leaders(args.namesrv, reset)
+    if args.json:
+        queues = [{"broker": b, "queue_id": q, "offset": o} for (b, q), o in offsets.items()]
+        print_json({"group": args.name, "topic": args.topic, "queues": queues})
+    else:
+        rows = [(broker, queue_id, offset) for (broker, queue_id), offset in offsets.items()]
+        print_table(("BROKER", "QUEUE", "OFFSET"), rows)
+    return 0
+
+
+async def _create(admin: Admin, group: str, topic: str) -> None:
+    """Makes the group on every broker group that has the topic."""
+    body = (encode_json({"groupName": group}),)
+    for address in (await admin.route(topic)).masters.values():
+        await admin.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+
+
+async def reset_offsets(
+    admin: Admin, group: str, topic: str, target: str | int
+) -> dict[tuple[str, int], int]:
+    """Moves the group in every queue of the topic; returns the new offsets.
+
+    A broker with members of the group moves it there and tells them; elsewhere the offsets are
+    committed.
+    """
+    queues = await view_queues(admin, topic)
+    offsets: dict[tuple[str, int], int] = {}
+    for broker, address in (await admin.route(topic)).masters.items():
+        here = [queue for queue in queues if queue.broker == broker]
+        moved = await _reset_members(admin, address, group, topic, target)
+        if moved is None:
+            moved = await _commit_offsets(admin, address, group, topic, target=target, queues=here)
+        offsets |= {(broker, queue_id): offset for queue_id, offset in sorted(moved.items())}
+    return offsets
+
+
+async def _reset_members(
+    admin: Admin, address: str, group: str, topic: str, target: str | int
+) -> dict[int, int] | None:
+    """The new offsets by queue id; None where the group has no members at this broker."""
+    timestamp_ms = {EARLIEST: 0, LATEST: -1}.get(str(target), target)
+    ext = {"topic": topic, "group": group, "timestamp": timestamp_ms, "isForce": True}
+    try:
+        answer = await admin.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
+    except RefusedError as error:
+        if error.code in GROUP_IS_AWAY:
+            return None
+        raise
+    return {queue.queue_id: offset for queue, offset in reset_offsets_of(answer.body).items()}
+
+
+async def _commit_offsets(
+    admin: Admin,
+    address: str,
+    group: str,
+    topic: str,
+    *,
+    target: str | int,
+    queues: Sequence[QueueView],
+) -> dict[int, int]:
+    async def move(queue: QueueView) -> int:
+        place = {"topic": topic, "queueId": queue.queue_id}
+        if target == EARLIEST:
+            offset = queue.min_offset
+        elif target == LATEST:
+            offset = queue.max_offset
+        else:
+            of_time = place | {"timestamp": target, "boundaryType": "lower"}
+            found = await admin.ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, of_time)
+            offset = int(str(found.ext["offset"]))
+        await admin.ask(
+            address,
+            RequestCode.UPDATE_CONSUMER_OFFSET,
+            place | {"consumerGroup": group, "commitOffset": offset},
+        )
+        return offset
+
+    offsets = await asyncio.gather(*map(move, queues))
+    return {queue.queue_id: offset for queue, offset in zip(queues, offsets, strict=True)}
+
+
+def _delete(args: argparse.Namespace) -> int:
+    found: list[ConsumerGroupView] = []
+
+    async def delete(admin: Admin) -> tuple[ConsumerGroupView, bool]:
+        if not found:  # of a second try, the first may have deleted it
+            found.append(await find_group(admin, args.name))
+        (group,) = found
+        masters = await admin.masters()
+        for address in (masters[broker] for broker in group.masters):
+            await admin.ask(
+                address,
+                RequestCode.DELETE_SUBSCRIPTIONGROUP,
+                {"groupName": args.name, "removeOffset": True},
+            )
+        return group, await _has_dead_letters(admin, args.name)
+
+    group, dead_letters = run_on_leaders(args.namesrv, delete)
+    brokers = list(group.masters.values())
+    if args.json:
+        document = {"group": args.name, "brokers": brokers, "members": group.members}
+        print_json(document | {"dead_letters": dead_letters})
+    else:
+        print(f"deleted {args.name} on {', '.join(brokers)}")
+    if dead_letters:
+        topic = dead_letter_topic(args.name)
+        print(
+            f"its dead letters stay: `dledger consume '{topic}' --group NAME` reads them, "
+            f"`dledger topic delete '{topic}'` deletes them",
+            file=sys.stderr,
+        )
+    if group.members:
+        print(
+            f"{len(group.members)} member(s) are connected still and make it anew with their next "
+            f"heartbeat: {', '.join(group.members)}",
+            file=sys.stderr,
+        )
+    return 0
+
+
+async def _has_dead_letters(admin: Admin, group: str) -> bool:
+    """Whether there is a topic for them: it is made with the first."""
+    try:
+        await admin.route(dead_letter_topic(group))
+    except NoTopicError:
+        return False
+    return True

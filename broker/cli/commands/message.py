@@ -1,0 +1,198 @@
+"""``dledger message``."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import re
+import sys
+from collections.abc import Mapping
+
+from broker.cli.cluster_admin.admin_client import Admin, NoLeaderError, RefusedError, run_on_leaders
+from broker.cli.terminal.command_error import CommandError, UsageError
+from broker.cli.terminal.name_arguments import topic_name
+from broker.cli.terminal.options import add_json, add_namesrv, positive, print_json
+from broker.cli.terminal.time_arguments import TIME, TIME_HELP, timestamp_ms
+from broker.client.errors import UndecodableBodyError
+from broker.client.message import MessageQueue
+from broker.client.message_json import message_json
+from broker.client.received_message import ReceivedMessage
+from broker.remoting.protocol.codes import MISSING, RequestCode, ResponseCode
+from broker.remoting.protocol.ext_fields import INT64_MAX
+from broker.remoting.protocol.frame import Frame
+from store.errors import StoreError
+from store.message.record import decode_record, record_bounds
+
+EXAMPLES = """\
+  dledger message get 7F00000100002A9F0000000000001000
+  dledger message get 7F0000010A5C2B1D4E8F000001020304 --topic orders      a producer's unique key
+  dledger message query --topic orders --key 4711
+  dledger message query --topic orders --key 4711 --since 1790000000000    (milliseconds)
+"""
+
+MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}")
+QUERY_MESSAGES = 64
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    get = actions.add_parser("get", help="one message by the id that its acknowledgement gave")
+    get.add_argument("id", metavar="ID", help="32 hexadecimal digits")
+    get.add_argument(
+        "--topic", metavar="T", type=topic_name, help="ID is a producer's unique key, in this topic"
+    )
+    query = actions.add_parser("query", help="the messages of a topic that have a key")
+    query.add_argument("--topic", metavar="T", type=topic_name, required=True)
+    query.add_argument("--key", metavar="K", required=True)
+    query.add_argument(
+        "--count", type=positive, default=QUERY_MESSAGES, metavar="N", help="at most (default: 64)"
+    )
+    query.add_argument(
+        "--since",
+        type=timestamp_ms,
+        default=0,
+        metavar=TIME,
+        help=f"stored then or later; {TIME_HELP}",
+    )
+    query.add_argument(
+        "--until", type=timestamp_ms, default=INT64_MAX, metavar=TIME, help="stored then or earlier"
+    )
+    for action in (get, query):
+        add_namesrv(action)
+        add_json(action)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.action == "query":
+        messages = run_on_leaders(
+            args.namesrv,
+            lambda admin: find_by_key(
+                admin, args.topic, args.key, count=args.count, since=args.since, until=args.until
+            ),
+        )
+        missing = f"topic {args.topic} has no message with key {args.key}"
+    else:
+        message_id = args.id.upper()
+        if not MESSAGE_ID.fullmatch(message_id):
+            raise UsageError(f"{args.id!r} is no message id, which has 32 hexadecimal digits")
+        missing = f"no message has the id {message_id}"
+        if args.topic is None:
+            messages = run_on_leaders(args.namesrv, lambda admin: find_by_id(admin, message_id))
+            missing += "; if it is a producer's unique key, say in which topic with --topic"
+        else:
+            messages = run_on_leaders(
+                args.namesrv, lambda admin: find_by_unique_key(admin, args.topic, message_id)
+            )
+    if not messages:
+        raise CommandError(missing)
+    for message in messages:
+        _print(message, as_json=args.json)
+    return 0
+
+
+async def find_by_id(admin: Admin, message_id: str) -> list[ReceivedMessage]:
+    """The message at the position in the id.
+
+    The id names the node that stored it. That node may be gone, and every member of its group has
+    the same bytes at the same place, so the leaders are asked and the answer's own id decides.
+
+    Raises where a leader that may have it cannot be asked, or refuses for another reason than that
+    there is no such message: it may be damaged on that one's disk.
+    """
+    host = ipaddress.IPv4Address(int(message_id[:8], 16))
+    address = f"{host}:{int(message_id[8:16], 16)}"
+    position = int(message_id[16:], 16)
+    if position > INT64_MAX:
+        return []
+    names = await admin.broker_names()
+    names.sort(key=lambda name: address not in name.addresses.values())
+    leaderless: list[str] = []
+    refusal: RefusedError | None = None
+    for name in names:
+        if name.master is None:
+            leaderless.append(name.name)
+            continue
+        try:
+            answer = await admin.ask(
+                name.master, RequestCode.VIEW_MESSAGE_BY_ID, {"offset": position}
+            )
+        except RefusedError as error:
+            if MISSING not in error.ext:
+                refusal = refusal or error
+            continue
+        found = [m for m in _messages(answer, name.name) if m.message_id == message_id]
+        if found:
+            return found
+    if leaderless:
+        raise NoLeaderError(f"{', '.join(leaderless)}, which may have it, has no leader now")
+    if refusal is not None:
+        raise refusal
+    return []
+
+
+async def find_by_unique_key(admin: Admin, topic: str, key: str) -> list[ReceivedMessage]:
+    """The messages, usually one, that their producer gave this key."""
+    found = await _query(admin, topic, key, {"_UNIQUE_KEY_QUERY": True, "maxNum": QUERY_MESSAGES})
+    return [message for message in found if message.unique_key.upper() == key]
+
+
+async def find_by_key(
+    admin: Admin, topic: str, key: str, *, count: int, since: int, until: int
+) -> list[ReceivedMessage]:
+    """The messages with this key that were stored between two times (ms), the newest first. The
+    index knows hashes of keys only."""
+    options = {"maxNum": count, "beginTimestamp": since, "endTimestamp": until}
+    found = await _query(admin, topic, key, options)
+    return [message for message in found if key in (*message.keys, message.unique_key)]
+
+
+async def _query(
+    admin: Admin, topic: str, key: str, options: Mapping[str, object]
+) -> list[ReceivedMessage]:
+    found: list[ReceivedMessage] = []
+    for name, master in (await admin.route(topic)).masters.items():
+        ext = {
+            "topic": topic,
+            "key": key,
+            "beginTimestamp": 0,
+            "endTimestamp": INT64_MAX,
+            **options,
+        }
+        try:
+            answer = await admin.ask(master, RequestCode.QUERY_MESSAGE, ext)
+        except RefusedError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                continue
+            raise
+        found += _messages(answer, name)
+    return found
+
+
+def _messages(answer: Frame, broker: str) -> list[ReceivedMessage]:
+    body = bytes(answer.body)
+    try:
+        messages = []
+        for start, _end in record_bounds(body):
+            record = decode_record(body, start)
+            queue = MessageQueue(record.topic, broker, record.queue_id)
+            messages.append(ReceivedMessage(queue, record.queue_offset, memoryview(body), start))
+    except StoreError as error:
+        raise CommandError(f"the answer of {broker} cannot be read: {error}") from error
+    return messages
+
+
+def _print(message: ReceivedMessage, *, as_json: bool) -> None:
+    try:
+        document = message_json(message)
+    except UndecodableBodyError as error:
+        raise CommandError(f"message {message.message_id}: {error}") from error
+    if as_json:
+        print_json(document)
+        return
+    body = document.pop("body", None)
+    for key, value in document.items():
+        print(f"{key:<16} {value}")
+    print("body             ", end="", flush=True)
+    if body is None:
+        body = f"(base64) {document['body_base64']}"
+    sys.stdout.write(f"{body}\n")

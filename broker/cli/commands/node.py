@@ -1,0 +1,115 @@
+"""``dledger node``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import os
+import sys
+
+from broker.cli.terminal.command_error import CommandError, UsageError
+from broker.cli.terminal.foreground import announce, run_until_stopped, show_as
+from broker.cli.terminal.options import add_json
+from broker.config.config_file import read_config
+from broker.config.node_config import ConfigError, NodeConfig
+from broker.system.log_output import log_to_stderr
+from broker.system.malloc_tuning import keep_freed_memory
+from dledger.errors import OpenAnewError
+from store.errors import StoreError
+
+EXAMPLES = """\
+  dledger node --config /var/lib/dledger/broker-a/n0/node.toml
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        required=True,
+        help="a node.toml; `dledger up` writes them, broker/config/config_file.py explains all",
+    )
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        config = read_config(args.config)
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+    show_as(config.name)
+    log_to_stderr(config.logging)
+    import_broker()
+    tune_interpreter()
+    return run_until_stopped(lambda stopped: _serve(config, stopped, as_json=args.json))
+
+
+def import_broker() -> None:
+    """Imports what a node needs, as quickly as it can be done: it is most of a node's start.
+
+    A node speaks no TLS, but aiohttp reads the system's root certificates when it is imported. And
+    nothing of what modules make is garbage, however often the collector looks.
+    """
+    os.environ["SSL_CERT_FILE"] = os.environ["SSL_CERT_DIR"] = os.devnull
+    gc.disable()
+    try:
+        import broker.server.broker_process  # noqa: F401, PLC0415 - after the environment is set
+    finally:
+        gc.enable()
+
+
+def tune_interpreter() -> None:
+    """The threads that write and sync hold the interpreter for microseconds, but wait for it for a
+    whole switch interval (5 ms by default) while the event loop is busy. And messages are too
+    short-lived for the collector to look at them after every 700.
+
+    NumPy, which comes when the first keys are sorted, would start a thread of linear algebra for
+    each core, and every one of them spins for a while.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    keep_freed_memory()
+    sys.setswitchinterval(0.0005)
+    gc.set_threshold(50_000, 20, 50)
+
+
+async def _serve(config: NodeConfig, stopped: asyncio.Future[None], *, as_json: bool) -> int:
+    while True:
+        reason = await _serve_once(config, stopped, as_json=as_json)
+        if reason is None:
+            return 0
+        if not isinstance(reason, OpenAnewError):
+            raise CommandError(f"{config.name} stopped by itself: {reason}")
+
+
+async def _serve_once(
+    config: NodeConfig, stopped: asyncio.Future[None], *, as_json: bool
+) -> BaseException | None:
+    """Serves until told to stop, or until the node stopped by itself; then returns why."""
+    from broker.server.broker_process import serve  # noqa: PLC0415 - after the environment is set
+
+    starting = asyncio.ensure_future(serve(config))
+    await asyncio.wait((stopped, starting), return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait((starting,))
+        return None
+    try:
+        process = starting.result()
+    except StoreError as error:
+        raise CommandError(f"{config.name}: {error}") from error
+    except OSError as error:
+        wanted = ", ".join(map(str, config.own))
+        raise CommandError(
+            f"{config.name} cannot listen on its addresses ({wanted}): "
+            f"{os.strerror(error.errno or 0)}; stop what uses them, or change its node.toml"
+        ) from error
+    addresses = {key: str(endpoint) for key, endpoint in config.own._asdict().items()}
+    announce(
+        {"node": config.name, "pid": os.getpid(), **addresses},
+        f"{config.name} listens on {config.own.address}",
+        as_json=as_json,
+    )
+    await asyncio.wait((stopped, process.failed), return_when=asyncio.FIRST_COMPLETED)
+    await process.stop()
+    return process.failed.result() if process.failed.done() else None

@@ -1,0 +1,142 @@
+"""``dledger snapshot``.
+
+A node writes a snapshot over HTTP only below the directories that its ``node.toml`` names, and else
+in one of its own. What a node of this machine has made there is moved to where it is wanted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from broker.cli.cluster_admin.admin_client import run_admin, run_to_its_end
+from broker.cli.cluster_admin.cluster_view import DOWN, NodeView, view_groups
+from broker.cli.cluster_admin.snapshot_fetch import NotHereError, fetch_snapshot
+from broker.cli.terminal.command_error import CommandError
+from broker.cli.terminal.options import add_json, add_namesrv, print_json, print_table
+
+EXAMPLES = """\
+  dledger snapshot --out /backup/today
+  dledger verify /backup/today
+"""
+
+SNAPSHOT_SECONDS = 3600.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        type=Path,
+        required=True,
+        help="a new directory: the snapshot of each node comes to DIR/<group>/<node>/; a node on "
+        "another machine writes it there itself, if snapshot_dirs of its node.toml allows it. "
+        "Links to live files are made where DIR is on the same file system: "
+        "copy a snapshot before you change a byte of it",
+    )
+    add_namesrv(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    out = args.out.absolute()
+    _require_usable(out)
+    groups = run_admin(args.namesrv, view_groups)
+    gone = [group.group for group in groups if group.gone_seconds is not None]
+    nodes = [node for group in groups if group.gone_seconds is None for node in group.nodes]
+    left_out = f"no node of {', '.join(gone)} is registered any more"
+    if not nodes:
+        why = f": {left_out}; start its nodes" if gone else ""
+        raise CommandError(f"no broker is registered at {args.namesrv}{why}")
+    if gone:
+        print(f"dledger snapshot: {left_out}; the snapshot goes without", file=sys.stderr)
+    taken = run_to_its_end(_take_all(nodes, out))
+    results = [_fetched(result, out) for result in taken]
+    failed = [result for result in results if "error" in result]
+    if args.json:
+        print_json({"complete": not failed, "replicas": results, "gone_groups": gone})
+    else:
+        print_table(
+            ("REPLICA", "ENTRIES", "END", "DIRECTORY"),
+            [
+                (
+                    result["replica"],
+                    f"{result['first_index']} to {result['commit_index']}",
+                    result["end_position"],
+                    result["directory"],
+                )
+                for result in results
+                if "error" not in result
+            ],
+        )
+    if failed:
+        what = "; ".join(f"{result['replica']}: {result['error']}" for result in failed)
+        raise CommandError(
+            f"{len(failed)} of {len(results)} replicas have no snapshot in {out}: {what}"
+        )
+    return 0
+
+
+def _require_usable(out: Path) -> None:
+    """Raises :class:`CommandError` where no snapshot may be: snapshots of two moments in one
+    directory would be taken for one that is inconsistent."""
+    if any((parent / "commitlog").is_dir() for parent in Path(os.path.realpath(out)).parents):
+        raise CommandError(f"{out}: a snapshot cannot be in the directory of a replica")
+    try:
+        used = any(out.iterdir())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise CommandError(f"{out}: {error.strerror}; name a new directory") from error
+    if used:
+        raise CommandError(f"{out}: not empty; name a new directory")
+
+
+async def _take_all(nodes: list[NodeView], out: Path) -> list[dict[str, Any]]:
+    timeout = aiohttp.ClientTimeout(total=SNAPSHOT_SECONDS)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        return list(await asyncio.gather(*(_take(session, node, out) for node in nodes)))
+
+
+async def _take(session: aiohttp.ClientSession, node: NodeView, out: Path) -> dict[str, Any]:
+    """What the node answered, or ``error``."""
+    if node.http is None or node.role == DOWN:  # a process that hangs would take the connection
+        error = f"no answer from {node.address or 'the node'}; start it and try again"
+        return {"replica": node.node, "error": error}
+    url = f"http://{node.http}/snapshot"
+    try:
+        async with session.post(url, json={"directory": str(out / node.node)}) as answer:
+            document = await answer.json()
+        if answer.status == HTTPStatus.FORBIDDEN:
+            async with session.post(url, json={}) as answer:
+                document = await answer.json()
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        return {"replica": node.node, "error": f"no answer from {node.http}: {error}"}
+    return {"replica": node.node, **document}
+
+
+def _fetched(result: dict[str, Any], out: Path) -> dict[str, Any]:
+    """The result, once the snapshot is where it is wanted; else with an ``error``."""
+    wanted = out / result["replica"]
+    if "error" in result or result["directory"] == str(wanted):
+        return result
+    made = Path(result["directory"])
+    try:
+        fetch_snapshot(made, wanted, result)
+    except NotHereError:
+        error = (
+            f"its machine has it in {made}: move it from there, "
+            f"and let snapshot_dirs of its node.toml name {out.parent} for the next time"
+        )
+    except OSError as fault:
+        error = f"it lies in {made}, and cannot be moved to {wanted}: {fault.strerror or fault}"
+    else:
+        return {**result, "directory": str(wanted)}
+    return {"replica": result["replica"], "error": error}

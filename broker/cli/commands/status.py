@@ -1,0 +1,97 @@
+"""``dledger status``."""
+
+from __future__ import annotations
+
+import argparse
+
+from broker.cli.cluster_admin.admin_client import run_admin
+from broker.cli.cluster_admin.cluster_view import GroupView, view_groups
+from broker.cli.commands.health import are_healthy
+from broker.cli.terminal.command_error import EXIT_FAILED
+from broker.cli.terminal.options import add_json, add_namesrv, print_json, print_table
+
+EXAMPLES = """\
+  dledger status
+  dledger status --namesrv 10.0.0.1:9876 --json
+
+Exits 1 where a broker group has no leader that serves or no majority; `dledger health` says why.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_namesrv(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    groups = run_admin(args.namesrv, view_groups)
+    if args.json:
+        print_json({"groups": [group.to_json() for group in groups]})
+    elif groups:
+        print_groups(groups)
+    else:
+        print(f"no broker is registered at {args.namesrv}")
+    return 0 if are_healthy(groups) else EXIT_FAILED
+
+
+def print_groups(groups: list[GroupView]) -> None:
+    """One line a node; the lag is counted in entries behind the leader."""
+    for group in groups:
+        leader = group.leader_node
+        if group.gone_seconds is not None:
+            print(
+                f"{group.group}: no node is registered, for {group.gone_seconds:.0f} s now; "
+                "start its nodes"
+            )
+        elif leader is not None:
+            state = "leads" if group.serves else "leads, but does not serve yet,"
+            print(f"{group.group}: {leader.node} at {leader.address} {state} in term {group.term}")
+        if group.health is not None and group.gone_seconds is None and not group.healthy:
+            print(f"{group.group}: {group.health.problem}")
+        if group.joint:
+            print(f"{group.group}: a change of the voters is under way")
+    _print_table(groups)
+    for node in (node for group in groups for node in group.nodes):
+        if node.disk == "full":
+            print(f"{node.node}: its disk is full; messages are refused while it leads")
+        if node.refilling:
+            print(f"{node.node}: is refilled by its peers, entry {node.refilling}")
+        for told in node.damage:
+            print(f"{node.node}: DAMAGE {told}")
+        for told in node.mended:
+            print(f"{node.node}: was damaged and is whole again: {told}")
+
+
+def _print_table(groups: list[GroupView]) -> None:
+    print_table(
+        (
+            "NODE",
+            "ROLE",
+            "MEMBER",
+            "TERM",
+            "LAST",
+            "COMMIT",
+            "APPLIED",
+            "LAG",
+            "ADDRESS",
+            "HTTP",
+            "PID",
+        ),
+        [
+            (
+                node.node,
+                node.role,
+                node.member,
+                node.term,
+                node.last_index,
+                node.commit_index,
+                node.applied_index,
+                node.lag_entries,
+                node.address,
+                node.http,
+                node.pid,
+            )
+            for group in groups
+            for node in group.nodes
+        ],
+    )

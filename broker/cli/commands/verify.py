@@ -1,0 +1,86 @@
+"""``dledger verify``."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from broker.cli.terminal.command_error import UsageError
+from broker.cli.terminal.options import add_json, print_json
+from broker.cli.terminal.progress import Progress
+from store.errors import DataFormatError, DataLockedError, StoreError
+from store.io.os_filesystem import OsFileSystem
+from store.verify import Verification, log_size, verify_replicas
+from store.verify.files.unread_files import exit_code
+from store.verify.plan.targets import find_replicas
+
+EXAMPLES = """\
+  dledger verify data/broker-a/n0                     one replica, of a node that is stopped
+  dledger verify data/broker-a                        all replicas of a group, compared
+  dledger verify snap/broker-a/n0 snap/broker-a/n1    snapshots
+
+exit code: 0 consistent; 1 something is wrong; 2 nothing is wrong of what could be read, and
+something could not be read or checked
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "directories",
+        metavar="DIR",
+        nargs="+",
+        type=Path,
+        help="a replica's directory, or one that holds several",
+    )
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    fs = OsFileSystem()
+    try:
+        named = [find_replicas(fs, str(directory)) for directory in args.directories]
+    except DataFormatError as error:
+        raise UsageError(str(error)) from error
+    directories = [replica for replicas in named for replica in replicas]
+    total = sum(log_size(fs, directory) for directory in directories)
+    progress = Progress("bytes of log checked", time.perf_counter, total)
+    try:
+        verification = verify_replicas(fs, directories, progress.add)
+    except (DataLockedError, DataFormatError) as error:
+        raise UsageError(str(error)) from error
+    except (StoreError, OSError) as error:
+        raise UsageError(f"the check could not be finished: {error}") from error
+    finally:
+        progress.end()
+    if args.json:
+        print_json(verification.to_json())
+    else:
+        _print(verification)
+    return exit_code(verification.findings)
+
+
+def _print(verification: Verification) -> None:
+    for finding in verification.findings:
+        print(finding)
+    for report in verification.replicas:
+        if report.last_index < report.first_index:
+            what = "no entry"
+        else:
+            what = (
+                f"entries {report.first_index} to {report.last_index} "
+                f"({report.commit_index} is known to be committed), {report.messages} messages"
+            )
+        print(f"{report.name}: {what}: {_count(len(report.findings))}")
+    if len(verification.replicas) > 1:
+        print(f"between the replicas: {_count(len(verification.divergences))}")
+        unknown = [report.name for report in verification.replicas if report.state == "unknown"]
+        if unknown:
+            print(
+                f"state of the broker not compared, as no other replica has a checkpoint of the "
+                f"same entry: {', '.join(unknown)}"
+            )
+
+
+def _count(findings: int) -> str:
+    return "nothing found" if findings == 0 else f"{findings} finding(s)"

@@ -1,0 +1,130 @@
+"""Starting servers as forks of a command that has imported what they need.
+
+An interpreter that starts and imports a broker's modules takes half a second of processor time.
+Where several are started at once, they share that of the command; one alone saves the command's
+own. What a fork runs is the very command line that it shows, in a session and with files of its
+own. Its name in `ps -e` and `top` is the node's, as that of any server
+(``cli/terminal/foreground.py``); what `ps -f` shows as its arguments are those of the command that
+it was forked from.
+
+Only a process with one thread may do this: a lock that another thread holds at that moment would
+be held for ever in the fork. Where there are more, and from programs that may have any number, the
+command line is executed.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from typing import BinaryIO, NoReturn
+
+from broker.cli.local_cluster.managed_processes import DLEDGER, Child, execute
+from broker.cli.main import main
+from broker.cli.terminal.command_error import EXIT_FAILED
+from broker.cli.terminal.signals import ENDING, heeded
+
+NODE = "node"
+TASKS = "/proc/self/task"
+FIRST_FREE_FD = 3
+"""Behind stdin, stdout and stderr."""
+
+
+class ForkedChild:
+    """A fork of this process. Two processes never wait for the same child."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, negative the number of a signal; None while it runs."""
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self._code = os.waitstatus_to_exitcode(status)
+        return self._code
+
+    def wait(self, timeout: float) -> int:
+        """As :meth:`poll`, after at most ``timeout`` seconds.
+
+        Raises ``subprocess.TimeoutExpired`` where it still runs then.
+        """
+        code = self.poll()
+        if code is None:
+            fd = os.pidfd_open(self.pid)
+            try:
+                ended = select.poll()
+                ended.register(fd, select.POLLIN)
+                ended.poll(timeout * 1000)
+            finally:
+                os.close(fd)
+            code = self.poll()
+        if code is None:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout)
+        return code
+
+
+def fork(arguments: Sequence[str], log: BinaryIO) -> Child:
+    """Starts a server, as :func:`~broker.cli.local_cluster.managed_processes.execute` does, as a
+    fork if possible.
+    """
+    if tuple(arguments[: len(DLEDGER)]) != DLEDGER or len(os.listdir(TASKS)) > 1:
+        return execute(arguments, log)
+    _import_server(arguments[len(DLEDGER)])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # What the command has made is never collected in the fork: a file that it had open would
+    # close a descriptor which is another one by then.
+    gc.freeze()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        # In the fork they would be handled as the command does, which ends all that it started.
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        pid = os.fork()
+        if pid == 0:
+            _run(arguments, log, mask)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return ForkedChild(pid)
+
+
+def _run(arguments: Sequence[str], log: BinaryIO, mask: Iterable[int]) -> NoReturn:
+    """In the fork, with the signals blocked; ``mask`` is the one to go on with."""
+    code = EXIT_FAILED
+    try:
+        _become(log)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        code = main(arguments[len(DLEDGER) :])
+    finally:
+        # Nothing of the command may go on in the fork, whatever has happened.
+        try:
+            if sys.exc_info()[0] is not None:
+                sys.excepthook(*sys.exc_info())
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+
+
+def _import_server(command: str) -> None:
+    """Everything that it needs, before there are several of it."""
+    server = importlib.import_module(f"broker.cli.commands.{command}")
+    if command == NODE:
+        server.import_broker()
+
+
+def _become(log: BinaryIO) -> None:
+    """A process as it is after exec: session, signals and files are its own."""
+    os.setsid()
+    for sig in heeded():
+        signal.signal(sig, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for fd, number in ((nothing, 0), (log.fileno(), 1), (log.fileno(), 2)):
+        os.dup2(fd, number)
+    os.closerange(FIRST_FREE_FD, os.sysconf("SC_OPEN_MAX"))

@@ -1,0 +1,293 @@
+"""A cluster on this machine: its directory, its ports, its processes. What `dledger up` makes.
+
+::
+
+    <data>/namesrv/pid, log/namesrv.log          the NameServer
+    <data>/<group>/<node>/node.toml              what a node is started with
+    <data>/<group>/<node>/pid, log/node.log      its process; the rest is the replica's
+    <data>/<group>/<node>/removed                of a node that is no member any more; not started
+
+The files say everything: a cluster is found again from its directory alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from broker.cli.local_cluster.atomic_file import write_whole
+from broker.cli.local_cluster.managed_processes import (
+    DLEDGER,
+    PID_FILE,
+    ManagedProcess,
+    Starter,
+    end_processes,
+    execute,
+)
+from broker.cli.local_cluster.port_layout import Ports, change_ports, plan_cluster, why_taken
+from broker.cli.terminal.command_error import CommandError, UsageError
+from broker.cli.terminal.options import data_option
+from broker.config.config_file import read_config
+from broker.config.node_config import ConfigError, Endpoint, NodeConfig
+
+
+@dataclass(frozen=True, slots=True)
+class LocalNode:
+    """One broker of a local cluster."""
+
+    config: NodeConfig
+    process: ManagedProcess
+
+
+REMOVED_FILE = "removed"
+"""Marks the directory of a node that `dledger member remove` took out of its group."""
+
+NAMESRV = "namesrv"
+"""What the NameServer is called where a node may be named."""
+
+
+class LocalCluster:
+    """See the module. Made by :func:`design_cluster` or :func:`open_cluster`."""
+
+    def __init__(
+        self, directory: Path, configs: Sequence[NodeConfig], removed: Sequence[NodeConfig] = ()
+    ) -> None:
+        """``removed`` are nodes whose files are there, but that are no members any more."""
+        self.directory = directory
+        self.removed = {config.name: local_node(config) for config in removed}
+        self.nodes = {config.name: local_node(config) for config in configs}
+        self.namesrv = Endpoint.parse(configs[0].namesrv[0])
+        home = directory / NAMESRV
+        self.namesrv_process = ManagedProcess(
+            NAMESRV,
+            home,
+            _dledger(NAMESRV, "--host", self.namesrv.host, "--port", str(self.namesrv.port)),
+            home / "log/namesrv.log",
+        )
+
+    @property
+    def groups(self) -> list[str]:
+        """The names of the broker groups, in order."""
+        return sorted({node.config.group for node in self.nodes.values()})
+
+    @property
+    def processes(self) -> list[ManagedProcess]:
+        """The NameServer first, as brokers register with it when they start."""
+        return [self.namesrv_process, *(node.process for node in self.nodes.values())]
+
+    def node(self, name: str) -> LocalNode:
+        """By its name ``group/node``, or ``node`` alone where there is one group."""
+        full = _full_name(name, [*self.nodes, *self.removed], self.directory)
+        if full in self.removed:
+            address = self.removed[full].config.own.address
+            raise CommandError(how_it_comes_back(full, self.directory, str(address)))
+        return self.nodes[full]
+
+    def process(self, name: str) -> ManagedProcess:
+        """That of a node, or the NameServer's."""
+        return self.namesrv_process if name == NAMESRV else self.node(name).process
+
+    @property
+    def running(self) -> list[str]:
+        """The names of the processes that run."""
+        return [process.name for process in self._all_processes() if process.pid is not None]
+
+    def require_stopped(self) -> None:
+        """Raises :class:`CommandError` where any process of the cluster runs."""
+        if running := self.running:
+            raise CommandError(
+                f"the cluster in {self.directory} runs already ({', '.join(running)}); "
+                f"`dledger status` shows it, `dledger down{data_option(self.directory)}` stops it"
+            )
+
+    def require_startable(self) -> None:
+        """Raises :class:`CommandError` where a process runs or a port is taken."""
+        self.require_stopped()
+        self._check_ports()
+
+    def write(self) -> LocalCluster:
+        """Writes every ``node.toml``; returns the cluster.
+
+        Raises :class:`CommandError` where a process runs, and :class:`UsageError` where a file
+        cannot be written.
+        """
+        self.require_stopped()
+        for node in self.nodes.values():
+            write_config(node.config)
+        return self
+
+    def start(self, starter: Starter = execute) -> None:
+        """Starts every process. Nothing is started where one runs or a port is taken."""
+        self.require_startable()
+        for process in self.processes:
+            process.start(starter)
+
+    def stop(self) -> dict[str, int]:
+        """Stops what runs, the NameServer last. Returns the pids by name."""
+        return stop_processes(self._all_processes())
+
+    def _all_processes(self) -> list[ManagedProcess]:
+        """With those of nodes that were added since the cluster was opened."""
+        known = {process.name: process for process in self.processes}
+        with suppress(UsageError):  # not written yet, or removed
+            known = find_processes(self.directory) | known
+        return [*known.values()]
+
+    def _check_ports(self) -> None:
+        wanted = {self.namesrv: ("the NameServer", "--namesrv-port")}
+        for node in self.nodes.values():
+            member = node.config.own
+            wanted[member.address] = (node.config.name, "--port")
+            wanted[member.peer] = (f"Raft of {node.config.name}", "--port")
+            wanted[member.http] = (f"HTTP of {node.config.name}", "--http-port")
+        for endpoint, (user, option) in wanted.items():
+            why = why_taken(endpoint)
+            if why is not None:
+                raise CommandError(
+                    f"{endpoint}, meant for {user}, cannot be had ({why}): "
+                    f"stop what uses it, or choose another with {option}"
+                )
+
+
+def how_it_comes_back(name: str, directory: Path, address: str = "ADDR") -> str:
+    """What to say of a node that was removed from its group."""
+    group, _, node = name.partition("/")
+    return (
+        f"{name} was removed from its group; `dledger member add {group} {node} {address}"
+        f"{data_option(directory)}` adds it again"
+    )
+
+
+def find_processes(directory: Path) -> dict[str, ManagedProcess]:
+    """What may run of the cluster in ``directory``, by name, to be ended and not to be started.
+
+    No settings are read for it: a mistake in one of them must not keep a cluster from being
+    stopped. Raises :class:`UsageError` where there is no cluster.
+    """
+    files = (path for name in ("node.toml", PID_FILE) for path in directory.glob(f"*/*/{name}"))
+    homes = {f"{path.parts[-3]}/{path.parts[-2]}": path.parent for path in files}
+    if not homes:
+        raise _no_cluster(directory)
+    homes = {NAMESRV: directory / NAMESRV, **dict(sorted(homes.items()))}
+    return {name: ManagedProcess(name, home, (), home / "log") for name, home in homes.items()}
+
+
+def find_process(directory: Path, name: str) -> ManagedProcess:
+    """As :func:`find_processes`, that of a node, named as for :meth:`LocalCluster.process`."""
+    processes = find_processes(directory)
+    nodes = [known for known in processes if known != NAMESRV]
+    return processes[name if name == NAMESRV else _full_name(name, nodes, directory)]
+
+
+def stop_processes(processes: Iterable[ManagedProcess]) -> dict[str, int]:
+    """Stops those that run, the NameServer last. Returns the pids by name."""
+    nodes: list[ManagedProcess] = []
+    namesrv: list[ManagedProcess] = []
+    for process in processes:
+        (namesrv if process.name == NAMESRV else nodes).append(process)
+    return {**end_processes(nodes, kill=False), **end_processes(namesrv, kill=False)}
+
+
+def _no_cluster(directory: Path) -> UsageError:
+    return UsageError(
+        f"{directory} holds no cluster; `dledger up{data_option(directory)}` makes one there"
+    )
+
+
+def _full_name(name: str, nodes: Collection[str], directory: Path) -> str:
+    groups = {node.partition("/")[0] for node in nodes}
+    full = name if "/" in name or len(groups) > 1 else f"{groups.pop()}/{name}"
+    if full not in nodes:
+        known = ", ".join([*nodes, NAMESRV])
+        raise UsageError(f"{directory} has no node {name}; it has {known}")
+    return full
+
+
+def open_cluster(directory: Path) -> LocalCluster:
+    """The cluster whose files are in ``directory``."""
+    configs, removed = _read_configs(directory)
+    if not configs:
+        raise _no_cluster(directory)
+    return LocalCluster(directory, configs, removed)
+
+
+def design_cluster(
+    directory: Path,
+    *,
+    nodes: int | None = None,
+    groups: int | None = None,
+    flush: str | None = None,
+    ports: Ports | None = None,
+) -> LocalCluster:
+    """The cluster in ``directory``, or a new one; settings that are given change.
+
+    Nothing is written yet. The number of nodes and groups cannot change: each group votes with the
+    members it has. Raises :class:`UsageError`.
+    """
+    found, removed = _read_configs(directory)
+    try:
+        if found:
+            configs = _adapt(found, directory, nodes, groups, ports)
+        else:
+            configs = plan_cluster(directory, nodes or 3, groups or 1, ports or Ports())
+        if flush is not None:
+            configs = [replace(config, flush=flush) for config in configs]
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+    return LocalCluster(directory, configs, removed)
+
+
+def _adapt(
+    found: list[NodeConfig],
+    directory: Path,
+    nodes: int | None,
+    groups: int | None,
+    ports: Ports | None,
+) -> list[NodeConfig]:
+    known_groups = len({config.group for config in found})
+    known_nodes = len(found[0].members)
+    if (nodes or known_nodes, groups or known_groups) != (known_nodes, known_groups):
+        raise UsageError(
+            f"{directory} holds {known_groups} group(s) of {known_nodes} node(s), which `up` "
+            "cannot change; leave --nodes and --groups out, or give another --data"
+        )
+    return found if ports is None else change_ports(directory, found, known_groups, ports)
+
+
+def _read_configs(directory: Path) -> tuple[list[NodeConfig], list[NodeConfig]]:
+    """Of the members, and of the nodes that are none any more."""
+    members: list[NodeConfig] = []
+    removed: list[NodeConfig] = []
+    try:
+        for path in sorted(directory.glob("*/*/node.toml")):
+            kind = removed if path.with_name(REMOVED_FILE).exists() else members
+            kind.append(read_config(str(path)))
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+    return members, removed
+
+
+def write_config(config: NodeConfig) -> None:
+    """Writes the node's ``node.toml``. Raises :class:`UsageError` where that cannot be done."""
+    home = Path(config.data)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        write_whole(home / "node.toml", config.to_toml())
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename} cannot be written: {error.strerror}; --data must name a "
+            "directory where files can be made"
+        ) from error
+
+
+def local_node(config: NodeConfig) -> LocalNode:
+    """The node of these settings, whether or not it runs."""
+    home = Path(config.data)
+    arguments = _dledger("node", "--config", str(home / "node.toml"))
+    return LocalNode(config, ManagedProcess(config.name, home, arguments, home / "log/node.log"))
+
+
+def _dledger(*arguments: str) -> list[str]:
+    return [*DLEDGER, *arguments]

@@ -1,0 +1,121 @@
+"""A member of a group of a local cluster that comes or goes: its files, its ports, its process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from broker.cli.local_cluster.atomic_file import write_whole
+from broker.cli.local_cluster.local_cluster import (
+    REMOVED_FILE,
+    LocalCluster,
+    LocalNode,
+    local_node,
+    open_cluster,
+    write_config,
+)
+from broker.cli.local_cluster.managed_processes import end_processes
+from broker.cli.local_cluster.port_layout import plan_member
+from broker.cli.terminal.command_error import CommandError, UsageError
+from broker.client.route.route_cache import parse_name_servers
+from broker.config.node_config import ConfigError, Endpoint, Member, NodeConfig
+
+REPLACED = "replaced"
+"""Where the data of a replaced node is put: ``<data>/replaced/<group>/<node>-<number>``."""
+
+LOCAL_HOSTS = {"localhost": "127.0.0.1"}
+
+
+def local_cluster(directory: Path, group: str, namesrv: str) -> LocalCluster | None:
+    """The cluster in ``directory``, if it is the one behind ``namesrv`` and has such a group.
+
+    Another cluster may have a group of that name: none of its nodes are meant.
+    """
+    if not any(directory.glob("*/*/node.toml")):
+        return None
+    cluster = open_cluster(directory)
+    asked = set()
+    for address in parse_name_servers(namesrv):
+        host, _, port = address.rpartition(":")
+        asked.add(f"{LOCAL_HOSTS.get(host, host)}:{port}")
+    is_meant = group in cluster.groups and str(cluster.namesrv) in asked
+    return cluster if is_meant else None
+
+
+def start_member(cluster: LocalCluster, group: str, node: str, address: str) -> LocalNode | None:
+    """Starts a node that is to be added, unless it runs. Its files are made where there are none.
+
+    ``address`` is where clients are to find it; the other two are what they were, or the next.
+    Returns None where nothing was started.
+    """
+    name = f"{group}/{node}"
+    found = cluster.nodes.get(name) or cluster.removed.get(name)
+    if found is not None and found.process.pid is not None:
+        return None
+    try:
+        own = _addresses(cluster, found, Endpoint.parse(address))
+        if found is not None:
+            members = {**found.config.members, node: own}
+            config = replace(found.config, members=members, join=True)
+        else:
+            config = _new_config(cluster, group, node, own)
+    except ConfigError as error:
+        raise UsageError(f"{name}: {error}") from error
+    write_config(config)
+    Path(config.data, REMOVED_FILE).unlink(missing_ok=True)
+    started = local_node(config)
+    started.process.start()
+    return started
+
+
+def _addresses(cluster: LocalCluster, found: LocalNode | None, address: Endpoint) -> Member:
+    if found is not None:
+        return found.config.own._replace(address=address)
+    known = [each.config.own for each in (*cluster.nodes.values(), *cluster.removed.values())]
+    return plan_member(address, known)
+
+
+def _new_config(cluster: LocalCluster, group: str, node: str, own: Member) -> NodeConfig:
+    group_nodes = [each.config for each in cluster.nodes.values() if each.config.group == group]
+    return replace(
+        group_nodes[0],
+        node=node,
+        data=str(cluster.directory.absolute() / group / node),
+        members={**{config.node: config.own for config in group_nodes}, node: own},
+        join=True,
+    )
+
+
+def retire(cluster: LocalCluster, group: str, node: str) -> bool:
+    """Ends a node that is no member any more, and marks its directory, so that `up` does not start
+    it; whether the cluster has it. Its data stays."""
+    name = f"{group}/{node}"
+    found = cluster.nodes.get(name)
+    if found is None:
+        return name in cluster.removed
+    try:
+        write_whole(
+            Path(found.config.data, REMOVED_FILE),
+            f"{name} was removed from its group. `dledger member add` adds it again.\n",
+        )
+    except OSError as error:
+        raise CommandError(
+            f"{name} was removed from its group, but {error.filename} cannot be written "
+            f"({error.strerror}): `dledger up` would start it again"
+        ) from error
+    end_processes([found.process], kill=False)
+    return True
+
+
+def put_aside(cluster: LocalCluster, group: str, node: str) -> Path | None:
+    """Ends a node of the cluster and moves its data away; returns to where, None if it had none."""
+    found = cluster.nodes.get(f"{group}/{node}")
+    if found is None:
+        return None
+    end_processes([found.process], kill=False)
+    home = cluster.directory / REPLACED / group
+    home.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while (home / f"{node}-{number}").exists():
+        number += 1
+    return Path(found.config.data).rename(home / f"{node}-{number}")

@@ -1,0 +1,233 @@
+"""Processes of a local cluster: started in the background, found again, and ended, by pid.
+
+A process is remembered in a file ``pid``: its number, its start time as the kernel counts it, and
+the inode of the directory. A number alone could be another process by now; with its start time it
+is this one or none. A copy of the directory has another inode, and no process yet. Signals go
+through a pidfd, which cannot come to mean another process between the look and the signal.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from broker.cli.local_cluster.atomic_file import without_waiting, write_whole
+from broker.cli.terminal.command_error import CommandError
+from broker.cli.terminal.signals import held_back
+from broker.system.bounded_file_read import read_small
+
+DLEDGER = (sys.executable, "-m", "broker")
+"""How the command line of one of our own processes begins."""
+
+PID_FILE = "pid"
+PID_BYTES_MAX = 100
+KILLED_SECONDS = 15.0
+"""A process that was killed is gone by then, unless its disk is stuck."""
+
+STATE_FIELD = 0
+START_TIME_FIELD = 19
+"""Of ``/proc/<pid>/stat``, counted from behind the command's closing parenthesis (proc(5))."""
+
+
+class Child(Protocol):
+    """A process that this program started. Exit codes are those of ``subprocess.Popen``."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float) -> int:
+        """Raises ``subprocess.TimeoutExpired``."""
+
+
+Starter = Callable[[Sequence[str], BinaryIO], Child]
+"""Starts a command line in the background; what it prints is appended to a file."""
+
+
+def execute(arguments: Sequence[str], log: BinaryIO) -> Child:
+    """Starts it in a session of its own, so that a Ctrl-C here does not reach it."""
+    return subprocess.Popen(
+        arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+    )
+
+
+class ManagedProcess:
+    """One process that may run for ``directory``, whether or not this program started it."""
+
+    def __init__(self, name: str, directory: Path, arguments: Sequence[str], log: Path) -> None:
+        """``arguments`` are the whole command line; what it prints is appended to ``log``."""
+        self.name = name
+        self.directory = directory
+        self.log = log
+        self._arguments = arguments
+        self._child: Child | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process that runs now, if any."""
+        try:
+            recorded = read_small(str(self.directory / PID_FILE), PID_BYTES_MAX)
+            pid, started, *home = map(int, recorded.split())
+            if home and home != [self._home()]:
+                return None  # a copy of the directory: the process is that of the original
+        except (OSError, ValueError):
+            return None
+        return pid if _start_time(pid) == started else None
+
+    def _home(self) -> int:
+        """What is the directory's own as long as it exists, and no copy's."""
+        return self.directory.stat().st_ino
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the process ended that this program started; None while it runs."""
+        return None if self._child is None else self._child.poll()
+
+    def reap(self, timeout_s: float = 0.0) -> None:
+        """Takes note of the end of the process that this program started, so that no zombie stays.
+
+        Waits for it up to ``timeout_s``. It may have been ended, and replaced, by another program.
+        """
+        if self._child is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._child.wait(timeout_s)
+
+    def start(self, starter: Starter = execute) -> None:
+        """Starts the process, in a session of its own.
+
+        Afterwards it is known, whatever signal comes, or there is none. Raises
+        :class:`CommandError` where one runs or its files cannot be written.
+        """
+        if self.pid is not None:
+            raise CommandError(f"{self.name} runs already (pid {self.pid})")
+        try:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            with held_back(), open(self.log, "ab", opener=without_waiting) as log:
+                self._child = starter(self._arguments, log)
+                self._remember(self._child)
+        except OSError as error:
+            raise CommandError(
+                f"{self.name} is not started: {_reason(error)}; "
+                "its files must be writable, and its disk have room"
+            ) from error
+
+    def _remember(self, child: Child) -> None:
+        """For other programs. A process that none of them could find must not go on."""
+        started = _start_time(child.pid) or 0
+        try:
+            recorded = f"{child.pid} {started} {self._home()}\n"
+            write_whole(self.directory / PID_FILE, recorded)
+        except OSError:
+            os.kill(child.pid, signal.SIGKILL)
+            self.reap(KILLED_SECONDS)
+            raise
+
+    def last_words(self) -> str:
+        """The last line that the process wrote, for saying why it ended."""
+        try:
+            with open(self.log, "rb", opener=without_waiting) as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - 4096))
+                lines = log.read().decode(errors="replace").split("\n")
+        except OSError:
+            return ""
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    def describe_end(self) -> str:
+        """How the process ended, and the last that it said."""
+        code = self.exit_code
+        if code is None:
+            return f"{self.name} does not run any more"
+        if code < 0:
+            return f"{self.name} was killed by signal {-code}"
+        return f"{self.name} ended with exit code {code}: {self.last_words() or 'it said nothing'}"
+
+
+def end_processes(
+    processes: Sequence[ManagedProcess], *, kill: bool, timeout_s: float = KILLED_SECONDS
+) -> dict[str, int]:
+    """Ends those that run, and waits until they are gone. Returns their pids by name.
+
+    ``kill`` sends SIGKILL at once; else SIGTERM, and SIGKILL to those that still run after
+    ``timeout_s``.
+    """
+    with ExitStack() as stack:
+        running: dict[int, ManagedProcess] = {}
+        pids: dict[str, int] = {}
+        for process in processes:
+            found = _open_pidfd(process)
+            if found is not None:
+                fd, pids[process.name] = found
+                stack.callback(os.close, fd)
+                running[fd] = process
+        waiting = list(running)
+        for sig in (signal.SIGKILL,) if kill else (signal.SIGTERM, signal.SIGKILL):
+            for fd in waiting:
+                _signal(fd, sig)
+            waiting = _wait(waiting, timeout_s)
+        if waiting:
+            names = ", ".join(running[fd].name for fd in waiting)
+            raise CommandError(f"{names}: still there after SIGKILL; is its disk stuck?")
+        for process in running.values():
+            (process.directory / PID_FILE).unlink(missing_ok=True)
+        for process in processes:
+            process.reap()
+    return pids
+
+
+def _open_pidfd(process: ManagedProcess) -> tuple[int, int] | None:
+    pid = process.pid
+    if pid is None:
+        return None
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    if process.pid == pid:  # still the one that was meant, so the descriptor is of it
+        return fd, pid
+    os.close(fd)
+    return None
+
+
+def _signal(fd: int, sig: signal.Signals) -> None:
+    try:
+        signal.pidfd_send_signal(fd, sig)
+    except ProcessLookupError:
+        return
+
+
+def _wait(fds: Sequence[int], timeout_s: float) -> list[int]:
+    """Those that still run after ``timeout_s``. A pidfd is readable when its process has ended."""
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    waiting = list(fds)
+    while waiting:
+        ready = poll.poll(timeout_s * 1000)
+        if not ready:
+            break
+        for fd, _event in ready:
+            poll.unregister(fd)
+            waiting.remove(fd)
+    return waiting
+
+
+def _reason(error: OSError) -> str:
+    return ": ".join(str(part) for part in (error.filename, error.strerror) if part is not None)
+
+
+def _start_time(pid: int) -> int | None:
+    """When the process started, in clock ticks since boot; None if it has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[STATE_FIELD] in "ZX" else int(fields[START_TIME_FIELD])

@@ -1,0 +1,192 @@
+"""Which addresses the nodes of a local cluster get."""
+
+from __future__ import annotations
+
+import socket
+import string
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from broker.cli.terminal.command_error import CommandError, UsageError
+from broker.cli.terminal.options import PORT_MAX
+from broker.config.node_config import Endpoint, Member, NodeConfig
+
+HOST = "127.0.0.1"
+PORT_STEP = 10
+"""Between the remoting ports of two nodes, as in RocketMQ's own DLedger examples."""
+
+PEER_PORT_DISTANCE = 4
+"""The Raft port is the remoting port plus this; in RocketMQ, plus 1 and minus 2 have other uses.
+Its DLedger takes 40911 and up, but there Linux picks the local ports of outgoing connections, and
+now and then a node that restarts would find its own port gone."""
+
+FREE_PORTS = range(20_000, 32_768)
+"""Where to look for a free port: below those of outgoing connections, for the same reason."""
+
+GROUPS_MAX = len(string.ascii_lowercase)
+NODES_MAX = 9
+
+
+class Ports(NamedTuple):
+    """The first port of each kind; 0 for any that is free, None for what a cluster has.
+
+    Where there is none yet, None is the default.
+    """
+
+    namesrv: int | None = None
+    remoting: int | None = None
+    http: int | None = None
+
+
+DEFAULT_PORTS = Ports(9876, 10911, 8080)
+
+
+def plan_cluster(
+    directory: Path, nodes: int, groups: int, ports: Ports, taken: Collection[int] = ()
+) -> list[NodeConfig]:
+    """The configurations of a cluster in ``directory``: ``groups`` times ``nodes`` brokers.
+
+    None of ``taken`` is handed out as a free port.
+    """
+    with ExitStack() as reserved:
+        first = zip(ports, DEFAULT_PORTS, strict=True)
+        ports = Ports(*(default if port is None else port for port, default in first))
+        allocator = _Allocator(reserved, ports, Random(), taken)
+        namesrv = str(allocator.namesrv())
+        configs = []
+        for group in (f"broker-{letter}" for letter in string.ascii_lowercase[:groups]):
+            members = {f"n{k}": allocator.member() for k in range(nodes)}
+            configs += [
+                NodeConfig(
+                    group=group,
+                    node=node,
+                    data=str(directory.absolute() / group / node),
+                    members=members,
+                    namesrv=(namesrv,),
+                )
+                for node in members
+            ]
+    return configs
+
+
+def change_ports(
+    directory: Path, found: Sequence[NodeConfig], groups: int, ports: Ports
+) -> list[NodeConfig]:
+    """The cluster that is in ``directory``, with the ports of the kinds that are given.
+
+    Raises :class:`UsageError` where it is not as :func:`plan_cluster` made it.
+    """
+    own = {endpoint.port for config in found for endpoint in config.own}
+    own |= {Endpoint.parse(address).port for config in found for address in config.namesrv}
+    given = Ports(*(port or 0 for port in ports))
+    fresh = plan_cluster(directory, len(found[0].members), groups, given, own)
+    as_planned = {config.name: set(config.members) for config in fresh}
+    if {config.name: set(config.members) for config in found} != as_planned:
+        raise UsageError(
+            f"{directory} holds nodes that were added online, or lacks some that were removed: "
+            "their ports `up` cannot change; leave the ports out"
+        )
+    return [
+        replace(
+            old,
+            members={
+                node: _change_member(member, new.members[node], ports)
+                for node, member in old.members.items()
+            },
+            namesrv=old.namesrv if ports.namesrv is None else new.namesrv,
+        )
+        for old, new in zip(found, fresh, strict=True)
+    ]
+
+
+def _change_member(old: Member, new: Member, ports: Ports) -> Member:
+    return Member(
+        peer=old.peer if ports.remoting is None else new.peer,
+        address=old.address if ports.remoting is None else new.address,
+        http=old.http if ports.http is None else new.http,
+    )
+
+
+def plan_member(address: Endpoint, known: Collection[Member]) -> Member:
+    """The addresses of one more node beside those that are known: clients find it at ``address``,
+    and the other two are the next in the order of :func:`plan_cluster` that nothing uses."""
+    taken = {endpoint.port for member in known for endpoint in member} | {address.port}
+    first_http = max((member.http.port + 1 for member in known), default=DEFAULT_PORTS.http or 0)
+    peer = _next_port(address.port + PEER_PORT_DISTANCE, taken)
+    http = _next_port(first_http, taken | {peer})
+    return Member(Endpoint(HOST, peer), address, Endpoint(HOST, http))
+
+
+def _next_port(first: int, taken: Collection[int]) -> int:
+    for port in range(first, PORT_MAX + 1):
+        if port not in taken and why_taken(Endpoint(HOST, port)) is None:
+            return port
+    raise UsageError(f"there is no free port from {first} to {PORT_MAX}")
+
+
+def why_taken(endpoint: Endpoint) -> str | None:
+    """Why nobody could listen there now; None where that is possible."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(endpoint)
+        except OSError as error:
+            return error.strerror
+    return None
+
+
+def free_member() -> Member:
+    """Three addresses on any free ports."""
+    with ExitStack() as reserved:
+        return _Allocator(reserved, Ports(0, 0, 0), Random()).member()
+
+
+class _Allocator:
+    """Hands out endpoints: counted from the first port of a kind, or free ones where that is 0.
+
+    A free port stays bound until ``reserved`` is closed, so that no two get the same one.
+    """
+
+    def __init__(
+        self, reserved: ExitStack, first: Ports, rng: Random, taken: Collection[int] = ()
+    ) -> None:
+        self._taken = taken
+        self._reserved = reserved
+        self._first = first
+        self._rng = rng
+        self._members = 0
+
+    def namesrv(self) -> Endpoint:
+        return self._endpoint(self._first.namesrv)
+
+    def member(self) -> Member:
+        count = self._members
+        self._members += 1
+        remoting, http = self._first.remoting, self._first.http
+        member = Member(
+            peer=self._endpoint(remoting and remoting + count * PORT_STEP + PEER_PORT_DISTANCE),
+            address=self._endpoint(remoting and remoting + count * PORT_STEP),
+            http=self._endpoint(http and http + count),
+        )
+        if max(endpoint.port for endpoint in member) > PORT_MAX:
+            raise UsageError(f"the ports of node {count + 1} would lie above {PORT_MAX}")
+        return member
+
+    def _endpoint(self, port: int | None) -> Endpoint:
+        return Endpoint(HOST, port or self._free_port())
+
+    def _free_port(self) -> int:
+        for port in self._rng.sample(FREE_PORTS, 100):
+            if port in self._taken:
+                continue
+            holder = self._reserved.enter_context(socket.socket())
+            try:
+                holder.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+        raise CommandError(f"no free port found from {FREE_PORTS.start} to {FREE_PORTS.stop}")

@@ -1,0 +1,105 @@
+"""Waiting until started processes do what they were started for, or have ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from broker.cli.cluster_admin.admin_client import Admin, run_admin
+from broker.cli.cluster_admin.cluster_view import GroupView, view_groups, view_node
+from broker.cli.local_cluster.local_cluster import LocalCluster, LocalNode
+from broker.cli.local_cluster.managed_processes import ManagedProcess
+from broker.cli.terminal.command_error import CommandError
+from dledger.raft.quorum import majority
+
+T = TypeVar("T")
+
+READY_SECONDS = 60.0
+"""For the recovery of a large log; a cluster that was stopped in order needs less than one."""
+
+ASK_AGAIN_SECONDS = 0.05
+"""Other processes can only be asked again; nothing here could wake us."""
+
+
+def wait_until_serving(cluster: LocalCluster) -> list[GroupView]:
+    """Returns when every group has a leader that serves and that the NameServer names to clients,
+    and every node answers or has ended.
+
+    Raises :class:`CommandError` where that does not happen.
+    """
+
+    async def groups_that_serve(admin: Admin) -> list[GroupView]:
+        groups = await view_groups(admin)
+        serving = {group.group for group in groups if group.serves}
+        missing = [group for group in cluster.groups if group not in serving]
+        if missing:
+            raise CommandError(f"{', '.join(missing)} has no leader that serves")
+        named = {name.name: name.master for name in await admin.broker_names()}
+        leaders = {each.group: each.leader_node for each in groups if each.group in cluster.groups}
+        unknown = [
+            group
+            for group, leader in leaders.items()
+            if leader is None or leader.address != named.get(group)
+        ]
+        if unknown:
+            raise CommandError(f"the NameServer does not know yet who leads {', '.join(unknown)}")
+        running = {node.config.name for node in cluster.nodes.values() if node.process.pid}
+        silent = running - {node.node for group in groups for node in group.nodes if node.pid}
+        if silent:
+            raise CommandError(f"{', '.join(sorted(silent))} does not answer")
+        return groups
+
+    return run_admin(
+        str(cluster.namesrv),
+        lambda admin: _until(lambda: groups_that_serve(admin), lambda: _obstacles(cluster)),
+    )
+
+
+def wait_until_answering(node: LocalNode) -> dict[str, str]:
+    """What the node says of itself, as soon as it answers."""
+    address = str(node.config.own.address)
+    return run_admin(
+        node.config.namesrv[0],
+        lambda admin: _until(lambda: view_node(admin, address), lambda: _ended([node.process])),
+    )
+
+
+def wait_until_listening(cluster: LocalCluster) -> None:
+    """Returns when the NameServer answers."""
+    run_admin(
+        str(cluster.namesrv),
+        lambda admin: _until(admin.broker_names, lambda: _ended([cluster.namesrv_process])),
+    )
+
+
+def _ended(processes: Iterable[ManagedProcess]) -> list[ManagedProcess]:
+    return [process for process in processes if process.pid is None]
+
+
+def _obstacles(cluster: LocalCluster) -> list[ManagedProcess]:
+    """The processes that ended and without which the cluster cannot come to serve."""
+    ended = _ended([cluster.namesrv_process])
+    for group in cluster.groups:
+        nodes = [node.process for node in cluster.nodes.values() if node.config.group == group]
+        if len(nodes) - len(_ended(nodes)) < majority(len(nodes)):
+            ended += _ended(nodes)
+    return ended
+
+
+async def _until(
+    attempt: Callable[[], Awaitable[T]], obstacles: Callable[[], list[ManagedProcess]]
+) -> T:
+    """The result of the first attempt that does not raise, unless something stands in its way."""
+    last = CommandError("not asked yet")
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            while not (ended := obstacles()):
+                try:
+                    return await attempt()
+                except CommandError as error:
+                    last = error
+                await asyncio.sleep(ASK_AGAIN_SECONDS)
+    except TimeoutError:
+        raise CommandError(f"not ready after {READY_SECONDS:g} s: {last}") from last
+    raise CommandError("; ".join(process.describe_end() for process in ended))

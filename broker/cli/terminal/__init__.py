@@ -1,0 +1,1 @@
+"""What all commands share: arguments, streams, signals, progress and errors."""

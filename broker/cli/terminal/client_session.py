@@ -1,0 +1,49 @@
+"""Running a client command: its event loop, signals, log lines, and how its failures are told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import uvloop
+
+from broker.cli.terminal.command_error import WHERE_A_NAMESERVER_IS, CommandError
+from broker.client.errors import ClientError, NameServersUnreachableError
+from broker.remoting.protocol.errors import CallError
+from broker.system.malloc_tuning import keep_freed_memory
+
+EXIT_TERMINATED = 128 + signal.SIGTERM
+
+
+def run_session(command: str, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Runs ``work`` to its end. SIGTERM cancels it as Ctrl-C does, so that it can leave in order.
+
+    Raises :class:`CommandError` where the cluster cannot be reached or refuses.
+    """
+    told = logging.StreamHandler(sys.stderr)
+    # What becomes of a connection is told by the error of the call that waited for it.
+    told.addFilter(lambda record: record.name != "dledger.remoting")
+    logging.basicConfig(
+        level=logging.WARNING, format=f"dledger {command}: %(message)s", handlers=[told]
+    )
+    keep_freed_memory()
+
+    async def session() -> int:
+        task = asyncio.current_task()
+        if task is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work()
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(session())
+    except asyncio.CancelledError:
+        return EXIT_TERMINATED
+    except NameServersUnreachableError as error:
+        raise CommandError(f"{error}; {WHERE_A_NAMESERVER_IS}") from error
+    except (CallError, ClientError) as error:
+        raise CommandError(str(error)) from error

@@ -1,0 +1,74 @@
+"""Reading lines from a descriptor without a thread and without holding more than a piece of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+
+from broker.cli.terminal.command_error import CommandError
+
+CHUNK_BYTES = 256 * 1024
+
+
+class LineReader:
+    """The lines of a descriptor, as bytes, split at newlines alone.
+
+    A pipe or a terminal is read when it has something; a file always has. Reading what is ready
+    does not block, so the descriptor, which others may share, is left in the mode in which it is.
+    """
+
+    def __init__(self, fd: int, line_bytes_max: int) -> None:
+        self._fd = fd
+        self._line_bytes_max = line_bytes_max
+        self._loop = asyncio.get_running_loop()
+        self._always_ready = stat.S_ISREG(os.fstat(fd).st_mode)
+        self._rest = b""
+        self._ended = False
+        self.count = 0
+        """Lines given out."""
+
+    async def read(self) -> list[bytes]:
+        """The lines that are there now, at least one; none at the end.
+
+        What follows the last newline is a line, too, unless it is empty. Raises
+        :class:`CommandError` for a line that is too long.
+        """
+        lines: list[bytes] = []
+        while not lines and not self._ended:
+            await self._ready()
+            chunk = os.read(self._fd, CHUNK_BYTES)
+            if chunk:
+                lines = (self._rest + chunk).split(b"\n")
+                self._rest = lines.pop()
+            else:
+                self._ended = True
+                lines = [self._rest] if self._rest else []
+                self._rest = b""
+            if len(self._rest) > self._line_bytes_max:
+                raise CommandError(
+                    f"line {self.count + len(lines) + 1} is longer than {self._line_bytes_max} "
+                    "bytes, which is what a message may have"
+                )
+        self.count += len(lines)
+        return lines
+
+    async def _ready(self) -> None:
+        if self._always_ready:
+            await asyncio.sleep(0)  # others get their turn between two pieces of a file
+            return
+        readable: asyncio.Future[None] = self._loop.create_future()
+        try:
+            self._loop.add_reader(self._fd, _set_done, readable)
+        except PermissionError:  # what it is cannot be waited for (/dev/null): it is always ready
+            self._always_ready = True
+            return
+        try:
+            await readable
+        finally:
+            self._loop.remove_reader(self._fd)
+
+
+def _set_done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,224 @@
+"""Membership in a group: heartbeats to every leader, and the queues that fall to this member.
+
+Brokers do not replicate who is connected. A new leader learns of the members by their heartbeats,
+so for a moment the first to come seems to be alone. Therefore the queues stay as they are shared
+out for ``settle_seconds`` after a leader was greeted anew, and where the members cannot be had at
+all they stay as long as that lasts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+from broker.client.config import ConsumerConfig
+from broker.client.consumer.consumer_requests import ConsumerRequests
+from broker.client.consumer.queue_assignment import allocate
+from broker.client.errors import NOT_YET, ClientError, Failure, NoLeaderError
+from broker.client.message import MessageQueue
+from broker.client.route.route_cache import Routes
+from broker.filter.subscription import Subscription
+from broker.remoting.protocol.errors import CallError
+
+logger = logging.getLogger("dledger.client")
+
+GREET_AGAIN_SECONDS = 0.5
+"""After a heartbeat that failed."""
+COMPLAIN_SECONDS = 2.0
+"""What fails for so long is worth a line in the log."""
+
+
+class Share(NamedTuple):
+    """The queues of a topic that are this member's from now on."""
+
+    topic: str
+    queues: list[MessageQueue]
+    has_others: bool
+    """Whether there are other members, who may have had them until now."""
+
+
+Assign = Callable[[Share], Awaitable[None]]
+
+
+class NotMemberError(ClientError):
+    """A broker has forgotten this client; the next heartbeat reminds it."""
+
+    retriable = True
+
+
+class Membership:
+    """Keeps one client a member of its group."""
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        routes: Routes,
+        requests: ConsumerRequests,
+        config: ConsumerConfig,
+        client_id: str,
+        subscriptions: Mapping[str, Subscription],
+        broadcast: bool,
+        latest: bool,
+        assign: Assign,
+    ) -> None:
+        self._loop = loop
+        self._routes = routes
+        self._requests = requests
+        self._config = config
+        self._client_id = client_id
+        self._subscriptions = subscriptions
+        self._broadcast = broadcast
+        self._latest = latest
+        self._assign = assign
+        self._greeted: dict[str, float] = {}
+        """Leaders that know this client, and since when (the latest heartbeat)."""
+        self._assigned = False
+        self.obstacle: Failure | None = ClientError(NOT_YET)
+        """What keeps this client from its first share of the queues; None once it has had one."""
+        self._failing_since: float | None = None
+        self._complaint = ""
+        self._settled_at = 0.0
+        self._rebalance_at = loop.time()
+        self._wake: asyncio.Event = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._wake.set()
+        self._task = self._loop.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Ends the membership; brokers that can be reached are told."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        goodbyes = [self._requests.unregister(address) for address in self._greeted]
+        await asyncio.gather(*goodbyes, return_exceptions=True)
+
+    def rebalance_soon(self) -> None:
+        """The members, the queues or the leaders may have changed."""
+        self._rebalance_at = min(self._rebalance_at, self._loop.time())
+        self._wake.set()
+
+    def lost(self, address: str) -> None:
+        """A connection broke, and with it what that broker knew of this client."""
+        if self._greeted.pop(address, None) is not None:
+            self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._find_routes()
+            await self._greet()
+            now = self._loop.time()
+            if now >= self._rebalance_at:
+                if self._assigned and now < self._settled_at:
+                    self._rebalance_at = self._settled_at
+                else:
+                    self._rebalance_at = now + self._config.rebalance_seconds
+                    await self._rebalance()
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        due = self._rebalance_at
+        for address in self._leaders():
+            last = self._greeted.get(address)
+            if last is None:
+                due = min(due, self._loop.time() + GREET_AGAIN_SECONDS)
+            else:
+                due = min(due, last + self._config.heartbeat_seconds)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due, self._wake.set)
+
+    async def _find_routes(self) -> None:
+        for topic in self._subscriptions:
+            if self._routes.cached(topic) is None:
+                try:
+                    await self._routes.refresh(topic)
+                except ClientError as error:
+                    self._complain(error)
+
+    async def _greet(self) -> None:
+        """A heartbeat to each leader whose last one is too old, or that never had one."""
+        leaders = self._leaders()
+        self._greeted = {address: at for address, at in self._greeted.items() if address in leaders}
+        for address in leaders:
+            last = self._greeted.get(address)
+            now = self._loop.time()
+            # The very sum that the timer was set to: a difference may round to a hair less, and
+            # then it would ring at once, again and again.
+            if last is not None and now < last + self._config.heartbeat_seconds:
+                continue
+            try:
+                await self._requests.heartbeat(
+                    address,
+                    self._subscriptions.values(),
+                    broadcast=self._broadcast,
+                    latest=self._latest,
+                )
+            except (CallError, ClientError) as error:
+                logger.debug("heartbeat to %s: %s", address, error)
+                self._greeted.pop(address, None)
+                continue
+            self._greeted[address] = self._loop.time()
+            if last is None and self._assigned:
+                self._settled_at = self._loop.time() + self._config.settle_seconds
+
+    def _leaders(self) -> dict[str, None]:
+        routes = [self._routes.cached(topic) for topic in self._subscriptions]
+        return {
+            address: None
+            for route in routes
+            if route is not None
+            for address in route.leaders().values()
+        }
+
+    async def _rebalance(self) -> None:
+        for topic in self._subscriptions:
+            try:
+                share = await self._share(topic)
+            except (CallError, ClientError) as error:
+                self._complain(error)
+                culprit = error.broker if isinstance(error, NoLeaderError) else topic
+                await self._routes.recover(topic, culprit)
+                self.rebalance_soon()
+                continue
+            await self._assign(share)
+            self._assigned = True
+            self.obstacle = None
+            self._failing_since = None
+            self._complaint = ""
+
+    async def _share(self, topic: str) -> Share:
+        route = await self._routes.get(topic)
+        if self._broadcast:
+            return Share(topic, list(route.read_queues), has_others=False)
+        leaders = route.leaders()
+        if not leaders:
+            raise NoLeaderError(route.read_queues[0].broker if route.read_queues else topic)
+        address = leaders[min(leaders)]  # every member asks the same one
+        ids = await self._requests.client_ids(address)
+        if self._client_id not in ids:
+            self.lost(address)
+            raise NotMemberError(f"{address} does not know {self._client_id} yet")
+        queues = allocate(route.read_queues, ids, self._client_id)
+        return Share(topic, queues, has_others=len(ids) > 1)
+
+    def _complain(self, error: Failure) -> None:
+        """When it lasts, and once, however often it is tried again."""
+        if not self._assigned:
+            self.obstacle = error
+        what = str(error)
+        now = self._loop.time()
+        if self._failing_since is None:
+            self._failing_since = now
+        elif what != self._complaint and now - self._failing_since >= COMPLAIN_SECONDS:
+            self._complaint = what
+            logger.warning("%s; waiting", what)

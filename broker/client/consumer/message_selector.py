@@ -1,0 +1,31 @@
+"""What a consumer wants of a topic, beside tags: messages by their properties."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker.filter.sql92_parser import parse_selector
+from broker.filter.subscription import ALL, SQL_TYPE, Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """An SQL92 expression over the properties of messages, which the broker evaluates::
+
+        Consumer(name_servers, "billing", {"orders": Sql("amount > 100 AND TAGS IN ('paid')")})
+
+    Raises :class:`~broker.filter.subscription.ExpressionError` where it has a mistake, and says
+    where.
+    """
+
+    expression: str
+
+    def __post_init__(self) -> None:
+        parse_selector(self.expression)
+
+
+def subscription(topic: str, wanted: str | Sql, version: int) -> Subscription:
+    """``wanted``: a tag expression, empty for all messages, or an SQL92 selector."""
+    if isinstance(wanted, Sql):
+        return Subscription(topic, wanted.expression, version, SQL_TYPE)
+    return Subscription(topic, wanted or ALL, version)

@@ -1,0 +1,30 @@
+"""What an operator's reset of a group looks like to its members: the body of request 220.
+
+RocketMQ sends ``{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"t"}:5}}``, whose keys no
+other JSON reader accepts, or for C++ clients a list of objects with an ``offset`` each.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from broker.client.message import MessageQueue
+from broker.remoting.protocol.errors import FieldError
+from broker.remoting.protocol.java_json import decode_json
+
+
+def reset_offsets(body: bytes) -> dict[MessageQueue, int]:
+    """Where each queue goes on. Raises :class:`~broker.remoting.protocol.errors.FieldError`."""
+    try:
+        table: Any = decode_json(body)["offsetTable"]
+        if isinstance(table, list):
+            return {_queue(element): int(element["offset"]) for element in table}
+        return {_queue(orjson.loads(key)): int(offset) for key, offset in table.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FieldError(f"the body has no table of offsets: {error}") from None
+
+
+def _queue(fields: Any) -> MessageQueue:
+    return MessageQueue(str(fields["topic"]), str(fields["brokerName"]), int(fields["queueId"]))

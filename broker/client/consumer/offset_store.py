@@ -1,0 +1,78 @@
+"""Offsets of one consumer: what it has acknowledged, and what the brokers know of that."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from broker.client.consumer.consumer_requests import ConsumerRequests
+from broker.client.errors import ClientError
+from broker.client.message import MessageQueue
+from broker.client.route.route_cache import Routes
+from broker.remoting.protocol.errors import CallError
+
+logger = logging.getLogger("dledger.client")
+
+
+class Offsets:
+    """Acknowledged and committed offsets by queue.
+
+    What was acknowledged is remembered for good, even when the queue goes to another member and
+    comes back: within one run no message is handed out again after it was acknowledged, unless an
+    operator resets the group.
+    """
+
+    def __init__(self, requests: ConsumerRequests, routes: Routes) -> None:
+        self._requests = requests
+        self._routes = routes
+        self._acknowledged: dict[MessageQueue, int] = {}
+        self._committed: dict[MessageQueue, int] = {}
+        self._handed_out: dict[MessageQueue, int] = {}
+        """Of queues that were reset: up to where their messages have come again."""
+
+    def acknowledge(self, queue: MessageQueue, next_offset: int) -> None:
+        """All messages of the queue before ``next_offset`` are done with."""
+        if self._handed_out.get(queue, next_offset) < next_offset:
+            return  # of what came before the queue was reset
+        if next_offset > self._acknowledged.get(queue, -1):
+            self._acknowledged[queue] = next_offset
+
+    def rewind(self, queue: MessageQueue, next_offset: int) -> None:
+        """The queue begins anew, before what was acknowledged."""
+        self._acknowledged[queue] = next_offset
+
+    def reset(self, queue: MessageQueue, next_offset: int) -> None:
+        """An operator wants the queue to go on from there, whatever was acknowledged."""
+        self._acknowledged[queue] = self._handed_out[queue] = next_offset
+
+    def hand_out(self, queue: MessageQueue, next_offset: int) -> None:
+        """Messages up to there have been handed out, and may be acknowledged."""
+        if queue in self._handed_out:
+            self._handed_out[queue] = max(next_offset, self._handed_out[queue])
+
+    def acknowledged(self, queue: MessageQueue) -> int | None:
+        return self._acknowledged.get(queue)
+
+    def uncommitted(self) -> list[MessageQueue]:
+        """The queues whose brokers do not know yet what was acknowledged."""
+        return [
+            queue
+            for queue, offset in self._acknowledged.items()
+            if self._committed.get(queue) != offset
+        ]
+
+    async def commit(self, queues: Iterable[MessageQueue]) -> bool:
+        """Commits what was acknowledged of ``queues``, once; whether all of it is committed."""
+        results = await asyncio.gather(*map(self._commit, queues))
+        return all(results)
+
+    async def _commit(self, queue: MessageQueue) -> bool:
+        offset = self._acknowledged[queue]
+        try:
+            await self._requests.commit_offset(self._routes.leader(queue), queue, offset)
+        except (CallError, ClientError) as error:
+            logger.debug("offset %d of %s: %s", offset, queue, error)
+            return False
+        self._committed[queue] = offset
+        return True

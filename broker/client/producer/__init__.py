@@ -1,0 +1,1 @@
+"""The producer: queue selection, retries, transactions, request and reply."""

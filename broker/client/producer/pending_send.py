@@ -1,0 +1,134 @@
+"""One request of a producer, from the call until it is acknowledged or given up."""
+
+from __future__ import annotations
+
+import asyncio
+from struct import Struct
+
+from broker.client.errors import BadAnswerError, Failure, outcome_unknown, refusal
+from broker.client.message import SEND_STATUS_BY_CODE, Bytes, MessageQueue, SendResult
+from broker.client.producer.send_outcome_query import APPLIED_SECONDS_FIRST
+from broker.remoting.protocol.codes import OUTCOME, OUTCOME_UNKNOWN
+from broker.remoting.protocol.frame import Frame, RequestTemplate, TemplateValues
+from broker.remoting.protocol.header_templates import LikeFrame
+from store.message.record import record_size
+
+_BATCHED_SIZE = Struct(">i")
+_BATCHED_FIXED_SIZE = 22
+
+# The constructor that ``NamedTuple`` makes is a function of Python around this one.
+_new = tuple.__new__
+
+
+class Delivery:
+    """What is sent (again and again, if need be, always the same bytes) and who waits for it."""
+
+    __slots__ = (
+        "address",
+        "applied_seconds",
+        "body",
+        "count",
+        "deadline",
+        "doubtful_at",
+        "first_key",
+        "future",
+        "pinned",
+        "properties_size",
+        "queue",
+        "template",
+        "topic",
+        "tries",
+        "values",
+    )
+
+    def __init__(  # noqa: PLR0917 - by position in the hot path
+        self,
+        topic: str,
+        template: RequestTemplate,
+        values: TemplateValues,
+        body: Bytes,
+        first_key: str,
+        pinned: MessageQueue | None,
+        deadline: float,
+        future: asyncio.Future[SendResult],
+        *,
+        properties_size: int = 0,
+        count: int = 0,
+    ) -> None:
+        """``count`` is of the messages of a batch; 0 for a single one, whose properties have
+        ``properties_size`` bytes."""
+        self.topic = topic
+        self.template = template
+        self.values = values
+        """What fills the template in, but for the queue."""
+        self.body = body
+        self.count = count
+        self.properties_size = properties_size
+        self.first_key = first_key
+        self.pinned = pinned
+        """The queue that it must go to, None for any."""
+        self.deadline = deadline
+        self.future = future
+        self.queue: MessageQueue | None = pinned
+        """The queue of the latest try."""
+        self.tries = 0
+        self.applied_seconds = APPLIED_SECONDS_FIRST
+        self.address = ""
+        """The leader asked by the latest try."""
+        self.doubtful_at: dict[str, str] = {}
+        """Broker groups that may have stored it although they did not say so, and the address of
+        the leader that was asked."""
+
+    def acknowledgement(self, frame: Frame, queue: MessageQueue) -> SendResult:
+        """What ``frame`` says of what was sent to ``queue``; raises what it means if it is no
+        acknowledgement.
+        """
+        status = SEND_STATUS_BY_CODE.get(frame.code)
+        if status is None:
+            refused = refusal(queue.broker, frame.code, frame.remark)
+            refused.perhaps_stored = frame.ext.get(OUTCOME) == OUTCOME_UNKNOWN
+            raise refused
+        try:
+            if type(frame) is LikeFrame:
+                _, ids, queue_text, offset_text = frame.values
+                queue_id = int(queue_text)
+                offset = int(offset_text)
+                message_ids = ids.decode()
+            else:
+                ext = frame.ext
+                queue_id = int(ext["queueId"])  # type: ignore[arg-type]  # None raises, as it should
+                offset = int(ext["queueOffset"])  # type: ignore[arg-type]  # likewise
+                message_ids = str(ext["msgId"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadAnswerError(queue.broker, f"an acknowledgement without {error}") from None
+        if queue_id != queue.queue_id:
+            queue = queue._replace(queue_id=queue_id)
+        return _new(
+            SendResult, (status, queue, offset, self.count or 1, message_ids, self.first_key)
+        )
+
+    def note(self, failure: Failure) -> None:
+        """Remembers where it may be stored all the same."""
+        if self.queue is not None and outcome_unknown(failure):
+            self.doubtful_at[self.queue.broker] = self.address
+
+    def succeed(self, result: SendResult) -> None:
+        if not self.future.done():  # its caller may have given up on it
+            self.future.set_result(result)
+
+    def fail(self, failure: BaseException) -> None:
+        if not self.future.done():
+            self.future.set_exception(failure)
+
+    def record_sizes(self) -> list[int]:
+        """The sizes of the records that a broker makes of it."""
+        fixed = record_size(self.topic, 0, 0)
+        if not self.count:
+            return [fixed + len(self.body) + self.properties_size]
+        sizes: list[int] = []
+        position = 0
+        while position < len(self.body):
+            (size,) = _BATCHED_SIZE.unpack_from(self.body, position)
+            sizes.append(fixed + size - _BATCHED_FIXED_SIZE)
+            position += size
+        return sizes

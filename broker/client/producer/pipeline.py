@@ -1,0 +1,174 @@
+"""Sending a stream of messages: in batches, as fast as the brokers take them, in order.
+
+Each queue has one request under way at most, retries included, so what a queue gets it gets in the
+order in which it was put in. Two ways to choose the queue: any that is idle (then a queue that is
+without a leader holds up only the batch that it has), or the one that belongs to an order key (then
+all messages with the same key are in order).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from broker.client.message import Message, MessageQueue, SendResult
+from broker.client.producer.producer import Producer
+from broker.client.producer.queue_selection import queue_index
+from broker.client.producer.send_encoding import batched_size
+
+BATCH_MESSAGES = 512
+BATCH_BYTES = 1024 * 1024
+BACKLOG_BYTES_MAX = 8 * 1024 * 1024
+"""What waits for its turn; :meth:`Pipeline.put` waits while there is more."""
+
+Stored = Callable[[SendResult, Sequence[Message]], None]
+
+
+class _Lane:
+    """One queue, and the messages that wait for it."""
+
+    __slots__ = ("backlog", "queue")
+
+    def __init__(self, queue: MessageQueue, backlog: deque[Message]) -> None:
+        self.queue = queue
+        self.backlog = backlog
+
+
+class Pipeline:
+    """Sends to the queues given, until drained or until the first message fails for good.
+
+    All messages are of the topic that has the queues; one that is not fails.
+    ``stored`` is called with each acknowledged request and its messages, in order for each queue;
+    an error that it raises (nobody reads any more, the disk is full) ends the stream as a message
+    that fails does.
+    """
+
+    def __init__(
+        self,
+        producer: Producer,
+        queues: Sequence[MessageQueue],
+        stored: Stored,
+        *,
+        ordered_by_key: bool = False,
+        batch_messages: int = BATCH_MESSAGES,
+        batch_bytes: int = BATCH_BYTES,
+    ) -> None:
+        self._producer = producer
+        self._loop = asyncio.get_running_loop()
+        self._stored = stored
+        self._batch_messages = batch_messages
+        self._batch_bytes = batch_bytes
+        shared: deque[Message] = deque()
+        self._lanes = [_Lane(queue, deque() if ordered_by_key else shared) for queue in queues]
+        self._idle = deque(self._lanes)
+        """Those without a request under way, in the order in which they fell idle."""
+        self._waiting_bytes = 0
+        self._failure: BaseException | None = None
+        self._change: asyncio.Future[None] | None = None
+
+    async def put(self, messages: Sequence[Message]) -> None:
+        """Takes messages for any queue; waits where too many wait already.
+
+        Raises what made an earlier message fail.
+        """
+        await self._wait_for_room()
+        size = sum(map(batched_size, messages))
+        backlog = self._lanes[0].backlog
+        backlog.extend(messages)
+        self._waiting_bytes += size
+        while self._idle and backlog and self._failure is None:
+            self._start(self._idle.popleft())
+
+    async def put_ordered(self, message: Message, key: str) -> None:
+        """Takes a message for the queue of ``key``; otherwise as :meth:`put`.
+
+        Which queue that is says :func:`~broker.client.producer.queue_selection.queue_index`.
+        """
+        await self._wait_for_room()
+        size = batched_size(message)
+        lane = self._lanes[queue_index(key, len(self._lanes))]
+        lane.backlog.append(message)
+        self._waiting_bytes += size
+        if lane in self._idle:
+            self._idle.remove(lane)
+            # At the end of the turn, so that what comes in the same turn goes together.
+            self._loop.call_soon(self._start, lane)
+
+    async def drain(self) -> None:
+        """Returns when all is acknowledged. Raises what made a message fail, when all that was
+        under way at that time has ended.
+        """
+        while len(self._idle) < len(self._lanes):
+            await self._changed()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _wait_for_room(self) -> None:
+        while self._waiting_bytes >= BACKLOG_BYTES_MAX and self._failure is None:
+            await self._changed()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _changed(self) -> None:
+        if self._change is None:
+            self._change = self._loop.create_future()
+        # All wait for one future; who is cancelled must not cancel it for the others.
+        await asyncio.shield(self._change)
+
+    def _start(self, lane: _Lane) -> None:
+        """Sends what waits, or lets the lane fall idle."""
+        if not lane.backlog or self._failure is not None:
+            self._idle.append(lane)
+            self._tell()
+            return
+        try:
+            batch = self._take(lane.backlog)
+            if len(batch) == 1:  # as it must be for a delayed message
+                answer = self._producer.send_nowait(batch[0], lane.queue)
+            else:
+                answer = self._producer.send_batch_nowait(batch, lane.queue)
+        except Exception as error:  # noqa: BLE001 - of a message: whatever it is made of
+            self._fail(lane, error)
+            return
+        answer.add_done_callback(partial(self._answered, lane, batch))
+
+    def _take(self, backlog: deque[Message]) -> list[Message]:
+        batch = [backlog.popleft()]
+        size = batched_size(batch[0])
+        if batch[0].delay_level > 0:
+            return batch
+        while backlog and len(batch) < self._batch_messages:
+            size += batched_size(backlog[0])
+            if size > self._batch_bytes or backlog[0].delay_level > 0:
+                break
+            batch.append(backlog.popleft())
+        return batch
+
+    def _answered(
+        self, lane: _Lane, batch: Sequence[Message], answer: asyncio.Future[SendResult]
+    ) -> None:
+        failure = answer.exception()
+        if failure is not None:
+            self._fail(lane, failure)
+            return
+        self._waiting_bytes -= sum(map(batched_size, batch))
+        try:
+            self._stored(answer.result(), batch)
+        except Exception as error:  # noqa: BLE001 - of whoever is told, who put these messages
+            self._fail(lane, error)
+            return
+        self._start(lane)
+        self._tell()
+
+    def _fail(self, lane: _Lane, error: BaseException) -> None:
+        """Ends the stream and lets the lane fall idle: who drains waits for it, and is told."""
+        if self._failure is None:
+            self._failure = error
+        self._start(lane)
+
+    def _tell(self) -> None:
+        if self._change is not None:
+            self._change.set_result(None)
+            self._change = None

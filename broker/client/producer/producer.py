@@ -1,0 +1,312 @@
+"""The producer: what a program calls to send messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from random import Random
+from types import TracebackType
+from typing import ClassVar, Self
+
+from broker.client.client_identity import ClientIdentity, UniqueKeys, local_identity
+from broker.client.config import ProducerConfig
+from broker.client.errors import (
+    ClientError,
+    DeadlineError,
+    IllegalMessageError,
+    NoQueueError,
+    NoReplyError,
+)
+from broker.client.message import BODY_SIZE_MAX, Bytes, Message, MessageQueue, SendResult
+from broker.client.producer.latency_faults import LatencyFaults
+from broker.client.producer.pending_send import Delivery
+from broker.client.producer.producer_heartbeat import ProducerPresence
+from broker.client.producer.queue_selection import QueueChoice, queue_index
+from broker.client.producer.request_reply import Asker, Replier, Reply
+from broker.client.producer.send_dispatcher import Deliverer
+from broker.client.producer.send_encoding import (
+    DEFLATED,
+    KEY_PROPERTY_SIZE,
+    SendTemplates,
+    batch_body,
+    batch_values,
+    deflated,
+    single_values,
+)
+from broker.client.received_message import ReceivedMessage
+from broker.client.route.route_cache import Routes, parse_name_servers
+from broker.remoting.client import RemotingClient
+from broker.remoting.dispatch import Handler
+from broker.remoting.protocol.codes import RequestCode
+from broker.system.wall_clock import system_clock_ms
+
+
+class Producer:
+    """Sends to the topics of one cluster. Make it inside the event loop that it will run in::
+
+        async with Producer("127.0.0.1:9876") as producer:
+            result = await producer.send(Message("orders", b"one"))
+
+    Many sends may be under way at the same time; their order is kept only if each waits for the one
+    before it (``client/producer/pipeline.py`` does that for streams, queue by queue). An
+    acknowledged message is stored; a message is stored twice only in the cases that
+    ``client/producer/send_outcome_query.py`` names.
+    """
+
+    deliverer_class: ClassVar[type[Deliverer]] = Deliverer
+
+    def __init__(
+        self,
+        name_servers: str,
+        config: ProducerConfig | None = None,
+        *,
+        wall_clock: Callable[[], int] = system_clock_ms,
+        rng: Random | None = None,
+        identity: ClientIdentity | None = None,
+    ) -> None:
+        """``name_servers``: ``host:port``, several separated by semicolons."""
+        self._config = config or ProducerConfig()
+        self._loop = asyncio.get_running_loop()
+        self._wall_clock = wall_clock
+        rng = rng or Random()
+        identity = identity or local_identity(rng)
+        self._keys = UniqueKeys(identity, wall_clock)
+        self._handlers: dict[int, Handler] = {}
+        """What to do with requests of brokers, by code."""
+        self._remoting = RemotingClient(self._loop, self._handlers, on_lost=self._lost)
+        self._routes = Routes(self._loop, self._remoting, parse_name_servers(name_servers), rng)
+        faults = LatencyFaults() if self._config.send_latency_fault_enable else None
+        self._choice = QueueChoice(
+            self._loop, self._routes, rng, self._config.default_queues, faults
+        )
+        self._deliverer = self.deliverer_class(
+            loop=self._loop,
+            remoting=self._remoting,
+            routes=self._routes,
+            choice=self._choice,
+            config=self._config,
+            faults=faults,
+        )
+        self._templates: dict[str, SendTemplates] = {}
+        self._asker = Asker(self._loop, identity.client_id)
+        self._handlers[int(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)] = self._asker.replied
+        self._replier = Replier(self._loop, self._remoting, self._routes, self._config, wall_clock)
+        self._presence = ProducerPresence(
+            loop=self._loop,
+            remoting=self._remoting,
+            routes=self._routes,
+            group=self._config.group,
+            client_id=identity.client_id,
+            request_seconds=self._config.request_seconds,
+        )
+
+    async def start(self) -> None:
+        """Begins to keep routes fresh."""
+        self._routes.start()
+
+    async def close(self) -> None:
+        """Ends what is still under way with an error, and closes the connections."""
+        self._asker.close()
+        await self._deliverer.close()
+        await self._presence.close()
+        self._routes.close()
+        await self._remoting.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues that the topic has, or will have when a message creates it.
+
+        Raises a :class:`ClientError` where it has none, or no NameServer can be asked.
+        """
+        route = await self._choice.route(topic)
+        if not route.write_queues:
+            raise NoQueueError(topic)
+        return route.write_queues
+
+    async def send(self, message: Message, queue: MessageQueue | None = None) -> SendResult:
+        """Sends one message, to ``queue`` or to the queue whose turn it is.
+
+        Raises :class:`RefusedError` where a broker will not have it, :class:`DeadlineError` where
+        it was tried for too long (it may be stored all the same), or another
+        :class:`ClientError`.
+        """
+        return await self.send_nowait(message, queue)
+
+    async def send_by_key(self, message: Message, key: str) -> SendResult:
+        """Sends to the queue of ``key``. Messages of one key are in order if each waits for the
+        one before it. Raises as :meth:`send`.
+        """
+        queues = await self.queues(message.topic)
+        return await self.send_nowait(message, queues[queue_index(key, len(queues))])
+
+    async def send_one_way(self, message: Message, queue: MessageQueue | None = None) -> None:
+        """Sends once and waits for no answer: the message may be lost, and nobody is told.
+
+        Raises a :class:`ClientError` where no broker is known that would have it.
+        """
+        target = self._choice.at_once(message.topic, queue)
+        if target is None:
+            target = await self._choice.search(message.topic, queue, ())
+        delivery = self._delivery(message, queue)
+        values = (*delivery.values, target.queue.queue_id)
+        self._remoting.push_template(target.address, delivery.template, values, delivery.body)
+
+    async def send_batch(
+        self, messages: Sequence[Message], queue: MessageQueue | None = None
+    ) -> SendResult:
+        """Sends messages of one topic to one queue: all are stored, in this order and with nothing
+        between them, or none. Raises as :meth:`send`.
+        """
+        return await self.send_batch_nowait(messages, queue)
+
+    async def request(
+        self, message: Message, timeout_seconds: float = 3.0, queue: MessageQueue | None = None
+    ) -> Reply:
+        """Sends a message and waits for what its consumer replies.
+
+        Raises :class:`NoReplyError` where nothing came in time (it may be consumed all the same),
+        and otherwise as :meth:`send`.
+        """
+        correlation_id = self._keys.next()
+        marks = self._asker.properties(correlation_id, timeout_seconds)
+        delivery = self._delivery(message.with_properties(marks), queue, key=correlation_id)
+        delivery.deadline = self._loop.time() + timeout_seconds
+        reply = self._asker.expect(correlation_id)
+        try:
+            async with asyncio.timeout_at(delivery.deadline):
+                # Whatever is wrong there, the delivery will find it too, and is more patient.
+                with suppress(ClientError):
+                    route = await self._choice.route(message.topic)
+                    # A host that does not answer must not cost more: others can be sent to.
+                    seconds = timeout_seconds / 8
+                    await self._presence.join(message.topic, route.leaders(), seconds)
+                self._deliverer.begin(delivery)
+                await asyncio.wait((delivery.future, reply), return_when=asyncio.FIRST_COMPLETED)
+                if not reply.done():
+                    result = delivery.future.result()
+                    self._presence.meet(message.topic, {result.queue.broker: delivery.address})
+                return await reply
+        except (TimeoutError, DeadlineError):
+            raise NoReplyError(
+                f"no reply to a request to {message.topic} in {timeout_seconds:g} s"
+            ) from None
+        finally:
+            self._asker.forget(correlation_id)
+            if not delivery.future.cancel():
+                delivery.future.exception()  # looked at, lest the loop complain
+
+    async def reply(
+        self,
+        request: ReceivedMessage,
+        body: Bytes,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Answers a message that was sent with :meth:`request`, by a client in any language.
+
+        Raises :class:`IllegalMessageError` for what is no request, :class:`NoReplyError` where the
+        client that asked was not reached while it waits, and another :class:`ClientError`.
+        """
+        await self._replier.reply(request, body, properties or {})
+
+    def send_nowait(
+        self, message: Message, queue: MessageQueue | None = None
+    ) -> asyncio.Future[SendResult]:
+        """As :meth:`send`; the request leaves at the end of this turn of the event loop.
+
+        Raises :class:`IllegalMessageError` at once for what no broker would take.
+        """
+        delivery = self._delivery(message, queue)
+        self._deliverer.begin(delivery)
+        return delivery.future
+
+    def send_batch_nowait(
+        self, messages: Sequence[Message], queue: MessageQueue | None = None
+    ) -> asyncio.Future[SendResult]:
+        """As :meth:`send_batch`; the request leaves at the end of this turn of the event loop.
+
+        Raises :class:`IllegalMessageError` at once for what no broker would take.
+        """
+        if not messages:
+            raise IllegalMessageError("a batch has at least one message")
+        topic = messages[0].topic
+        _check_queue(topic, queue)
+        templates = self._templates.get(topic) or self._new_templates(topic)
+        first = self._keys.take(len(messages))
+        body = batch_body(messages, self._keys.prefix, first)
+        delivery = Delivery(
+            topic,
+            templates.batch,
+            batch_values(self._wall_clock()),
+            body,
+            self._keys.key(first),
+            queue,
+            self._loop.time() + self._config.deadline_seconds,
+            self._loop.create_future(),
+            count=len(messages),
+        )
+        self._deliverer.begin(delivery)
+        return delivery.future
+
+    def _delivery(
+        self,
+        message: Message,
+        queue: MessageQueue | None,
+        *,
+        key: str | None = None,
+        sys_flag: int = 0,
+    ) -> Delivery:
+        """A single message that is to be delivered, with a unique ``key`` that was taken for it."""
+        topic, body = message.topic, message.body
+        _check_queue(topic, queue)
+        if len(body) > BODY_SIZE_MAX:
+            raise IllegalMessageError(
+                f"a body of {len(body)} bytes exceeds the limit of {BODY_SIZE_MAX}"
+            )
+        templates = self._templates.get(topic) or self._new_templates(topic)
+        config, loop = self._config, self._loop
+        if len(body) > config.compress_over_bytes > 0:
+            smaller = deflated(body)
+            if smaller is not None:
+                body = smaller
+                sys_flag |= DEFLATED
+        if key is None:
+            key = self._keys.next()
+        return Delivery(
+            topic,
+            templates.single,
+            single_values(message, key, self._wall_clock(), sys_flag),
+            body,
+            key,
+            queue,
+            loop.time() + config.deadline_seconds,
+            loop.create_future(),
+            properties_size=KEY_PROPERTY_SIZE + len(message.property_bytes),
+        )
+
+    def _lost(self, address: str) -> None:
+        self._presence.lost(address)
+
+    def _new_templates(self, topic: str) -> SendTemplates:
+        templates = SendTemplates(self._config.group, topic, self._config.default_queues)
+        self._templates[topic] = templates
+        return templates
+
+
+def _check_queue(topic: str, queue: MessageQueue | None) -> None:
+    """A request names its topic, and of the queue the number alone: it would be stored in the queue
+    of that number of its own topic, if there is one. Raises :class:`IllegalMessageError`.
+    """
+    if queue is not None and queue.topic != topic:
+        raise IllegalMessageError(f"a message of {topic} cannot go to a queue of {queue.topic}")

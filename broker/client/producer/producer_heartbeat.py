@@ -1,0 +1,186 @@
+"""Being known to brokers as a producer: they can ask and tell only whom they have heard of.
+
+A broker asks about open transactions (39), and passes replies on (326), over connections on which a
+heartbeat has named a producer group. Which those are dies with a leader; the next one is greeted
+as soon as it is found, so that it need not wait for the next heartbeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import orjson
+
+from broker.client.errors import ClientError, ClosedError, refusal
+from broker.client.route.route_cache import Routes
+from broker.client.route.topic_route import TopicRoute
+from broker.remoting.client import RemotingClient
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.errors import CallError
+
+logger = logging.getLogger("dledger.client")
+
+HEARTBEAT_SECONDS = 30.0
+"""Between heartbeats to a leader. A group that has none for as long is looked for no more often."""
+
+
+@dataclass(slots=True)
+class _Group:
+    """A group of brokers that has to know this producer."""
+
+    topic: str
+    """One that lies there; its route tells who leads."""
+    address: str | None
+    is_greeted: bool = False
+    """Whether the leader at ``address`` answered the latest heartbeat."""
+    failing_since: float | None = None
+    """When the first of the tries that failed in a row did."""
+    tried: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the leader has been tried, or others have failed lately."""
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there is a reason not to wait for the next heartbeat."""
+
+
+class ProducerPresence:
+    """Keeps one producer known. It does nothing until the first :meth:`meet`."""
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        remoting: RemotingClient,
+        routes: Routes,
+        group: str,
+        client_id: str,
+        request_seconds: float,
+    ) -> None:
+        self._loop = loop
+        self._remoting = remoting
+        self._routes = routes
+        self._group = group
+        self._client_id = client_id
+        self._request_seconds = request_seconds
+        self._groups: dict[str, _Group] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closed = False
+
+    def meet(self, topic: str, leaders: Mapping[str, str]) -> None:
+        """From now on all leaders of these groups will know this producer; ``leaders`` are the
+        present ones, by broker name. Each group is kept by a task of its own, so that none waits
+        for a host that does not answer. Raises :class:`ClosedError`.
+        """
+        if self._closed:
+            raise ClosedError("the producer was closed")
+        if not self._tasks:
+            self._routes.on_change(self._route_changed)
+        for broker, address in leaders.items():
+            group = self._groups.get(broker)
+            if group is None:
+                group = self._groups[broker] = _Group(topic, address)
+                self._tasks.append(self._loop.create_task(self._keep(broker, group)))
+            elif group.failing_since is not None:
+                group.wake.set()
+
+    async def join(self, topic: str, leaders: Mapping[str, str], seconds: float) -> None:
+        """As :meth:`meet`. Returns when the leaders know this producer or have been tried once, or
+        after so many seconds; those that failed just now are not waited for.
+        """
+        self.meet(topic, leaders)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                for broker in leaders:
+                    await self._groups[broker].tried.wait()
+
+    def broker_at(self, address: str) -> str:
+        """The name of the group that the leader at ``address`` leads; empty if none is known."""
+        found = (name for name, group in self._groups.items() if group.address == address)
+        return next(found, "")
+
+    def lost(self, address: str) -> None:
+        """A connection broke, and with it what that broker knew."""
+        for group in self._groups.values():
+            if group.address == address and group.is_greeted:
+                self._forget_greeting(group)
+
+    async def close(self) -> None:
+        """Brokers that can be reached are told that the producer is gone."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        ext = {"clientID": self._client_id, "producerGroup": self._group}
+        goodbyes = [
+            self._remoting.invoke(
+                group.address, RequestCode.UNREGISTER_CLIENT, ext, timeout=self._request_seconds
+            )
+            for group in self._groups.values()
+            if group.address is not None and group.is_greeted
+        ]
+        await asyncio.gather(*goodbyes, return_exceptions=True)
+
+    async def _keep(self, broker: str, group: _Group) -> None:
+        while True:
+            group.wake.clear()
+            known = await self._greet(group)
+            group.tried.set()
+            if not known:
+                await self._routes.recover(group.topic, broker)
+                if not self._is_given_up(group):
+                    continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
+                    await group.wake.wait()
+
+    def _is_given_up(self, group: _Group) -> bool:
+        """Whether it may be gone for good: then a new route, or somebody who sends there, will
+        tell that it is not."""
+        since = group.failing_since
+        return since is not None and self._loop.time() >= since + HEARTBEAT_SECONDS
+
+    def _forget_greeting(self, group: _Group) -> None:
+        group.is_greeted = False
+        if group.failing_since is None:
+            group.tried.clear()
+        group.wake.set()
+
+    async def _greet(self, group: _Group) -> bool:
+        address = group.address
+        if address is None or not await self._beat(address):
+            group.is_greeted = False
+            if group.failing_since is None:
+                group.failing_since = self._loop.time()
+            return False
+        group.failing_since = None
+        if group.address == address:  # else another one leads by now
+            group.is_greeted = True
+        return True
+
+    async def _beat(self, address: str) -> bool:
+        body = orjson.dumps(
+            {
+                "clientID": self._client_id,
+                "consumerDataSet": [],
+                "producerDataSet": [{"groupName": self._group}],
+            }
+        )
+        try:
+            answer = await self._remoting.invoke(
+                address, RequestCode.HEART_BEAT, {}, (body,), timeout=self._request_seconds
+            )
+            if answer.code != ResponseCode.SUCCESS:
+                raise refusal(address, answer.code, answer.remark)
+        except (CallError, ClientError) as error:
+            logger.debug("heartbeat to %s: %s", address, error)
+            return False
+        return True
+
+    def _route_changed(self, route: TopicRoute) -> None:
+        for broker in route.brokers:
+            group = self._groups.get(broker)
+            if group is not None and group.address != route.leader(broker):
+                group.address = route.leader(broker)
+                self._forget_greeting(group)

@@ -1,0 +1,232 @@
+"""Delivering requests: the quick first try, and the patient ones after it."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from broker.client.config import ProducerConfig
+from broker.client.errors import (
+    ClientError,
+    ClosedError,
+    DeadlineError,
+    DoubtfulRefusalError,
+    Failure,
+    NoLeaderError,
+    TopicNotFoundError,
+    perhaps_stored,
+)
+from broker.client.message import MessageQueue, SendResult, SendStatus
+from broker.client.producer.latency_faults import FAILED_LATENCY_MS, LatencyFaults
+from broker.client.producer.pending_send import Delivery
+from broker.client.producer.queue_selection import QueueChoice, Target
+from broker.client.producer.send_outcome_query import (
+    APPLIED_SECONDS_MAX,
+    find_stored,
+    until_applied,
+)
+from broker.client.route.route_cache import Routes
+from broker.remoting.client import RemotingClient
+from broker.remoting.pending_requests import Done, settle
+from broker.remoting.protocol.errors import CallError
+from broker.remoting.protocol.frame import Frame
+
+
+class Deliverer:
+    """Brings deliveries to their end.
+
+    A first try that works costs no task. One that fails gets a task, which looks the route up
+    again, waits as ``client/route/route_cache.py`` says, and sends the same bytes until they are
+    acknowledged or refused for good, or the deadline has passed. Where an earlier try may have been
+    carried out, it asks before it sends again (``client/producer/send_outcome_query.py``).
+    """
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        remoting: RemotingClient,
+        routes: Routes,
+        choice: QueueChoice,
+        config: ProducerConfig,
+        faults: LatencyFaults | None,
+    ) -> None:
+        self._loop = loop
+        self._remoting = remoting
+        self._routes = routes
+        self._choice = choice
+        self._config = config
+        self._faults = faults
+        self._tasks: dict[asyncio.Task[None], Delivery] = {}
+        self._closed = False
+
+    def begin(self, delivery: Delivery) -> None:
+        """Sends it at once if the way is known."""
+        if self._closed:
+            delivery.fail(ClosedError("the producer is closed"))
+            return
+        target = self._choice.at_once(delivery.topic, delivery.pinned)
+        if target is None:
+            self._try_on(delivery, None)
+        else:
+            self._send(delivery, target, partial(self._answered, delivery, target.queue))
+
+    async def close(self) -> None:
+        """Ends what tries on with :class:`ClosedError`."""
+        self._closed = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _send(self, delivery: Delivery, target: Target, done: Done) -> None:
+        queue, address = target
+        delivery.queue, delivery.address = queue, address
+        delivery.tries += 1
+        if self._faults is not None:
+            done = partial(self._watch, queue.broker, self._loop.time(), done)
+        self._remoting.call_template(
+            address,
+            delivery.template,
+            (*delivery.values, queue.queue_id),
+            delivery.body,
+            timeout=self._config.request_seconds,
+            done=done,
+        )
+
+    def _answered(
+        self,
+        delivery: Delivery,
+        queue: MessageQueue,
+        answer: Frame | None,
+        failure: Failure | None,
+    ) -> None:
+        if answer is not None:
+            try:
+                result = delivery.acknowledgement(answer, queue)
+            except ClientError as error:
+                failure = error
+            else:
+                delivery.succeed(result)
+                return
+        self._try_on(delivery, failure)
+
+    def _try_on(self, delivery: Delivery, failure: Failure | None) -> None:
+        if self._closed:
+            delivery.fail(ClosedError("the producer was closed"))
+            return
+        task = self._loop.create_task(self._deliver(delivery, failure))
+        self._tasks[task] = delivery
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        delivery = self._tasks.pop(task)
+        if task.cancelled():
+            delivery.fail(ClosedError("the producer was closed"))
+        elif (fault := task.exception()) is not None:
+            delivery.fail(fault)
+
+    async def _deliver(self, delivery: Delivery, failure: Failure | None) -> None:
+        try:
+            async with asyncio.timeout_at(delivery.deadline):
+                while not delivery.future.done():
+                    if failure is not None:
+                        if self._is_final(delivery, failure):
+                            delivery.fail(failure)
+                            return
+                        await self._recover(delivery, failure)
+                    try:
+                        delivery.succeed(await self._try(delivery))
+                    except (CallError, ClientError) as error:
+                        failure = error
+        except TimeoutError:
+            seconds = self._config.deadline_seconds
+            last = self._missing_leader(delivery.topic) or failure
+            delivery.fail(DeadlineError(f"a message to {delivery.topic}", seconds, last))
+
+    def _missing_leader(self, topic: str) -> NoLeaderError | None:
+        """What a try would end with; none is made as long as it would."""
+        route = self._routes.cached(topic)
+        if route is None or route.is_led or not route.write_queues:
+            return None
+        return NoLeaderError(route.write_queues[0].broker)
+
+    async def _try(self, delivery: Delivery) -> SendResult:
+        avoid = () if delivery.queue is None else (delivery.queue.broker,)
+        target = await self._choice.search(delivery.topic, delivery.pinned, avoid)
+        found = await self._find_earlier_try(delivery, target)
+        if found is not None:
+            return found
+        answered: asyncio.Future[Frame] = self._loop.create_future()
+        self._send(delivery, target, partial(settle, answered))
+        result = delivery.acknowledgement(await answered, target.queue)
+        if self._routes.cached(delivery.topic) is None:
+            self._choice.forget_promise(delivery.topic)
+        return result
+
+    async def _find_earlier_try(self, delivery: Delivery, target: Target) -> SendResult | None:
+        """Asks whether an earlier try was carried out, if one may have been."""
+        broker = target.queue.broker
+        if broker not in delivery.doubtful_at:
+            return None
+        if delivery.doubtful_at[broker] == target.address:
+            seconds = delivery.applied_seconds
+            delivery.applied_seconds = min(2 * seconds, APPLIED_SECONDS_MAX)
+            await until_applied(
+                self._remoting,
+                target.address,
+                delivery.topic,
+                self._config.group,
+                seconds=seconds,
+            )
+        found = await find_stored(
+            self._remoting,
+            target.address,
+            delivery.topic,
+            delivery.first_key,
+            record_sizes=delivery.record_sizes(),
+            seconds=self._config.request_seconds,
+        )
+        if found is None:
+            return None
+        return SendResult(
+            SendStatus.OK,
+            target.queue._replace(queue_id=found.queue_id),
+            found.queue_offset,
+            delivery.count or 1,
+            ",".join(found.message_ids),
+            delivery.first_key,
+        )
+
+    async def _recover(self, delivery: Delivery, failure: Failure) -> None:
+        delivery.note(failure)
+        if self._config.idempotent and perhaps_stored(failure):
+            delivery.pinned = delivery.queue
+        self._choice.forget_promise(delivery.topic)
+        if isinstance(failure, NoLeaderError):
+            culprit = failure.broker
+        else:
+            culprit = delivery.topic if delivery.queue is None else delivery.queue.broker
+        await self._routes.recover(delivery.topic, culprit, until_led=True)
+
+    def _is_final(self, delivery: Delivery, failure: Failure) -> bool:
+        if isinstance(failure, TopicNotFoundError):
+            patience = self._config.deadline_seconds - self._config.missing_topic_seconds
+            return self._loop.time() >= delivery.deadline - patience
+        if isinstance(failure, DoubtfulRefusalError):
+            return delivery.tries >= self._config.doubtful_tries
+        return not failure.retriable
+
+    def _watch(
+        self,
+        broker: str,
+        sent: float,
+        done: Done,
+        answer: Frame | None,
+        failure: CallError | None,
+    ) -> None:
+        now = self._loop.time()
+        latency_ms = FAILED_LATENCY_MS if failure is not None else int((now - sent) * 1000)
+        if self._faults is not None:
+            self._faults.record(broker, latency_ms, int(now * 1000))
+        done(answer, failure)

@@ -1,0 +1,139 @@
+"""The bytes of a send request: header fields of 310 and 320, and the body of a batch.
+
+A batch's body is one message after the other (``MessageDecoder.encodeMessages``), big-endian::
+
+    i32  size of this message, these four bytes included
+    i32  magic 0, i32 crc 0
+    i32  flag
+    i32  body size, body
+    i16  properties size, properties
+
+What all requests to a topic have in common is encoded once, and so is what all messages of a kind
+have. A unique key is of fixed size, so the properties of such messages are too, and each costs two
+small formats beside its body.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
+from struct import Struct
+
+from broker.client.client_identity import UNIQUE_KEY_SIZE
+from broker.client.errors import IllegalMessageError
+from broker.client.message import BODY_SIZE_MAX, PROPERTY_UNIQUE_KEY, Bytes, Message
+from broker.remoting.protocol.codes import RequestCode
+from broker.remoting.protocol.frame import RequestTemplate, TemplateValues, json_text
+
+AUTO_CREATE_TOPIC = "TBW102"
+
+DEFLATE_LEVEL = 5
+"""As RocketMQ's clients."""
+
+DEFLATED = 1
+"""The sysFlag of a body that zlib made smaller; clients older than 4.9.4 know no other kind."""
+
+_HEAD = Struct(">iiiii")
+_I16 = Struct(">h")
+_FIXED_SIZE = _HEAD.size + _I16.size
+_PROPERTIES = f"{PROPERTY_UNIQUE_KEY}\x01%b\x02%b"
+"""The unique key's, and all others as JSON."""
+
+KEY_PROPERTY_SIZE = len(PROPERTY_UNIQUE_KEY) + UNIQUE_KEY_SIZE + 2
+"""What a unique key takes among the properties, in bytes."""
+
+
+class SendTemplates:
+    """The requests that send to one topic (``SendMessageRequestHeaderV2``), but for what differs.
+
+    Last of what fills them in comes the id of the queue, which a retry may change; before it what
+    :func:`single_values` and :func:`batch_values` say.
+    """
+
+    __slots__ = ("batch", "single")
+
+    def __init__(self, group: str, topic: str, default_queues: int) -> None:
+        shared = {
+            "a": group.replace("%", "%%"),
+            "b": topic.replace("%", "%%"),
+            "c": AUTO_CREATE_TOPIC,
+            "d": str(default_queues),
+        }
+        self.single = RequestTemplate(
+            RequestCode.SEND_MESSAGE_V2,
+            {**shared, "f": "%d", "g": "%d", "h": "%d", "i": _PROPERTIES, "e": "%d"},
+        )
+        self.batch = RequestTemplate(
+            RequestCode.SEND_BATCH_MESSAGE,
+            {**shared, "f": "0", "g": "%d", "h": "0", "m": "true", "e": "%d"},
+        )
+
+
+def single_values(message: Message, unique_key: str, born_ms: int, sys_flag: int) -> TemplateValues:
+    """What fills a 310 in, but for the queue."""
+    properties = message.property_bytes
+    text = _text_of(properties) if properties else b""
+    return sys_flag, born_ms, message.flag, unique_key.encode(), text
+
+
+def batch_values(born_ms: int) -> TemplateValues:
+    """What fills a 320 in, but for the queue."""
+    return (born_ms,)
+
+
+@lru_cache(maxsize=256)  # messages of a kind have the same
+def _text_of(properties: bytes) -> bytes:
+    return json_text(properties.decode())
+
+
+def deflated(body: Bytes) -> bytes | None:
+    """The body as zlib makes it, None where that is no smaller."""
+    smaller = zlib.compress(body, DEFLATE_LEVEL)
+    return smaller if len(smaller) < len(body) else None
+
+
+def batch_body(messages: Sequence[Message], key_prefix: str, first_key: int) -> bytes:
+    """The body of a 320. Raises :class:`IllegalMessageError` where a batch may not hold it.
+
+    The request names one topic, and nothing in the body does, so all must be of the first one's.
+    The unique keys are ``key_prefix`` and the numbers from ``first_key`` on.
+    """
+    pack_head = _HEAD.pack
+    parts: list[Bytes] = []
+    common: bytes | None = None
+    tail = b""
+    properties_size = 0
+    number = first_key
+    topic = messages[0].topic
+    for message in messages:
+        body = message.body
+        if message.property_bytes is not common:
+            common = message.property_bytes
+            properties_size = KEY_PROPERTY_SIZE + len(common)
+            tail = _I16.pack(properties_size) + f"{PROPERTY_UNIQUE_KEY}\x01{key_prefix}".encode()
+        if message.topic != topic:
+            raise IllegalMessageError(
+                f"a batch has messages of one topic, not of {topic} and {message.topic}"
+            )
+        if message.delay_level > 0:
+            raise IllegalMessageError("a message of a batch cannot have a delay level")
+        size = _FIXED_SIZE + len(body) + properties_size
+        parts += (
+            pack_head(size, 0, 0, message.flag, len(body)),
+            body,
+            b"%b%012X\x02%b" % (tail, number, common),
+        )
+        number += 1
+    encoded = b"".join(parts)
+    if len(encoded) > BODY_SIZE_MAX:
+        raise IllegalMessageError(
+            f"a batch of {len(messages)} messages has {len(encoded)} bytes, "
+            f"the limit is {BODY_SIZE_MAX}"
+        )
+    return encoded
+
+
+def batched_size(message: Message) -> int:
+    """The bytes that the message takes in a batch."""
+    return _FIXED_SIZE + len(message.body) + KEY_PROPERTY_SIZE + len(message.property_bytes)

@@ -1,0 +1,109 @@
+"""Finding out whether messages whose acknowledgement was lost are stored.
+
+A leader serves only after it has applied everything that earlier leaders committed, and a batch is
+one log entry. So when the connection to a leader broke, its successor can tell whether the
+messages of the last request are there: all of them, or none. Where the leader is still the same, it
+may be at work on the request; it is asked something first that it answers only when everything
+before it is applied. Looking before sending again keeps retries from storing messages twice. With
+Apache's brokers, whose index lags behind and whose answers do not wait, they still may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from broker.client.errors import BadAnswerError, refusal
+from broker.remoting.client import RemotingClient
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from store.errors import StoreError
+from store.message.properties import UNIQUE_KEY, find_property
+from store.message.record import MessageRecord, iter_records
+
+INT64_MAX = 2**63 - 1
+MATCHES_MAX = 32
+
+
+APPLIED_SECONDS_FIRST = 0.1
+APPLIED_SECONDS_MAX = 0.8
+"""How long a leader is waited for to be done with what came before, twice as long each time; then
+the route is looked up again, because a node that leads no more does not answer at all."""
+
+
+class Stored(NamedTuple):
+    """Where the messages are; ``message_ids`` of all of them, or of the first alone."""
+
+    queue_id: int
+    queue_offset: int
+    message_ids: list[str]
+
+
+async def until_applied(
+    remoting: RemotingClient, address: str, topic: str, group: str, *, seconds: float
+) -> None:
+    """Returns when the leader has applied all that reached it earlier on this connection.
+
+    It is asked for an offset (code 14), whatever that is: leaders answer this from a state that a
+    majority has confirmed since. Raises a :class:`~broker.remoting.protocol.errors.CallError`.
+    """
+    await remoting.invoke(
+        address,
+        RequestCode.QUERY_CONSUMER_OFFSET,
+        {"consumerGroup": group, "topic": topic, "queueId": "0"},
+        timeout=seconds,
+    )
+
+
+async def find_stored(
+    remoting: RemotingClient,
+    address: str,
+    topic: str,
+    first_key: str,
+    *,
+    record_sizes: Sequence[int],
+    seconds: float,
+) -> Stored | None:
+    """Looks up the request whose first message has the unique key ``first_key``.
+
+    ``record_sizes``: what records the broker would make of the messages. Raises a
+    :class:`~broker.remoting.protocol.errors.CallError` or
+    :class:`~broker.client.errors.ClientError`.
+    """
+    answer = await remoting.invoke(
+        address,
+        RequestCode.QUERY_MESSAGE,
+        {
+            "topic": topic,
+            "key": first_key,
+            "maxNum": str(MATCHES_MAX),
+            "beginTimestamp": "0",
+            "endTimestamp": str(INT64_MAX),
+            "_UNIQUE_KEY_QUERY": "true",
+        },
+        timeout=seconds,
+    )
+    if answer.code == ResponseCode.QUERY_NOT_FOUND:
+        return None
+    if answer.code != ResponseCode.SUCCESS:
+        raise refusal(address, answer.code, answer.remark)
+    wanted = first_key.encode()
+    try:
+        for record in iter_records(answer.body):
+            # The index knows hashes only: other keys may have the same.
+            if record.topic == topic and find_property(record.properties, UNIQUE_KEY) == wanted:
+                return Stored(
+                    record.queue_id, record.queue_offset, _message_ids(record, record_sizes)
+                )
+    except StoreError as error:
+        raise BadAnswerError(address, f"the answer to a query cannot be read: {error}") from None
+    return None
+
+
+def _message_ids(first: MessageRecord, sizes: Sequence[int]) -> list[str]:
+    """Records of one request lie one behind the other, if the broker added nothing to them."""
+    if first.size != sizes[0]:
+        sizes = sizes[:1]
+    host = first.store_host.hex().upper()
+    positions = accumulate(sizes[:-1], initial=first.position)
+    return [f"{host}{position:016X}" for position in positions]

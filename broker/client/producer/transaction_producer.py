@@ -1,0 +1,318 @@
+"""Transactions: a message that is published when, and only if, the program's own work succeeded.
+
+The message is stored first, as a half message that no consumer sees. Then the program does its own
+work, and says how it ended (request 37). Where that word is lost, because the program died or there
+was no leader, the broker asks any producer of the group (39) until it knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from enum import IntEnum
+from functools import partial
+from random import Random
+from types import TracebackType
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+from broker.client.client_identity import ClientIdentity
+from broker.client.config import ProducerConfig
+from broker.client.errors import (
+    ClientError,
+    ClosedError,
+    DeadlineError,
+    IllegalMessageError,
+    RefusedError,
+    TransactionEndedError,
+    refusal,
+)
+from broker.client.message import Message, MessageQueue, SendResult
+from broker.client.producer.producer import Producer
+from broker.client.producer.send_outcome_query import find_stored
+from broker.client.received_message import ReceivedMessage
+from broker.remoting.connection import Connection
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.errors import CallError, ClientClosedError, RequestError
+from broker.remoting.protocol.ext_fields import ext_str
+from broker.remoting.protocol.frame import Frame
+from broker.system.wall_clock import system_clock_ms
+from store.errors import StoreError
+from store.message.properties import encode_properties
+
+logger = logging.getLogger("dledger.client")
+
+SYS_FLAG_PREPARED = 0x4
+NOT_OPEN = "Find prepared transaction message failed"
+"""How RocketMQ's remark begins where a transaction is not, or no longer, open."""
+
+
+class Outcome(IntEnum):
+    """How a transaction ends; the values are RocketMQ's, bits of the system flag."""
+
+    UNKNOWN = 0
+    """It cannot be said yet; the broker asks again later."""
+    COMMIT = 8
+    ROLLBACK = 12
+
+
+Check = Callable[[ReceivedMessage], Awaitable[Outcome]]
+"""Says of a half message how its transaction ended, from the program's own records. It may be one
+of another producer of the group. If it raises, the broker asks again later; while it runs, it is
+not called again for the same message."""
+
+
+class _Handle(NamedTuple):
+    """Names a half message; producers in other languages need not give it a unique key."""
+
+    broker: str
+    position: str
+
+
+class Transaction:
+    """One message of a :class:`TransactionProducer`. As a context manager it is begun, and
+    committed at the end, or rolled back where an error leaves the block.
+    """
+
+    def __init__(
+        self, producer: TransactionProducer, message: Message, queue: MessageQueue | None
+    ) -> None:
+        self._producer = producer
+        self.message = message
+        self.queue = queue
+        self.result: SendResult | None = None
+        """Where the half message is, once it is begun."""
+        self.outcome: Outcome | None = None
+        """How the program said that it ends."""
+
+    async def begin(self) -> None:
+        """Stores the half message. Raises as :meth:`Producer.send` does: then nothing will be
+        published, unless ``check`` says so of a message that was stored all the same."""
+        self.result = await self._producer.begin(self)
+
+    async def commit(self) -> None:
+        """Publishes the message. Raises :class:`TransactionEndedError` where it was rolled back,
+        and another :class:`ClientError` where that is not known: then the broker will ask, and the
+        call may be repeated, too.
+        """
+        await self._end(Outcome.COMMIT)
+
+    async def rollback(self) -> None:
+        """The message will never be published. Raises as :meth:`commit` does."""
+        await self._end(Outcome.ROLLBACK)
+
+    async def __aenter__(self) -> Transaction:
+        await self.begin()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.outcome is not None:
+            return
+        if kind is None:
+            await self.commit()
+            return
+        try:
+            await self.rollback()
+        except (CallError, ClientError) as failure:  # the block's own error is the one to tell
+            logger.warning("a transaction is not rolled back, the broker will ask: %s", failure)
+
+    async def _end(self, outcome: Outcome) -> None:
+        if self.result is None:
+            raise TransactionEndedError("the transaction was not begun")
+        if self.outcome not in {None, outcome}:
+            raise TransactionEndedError("the transaction was told to end the other way before")
+        self.outcome = outcome
+        await self._producer.end(self, self.result, outcome)
+
+
+class TransactionProducer(Producer):
+    """A producer whose messages may be transactions::
+
+        async with TransactionProducer("127.0.0.1:9876", check, config) as producer:
+            async with producer.transaction(Message("payments", b"12 EUR")):
+                book()  # published if this raises nothing
+
+    The producers of a group answer for each other's transactions, so ``config.group`` should name
+    those that have the same records; while another one's work may still go on, the answer is
+    :attr:`Outcome.UNKNOWN`. Of its own blocks that still run this producer says nothing. Brokers
+    ask about them all the same, and roll back what they have asked about in vain
+    ``transaction_check_max`` times (15 of them, 30 s apart): a block should not run longer.
+    """
+
+    def __init__(
+        self,
+        name_servers: str,
+        check: Check,
+        config: ProducerConfig | None = None,
+        *,
+        wall_clock: Callable[[], int] = system_clock_ms,
+        rng: Random | None = None,
+        identity: ClientIdentity | None = None,
+    ) -> None:
+        super().__init__(name_servers, config, wall_clock=wall_clock, rng=rng, identity=identity)
+        self._check = check
+        self._open: WeakValueDictionary[str, Transaction] = WeakValueDictionary()
+        """Those whose work goes on, by unique key: nobody else can know how they will end. One that
+        the program has dropped will not be ended by it, and is asked about."""
+        self._checks: dict[_Handle, asyncio.Task[None]] = {}
+        """Those that are being checked."""
+        self._handlers[int(RequestCode.CHECK_TRANSACTION_STATE)] = self._asked
+
+    def transaction(self, message: Message, queue: MessageQueue | None = None) -> Transaction:
+        """One that publishes ``message``, to ``queue`` or to the queue whose turn it is."""
+        return Transaction(self, message, queue)
+
+    async def close(self) -> None:
+        """As that of :class:`Producer`; what is still open, the broker will ask about."""
+        checks = list(self._checks.values())
+        for task in checks:
+            task.cancel()
+        await asyncio.gather(*checks, return_exceptions=True)
+        await super().close()
+
+    # What transactions call.
+
+    async def begin(self, transaction: Transaction) -> SendResult:
+        """Stores the half message."""
+        message = transaction.message
+        if message.delay_level > 0:
+            raise IllegalMessageError("the message of a transaction cannot have a delay level")
+        marks = encode_properties({"TRAN_MSG": "true", "PGROUP": self._config.group})
+        delivery = self._delivery(
+            message.with_properties(marks), transaction.queue, sys_flag=SYS_FLAG_PREPARED
+        )
+        self._open[delivery.first_key] = transaction
+        self._deliverer.begin(delivery)
+        try:
+            result = await delivery.future
+            leader = {result.queue.broker: delivery.address}
+            await self._presence.join(message.topic, leader, self._config.request_seconds)
+        except (asyncio.CancelledError, CallError, ClientError):
+            self._open.pop(delivery.first_key, None)
+            raise
+        return result
+
+    async def end(self, transaction: Transaction, result: SendResult, outcome: Outcome) -> None:
+        """Says how it ended, until the leader has it committed."""
+        topic, broker = transaction.message.topic, result.queue.broker
+        queue = result.queue._replace(topic=topic)
+        message_id = result.message_ids[0]
+        try:
+            ext = {
+                "producerGroup": self._config.group,
+                "tranStateTableOffset": str(result.queue_offset),
+                "commitLogOffset": str(int(message_id[-16:], 16)),
+                "commitOrRollback": str(int(outcome)),
+                "fromTransactionCheck": "false",
+                "msgId": result.first_unique_key,
+                "transactionId": result.first_unique_key,
+            }
+            await self._end(queue, ext, outcome, result.first_unique_key)
+        finally:
+            self._open.pop(result.first_unique_key, None)
+        logger.debug("%s: the transaction at %d has ended", broker, result.queue_offset)
+
+    async def _end(
+        self, queue: MessageQueue, ext: dict[str, str], outcome: Outcome, key: str
+    ) -> None:
+        seconds, last = self._config.deadline_seconds, None
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    try:
+                        await self._say(self._routes.leader(queue), queue.topic, ext, outcome, key)
+                        return
+                    except ClientClosedError:
+                        raise ClosedError("the producer was closed") from None
+                    except (CallError, ClientError) as error:
+                        if not error.retriable:
+                            raise
+                        last = error
+                    await self._routes.recover(queue.topic, queue.broker)
+        except TimeoutError:
+            what = f"the end of a transaction of {queue.topic}"
+            raise DeadlineError(what, seconds, last) from None
+
+    async def _say(
+        self, address: str, topic: str, ext: dict[str, str], outcome: Outcome, key: str
+    ) -> None:
+        answer = await self._remoting.invoke(
+            address, RequestCode.END_TRANSACTION, ext, timeout=self._config.request_seconds
+        )
+        if answer.code == ResponseCode.SUCCESS:
+            return
+        refused = refusal(address, answer.code, answer.remark)
+        if answer.code != ResponseCode.SYSTEM_ERROR or NOT_OPEN not in (answer.remark or ""):
+            raise refused
+        await self._check_ended(address, topic, outcome, key, refused)
+
+    async def _check_ended(
+        self, address: str, topic: str, outcome: Outcome, key: str, refused: RefusedError
+    ) -> None:
+        """It is not open: an earlier try whose answer was lost, or the answer to a check, has ended
+        it. Published is what tells how."""
+        found = await find_stored(
+            self._remoting,
+            address,
+            topic,
+            key,
+            record_sizes=(0,),
+            seconds=self._config.request_seconds,
+        )
+        if (found is not None) is not (outcome is Outcome.COMMIT):
+            how = "rolled back" if found is None else "committed"
+            raise TransactionEndedError(f"the transaction was {how} already: {refused}")
+
+    # What brokers ask.
+
+    def _asked(self, connection: Connection, request: Frame) -> None:
+        """Request 39, with the half message as its consumers would see it."""
+        ext = {
+            "producerGroup": self._config.group,
+            "tranStateTableOffset": ext_str(request, "tranStateTableOffset"),
+            "commitLogOffset": ext_str(request, "commitLogOffset"),
+            "fromTransactionCheck": "true",
+            "msgId": ext_str(request, "msgId"),
+            "transactionId": ext_str(request, "transactionId", ""),
+        }
+        broker = self._presence.broker_at(connection.remote_address)
+        half = _received(broker, request.body)
+        handle = _Handle(broker, ext["commitLogOffset"])
+        if half.unique_key in self._open or handle in self._checks:
+            return
+        task = self._loop.create_task(self._answer(connection, half, ext))
+        self._checks[handle] = task
+        task.add_done_callback(partial(self._answered, handle, half))
+
+    async def _answer(
+        self, connection: Connection, half: ReceivedMessage, ext: dict[str, str]
+    ) -> None:
+        outcome = await self._check(half)
+        connection.push(RequestCode.END_TRANSACTION, {**ext, "commitOrRollback": str(int(outcome))})
+
+    def _answered(self, handle: _Handle, half: ReceivedMessage, task: asyncio.Task[None]) -> None:
+        del self._checks[handle]
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            key = half.unique_key
+            logger.error("the check of transaction %s failed", key, exc_info=fault)
+
+
+def _received(broker: str, body: bytes) -> ReceivedMessage:
+    """The half message in a request 39. Raises
+    :class:`~broker.remoting.protocol.errors.RequestError`.
+    """
+    try:
+        first = ReceivedMessage(MessageQueue("", broker, 0), 0, memoryview(body), 0)
+        record = first.record
+    except StoreError as error:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR, f"the half message cannot be read: {error}"
+        ) from None
+    queue = MessageQueue(record.topic, broker, record.queue_id)
+    return ReceivedMessage(queue, record.queue_offset, memoryview(body), 0)

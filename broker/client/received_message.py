@@ -1,0 +1,250 @@
+"""What a pull gave: messages as views over the answer, decoded only where someone looks.
+
+A replay that wants nothing but bodies unpacks four numbers a record and never touches the rest;
+the layout is that of the stored record (``store/message/record.py``).
+"""
+
+from __future__ import annotations
+
+import socket
+import zlib
+from collections.abc import Iterator
+from struct import Struct
+from typing import TypeAlias
+
+from isal.isal_zlib import crc32
+
+from broker.client.errors import UndecodableBodyError
+from broker.client.message import (
+    PROPERTY_KEYS,
+    PROPERTY_RETRY_TOPIC,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQUE_KEY,
+    Bytes,
+    MessageQueue,
+)
+from broker.limits import BODY_LIMITS
+from store.errors import CorruptRecordError
+from store.message.properties import TAGS, decode_properties, find_property
+from store.message.record import RECORD_FIXED_SIZE, MessageRecord, decode_record
+
+SYS_FLAG_COMPRESSED = 0x1
+SYS_FLAG_COMPRESSION_KIND = 0x700
+COMPRESSIONS_ZLIB = (0x000, 0x300)
+SYS_FLAG_HOSTS_V6 = 0x30
+
+_BOUNDS = Struct(">i16xq8xi44xi")
+"""Size, queue offset, sysFlag and body size of a record whose hosts are IPv4, to byte 88."""
+
+_CRC = Struct(">8xi")
+_I32 = Struct(">i")
+
+TagFilter: TypeAlias = frozenset[bytes] | None
+"""The tags that pass; None for all messages."""
+
+
+class ReceivedMessage:
+    """One message of a queue. Everything but its place is decoded when it is first asked for, and
+    then raises :class:`~store.errors.CorruptRecordError` where the record is bad.
+    """
+
+    __slots__ = ("_buffer", "_record", "_start", "queue", "queue_offset")
+
+    def __init__(
+        self, queue: MessageQueue, queue_offset: int, buffer: memoryview, start: int
+    ) -> None:
+        self.queue = queue
+        self.queue_offset = queue_offset
+        self._buffer = buffer
+        self._start = start
+        self._record: MessageRecord | None = None
+
+    @property
+    def record(self) -> MessageRecord:
+        """The stored record, its body's checksum verified."""
+        if self._record is None:
+            self._record = decode_record(self._buffer, self._start)
+        return self._record
+
+    @property
+    def body(self) -> bytes:
+        """The body as it was given to the producer.
+
+        Raises :class:`UndecodableBodyError` where it was compressed in a way not known here.
+        """
+        record = self.record
+        if record.sys_flag & SYS_FLAG_COMPRESSED:
+            return inflated(record.body, record.sys_flag)
+        return record.body
+
+    def undecoded(self) -> ReceivedMessage:
+        """The same message with its body as it is stored, compressed or not."""
+        return _Undecoded(self.queue, self.queue_offset, self._buffer, self._start)
+
+    @property
+    def raw_body(self) -> bytes:
+        """The body as it is stored."""
+        return self.record.body
+
+    @property
+    def topic(self) -> str:
+        return self.record.topic
+
+    @property
+    def original_topic(self) -> str:
+        """The topic that it was sent to, also when it comes again from the retry topic."""
+        return self.properties.get(PROPERTY_RETRY_TOPIC) or self.topic
+
+    @property
+    def message_id(self) -> str:
+        """The offset message id: where the broker has it."""
+        return f"{self.record.store_host.hex().upper()}{self.record.position:016X}"
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return decode_properties(self.record.properties)
+
+    @property
+    def unique_key(self) -> str:
+        """What its producer calls it; empty where that made none."""
+        return self.properties.get(PROPERTY_UNIQUE_KEY, "")
+
+    @property
+    def tags(self) -> str:
+        return self.properties.get(PROPERTY_TAGS, "")
+
+    @property
+    def keys(self) -> list[str]:
+        return self.properties.get(PROPERTY_KEYS, "").split()
+
+    @property
+    def born_timestamp(self) -> int:
+        """By the producer's clock, in milliseconds."""
+        return self.record.born_timestamp
+
+    @property
+    def store_timestamp(self) -> int:
+        """By the leader's clock, in milliseconds."""
+        return self.record.store_timestamp
+
+    @property
+    def born_host(self) -> str:
+        """The producer as ``host:port``."""
+        encoded = self.record.born_host
+        host, port = encoded[:-4], int.from_bytes(encoded[-4:], "big")
+        family = socket.AF_INET if len(host) == 4 else socket.AF_INET6
+        return f"{socket.inet_ntop(family, host)}:{port}"
+
+    @property
+    def reconsume_times(self) -> int:
+        return self.record.reconsume_times
+
+
+class _Undecoded(ReceivedMessage):
+    __slots__ = ()
+
+    @property
+    def body(self) -> bytes:
+        return self.raw_body
+
+
+_Place: TypeAlias = tuple[int, int, int, int, int]
+"""Of a record: queue offset, start, start of the body, end of the body, sysFlag."""
+
+
+class PulledBatch:
+    """Messages of one queue, in order, as one answer brought them."""
+
+    __slots__ = ("_body", "_places", "next_offset", "queue")
+
+    def __init__(
+        self, queue: MessageQueue, body: bytes, next_offset: int, tags: TagFilter = None
+    ) -> None:
+        """Finds where the records are. Raises :class:`~store.errors.CorruptRecordError`.
+
+        ``tags``: the broker filters by hash codes, so what has another tag is left out here.
+        """
+        self.queue = queue
+        self._body = body
+        self._places = _places(body)
+        self.next_offset = next_offset
+        """Where the queue goes on; messages that were filtered out may lie before it."""
+        if tags is not None:
+            self._places = [place for place in self._places if _tag(body, place) in tags]
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def offset_after(self, count: int) -> int:
+        """Where the queue goes on after the first ``count`` messages."""
+        return self._places[count][0] if count < len(self._places) else self.next_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes that it keeps in memory."""
+        return len(self._body)
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        queue, view = self.queue, memoryview(self._body)
+        for place in self._places:
+            yield ReceivedMessage(queue, place[0], view, place[1])
+
+    def bodies(self, *, verify: bool = True) -> Iterator[Bytes]:
+        """The bodies alone, in order, as views unless they are compressed.
+
+        Much quicker than asking each message for its body. Raises as
+        :attr:`ReceivedMessage.body` does; without ``verify`` checksums are not looked at.
+        """
+        view = memoryview(self._body)
+        read_crc = _CRC.unpack_from
+        for queue_offset, start, body_start, body_end, sys_flag in self._places:
+            body = view[body_start:body_end]
+            if verify and crc32(body) & 0x7FFFFFFF != read_crc(view, start)[0]:
+                raise CorruptRecordError(f"the body CRC of offset {queue_offset} does not match")
+            yield inflated(body, sys_flag) if sys_flag & SYS_FLAG_COMPRESSED else body
+
+
+def _places(body: bytes) -> list[_Place]:
+    places: list[_Place] = []
+    add, unpack, head_size = places.append, _BOUNDS.unpack_from, _BOUNDS.size
+    start, total = 0, len(body)
+    last_start = total - RECORD_FIXED_SIZE
+    while start <= last_start:
+        size, queue_offset, sys_flag, body_size = unpack(body, start)
+        body_start = start + head_size
+        if sys_flag & SYS_FLAG_HOSTS_V6:
+            body_start += 12 * (sys_flag & SYS_FLAG_HOSTS_V6).bit_count()
+            body_size = int.from_bytes(body[body_start - 4 : body_start], "big")
+        body_end = body_start + body_size
+        if not body_start <= body_end < start + size <= total:
+            break
+        add((queue_offset, start, body_start, body_end, sys_flag))
+        start += size
+    if start != total:
+        raise CorruptRecordError(f"byte {start} of {total} of a pull begins no record")
+    return places
+
+
+def _tag(body: bytes, place: _Place) -> bytes:
+    start, topic = place[1], place[3]
+    (size,) = _I32.unpack_from(body, start)
+    return find_property(body[topic + 1 + body[topic] + 2 : start + size], TAGS) or b""
+
+
+def inflated(body: Bytes, sys_flag: int) -> bytes:
+    """A body whose system flag says that it is compressed. Raises :class:`UndecodableBodyError`."""
+    kind = sys_flag & SYS_FLAG_COMPRESSION_KIND
+    if kind not in COMPRESSIONS_ZLIB:
+        raise UndecodableBodyError(f"compression of kind 0x{kind:x} is not supported")
+    inflater = zlib.decompressobj()
+    try:
+        whole = inflater.decompress(body, BODY_LIMITS.inflated_size)
+    except zlib.error as error:
+        raise UndecodableBodyError(f"a body cannot be inflated: {error}") from None
+    if inflater.unconsumed_tail:
+        raise UndecodableBodyError(
+            f"a body inflates to more than {BODY_LIMITS.inflated_size} bytes"
+        )
+    if not inflater.eof:
+        raise UndecodableBodyError("a body cannot be inflated: it is cut short")
+    return whole

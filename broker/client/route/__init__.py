@@ -1,0 +1,1 @@
+"""Routes: which brokers hold the queues of a topic."""

@@ -1,0 +1,285 @@
+"""Routes: which broker groups have a topic, who leads them, and how to wait until one does.
+
+Routes come from a NameServer (request 105), any of those given; all know the same. They are kept,
+looked up again every 30 s, and at once when a request fails. After a failure requests wait here:
+the first look-up comes at once, the next ones after a twelfth of the time that the outage has
+lasted, with bounds and jitter. So a new leader is found within a tenth of the time that its
+election took, and a long outage costs two look-ups a second however many requests wait, and of
+however many topics: who leads the broker is the same in the routes of all, so they are asked for in
+turn, and the rest only where the answer differs from what their routes say of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from random import Random
+
+from broker.client.errors import (
+    ClosedError,
+    NameServersUnreachableError,
+    NoLeaderError,
+    TopicNotFoundError,
+)
+from broker.client.message import MessageQueue
+from broker.client.route.route_lookup import Answers, LookUp, Waiting
+from broker.client.route.topic_route import TopicRoute
+from broker.remoting.client import RemotingClient
+
+logger = logging.getLogger("dledger.client")
+
+POLL_SECONDS = 30.0
+BACKOFF_MIN_SECONDS = 0.02
+BACKOFF_MAX_SECONDS = 0.5
+BACKOFF_DIVISOR = 12
+OUTAGE_OVER_SECONDS = 0.75
+"""Nothing has failed for so long: the next failure begins a new outage, unless some still wait in
+this one. It is more than the longest wait within one, and little more: a leader that dies soon
+after its election is not waited for as long as its predecessor was missed."""
+
+
+ChangeListener = Callable[[TopicRoute], None]
+
+
+class _Outage:
+    """A broker group that fails: since when, when last, and who waits there, by topic, for the
+    look-ups after the present wait."""
+
+    __slots__ = ("_asked", "_turn", "culprit", "seen", "since", "waiting")
+
+    def __init__(self, culprit: str, since: float) -> None:
+        self.culprit = culprit
+        self.since = since
+        self.seen = since
+        self._asked: dict[str, int] = {}
+        self._turn = 0
+        self.waiting: dict[str, Waiting] = {}
+
+    def is_over(self, now: float) -> bool:
+        """Not while anybody waits in it: only here are they found when the client is closed."""
+        return not self.waiting and now - self.seen > OUTAGE_OVER_SECONDS
+
+    def next_topic(self, topics: Iterable[str]) -> str:
+        """The one whose turn it is: what is wrong with one topic alone is found out too."""
+        topic = min(topics, key=lambda topic: self._asked.get(topic, 0))
+        self._turn += 1
+        self._asked[topic] = self._turn
+        return topic
+
+
+class Routes:
+    """The route cache of one client. Everything happens on the loop's thread."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        remoting: RemotingClient,
+        name_servers: Sequence[str],
+        rng: Random,
+    ) -> None:
+        if not name_servers:
+            raise ValueError("no NameServer is given")
+        self._loop = loop
+        self._remoting = remoting
+        self._name_servers = list(name_servers)
+        self._rng = rng
+        self._routes: dict[str, TopicRoute] = {}
+        self._answers: Answers = {}
+        self._lookups: dict[str, LookUp] = {}
+        self._missing: dict[str, float] = {}
+        """When no NameServer knew the topic; of those without a route."""
+        self._outages: dict[str, _Outage] = {}
+        self._listeners: list[ChangeListener] = []
+        self._poll_timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    @property
+    def name_servers(self) -> list[str]:
+        return list(self._name_servers)
+
+    def start(self) -> None:
+        """Begins to look known topics up again every ``POLL_SECONDS``."""
+        self._poll_timer = self._loop.call_later(POLL_SECONDS, self._poll)
+
+    def close(self) -> None:
+        """Who waits here for a route, or for the end of an outage, gets :class:`ClosedError`."""
+        self._closed = True
+        if self._poll_timer is not None:
+            self._poll_timer.cancel()
+        for look_up in self._lookups.values():
+            look_up.give_up()
+            look_up.waiting.end()
+            for _, others in look_up.others:
+                for waiting in others.values():
+                    waiting.end()
+        for outage in self._outages.values():
+            for waiting in outage.waiting.values():
+                waiting.end()
+
+    def on_change(self, listener: ChangeListener) -> None:
+        """Calls back with every route that differs from the one known before."""
+        self._listeners.append(listener)
+
+    def cached(self, topic: str) -> TopicRoute | None:
+        return self._routes.get(topic)
+
+    async def get(self, topic: str) -> TopicRoute:
+        """The known route, or the one that :meth:`refresh` finds."""
+        return self._routes.get(topic) or await self.refresh(topic)
+
+    async def refresh(self, topic: str) -> TopicRoute:
+        """Asks a NameServer; callers at the same time share the answer, and so do those who were
+        woken by it only to find that there is no such topic.
+
+        Raises :class:`TopicNotFoundError` or another :class:`ClientError`.
+        """
+        if self._closed:
+            raise _closed()
+        if self._loop.time() < self._missing.get(topic, -1.0) + BACKOFF_MIN_SECONDS:
+            raise TopicNotFoundError(topic)
+        look_up = self._begin_look_up(topic)
+        await look_up.waiting.wait()
+        if look_up.is_given_up:
+            raise _closed()
+        if look_up.route is None:
+            raise look_up.error or _closed()
+        return look_up.route
+
+    async def recover(self, topic: str, culprit: str, *, until_led: bool = False) -> None:
+        """Waits as long as a request that failed should, then looks the route up again.
+
+        ``culprit``: the broker (or the topic, where none was found yet) that failed; what fails
+        for the same reason waits together. Where no NameServer knows better, the known route
+        stays. With ``until_led`` this goes on for as long as the route has queues and no leader:
+        who could only fail again sleeps. Raises :class:`ClosedError` alone.
+        """
+        if self._closed:
+            raise _closed()
+        waiting = self._next_look_up(topic, culprit)
+        await (waiting.wait_for_leader(culprit) if until_led else waiting.wait())
+        if self._closed:
+            raise _closed()
+
+    def _next_look_up(self, topic: str, culprit: str) -> Waiting:
+        """Who waits for the look-up that comes next after a failure."""
+        now = self._loop.time()
+        outage = self._outages.get(culprit)
+        if outage is None or outage.is_over(now):
+            self._outages[culprit] = _Outage(culprit, now)
+            return self._begin_look_up(topic).waiting
+        outage.seen = now
+        return self._back_off(outage, topic)
+
+    def leader(self, queue: MessageQueue) -> str:
+        """The address to ask about the queue. Raises :class:`NoLeaderError`."""
+        route = self._routes.get(queue.topic)
+        address = None if route is None else route.leader(queue.broker)
+        if address is None:
+            raise NoLeaderError(queue.broker)
+        return address
+
+    def _back_off(self, outage: _Outage, topic: str) -> Waiting:
+        if not outage.waiting:
+            lasted = self._loop.time() - outage.since
+            seconds = min(max(lasted / BACKOFF_DIVISOR, BACKOFF_MIN_SECONDS), BACKOFF_MAX_SECONDS)
+            seconds *= self._rng.uniform(0.75, 1.25)
+            self._loop.call_later(seconds, self._end_wait, outage)
+        waiting = outage.waiting.get(topic)
+        if waiting is None:
+            waiting = outage.waiting[topic] = Waiting(self._loop)
+        return waiting
+
+    def _end_wait(self, outage: _Outage) -> None:
+        if self._closed:  # and close() tells those who wait here, or has told them
+            return
+        ended, outage.waiting = outage.waiting, {}
+        topic = outage.next_topic(ended)
+        look_up = self._begin_look_up(topic)
+        look_up.waiting.join(ended.pop(topic))
+        if ended:
+            look_up.others.append((outage.culprit, ended))
+
+    def _poll(self) -> None:
+        for topic in self._routes:
+            self._begin_look_up(topic)
+        self._poll_timer = self._loop.call_later(POLL_SECONDS, self._poll)
+
+    def _begin_look_up(self, topic: str) -> LookUp:
+        look_up = self._lookups.get(topic)
+        if look_up is None:
+            look_up = self._lookups[topic] = LookUp(
+                topic,
+                remoting=self._remoting,
+                name_servers=self._name_servers,
+                answers=self._answers,
+                waiting=Waiting(self._loop),
+                ended=self._looked_up,
+            )
+            look_up.begin()
+        return look_up
+
+    def _looked_up(self, look_up: LookUp) -> None:
+        topic = look_up.topic
+        del self._lookups[topic]
+        if look_up.route is not None:
+            self._missing.pop(topic, None)
+            self._take(look_up.route)
+        else:
+            logger.debug("route of %s: %s", topic, look_up.error)
+            if isinstance(look_up.error, TopicNotFoundError):
+                self._forget_leaders(topic)
+                if topic not in self._routes:
+                    self._missing[topic] = self._loop.time()
+        self._end(topic, look_up.waiting)
+        for culprit, others in look_up.others:
+            self._pass_on(look_up, culprit, others)
+
+    def _pass_on(self, look_up: LookUp, culprit: str, others: Mapping[str, Waiting]) -> None:
+        """A topic was looked up: who waits for the others goes on, or for a look-up of their own
+        where that says something else of the culprit than their routes do."""
+        vain = isinstance(look_up.error, NameServersUnreachableError)
+        told = self._routes.get(look_up.topic)
+        for other, waiting in others.items():
+            known = self._routes.get(other)
+            if vain or (told and known and told.brokers.get(culprit) == known.brokers.get(culprit)):
+                self._end(other, waiting)
+            else:
+                self._begin_look_up(other).waiting.join(waiting)
+
+    def _end(self, topic: str, waiting: Waiting) -> None:
+        """The look-up is over; who needs a leader waits for the next one where there is none."""
+        route = self._routes.get(topic)
+        if route is None or route.is_led:
+            waiting.end()
+            return
+        for culprit, futures in waiting.end_without_leader().items():
+            self._next_look_up(topic, culprit).wait_on(culprit, futures)
+
+    def _take(self, route: TopicRoute) -> None:
+        known = self._routes.get(route.topic)
+        if route != known:
+            self._routes[route.topic] = route
+            self._changed(route)
+
+    def _forget_leaders(self, topic: str) -> None:
+        """A NameServer forgets a topic whose brokers are all down; its queues are still there."""
+        known = self._routes.get(topic)
+        if known is not None and known.brokers:
+            route = known._replace(brokers={})
+            self._routes[topic] = route
+            self._changed(route)
+
+    def _changed(self, route: TopicRoute) -> None:
+        for listener in self._listeners:
+            listener(route)
+
+
+def _closed() -> ClosedError:
+    return ClosedError("the client was closed")
+
+
+def parse_name_servers(text: str) -> list[str]:
+    """``host:port`` of each NameServer, separated by semicolons as RocketMQ writes them."""
+    addresses = [address.strip() for address in text.replace(",", ";").split(";")]
+    return [address for address in addresses if address]

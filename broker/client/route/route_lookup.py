@@ -1,0 +1,194 @@
+"""Asking the NameServers for a route, one after the other, and those who wait for the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from broker.client.errors import (
+    BadAnswerError,
+    ClientError,
+    Failure,
+    NameServersUnreachableError,
+    TopicNotFoundError,
+    refusal,
+)
+from broker.client.route.topic_route import TopicRoute, decode_route
+from broker.remoting.client import RemotingClient
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.frame import Frame
+
+NAME_SERVER_SECONDS = 3.0
+
+
+class Waiting:
+    """Those who wait for one thing, each by itself: one that gives up takes nothing from others.
+
+    As ``asyncio.shield`` and ``asyncio.wait`` do for any future, with one event for each who waits
+    instead of three: in an outage all that a client has to do waits here, again and again. Most of
+    them can do nothing without a leader, and are not woken for less.
+    """
+
+    __slots__ = ("_for_leader", "_futures", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._futures: list[asyncio.Future[None]] = []
+        self._for_leader: dict[str, list[asyncio.Future[None]]] = {}
+        """By the broker group that failed them."""
+
+    def wait(self) -> asyncio.Future[None]:
+        """Done when it ends."""
+        future = self._loop.create_future()
+        self._futures.append(future)
+        return future
+
+    def wait_for_leader(self, culprit: str) -> asyncio.Future[None]:
+        """Done when it ends with a leader, or for good."""
+        future = self._loop.create_future()
+        self._for_leader.setdefault(culprit, []).append(future)
+        return future
+
+    def join(self, others: Waiting) -> None:
+        """What they wait for is this too from now on."""
+        self._futures += others._futures
+        for culprit, futures in others._for_leader.items():
+            self.wait_on(culprit, futures)
+
+    def wait_on(self, culprit: str, futures: list[asyncio.Future[None]]) -> None:
+        """What some others wait for, who need a leader, is this from now on."""
+        self._for_leader.setdefault(culprit, []).extend(futures)
+
+    def end(self) -> None:
+        """Nobody waits any longer."""
+        self.end_without_leader()
+        for futures in self._for_leader.values():
+            _wake(futures)
+
+    def end_without_leader(self) -> dict[str, list[asyncio.Future[None]]]:
+        """Who does not need a leader waits no longer; returns the others, by their culprit."""
+        _wake(self._futures)
+        left: dict[str, list[asyncio.Future[None]]] = {}
+        for culprit, futures in self._for_leader.items():
+            waiting = [future for future in futures if not future.done()]
+            if waiting:
+                left[culprit] = waiting
+        return left
+
+
+def _wake(futures: list[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)
+
+
+Answers = dict[str, tuple[bytes, TopicRoute]]
+"""The last answer for each topic and what it says: most say nothing new."""
+
+
+class LookUp:
+    """One look-up of the route of ``topic``. It costs no task: it is done as answers come in.
+
+    ``ended`` is called once, never before :meth:`begin` returns, and never after :meth:`give_up`.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_causes",
+        "_ended",
+        "_left",
+        "_name_servers",
+        "_not_found",
+        "_remoting",
+        "error",
+        "is_given_up",
+        "others",
+        "route",
+        "topic",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        remoting: RemotingClient,
+        name_servers: list[str],
+        answers: Answers,
+        waiting: Waiting,
+        ended: Callable[[LookUp], None],
+    ) -> None:
+        """One of the ``name_servers`` that does not answer becomes the last of them."""
+        self.topic = topic
+        self.waiting = waiting
+        self.others: list[tuple[str, Mapping[str, Waiting]]] = []
+        """Who waits for the routes of other topics, by topic, with the culprit of each outage."""
+        self.route: TopicRoute | None = None
+        """What was found."""
+        self.error: ClientError | None = None
+        """Why nothing was."""
+        self.is_given_up = False
+        self._remoting = remoting
+        self._name_servers = name_servers
+        self._left = list(name_servers)
+        self._answers = answers
+        self._ended = ended
+        self._causes: dict[str, str] = {}
+        self._not_found: TopicNotFoundError | None = None
+
+    def begin(self) -> None:
+        """Asks the first NameServer."""
+        address = self._left.pop(0)
+        self._remoting.call(
+            address,
+            RequestCode.GET_ROUTEINFO_BY_TOPIC,
+            {"topic": self.topic, "acceptStandardJsonOnly": "true"},
+            (),
+            timeout=NAME_SERVER_SECONDS,
+            done=partial(self._answered, address),
+        )
+
+    def give_up(self) -> None:
+        """The client is being closed: nothing more is asked, and nobody told of an answer."""
+        self.is_given_up = True
+
+    def _answered(self, address: str, answer: Frame | None, failure: Failure | None) -> None:
+        if self.is_given_up:
+            return
+        if answer is not None:
+            try:
+                self.route = self._read(address, answer)
+            except TopicNotFoundError as error:
+                self._not_found = error  # it may have been started only now; another one may know
+            except ClientError as error:
+                failure = error
+        if failure is not None:
+            self._causes[address] = str(failure)
+            # The next look-up must not wait for this one again.
+            self._name_servers.remove(address)
+            self._name_servers.append(address)
+        if self.route is None and self._left:
+            self.begin()
+            return
+        if self.route is None:
+            self.error = self._not_found or NameServersUnreachableError(self._causes)
+        self._ended(self)
+
+    def _read(self, address: str, answer: Frame) -> TopicRoute:
+        topic = self.topic
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            raise TopicNotFoundError(topic)
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise BadAnswerError(address, "is no NameServer, it does not know what a route is")
+        if answer.code != ResponseCode.SUCCESS:
+            raise refusal(address, answer.code, answer.remark)
+        before = self._answers.get(topic)
+        if before is not None and before[0] == answer.body:
+            return before[1]
+        try:
+            route = decode_route(topic, answer.body)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise BadAnswerError(address, f"the route of {topic} cannot be read: {error}") from None
+        self._answers[topic] = (bytes(answer.body), route)
+        return route

@@ -1,0 +1,1 @@
+"""Settings: ``node.toml``, and what operators change while the brokers run."""

@@ -1,0 +1,107 @@
+"""Settings that an operator changes while the brokers run (request 25).
+
+RocketMQ's brokers each keep their own. Here what was changed is part of the replicated state, so it
+is the same on every member, holds across restarts and changes of leader, and goes before what
+``node.toml`` says. What is not named here is read from there at the start.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Protocol
+
+from broker.config.node_config import HOURS_MAX, NodeConfig
+from broker.state.broker_state import BrokerState
+from store.log.retention_policy import HOUR_MS
+from store.quoting import quoted
+
+AUTO_CREATE_TOPICS = "autoCreateTopicEnable"
+PROPERTY_FILTER = "enablePropertyFilter"
+FOLLOWER_READS = "slaveReadEnable"
+FILE_RESERVED_HOURS = "fileReservedTime"
+
+SWITCHES = frozenset((AUTO_CREATE_TOPICS, PROPERTY_FILTER, FOLLOWER_READS))
+CHANGEABLE = (AUTO_CREATE_TOPICS, PROPERTY_FILTER, FILE_RESERVED_HOURS, FOLLOWER_READS)
+
+
+class SettingError(ValueError):
+    """A change of settings that cannot be made; says which and why."""
+
+
+class Applied(Protocol):
+    """What is needed of :class:`~broker.state.state_machine.BrokerStateMachine`."""
+
+    @property
+    def state(self) -> BrokerState: ...
+
+
+class Settings:
+    """What is set now."""
+
+    def __init__(self, config: NodeConfig, applied: Applied) -> None:
+        self._config = config
+        self._applied = applied
+
+    @property
+    def auto_create_topics(self) -> bool:
+        return self._switch(AUTO_CREATE_TOPICS, self._config.auto_create_topics)
+
+    @property
+    def property_filter(self) -> bool:
+        return self._switch(PROPERTY_FILTER, self._config.property_filter)
+
+    @property
+    def follower_reads(self) -> bool:
+        return self._switch(FOLLOWER_READS, self._config.follower_reads)
+
+    @property
+    def file_reserved_hours(self) -> int:
+        """0: messages are kept for ever."""
+        changed = self._applied.state.settings.get(FILE_RESERVED_HOURS)
+        return self._config.file_reserved_hours if changed is None else int(changed)
+
+    def reserved_ms(self, usual: int | None) -> int | None:
+        """How old a message may become; ``usual`` where nothing was changed."""
+        if FILE_RESERVED_HOURS not in self._applied.state.settings:
+            return usual
+        return self.file_reserved_hours * HOUR_MS or None
+
+    def _switch(self, name: str, usual: bool) -> bool:
+        changed = self._applied.state.settings.get(name)
+        return usual if changed is None else changed == "true"
+
+
+def changed_settings(properties: bytes) -> Mapping[str, str]:
+    """What the Java properties text of a request changes, checked. Raises :class:`SettingError`."""
+    try:
+        lines = properties.decode().splitlines()
+    except UnicodeDecodeError:
+        raise SettingError("the body is not UTF-8") from None
+    changed: dict[str, str] = {}
+    for line in map(str.strip, lines):
+        if line and not line.startswith(("#", "!")):
+            name, equals, value = line.partition("=")
+            if not equals:
+                raise SettingError(f"{quoted(line)} is not name=value")
+            changed[name.strip()] = _checked(name.strip(), value.strip())
+    if not changed:
+        raise SettingError("the body changes nothing; it has lines name=value")
+    return changed
+
+
+def _checked(name: str, value: str) -> str:
+    if name not in CHANGEABLE:
+        raise SettingError(
+            f"{name} cannot be changed while the broker runs, {', '.join(CHANGEABLE)} can; "
+            "what else there is stands in node.toml of every node"
+        )
+    if name in SWITCHES:
+        if value.lower() not in {"true", "false"}:
+            raise SettingError(f"{name} is true or false, not {quoted(value)}")
+        return value.lower()
+    if not re.fullmatch("[0-9]{1,9}", value) or int(value) > HOURS_MAX:
+        raise SettingError(
+            f"{name} is a number of hours from 0 to {HOURS_MAX}, not {quoted(value)}"
+        )
+    return str(int(value))

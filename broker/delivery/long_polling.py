@@ -1,0 +1,133 @@
+"""Long polling: pulls that found nothing wait here for a message, or for their time to run out.
+
+A held pull runs again when a message arrives in its queue whose tag it wants, and at its deadline.
+Nothing is swept: a message wakes the pulls of its own queue in the turn after its entry was
+applied, and every pull has a timer of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from broker.delivery.message_reader import rows
+from broker.limits import CLIENTS, CONSUME
+from broker.remoting.connection import Connection
+from store.io.filesystem import Bytes
+
+
+@dataclass(slots=True, eq=False)
+class HeldPull:
+    """A pull that waits for messages of one queue; of any tag where ``codes`` is None.
+
+    ``run`` is called once, unless ``connection`` closes before; a pull over HTTP has none.
+    """
+
+    topic: str
+    queue_id: int
+    codes: frozenset[int] | None
+    run: Callable[[], None]
+    connection: Connection | None = None
+    expression_size: int = 0
+    """Characters of what says which messages it wants; what was made of it is kept as well."""
+    timer: asyncio.TimerHandle | None = field(default=None, init=False)
+
+
+class HeldPulls:
+    """All pulls that wait on this node."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, held_max: int = CONSUME.held_pulls_max
+    ) -> None:
+        self._loop = loop
+        self._held_max = held_max
+        self._by_queue: dict[tuple[str, int], dict[HeldPull, None]] = {}
+        self._by_connection: dict[Connection, dict[HeldPull, None]] = {}
+        self._woken: list[HeldPull] = []
+        self._count = 0
+        self._expression_sizes = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def hold(self, pull: HeldPull, deadline: float) -> bool:
+        """Keeps ``pull`` until then (the loop's time); False where no more can be kept."""
+        if self._count >= self._held_max:
+            return False
+        expression_sizes = self._expression_sizes + pull.expression_size
+        if pull.expression_size and expression_sizes > CONSUME.held_expressions_max:
+            return False
+        connection = pull.connection
+        pulls = None if connection is None else self._by_connection.get(connection)
+        if pulls is not None and len(pulls) >= CLIENTS.held_pulls_max:
+            return False
+        self._count += 1
+        self._expression_sizes = expression_sizes
+        self._by_queue.setdefault((pull.topic, pull.queue_id), {})[pull] = None
+        pull.timer = self._loop.call_at(deadline, self._expired, pull)
+        if connection is not None:
+            if pulls is None:
+                pulls = self._by_connection[connection] = {}
+                connection.on_close(self._closed)
+            pulls[pull] = None
+        return True
+
+    def arrived(self, topic: str, queue_id: int, new_rows: Bytes) -> None:
+        """Messages were applied; those who want one of them run at the end of this turn."""
+        waiting = self._by_queue.get((topic, queue_id))
+        if waiting is None:
+            return
+        codes: set[int] | None = None
+        for pull in list(waiting):
+            if pull.codes is not None:
+                if codes is None:
+                    codes = {code for _, _, code in rows(new_rows)}
+                if pull.codes.isdisjoint(codes):
+                    continue
+            self.drop(pull)
+            if not self._woken:
+                self._loop.call_soon(self._run_woken)
+            self._woken.append(pull)
+
+    def wake(self, topic: str, queue_id: int) -> None:
+        """All pulls of a queue run at once, whatever they wait for."""
+        for pull in list(self._by_queue.get((topic, queue_id), ())):
+            self.drop(pull)
+            pull.run()
+
+    def drop(self, pull: HeldPull) -> None:
+        """Forgets a pull that is held; it will not run."""
+        key = (pull.topic, pull.queue_id)
+        waiting = self._by_queue.get(key)
+        if waiting is None or pull not in waiting:
+            return
+        del waiting[pull]
+        self._count -= 1
+        self._expression_sizes -= pull.expression_size
+        if not waiting:
+            del self._by_queue[key]
+        if pull.timer is not None:
+            pull.timer.cancel()
+        if pull.connection is not None:
+            self._by_connection.get(pull.connection, {}).pop(pull, None)
+
+    def close(self) -> None:
+        """Forgets all of them."""
+        for waiting in list(self._by_queue.values()):
+            for pull in list(waiting):
+                self.drop(pull)
+        self._woken.clear()
+
+    def _run_woken(self) -> None:
+        woken, self._woken = self._woken, []
+        for pull in woken:
+            pull.run()
+
+    def _expired(self, pull: HeldPull) -> None:
+        self.drop(pull)
+        pull.run()
+
+    def _closed(self, connection: Connection) -> None:
+        for pull in list(self._by_connection.pop(connection, ())):
+            self.drop(pull)

@@ -1,0 +1,87 @@
+"""What of a topic a request wants: by the code of the tag, or by an SQL92 expression."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from broker.config.dynamic_settings import Settings
+from broker.delivery.message_reader import Found, Limits, Status
+from broker.filter.sql92_parser import Selector, parse_selector
+from broker.filter.subscription import SQL_TYPE, TAG_TYPE, tag_codes
+from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.protocol.errors import RequestError
+from store.errors import CorruptRecordError
+from store.io.filesystem import Bytes
+from store.message.properties import decode_properties
+from store.message.record import record_bounds
+
+SCAN_LIMITS = Limits(messages=256, bytes=1 << 20)
+"""How much one pull looks at that filters by properties: for that it has to read the messages."""
+
+
+_BODY_SIZE_AT = 84
+"""In a record whose hosts are IPv4, and all of ours are; the topic with its size, one byte, follows
+the body, and behind it the size of the properties, two bytes, and the properties."""
+
+_I32 = Struct(">i")
+
+
+class MessageFilter(NamedTuple):
+    """All pass where both are None."""
+
+    codes: frozenset[int] | None = None
+    selector: Selector | None = None
+    size: int = 0
+    """Characters of the expression."""
+
+
+def message_filter(settings: Settings, kind: str, expression: str) -> MessageFilter:
+    """Raises :class:`~broker.filter.subscription.ExpressionError` for an expression that means
+    nothing, and :class:`~broker.remoting.protocol.errors.RequestError` for a kind that cannot be
+    filtered
+    by.
+    """
+    if kind == TAG_TYPE:
+        return MessageFilter(codes=tag_codes(expression), size=len(expression))
+    if kind == SQL_TYPE and settings.property_filter:
+        return MessageFilter(selector=parse_selector(expression), size=len(expression))
+    raise RequestError(
+        ResponseCode.SYSTEM_ERROR,
+        f"The broker does not support consumer to filter message by {kind}",
+    )
+
+
+def selected(
+    selector: Selector, offset: int, found: Found, parts: Sequence[Bytes], limits: Limits
+) -> tuple[Found, list[Bytes]]:
+    """Of the messages found from ``offset`` on, those that the selector wants, within limits.
+
+    Raises :class:`~store.errors.CorruptRecordError`.
+    """
+    records: list[Bytes] = []
+    size = 0
+    for part in parts:
+        for start, end in record_bounds(part):
+            if selector.matches(_properties(part, start, end)):
+                size += end - start
+                if records and (size > limits.bytes or len(records) == limits.messages):
+                    return _of(found, offset, len(records)), records
+                records.append(memoryview(part)[start:end])
+            offset += 1
+    return _of(found, found.next_offset, len(records)), records
+
+
+def _properties(part: Bytes, start: int, end: int) -> dict[str, str]:
+    """Of the record there, without a look at its body: it is what makes a record large."""
+    (body_size,) = _I32.unpack_from(part, start + _BODY_SIZE_AT)
+    topic_at = start + _BODY_SIZE_AT + _I32.size + body_size
+    if body_size < 0 or topic_at >= end:
+        raise CorruptRecordError(f"a body of {body_size} bytes leaves the record")
+    return decode_properties(bytes(part[topic_at + 1 + part[topic_at] + 2 : end]))
+
+
+def _of(found: Found, next_offset: int, messages: int) -> Found:
+    status = Status.FOUND if messages else Status.NO_MATCHED_MESSAGE
+    return found._replace(status=status, next_offset=next_offset, messages=messages)

@@ -1,0 +1,167 @@
+"""Looking single messages up: by position, by key, by time.
+
+Everything is tried with what is in memory first; what is missing is read by the read executor, and
+the look-up goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import TypeAlias
+
+from broker.delivery.message_reader import MessageReader, Range
+from broker.limits import CONSUME
+from broker.state.state_machine import STORE_TIMESTAMP_AT, BrokerStateMachine
+from store.errors import OutOfRangeError, StoreError
+from store.io.filesystem import Bytes
+from store.message.record import RECORD_FIXED_SIZE, RECORD_MAGIC, key_hash
+
+_START = Struct(">ii20xq")
+"""Of a record: total size, magic, and at 28 its own position."""
+
+_I32 = Struct(">i")
+_I64 = Struct(">q")
+
+NumberDone: TypeAlias = Callable[[int, StoreError | None], None]
+
+
+class _NotAtHandError(Exception):
+    """The store time of the record at ``position`` has to be read from the disk first."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+        super().__init__(position)
+
+
+class MessageLookup:
+    """Look-ups in what is applied on this node."""
+
+    def __init__(self, machine: BrokerStateMachine, reader: MessageReader) -> None:
+        self._machine = machine
+        self._reader = reader
+
+    def record(self, position: int, done: Callable[[Bytes, StoreError | None], None]) -> None:
+        """The record that begins at ``position``, if one does and is committed."""
+        end = self._machine.applied_end
+
+        def started(parts: Sequence[Bytes], error: StoreError | None) -> None:
+            if error is not None:
+                done(b"", error)
+                return
+            size, magic, own_position = _START.unpack(parts[0])
+            if (
+                magic != RECORD_MAGIC
+                or own_position != position
+                or not RECORD_FIXED_SIZE <= size <= end - position
+            ):
+                done(b"", OutOfRangeError(f"no message begins at position {position}"))
+                return
+            self._reader.load([Range(position, size)], loaded)
+
+        def loaded(parts: Sequence[Bytes], error: StoreError | None) -> None:
+            done(b"" if error else parts[0], error)
+
+        if 0 <= position <= end - RECORD_FIXED_SIZE:
+            self._reader.load([Range(position, _START.size)], started)
+        else:
+            done(b"", OutOfRangeError(f"the log holds no message at position {position}"))
+
+    def by_key(
+        self,
+        topic: str,
+        key: str,
+        begin_ms: int,
+        end_ms: int,
+        *,
+        count: int,
+        done: Callable[[Sequence[Bytes], StoreError | None], None],
+    ) -> None:
+        """The newest records of ``topic`` whose key has the hash of ``key``, newest first: as many
+        as ``count`` and ``query_bytes_max`` allow, one at least."""
+        try:
+            found = self._machine.keys.lookup(
+                key_hash(topic, key.encode()), begin_ms, end_ms, count
+            )
+        except StoreError as error:
+            done((), error)
+            return
+        # The index gives up whole files, so it may still know what the log has given up.
+        positions = [position for position in found if position >= self._machine.expired_position]
+
+        def sized(parts: Sequence[Bytes], error: StoreError | None) -> None:
+            if error is not None:
+                done((), error)
+                return
+            sizes = [_I32.unpack(part)[0] for part in parts]
+            ranges: list[Range] = []
+            left = CONSUME.query_bytes_max
+            for position, size in zip(positions, sizes, strict=True):
+                left -= size
+                if left < 0 and ranges:
+                    break
+                ranges.append(Range(position, size))
+            self._reader.load(ranges, done)
+
+        self._reader.load([Range(position, _I32.size) for position in positions], sized)
+
+    def store_time(self, topic: str, queue_id: int, offset: int, done: NumberDone) -> None:
+        """When the message at ``offset`` was stored, ms; -1 where there is none."""
+
+        def find(store_time: Callable[[int, int], int]) -> int:
+            queue = self._machine.queue(topic, queue_id)
+            row = b"" if queue is None else queue.read(offset, 1)
+            return store_time(_I64.unpack_from(row)[0], 0) if row else -1
+
+        self._with_store_times(find, {}, done)
+
+    def search_time(
+        self, topic: str, queue_id: int, timestamp_ms: int, boundary: str, done: NumberDone
+    ) -> None:
+        """The offset for a store time: ``boundary`` is ``lower`` or ``upper`` as in RocketMQ 5,
+        or empty for the nearest message, as RocketMQ 4.9 has it."""
+
+        def find(store_time: Callable[[int, int], int]) -> int:
+            queue = self._machine.queue(topic, queue_id)
+            if queue is None:
+                return 0
+            if boundary == "lower":
+                return queue.first_from(timestamp_ms, store_time)
+            if boundary == "upper":
+                return queue.last_until(timestamp_ms, store_time)
+            return queue.search_time(timestamp_ms, store_time)
+
+        self._with_store_times(find, {}, done)
+
+    def _with_store_times(
+        self,
+        find: Callable[[Callable[[int, int], int]], int],
+        known: dict[int, int],
+        done: NumberDone,
+    ) -> None:
+        """Runs ``find``, again and again, until all store times that it wants are known."""
+
+        def store_time(position: int, _size: int) -> int:
+            if position not in known:
+                raise _NotAtHandError(position)
+            return known[position]
+
+        try:
+            found = find(store_time)
+        except StoreError as error:
+            done(0, error)
+            return
+        except _NotAtHandError as missing:
+            position = missing.position
+        else:
+            done(found, None)
+            return
+
+        def loaded(parts: Sequence[Bytes], error: StoreError | None) -> None:
+            if error is not None:
+                done(0, error)
+                return
+            known[position] = _I64.unpack(parts[0])[0]
+            self._with_store_times(find, known, done)
+
+        self._reader.load([Range(position + STORE_TIMESTAMP_AT, _I64.size)], loaded)

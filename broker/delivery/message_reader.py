@@ -1,0 +1,338 @@
+"""Finding messages of a queue and bringing their records, from memory or the disk.
+
+Which answer a pull gets is RocketMQ's table (``DefaultMessageStore.getMessage``); see
+:class:`Status`. Rows of a ConsumeQueue say where the records lie; rows that follow each other in
+the log are read as one range, so that a pull costs a few reads and not one for each message.
+
+A row may have rotted on the disk, and would bring bytes that are no record, or another queue's.
+Each range must therefore begin and end with the records that its first and its last row are of;
+those between follow each other, so none of their rows is wrong either. Of rows that a filter passes
+over no record is read: they must lead to places that follow each other. Where the tags code alone
+rotted, a filter passes its message over until the scrub has mended the row, as with RocketMQ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from typing import NamedTuple, Protocol, TypeAlias
+
+from broker.delivery.corrupt_rows import WrongRowError, first_wrong
+from store.errors import DamagedError, MisplacedError, StoreError
+from store.index.consume_queue import ROW_SIZE, ConsumeQueue
+from store.io.filesystem import Bytes
+from store.message.batch import QUEUE_ROW
+from store.message.record import RECORD_FIXED_SIZE, is_record_of
+
+SCAN_ROWS_MIN = 800
+"""How many rows a filtered pull looks at, at least: RocketMQ's 16,000 bytes."""
+
+ROWS_BEFORE = 1024
+"""How many rows before a wrong one are looked at for one that did not rot with it: a page of the
+disk has 205."""
+
+
+class Status(Enum):
+    """How a pull ended; the names are those of RocketMQ's ``GetMessageStatus``.
+
+    ``MESSAGE_WAS_REMOVING`` is not among them: queues forget rows before the log forgets records.
+    """
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    OFFSET_RESET = "OFFSET_RESET"
+
+
+class Rows(NamedTuple):
+    """Rows of a queue whose records lie one behind the other: the first and the last of them."""
+
+    queue: ConsumeQueue
+    queue_id: int
+    first_offset: int
+    first_size: int
+    last_offset: int
+    last_size: int
+
+
+class Range(NamedTuple):
+    """Records that lie one behind the other in the commit log."""
+
+    position: int
+    size: int
+    rows: Rows | None = None
+    """Which say that these are records, and which; checked once the records are there."""
+
+
+Done: TypeAlias = Callable[[Sequence[Bytes], StoreError | None], None]
+
+
+class Limits(NamedTuple):
+    """How much one pull may bring; it always brings at least one message."""
+
+    messages: int
+    bytes: int
+
+
+class Found(NamedTuple):
+    """What a pull brings. ``min_offset`` and ``max_offset`` bound the queue, max exclusive."""
+
+    status: Status
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    ranges: Sequence[Range] = ()
+    messages: int = 0
+
+
+class Log(Protocol):
+    """What is needed of :class:`~dledger.node.checked_reads.CheckedReads`."""
+
+    def at_hand(self, position: int, size: int) -> Bytes | None: ...
+
+    def read(
+        self,
+        ranges: Sequence[tuple[int, int]],
+        done: Callable[[Sequence[Bytes] | None, BaseException | None], None],
+    ) -> None: ...
+
+    def suspect_derived(self, position: int) -> None: ...
+
+
+class Applied(Protocol):
+    """What is needed of :class:`~broker.state.state_machine.BrokerStateMachine`."""
+
+    @property
+    def applied_end(self) -> int: ...
+
+    @property
+    def expired_position(self) -> int: ...
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None: ...
+
+    def end_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def recent(self, position: int, size: int) -> Bytes | None: ...
+
+
+class MessageReader:
+    """Reads what is applied on this node."""
+
+    def __init__(self, log: Log, applied: Applied, leads: Callable[[], bool]) -> None:
+        """``leads``: whether this node's state is the newest there is."""
+        self._log = log
+        self._applied = applied
+        self._leads = leads
+
+    def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """The queue's minimum offset and the offset that its next message will get."""
+        queue = self._applied.queue(topic, queue_id)
+        if queue is None:
+            end = self._applied.end_offset(topic, queue_id)
+            return end, end
+        return queue.first_offset, queue.end_offset
+
+    def find(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        limits: Limits,
+        codes: frozenset[int] | None = None,
+    ) -> Found:
+        """The messages from ``offset`` on whose tags code is among ``codes`` (None: all).
+
+        Raises :class:`~broker.delivery.corrupt_rows.WrongRowError` where a row that is passed over
+        has rotted so that it shows; it is mended soon.
+        """
+        queue = self._applied.queue(topic, queue_id)
+        first, end = self.offsets(topic, queue_id)
+        if first <= offset < end and queue is not None:
+            return self._scan(queue, queue_id, offset, limits, codes)
+        if offset > end and not self._leads():
+            # A follower may lag: the asked offset can be right, and is not to be corrected.
+            return Found(Status.OFFSET_OVERFLOW_ONE, offset, first, end)
+        if end == 0:
+            return Found(Status.NO_MESSAGE_IN_QUEUE, 0, first, end)
+        if offset == end:
+            return Found(Status.OFFSET_OVERFLOW_ONE, offset, first, end)
+        if offset > end:
+            return Found(Status.OFFSET_OVERFLOW_BADLY, end, first, end)
+        return Found(Status.OFFSET_TOO_SMALL, first, first, end)
+
+    def _scan(
+        self,
+        queue: ConsumeQueue,
+        queue_id: int,
+        offset: int,
+        limits: Limits,
+        codes: frozenset[int] | None,
+    ) -> Found:
+        count = limits.messages if codes is None else max(SCAN_ROWS_MIN, limits.messages)
+        data = queue.read(offset, count)
+        ranges: list[Range] = []
+        messages = examined = total = 0
+        start = first = first_size = end = last = last_size = 0
+
+        def joined() -> Range:
+            said = Rows(queue, queue_id, offset + first, first_size, offset + last, last_size)
+            return Range(start, end - start, said)
+
+        for position, size, code in rows(data):
+            if codes is None or code in codes:
+                if messages and (total + size > limits.bytes or messages == limits.messages):
+                    break
+                messages += 1
+                total += size
+                if position != end or messages == 1:
+                    if messages > 1:
+                        ranges.append(joined())
+                    start, first, first_size = position, examined, size
+                end, last, last_size = position + size, examined, size
+            examined += 1
+        if examined > messages:
+            self._check_passed_over(queue, offset, data[: examined * ROW_SIZE])
+        status = Status.NO_MATCHED_MESSAGE
+        if messages:
+            ranges.append(joined())
+            status = Status.FOUND
+        return Found(
+            status, offset + examined, queue.first_offset, queue.end_offset, ranges, messages
+        )
+
+    def _check_passed_over(self, queue: ConsumeQueue, offset: int, data: Bytes) -> None:
+        try:
+            self.check_rows(queue, offset, data)
+        except WrongRowError as wrong:
+            self.suspected(wrong)
+            raise
+
+    def load(
+        self,
+        ranges: Sequence[Range],
+        done: Done,
+    ) -> None:
+        """Brings the bytes of ``ranges``; ``done`` is called now if all of them are in memory.
+
+        The error is :class:`~store.errors.OutOfRangeError` where the records have just expired, or
+        where this node's own disk is so far behind the group that it does not have them yet, and
+        :class:`~store.errors.DamagedError` where the disk has damaged their entry, or a row that
+        leads to them; the row is mended soon.
+        """
+        for each in ranges:
+            if each.rows is not None and not self._may_be(each, each.rows):
+                done((), self.suspected(WrongRowError(each.rows.queue, each.rows.last_offset)))
+                return
+        parts: list[Bytes] = []
+        missing: list[int] = []
+        recent, at_hand = self._applied.recent, self._log.at_hand
+        for position, size, _ in ranges:
+            part = recent(position, size) or at_hand(position, size)
+            if part is None:
+                missing.append(len(parts))
+                part = b""
+            parts.append(part)
+        if not missing:
+            self._check(ranges, parts, done)
+            return
+
+        def came(read: Sequence[Bytes] | None, error: BaseException | None) -> None:
+            if isinstance(error, StoreError):
+                done((), self._misplaced(ranges, error))
+                return
+            if error is not None:
+                raise error
+            for place, part in zip(missing, read or (), strict=True):
+                parts[place] = part
+            self._check(ranges, parts, done)
+
+        self._log.read([ranges[place][:2] for place in missing], came)
+
+    # --- rows that are wrong
+
+    def check_rows(self, queue: ConsumeQueue, offset: int, data: Bytes) -> None:
+        """Raises :class:`~broker.delivery.corrupt_rows.WrongRowError` where one of the rows from
+        ``offset`` on cannot be one: for those of whose records nothing is read.
+        """
+        applied = self._applied
+        wrong = first_wrong(data, applied.expired_position, applied.applied_end)
+        if wrong is not None:
+            raise WrongRowError(queue, offset + wrong)
+
+    def suspected(self, wrong: WrongRowError) -> WrongRowError:
+        """Has what the log says from the row before the wrong one on compared with the queue.
+
+        That row may have rotted with it. So of the two nearest that can lead to a record, the one
+        that lies first counts; the log's beginning where there is none.
+        """
+        queue, applied = wrong.queue, self._applied
+        first = max(queue.first_offset, wrong.offset - ROWS_BEFORE)
+        try:
+            before = queue.read(first, wrong.offset - first)
+        except DamagedError:
+            before = b""
+        positions = [
+            position
+            for position, size, _ in rows(before)
+            if size >= RECORD_FIXED_SIZE
+            and applied.expired_position <= position <= applied.applied_end - size
+        ]
+        self._log.suspect_derived(min(positions[-2:], default=applied.expired_position))
+        return wrong
+
+    def _may_be(self, each: Range, rows: Rows) -> bool:
+        applied = self._applied
+        return (
+            applied.expired_position <= each.position
+            and RECORD_FIXED_SIZE <= rows.last_size <= each.size
+            and each.position + each.size <= applied.applied_end
+        )
+
+    def _check(self, ranges: Sequence[Range], parts: Sequence[Bytes], done: Done) -> None:
+        for each, part in zip(ranges, parts, strict=True):
+            wrong = None if each.rows is None else _wrong_row(each, each.rows, part)
+            if each.rows is not None and wrong is not None:
+                done((), self.suspected(WrongRowError(each.rows.queue, wrong)))
+                return
+        done(parts, None)
+
+    def _misplaced(self, ranges: Sequence[Range], error: StoreError) -> StoreError:
+        if isinstance(error, MisplacedError):
+            for each in ranges:
+                if each.position == error.position and each.rows is not None:
+                    return self.suspected(WrongRowError(each.rows.queue, each.rows.last_offset))
+        return error
+
+
+def row_range(queue: ConsumeQueue, queue_id: int, offset: int, position: int, size: int) -> Range:
+    """The record of one row."""
+    return Range(position, size, Rows(queue, queue_id, offset, size, offset, size))
+
+
+def _wrong_row(each: Range, rows: Rows, part: Bytes) -> int | None:
+    """The offset of a row that is not that of the record, if one is."""
+    position, size, _ = each
+    _queue, queue_id, first, first_size, last, last_size = rows
+    if not is_record_of(
+        part, 0, size=first_size, queue_id=queue_id, queue_offset=first, position=position
+    ):
+        return first
+    start = size - last_size
+    if not is_record_of(
+        part,
+        start,
+        size=last_size,
+        queue_id=queue_id,
+        queue_offset=last,
+        position=position + start,
+    ):
+        return last
+    return None
+
+
+def rows(data: Bytes) -> Iterator[tuple[int, int, int]]:
+    """(position, size, tags code) of each row."""
+    return QUEUE_ROW.iter_unpack(data)

@@ -1,0 +1,63 @@
+"""Which member a consumer reads from next: the leader, or a follower while it is far behind.
+
+RocketMQ's rule: a consumer whose last message lies further behind the end of the log than 40 % of
+the machine's memory reads from the disk, and would push out of the page cache what everybody else
+reads; so it is sent to a slave until it has come near. A follower has only what is committed, and
+says the same of itself until then. The suggestion travels in the answer to a pull, as a broker id:
+0 is the leader, and ``n<k>`` is k + 1 while it follows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from broker.config.dynamic_settings import Settings
+from broker.config.node_config import NodeConfig, broker_id_of
+from broker.delivery.message_reader import Range
+from dledger.node.node import Node
+from dledger.raft.progress import ProgressState
+
+LEADER_ID = 0
+
+
+def memory_bytes() -> int:
+    """Of the machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+class SlowReaders:
+    """Says where a consumer shall read on; costs a comparison for each pull."""
+
+    def __init__(self, config: NodeConfig, settings: Settings, node: Node) -> None:
+        self._config = config
+        self._settings = settings
+        self._node = node
+        self._far_bytes = memory_bytes() * config.follower_reads_percent // 100
+
+    def is_far(self, position: int, end: int) -> bool:
+        """Whether that part of a log up to ``end`` has left the memory, by RocketMQ's rule."""
+        return end - position > self._far_bytes
+
+    def suggestion(self, ranges: Sequence[Range], end: int, wished: int | None) -> int:
+        """The broker id for the pull after one that brought ``ranges`` of a log up to ``end``.
+
+        ``wished`` is what the group is set to (``whichBrokerWhenConsumeSlowly``); where no follower
+        has that id, as RocketMQ's usual 1 may be the leader's, it is the one that has most.
+        """
+        if not ranges or not self._settings.follower_reads:
+            return LEADER_ID
+        position, size, _ = ranges[-1]
+        if not self.is_far(position + size, end):
+            return LEADER_ID
+        if not self._node.serving:
+            return self._config.follower_broker_id
+        replicator = self._node.core.replicator
+        followers = {
+            broker_id_of(name): progress.match_index
+            for name, progress in sorted(() if replicator is None else replicator.peers.items())
+            if progress.connected and progress.state is ProgressState.REPLICATE
+        }
+        if wished in followers:
+            return wished
+        return max(followers, key=followers.__getitem__, default=LEADER_ID)

@@ -1,0 +1,34 @@
+"""When messages were stored, looked up for many places of queues at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
+
+from broker.delivery.message_lookup import MessageLookup
+from store.errors import StoreError
+
+Place: TypeAlias = tuple[str, int, int]
+"""Topic, queue id, offset."""
+
+
+def store_times(
+    lookup: MessageLookup, places: Sequence[Place], done: Callable[[dict[Place, int]], None]
+) -> None:
+    """``done`` gets the time of each place in ms: 0, as RocketMQ says, where no message is there
+    any more, or its record cannot be read here."""
+    found: dict[Place, int] = {}
+    missing = len(set(places))
+
+    def looked_up(place: Place, timestamp_ms: int, error: StoreError | None) -> None:
+        nonlocal missing
+        found[place] = max(timestamp_ms, 0) if error is None else 0
+        missing -= 1
+        if missing == 0:
+            done(found)
+
+    if not places:
+        done(found)
+    for place in dict.fromkeys(places):
+        lookup.store_time(*place, partial(looked_up, place))

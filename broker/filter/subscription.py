@@ -1,0 +1,115 @@
+"""What a group wants of a topic: the tag expression and the hash codes that pass it.
+
+The broker filters by the 32-bit hash of a tag, as a ConsumeQueue row holds it; hash collisions
+reach the client, which compares the text. The codes are computed here from the expression, because
+the C++ clients send ``codeSet`` [0, 0] with a right expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, wraps
+from typing import TypeVar
+
+from broker.limits import BODY_LIMITS
+from store.message.java_hash import tags_code
+from store.quoting import quoted
+
+T = TypeVar("T")
+
+ALL = "*"
+TAG_TYPE = "TAG"
+SQL_TYPE = "SQL92"
+
+
+class ExpressionError(ValueError):
+    """A subscription expression that means nothing."""
+
+
+def remembered(make: Callable[[str], T]) -> Callable[[str], T]:
+    """Makes something of an expression, once where it comes again soon.
+
+    What it makes raises :class:`ExpressionError` for an expression that is too long.
+    """
+    usual, long = lru_cache(maxsize=1024)(make), lru_cache(maxsize=16)(make)
+
+    @wraps(make)
+    def made(expression: str) -> T:
+        if len(expression) <= BODY_LIMITS.expression_size_usual:
+            return usual(expression)
+        if len(expression) <= BODY_LIMITS.expression_size:
+            return long(expression)
+        raise ExpressionError(
+            f"the expression {quoted(expression)} is longer than the "
+            f"{BODY_LIMITS.expression_size} characters that are allowed"
+        )
+
+    return made
+
+
+@remembered
+def tag_codes(expression: str) -> frozenset[int] | None:
+    """The codes that pass ``*``, an empty expression (both: None, all pass) or ``A || B``.
+
+    Raises :class:`ExpressionError`.
+    """
+    if expression in {"", ALL}:
+        return None
+    tags = [tag.strip() for tag in expression.split("||")]
+    tags = [tag for tag in tags if tag]
+    if not tags:
+        raise ExpressionError(f"the subscription {quoted(expression)} names no tag")
+    return frozenset(map(tags_code, tags))
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One topic of a group's subscription, as its newest heartbeat said."""
+
+    topic: str
+    expression: str
+    version: int
+    expression_type: str = TAG_TYPE
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, object]) -> Subscription:
+        """From an element of ``subscriptionDataSet``. Raises ``ValueError``.
+
+        Java sends the version as a number, C++ as text.
+        """
+        topic, expression = fields.get("topic"), fields.get("subString")
+        version, expression_type = fields.get("subVersion", 0), fields.get("expressionType")
+        if type(topic) is not str or not topic:
+            raise ValueError(f"a subscription has no topic: {quoted(topic)}")
+        if expression is not None and type(expression) is not str:
+            raise ValueError(
+                f"the subscription of {quoted(topic)} is not text: {quoted(expression)}"
+            )
+        if expression is not None and len(expression) > BODY_LIMITS.expression_size:
+            raise ValueError(
+                f"the subscription of {quoted(topic)} has {len(expression)} characters, "
+                f"at most {BODY_LIMITS.expression_size} are allowed"
+            )
+        if type(version) is not int and not (type(version) is str and version.isascii()):
+            raise ValueError(
+                f"the subscription of {quoted(topic)} has the version {quoted(version)}"
+            )
+        kind = expression_type if type(expression_type) is str and expression_type else TAG_TYPE
+        return cls(topic, expression or ALL, int(version or 0), kind)
+
+    def as_json(self) -> dict[str, object]:
+        codes = self._codes()
+        tags = [] if codes is None else [tag.strip() for tag in self.expression.split("||")]
+        return {
+            "classFilterMode": False,
+            "codeSet": [] if codes is None else sorted(codes),
+            "expressionType": self.expression_type,
+            "subString": self.expression,
+            "subVersion": self.version,
+            "tagsSet": tags,
+            "topic": self.topic,
+        }
+
+    def _codes(self) -> frozenset[int] | None:
+        return tag_codes(self.expression) if self.expression_type == TAG_TYPE else None

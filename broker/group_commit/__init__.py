@@ -1,0 +1,1 @@
+"""Group commit: what arrives together becomes one entry of the log."""

@@ -1,0 +1,401 @@
+"""Gathering: everything that arrives in one turn of the event loop becomes ONE log entry.
+
+Consensus, checksums, syncs and frames cost per entry, so they are shared by all messages and
+commands that wait at the same time. A batch is proposed at the end of the turn in which it began
+while fewer than ``PIPELINE_ENTRIES`` are on their way; otherwise it goes on growing until one of
+those is applied. So entries grow under load by themselves, and a lone message never waits.
+
+Offsets are given when an entry is built (:mod:`broker.group_commit.next_offsets`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+from broker.group_commit.next_offsets import NextOffsets, QueueEnds
+from broker.group_commit.pending_batch import (
+    Addressed,
+    Completion,
+    StagedBatch,
+    StagedQueue,
+    Waiter,
+    command_bytes,
+)
+from broker.group_commit.pending_state import ForeseenState, Totals
+from broker.group_commit.store_clock import StoreClock
+from broker.limits import PRODUCE
+from broker.state.broker_state import BrokerState
+from broker.state.commands import Command, StoreRequests, encode_commands
+from broker.state.deduplication_window import KnownRequests, pack_keys
+from broker.topics_and_groups import GroupConfig, TopicConfig
+from dledger.errors import BusyError, NotLeaderError, ProposeError
+from dledger.node.state_machine import Leadership
+from store.errors import EntryTooLargeError
+from store.io.filesystem import Bytes
+from store.log.entry import HEADER_SIZE
+from store.log.layout import entry_size_max
+from store.message.batch import KEY_ROW, QUEUE_ROW, Run, batch_size, encode_batch, staged_bytes
+from store.message.record import StagedMessage
+from store.message.scheduled_topics import SCHEDULE_TOPIC, with_deliver_times
+
+PIPELINE_ENTRIES = 2
+ENTRY_BYTES = 4 << 20
+"""What a batch grows to; a single larger request is an entry of its own."""
+
+LAZY_SECONDS = 1.0
+"""How long an offset that came with a pull may wait for an entry to travel in."""
+
+_staged_bytes_max = PRODUCE.staged_bytes_max  # looked up for each message
+
+_ROW_BYTES, _KEY_ROW_BYTES = QUEUE_ROW.size, KEY_ROW.size
+REQUEST_BYTES = 4  # what heads the list of them is less than what a run is taken to need
+_RUN_BYTES = 160  # the header of a run with the longest topic, and more
+_LAZY_OFFSET_BYTES = 512  # an offset with the longest names
+
+
+class Proposer(Protocol):
+    """What it needs of :class:`~dledger.node.node.Node`."""
+
+    def propose(
+        self,
+        body_size: int,
+        build: Callable[[int], Sequence[Bytes]],
+        done: Callable[[ProposeError | None], None],
+    ) -> int: ...
+
+
+class Applied(QueueEnds, Protocol):
+    """Needed of :class:`~broker.state.state_machine.BrokerStateMachine`: the applied state."""
+
+    @property
+    def state(self) -> BrokerState: ...
+
+
+class Gatherer:
+    """Stages messages and commands on the leader, proposes them, and reports how it ended."""
+
+    def __init__(
+        self,
+        *,
+        node: Proposer,
+        applied: Applied,
+        loop: asyncio.AbstractEventLoop,
+        wall_clock: Callable[[], int],
+        store_host: bytes,
+        segment_size: int,
+        remember_requests: bool = True,
+    ) -> None:
+        """``wall_clock`` gives milliseconds; ``store_host`` is 4 bytes of IPv4 and an i32 port.
+
+        With ``remember_requests`` the log says which requests an entry holds
+        (:mod:`broker.state.deduplication_window`).
+        """
+        self._node = node
+        self._applied = applied
+        self._loop = loop
+        self.clock = StoreClock(loop, wall_clock, lambda: applied.state.store_timestamp_ms)
+        self._store_host = store_host
+        self.request_bytes_max = entry_size_max(segment_size) - HEADER_SIZE - 2 * _RUN_BYTES
+        """What no entry could hold is larger than this."""
+        self._entry_bytes = min(ENTRY_BYTES, self.request_bytes_max)
+        self._remembers = remember_requests
+        self.known_requests = KnownRequests()
+        self._leadership: Leadership | None = None
+        self._serving = False
+        self._open = StagedBatch()
+        self._closed: deque[StagedBatch] = deque()
+        self._staged_bytes = 0
+        self._room_for_messages = self._room
+        self._in_flight: list[StagedBatch] = []
+        self._due = False
+        self._next_offsets = NextOffsets(applied)
+        self._foreseen = ForeseenState(applied)
+        self._lazy_timer: asyncio.TimerHandle | None = None
+
+    # --- what the processors ask and give
+
+    @property
+    def serving(self) -> bool:
+        """Whether anything can be staged at all."""
+        return self._serving
+
+    @property
+    def term(self) -> int:
+        """The term in which this node leads, or last knew who does; -1 before any."""
+        return -1 if self._leadership is None else self._leadership.term
+
+    def check_serving(self) -> None:
+        """Raises :class:`~dledger.errors.NotLeaderError` where nothing can be staged."""
+        if not self._serving:
+            raise self._not_leader()
+
+    def check_size(self, size: int) -> None:
+        """Raises :class:`~store.errors.EntryTooLargeError` for what no entry could hold."""
+        if size > self.request_bytes_max:
+            raise EntryTooLargeError(size, self.request_bytes_max)
+
+    def topic(self, name: str) -> TopicConfig | None:
+        """A topic as it will be once everything staged is applied."""
+        return self._foreseen.topic(name)
+
+    def totals(self) -> Totals:
+        """How many topics and groups there will be once everything staged is applied. Raises
+        :class:`~dledger.errors.NotLeaderError`: others do not know."""
+        self.check_serving()
+        return self._foreseen.totals()
+
+    def group(self, name: str) -> GroupConfig | None:
+        """A subscription group as it will be once everything staged is applied."""
+        return self._foreseen.group(name)
+
+    def end_offset(self, topic: str, queue_id: int) -> int:
+        """The offset behind the last message of the queue that this leader has proposed: nobody
+        can have consumed more."""
+        return self._next_offsets.end_offset(topic, queue_id)
+
+    def offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """A group's offset as it will be once everything staged is applied."""
+        return self._foreseen.offset(group, topic, queue_id)
+
+    def add_message(
+        self, topic: str, queue_id: int, message: StagedMessage, waiter: Waiter
+    ) -> None:
+        """Stages one message. Raises as :meth:`add_messages`."""
+        hashes = message.key_hashes
+        size = message.size + _ROW_BYTES + _KEY_ROW_BYTES * len(hashes)
+        queue = self._queue(topic, queue_id, size + REQUEST_BYTES)
+        queue.messages.append(message)
+        queue.waiters.append((waiter, 1))
+        batch = self._open
+        batch.message_bytes += size
+        if hashes and self._remembers:
+            batch.requests.append(hashes[0])
+            self.known_requests.newer[hashes[0]] = batch.place
+
+    def add_messages(
+        self, topic: str, queue_id: int, messages: Sequence[StagedMessage], waiter: Waiter
+    ) -> None:
+        """Stages messages of one queue, all of which will be in the same entry.
+
+        Raises :class:`~dledger.errors.NotLeaderError`, :class:`~dledger.errors.BusyError`, and
+        :class:`~store.errors.EntryTooLargeError` where no entry could hold them.
+        """
+        size = staged_bytes(messages)
+        queue = self._queue(topic, queue_id, size + REQUEST_BYTES)
+        queue.messages.extend(messages)
+        queue.waiters.append((waiter, len(messages)))
+        batch = self._open
+        batch.message_bytes += size
+        hashes = messages[0].key_hashes
+        if hashes and self._remembers:
+            batch.requests.append(hashes[0])
+            self.known_requests.newer[hashes[0]] = batch.place
+
+    def add_barrier(self, completion: Completion) -> None:
+        """Tells when all that was staged before is applied or refused. Raises as
+        :meth:`add_command`."""
+        self._room(0).completions.append(completion)
+
+    def add_together(
+        self,
+        messages: Sequence[Addressed],
+        commands: Sequence[Command],
+        completion: Completion | None = None,
+    ) -> None:
+        """Stages messages of any queues and commands, all of which will be in the same entry.
+
+        Raises as :meth:`add_messages`; nothing is staged then. ``completion`` is told after the
+        messages' waiters.
+        """
+        size = sum(map(command_bytes, commands))
+        message_bytes = sum(staged_bytes(to.messages) for to in messages)
+        size += message_bytes + _RUN_BYTES * len(messages)
+        batch = self._room_for_messages(size) if messages else self._room(size)
+        batch.message_bytes += message_bytes
+        for topic, queue_id, staged, waiter in messages:
+            queue = batch.queues[topic, queue_id]
+            queue.messages.extend(staged)
+            queue.waiters.append((waiter, len(staged)))
+        for command in commands:
+            self._stage_command(batch, command)
+        if completion is not None:
+            batch.completions.append(completion)
+
+    def add_command(self, command: Command, completion: Completion | None = None) -> None:
+        """Stages a command. Raises :class:`~dledger.errors.NotLeaderError` or BusyError."""
+        batch = self._room(command_bytes(command))
+        self._stage_command(batch, command)
+        if completion is not None:
+            batch.completions.append(completion)
+
+    def _stage_command(self, batch: StagedBatch, command: Command) -> None:
+        batch.commands.append(command)
+        self._foreseen.staged(batch, command)
+
+    def add_lazy_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Stages an offset whose commit nobody waits for; of several only the last is kept."""
+        if not self._serving or self.offset(group, topic, queue_id) == offset:
+            return
+        self._foreseen.add_lazy_offset(group, topic, queue_id, offset)
+        if self._lazy_timer is None:
+            self._lazy_timer = self._loop.call_later(LAZY_SECONDS, self._lazy_due)
+
+    def refuse_messages(self, why: Callable[[int], ProposeError] | None) -> None:
+        """While the disk is full, messages are refused and commands are not: one of them may be
+        what makes room. ``why`` makes the error for a size."""
+        self._room_for_messages = self._room if why is None else partial(self._no_room, why)
+
+    # --- leadership
+
+    def leadership_changed(self, leadership: Leadership) -> None:
+        """A new term begins with the applied state; what was staged in the old one is refused."""
+        before, self._leadership = self._leadership, leadership
+        if leadership.serving and before is not None and before.serving:
+            if before.term == leadership.term:
+                return
+            self._refuse_staged(self._not_leader())
+        self._serving = leadership.serving
+        if not leadership.serving:
+            self._refuse_staged(self._not_leader())
+        self._next_offsets.clear()
+        self._foreseen.clear(but=self._in_flight)
+        self.known_requests.clear()
+        if leadership.serving and self._remembers:
+            self.known_requests.begin(self._applied.state.requests)
+
+    def close(self) -> None:
+        """Refuses what is staged and everything from now on."""
+        self._serving = False
+        self._refuse_staged(self._not_leader())
+
+    def _not_leader(self) -> NotLeaderError:
+        return NotLeaderError(None if self._leadership is None else self._leadership.leader)
+
+    def _refuse_staged(self, error: ProposeError) -> None:
+        refused = [*self._closed, self._open]
+        self._closed.clear()
+        self._open = StagedBatch()
+        self._staged_bytes = 0
+        self._foreseen.clear(but=self._in_flight)
+        if self._lazy_timer is not None:
+            self._lazy_timer.cancel()
+            self._lazy_timer = None
+        for batch in refused:
+            batch.fail(error)
+
+    # --- staging
+
+    def _queue(self, topic: str, queue_id: int, size: int) -> StagedQueue:
+        key = (topic, queue_id)
+        batch = self._room_for_messages(size)
+        queue = batch.queues.get(key)
+        if queue is None:
+            queue = batch.queues[key]
+            batch.bytes += _RUN_BYTES
+            self._staged_bytes += _RUN_BYTES
+        return queue
+
+    def _room(self, size: int) -> StagedBatch:
+        """The batch to which ``size`` bytes will be added; sees to it that it is proposed."""
+        if not self._serving:
+            self.check_serving()
+        if self._staged_bytes + size > _staged_bytes_max:
+            raise BusyError(self._staged_bytes, _staged_bytes_max)
+        batch = self._open
+        if batch.bytes + size > self._entry_bytes and batch:
+            self._closed.append(batch)
+            batch = self._open = StagedBatch()
+        self.check_size(size)
+        batch.bytes += size
+        self._staged_bytes += size
+        if not self._due:
+            self._schedule()
+        return batch
+
+    def _no_room(self, why: Callable[[int], ProposeError], size: int) -> StagedBatch:
+        self.check_serving()
+        raise why(size)
+
+    def _schedule(self) -> None:
+        self._due = True
+        self._loop.call_soon(self._turn_ended)
+
+    def _turn_ended(self) -> None:
+        self._due = False
+        while self._serving and len(self._in_flight) < PIPELINE_ENTRIES:
+            if self._closed:
+                batch = self._closed.popleft()
+            elif self._open:
+                batch, self._open = self._open, StagedBatch()
+            else:
+                return
+            self._propose(batch)
+
+    def _lazy_due(self) -> None:
+        self._lazy_timer = None
+        if self._foreseen.has_lazy_offsets:
+            self._take_lazy_offsets(self._open)
+            if not self._due:
+                self._schedule()
+
+    # --- proposing
+
+    def _propose(self, batch: StagedBatch) -> None:
+        self._take_lazy_offsets(batch)
+        self._staged_bytes -= batch.bytes
+        timestamp_ms = self.now_ms()
+        for (topic, queue_id), queue in batch.queues.items():
+            messages = queue.messages
+            first = self._next_offsets.take(topic, queue_id, len(messages))
+            if topic == SCHEDULE_TOPIC:
+                messages = with_deliver_times(messages, queue_id, timestamp_ms)
+            batch.runs.append(Run(topic, queue_id, first, messages))
+        if batch.requests:
+            batch.commands.append(StoreRequests(pack_keys(batch.requests)))
+            self.known_requests.age()
+        commands = encode_commands(batch.commands)
+
+        def build(position: int) -> Sequence[Bytes]:
+            batch.place.position = position
+            return encode_batch(position, timestamp_ms, self._store_host, batch.runs, commands)
+
+        self._in_flight.append(batch)
+        try:
+            topics = [topic for topic, _ in batch.queues]
+            size = batch_size(topics, batch.message_bytes, commands)
+            self._node.propose(size, build, partial(self._proposed, batch))
+        except ProposeError as error:
+            self._in_flight.remove(batch)
+            self._next_offsets.give_back(batch.runs)
+            batch.fail(error)
+            # What was staged behind may depend on it: a message on the topic that it creates.
+            self._refuse_staged(error)
+
+    def _take_lazy_offsets(self, batch: StagedBatch) -> None:
+        if not self._foreseen.has_lazy_offsets:
+            return
+        room = max((self._entry_bytes - batch.bytes) // _LAZY_OFFSET_BYTES, 0)
+        for command in self._foreseen.take_lazy_offsets(room):
+            self._stage_command(batch, command)
+            batch.bytes += _LAZY_OFFSET_BYTES
+            self._staged_bytes += _LAZY_OFFSET_BYTES
+
+    def now_ms(self) -> int:
+        """The time of a record stored now; see
+        :class:`~broker.group_commit.store_clock.StoreClock`.
+        """
+        return self.clock.now_ms()
+
+    def _proposed(self, batch: StagedBatch, error: ProposeError | None) -> None:
+        self._in_flight.remove(batch)
+        self._foreseen.applied(batch)
+        if error is not None:
+            batch.fail(error)
+        else:
+            batch.succeed()
+        if not self._due and (self._closed or self._open):
+            self._schedule()

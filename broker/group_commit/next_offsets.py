@@ -1,0 +1,48 @@
+"""The queue offsets that a leader gives to the messages it proposes.
+
+They go on from the last entry of this leader, and first of all from the applied state. That is
+exact because a leader serves only after it has applied everything that earlier leaders committed,
+and because its own entries are applied in the order proposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from store.message.batch import Run
+
+
+class QueueEnds(Protocol):
+    """Where queues end in the applied state."""
+
+    def end_offset(self, topic: str, queue_id: int) -> int: ...
+
+
+class NextOffsets:
+    """Behind the last message of each queue that this leader has proposed."""
+
+    def __init__(self, applied: QueueEnds) -> None:
+        self._applied = applied
+        self._next: dict[tuple[str, int], int] = {}
+
+    def end_offset(self, topic: str, queue_id: int) -> int:
+        """The offset of the queue's next message. A follower that is read from may have applied
+        what the leader has not yet."""
+        end = self._next.get((topic, queue_id))
+        return self._applied.end_offset(topic, queue_id) if end is None else end
+
+    def take(self, topic: str, queue_id: int, count: int) -> int:
+        """Gives offsets to ``count`` messages; returns the first."""
+        first = self.end_offset(topic, queue_id)
+        self._next[topic, queue_id] = first + count
+        return first
+
+    def give_back(self, runs: Iterable[Run]) -> None:
+        """The runs that were numbered last are not proposed after all."""
+        for run in runs:
+            self._next[run.topic, run.queue_id] = run.first_offset
+
+    def clear(self) -> None:
+        """A term begins with the applied state."""
+        self._next.clear()

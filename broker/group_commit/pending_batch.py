@@ -1,0 +1,121 @@
+"""What waits to become one log entry, and who is to be told how that ended."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from operator import attrgetter
+from typing import NamedTuple, Protocol, TypeAlias
+
+from broker.state.commands import Command
+from broker.state.deduplication_window import EntryPlace
+from dledger.errors import ProposeError
+from store.log.entry import HEADER_SIZE
+from store.message.batch import Run
+from store.message.record import StagedMessage
+
+_SIZE = attrgetter("size")
+_COMMAND_BYTES = 96  # more than the numbers of any command; its names are counted
+
+Completion: TypeAlias = Callable[[ProposeError | None], None]
+"""Told once: None when committed and applied, else why not, or that nobody knows."""
+
+
+class Waiter(Protocol):
+    """Who waits for messages to be stored. Exactly one of the two is called, once."""
+
+    def stored(self, first_offset: int, positions: Sequence[int]) -> None:
+        """Committed and applied; ``positions`` are those of the records in the commit log."""
+
+    def failed(self, error: ProposeError) -> None:
+        """Not stored, or (:class:`~dledger.errors.OutcomeUnknownError`) perhaps."""
+
+
+class _Nobody:
+    """Nobody waits for these messages themselves."""
+
+    def stored(self, first_offset: int, positions: Sequence[int]) -> None:
+        pass
+
+    def failed(self, error: ProposeError) -> None:
+        pass
+
+
+NOBODY: Waiter = _Nobody()
+
+
+class Addressed(NamedTuple):
+    """Messages for one queue, and who waits for them."""
+
+    topic: str
+    queue_id: int
+    messages: Sequence[StagedMessage]
+    waiter: Waiter = NOBODY
+
+
+class StagedQueue:
+    """The messages of one queue in a batch, and who waits for how many of them."""
+
+    __slots__ = ("messages", "waiters")
+
+    def __init__(self) -> None:
+        self.messages: list[StagedMessage] = []
+        self.waiters: list[tuple[Waiter, int]] = []
+
+
+class StagedBatch:
+    """What will be one entry. ``runs`` and its place are known once it is proposed."""
+
+    __slots__ = (
+        "bytes",
+        "commands",
+        "completions",
+        "message_bytes",
+        "place",
+        "queues",
+        "requests",
+        "runs",
+    )
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.message_bytes = 0
+        """What the records of its messages and their rows take, exactly."""
+        self.queues: defaultdict[tuple[str, int], StagedQueue] = defaultdict(StagedQueue)
+        self.commands: list[Command] = []
+        self.completions: list[Completion] = []
+        self.requests: list[int] = []
+        """The key hash of the first message of each request."""
+        self.runs: list[Run] = []
+        self.place = EntryPlace()
+
+    def __bool__(self) -> bool:
+        return bool(self.queues or self.commands or self.completions)
+
+    def succeed(self) -> None:
+        """Tells everybody that the entry is applied."""
+        position = self.place.position + HEADER_SIZE
+        for run, queue in zip(self.runs, self.queues.values(), strict=True):
+            positions = list(accumulate(map(_SIZE, run.messages), initial=position))
+            position = positions.pop()
+            taken = 0
+            for waiter, count in queue.waiters:
+                waiter.stored(run.first_offset + taken, positions[taken : taken + count])
+                taken += count
+        for completion in self.completions:
+            completion(None)
+
+    def fail(self, error: ProposeError) -> None:
+        """Tells everybody that there is no such entry, or that its outcome is unknown."""
+        for queue in self.queues.values():
+            for waiter, _count in queue.waiters:
+                waiter.failed(error)
+        for completion in self.completions:
+            completion(error)
+
+
+def command_bytes(command: Command) -> int:
+    """What a command takes in an entry, at most."""
+    names = sum(len(field) for field in command if isinstance(field, str))
+    return _COMMAND_BYTES + 4 * names

@@ -1,0 +1,170 @@
+"""The broker's state as it will be: what is applied, and on top what is staged but not yet applied.
+
+A request that changes a topic is judged by what the requests before it will have made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+
+from broker.group_commit.pending_batch import StagedBatch
+from broker.state.broker_state import BrokerState
+from broker.state.commands import (
+    Command,
+    CommitOffset,
+    DeleteGroup,
+    DeleteTopic,
+    PutGroup,
+    PutTopic,
+)
+from broker.topics_and_groups import GroupConfig, TopicConfig
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_OffsetKey: TypeAlias = tuple[str, str, int]
+"""Group, topic, queue id."""
+
+_Staged: TypeAlias = dict[K, tuple[StagedBatch, V]]
+"""The newest value, and the batch that brings it."""
+
+
+class Totals(NamedTuple):
+    """How many there are of what has a limit."""
+
+    topics: int
+    queues: int
+    groups: int
+
+
+class AppliedState(Protocol):
+    """What is needed of :class:`~broker.state.state_machine.BrokerStateMachine`."""
+
+    @property
+    def state(self) -> BrokerState: ...
+
+
+class ForeseenState:
+    """Topics, groups and offsets once everything staged is applied."""
+
+    def __init__(self, applied: AppliedState) -> None:
+        self._applied = applied
+        self._topics: _Staged[str, TopicConfig | None] = {}
+        self._groups: _Staged[str, GroupConfig | None] = {}
+        self._offsets: _Staged[_OffsetKey, int] = {}
+        self._lazy: dict[_OffsetKey, int] = {}
+        self._totals: Totals | None = None
+        """None where they must be counted: while something is staged, they only change by that."""
+
+    def totals(self) -> Totals:
+        """How many topics, their queues and groups there are then."""
+        if self._totals is None:
+            state = self._applied.state
+            topics, queues, groups = state.topic_count, state.queue_count, len(state.groups)
+            for name, (_, topic) in self._topics.items():
+                known = state.topics.get(name)
+                topics += (topic is not None) - (known is not None)
+                queues += _queues(topic) - _queues(known)
+            for name, (_, group) in self._groups.items():
+                groups += (group is not None) - (name in state.groups)
+            self._totals = Totals(topics, queues, groups)
+        return self._totals
+
+    def topic(self, name: str) -> TopicConfig | None:
+        staged = self._topics.get(name)
+        return self._applied.state.topics.get(name) if staged is None else staged[1]
+
+    def group(self, name: str) -> GroupConfig | None:
+        staged = self._groups.get(name)
+        return self._applied.state.groups.get(name) if staged is None else staged[1]
+
+    def offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        key = (group, topic, queue_id)
+        lazy = self._lazy.get(key)
+        if lazy is not None:
+            return lazy
+        staged = self._offsets.get(key)
+        return self._applied.state.offset(*key) if staged is None else staged[1]
+
+    def staged(self, batch: StagedBatch, command: Command) -> None:
+        """``batch`` will bring what ``command`` changes."""
+        match command:
+            case CommitOffset():
+                self._lazy.pop(command[:3], None)
+                self._offsets[command[:3]] = (batch, command.offset)
+            case PutTopic():
+                self._stage_topic(batch, command.name, command.config)
+            case DeleteTopic():
+                self._stage_topic(batch, command.name, None)
+            case PutGroup():
+                self._stage_group(batch, command.name, command.config)
+            case DeleteGroup():
+                self._stage_group(batch, command.name, None)
+                if command.remove_offsets:
+                    _drop_group(self._lazy, command.name)
+                    _drop_group(self._offsets, command.name)
+
+    def _stage_topic(self, batch: StagedBatch, name: str, topic: TopicConfig | None) -> None:
+        if self._totals is not None:
+            known, totals = self.topic(name), self._totals
+            self._totals = totals._replace(
+                topics=totals.topics + (topic is not None) - (known is not None),
+                queues=totals.queues + _queues(topic) - _queues(known),
+            )
+        self._topics[name] = (batch, topic)
+
+    def _stage_group(self, batch: StagedBatch, name: str, group: GroupConfig | None) -> None:
+        if self._totals is not None:
+            change = (group is not None) - (self.group(name) is not None)
+            self._totals = self._totals._replace(groups=self._totals.groups + change)
+        self._groups[name] = (batch, group)
+
+    def applied(self, batch: StagedBatch) -> None:
+        """What ``batch`` brought is part of the applied state, or will never be."""
+        self._totals = None
+        if self._topics:
+            _drop_of(self._topics, batch)
+        if self._groups:
+            _drop_of(self._groups, batch)
+        if self._offsets:
+            _drop_of(self._offsets, batch)
+
+    def clear(self, but: Iterable[StagedBatch]) -> None:
+        """Nothing is staged any more, but what these batches bring."""
+        self._totals = None
+        self._topics.clear()
+        self._groups.clear()
+        self._offsets.clear()
+        self._lazy.clear()
+        for batch in but:
+            for command in batch.commands:
+                self.staged(batch, command)
+
+    # --- offsets that no batch brings yet
+
+    @property
+    def has_lazy_offsets(self) -> bool:
+        return bool(self._lazy)
+
+    def add_lazy_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """An offset that waits for a batch to travel in; of several only the last is kept."""
+        self._lazy[group, topic, queue_id] = offset
+
+    def take_lazy_offsets(self, most: int) -> Iterable[CommitOffset]:
+        """Some of them, oldest first, for a batch in which they are to be :meth:`staged`."""
+        return [CommitOffset(*key, self._lazy[key]) for key in list(self._lazy)[:most]]
+
+
+def _drop_group(offsets: dict[_OffsetKey, V], group: str) -> None:
+    for key in [key for key in offsets if key[0] == group]:
+        del offsets[key]
+
+
+def _queues(topic: TopicConfig | None) -> int:
+    return 0 if topic is None else topic.queues
+
+
+def _drop_of(staged: _Staged[K, V], batch: StagedBatch) -> None:
+    for key in [key for key, (by, _) in staged.items() if by is batch]:
+        del staged[key]

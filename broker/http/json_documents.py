@@ -1,0 +1,110 @@
+"""What a broker says of itself as JSON: its place in the group, its topics, its consumer groups."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from broker.admin.consumer_groups import ConsumerGroups
+from broker.admin.node_status import NodeStatus
+from broker.admin.topic_contents import all_topics
+from broker.context import BrokerContext
+
+STEPS_A_TURN = 4096
+"""Queues and offsets that are looked at before the event loop goes on: a few milliseconds."""
+
+
+def status_document(context: BrokerContext) -> dict[str, Any]:
+    """Role, term and how far this node is; the members as it knows them."""
+    status = NodeStatus.of(context)
+    return {
+        "group": status.group,
+        "node": status.node,
+        "cluster": status.cluster,
+        "role": status.role,
+        "term": status.term,
+        "leader": status.leader,
+        "serving": status.serving,
+        "last_index": status.last_index,
+        "commit_index": status.commit_index,
+        "applied_index": status.applied_index,
+        "applied_end": context.machine.applied_end,
+        "member": status.member,
+        "voters": status.voters,
+        "old_voters": status.old_voters,
+        "members": {
+            name: {"peer": at.peer, "address": at.client, "http": at.http}
+            for name, at in status.members.items()
+        },
+        "topics": len(context.machine.state.topics),
+        "groups": len(ConsumerGroups(context.machine, context.clients).names()),
+        "held_pulls": len(context.holds),
+        "put_messages": context.stats.put_messages,
+        "get_messages": context.stats.get_messages,
+        "boot_timestamp": context.stats.boot_ms,
+        "flush": context.config.flush,
+    }
+
+
+async def topics_document(context: BrokerContext) -> dict[str, Any]:
+    """The topics, their settings, and how many messages their queues hold here.
+
+    Those of the ``system`` are there without anybody's doing.
+    """
+    system = frozenset(context.machine.state.system_names)
+    documents = []
+    turn = _Turn()
+    for topic in all_topics(context.machine):
+        documents.append(
+            {
+                "name": topic.config.name,
+                "read_queues": topic.config.read_queues,
+                "write_queues": topic.config.write_queues,
+                "perm": topic.config.perm,
+                "system": topic.config.name in system,
+                "messages": topic.messages,
+            }
+        )
+        await turn.took(len(topic.queues))
+    return {"topics": documents}
+
+
+async def groups_document(context: BrokerContext) -> dict[str, Any]:
+    """For each group and topic: how many messages lie behind what the group has acknowledged.
+
+    ``members`` are those connected to this node: consumers talk to the leader. A group that
+    consumes nothing has one row with the topic null. ``lag`` is null where the members keep their
+    offsets themselves.
+    """
+    documents: list[dict[str, Any]] = []
+    turn = _Turn()
+    for group in ConsumerGroups(context.machine, context.clients).all():
+        rows: list[tuple[str | None, int, int | None]] = [
+            (topic.topic, topic.acknowledged, topic.lag) for topic in group.topics
+        ]
+        documents += [
+            {
+                "group": group.name,
+                "topic": topic,
+                "members": len(group.members),
+                "acknowledged": acknowledged,
+                "lag": lag,
+            }
+            for topic, acknowledged, lag in rows or [(None, 0, 0)]
+        ]
+        await turn.took(sum(len(topic.committed) for topic in group.topics))
+    return {"groups": documents}
+
+
+class _Turn:
+    """Lets the event loop go on now and then while a long list is made."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+
+    async def took(self, steps: int) -> None:
+        """An item of the list took so many steps."""
+        self._steps += 1 + steps
+        if self._steps >= STEPS_A_TURN:
+            self._steps = 0
+            await asyncio.sleep(0)

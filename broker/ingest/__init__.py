@@ -1,0 +1,1 @@
+"""Taking messages in: quotas, automatic topics, deduplication, routing to where they are stored."""

@@ -1,0 +1,134 @@
+"""The body of a batch request (320): messages of one topic, back to back.
+
+Each, big-endian::
+
+    i32 total size, i32 magic (0), i32 CRC (0), i32 flag, i32 body size, body,
+    i16 properties size, properties
+
+All messages of a batch are usually like the first one: of its shape (:mod:`.shapes`), and with a
+unique key of the same size. Where the size of the properties and what they hold before and after
+the key are the same, nothing more needs to be read of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+
+from crc32c import crc32c
+from isal.isal_zlib import crc32
+
+from broker.ingest.property_templates import SIZE, Likeness, Origin, Stager
+from broker.limits import PRODUCE
+from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.protocol.errors import RequestError
+from store.message.properties import NAME_END, PAIR_END, UNIQUE_KEY
+from store.message.record import StagedMessage
+
+GROWTH_MAX = 16 << 20
+"""Format: as much as a frame has. Bytes that messages of a batch may get of its header, all
+together."""
+
+_START = Struct(">i8xii")
+_FIXED_SIZE = _START.size + SIZE.size
+_UNIQUE_KEY_START = UNIQUE_KEY + NAME_END
+_UNLIKE = Likeness(-1, b"", b"", b"", b"", changed=False, tags_code=0)
+
+
+def stage_batch(
+    stager: Stager, of: Origin, data: bytes, of_all: bytes = b""
+) -> list[StagedMessage]:
+    """The messages of a batch, each as ``stager`` would stage it by itself; the properties
+    ``of_all`` are added to those of each message, but for pairs that it has already.
+
+    Raises :class:`~broker.remoting.protocol.errors.RequestError` (code 13) where the sizes
+    contradict each other, and as :meth:`~broker.ingest.property_templates.Stager.stage`.
+    """
+    messages: list[StagedMessage] = []
+    added = [pair for pair in of_all.split(PAIR_END) if pair]
+    grown = keys = 0
+    alike = not any(pair.startswith(_UNIQUE_KEY_START) for pair in added)
+    born, tried, prefix, fixed_size = of
+    unpack_start = _START.unpack_from
+    like_size, before, after, stored_before, stored_after, changed, code = _UNLIKE
+    before_size = after_size = 0
+    size = len(data)
+    start = 0
+    while start < size:
+        if size - start < _FIXED_SIZE:
+            raise _illegal(start, f"{size - start} bytes are left, a message has {_FIXED_SIZE}")
+        total, flag, body_size = unpack_start(data, start)
+        end = start + total
+        body_start = start + 20
+        body_end = body_start + body_size
+        if not (body_size >= 0 and body_end + 2 <= end <= size):
+            raise _illegal(start, f"total {total} with a body of {body_size} bytes cannot be right")
+        start = end
+        body = data[body_start:body_end]
+        key_start = body_end + before_size
+        key_end = end - after_size
+        if (
+            end - body_end == like_size
+            and data[body_end:key_start] == before
+            and data[key_end:end] == after
+            and data.find(PAIR_END, key_start, key_end) < 0
+        ):
+            unique = data[key_start:key_end]
+            if changed:
+                properties = stored_before + unique + stored_after
+            else:
+                properties = data[body_end + 2 : end]
+            message = (
+                fixed_size + body_size + len(properties),
+                body,
+                properties,
+                flag,
+                born,
+                tried,
+                crc32(body) & 0x7FFFFFFF,
+                code,
+                (crc32c(unique, prefix),),
+            )
+            messages.append(_new(StagedMessage, message))
+            continue
+        properties = data[body_end + 2 : end]
+        # Read as unsigned: a negative size contradicts the total all the same.
+        if int.from_bytes(data[body_end : body_end + 2], "big") != len(properties):
+            (properties_size,) = SIZE.unpack_from(data, body_end)
+            raise _illegal(end - total, f"total {total} with {properties_size} bytes of properties")
+        joined = _joined(properties, added) if added else properties
+        grown += len(joined) - len(properties)
+        if grown > GROWTH_MAX:
+            raise _illegal(end - total, f"what all get of the header is above {GROWTH_MAX} bytes")
+        staged = stager.stage(of, flag, body, joined)
+        keys += len(staged.key_hashes)
+        if keys > PRODUCE.batch_keys_max:
+            raise _illegal(
+                end - total,
+                f"the messages up to here have {keys} keys, at most {PRODUCE.batch_keys_max} "
+                "are allowed in one request",
+            )
+        messages.append(staged)
+        # What all messages have already is usual: Java's clients write WAIT here and there.
+        like = (alike and joined is properties and stager.likeness(properties)) or _UNLIKE
+        like_size, before, after, stored_before, stored_after, changed, code = like
+        before_size, after_size = len(before), len(after)
+    return messages
+
+
+# The constructor that ``NamedTuple`` makes is a function of Python around this one.
+_new = tuple.__new__
+
+
+def _joined(properties: bytes, added: Sequence[bytes]) -> bytes:
+    """The same object where nothing is added."""
+    there = frozenset(properties.split(PAIR_END))
+    missing = [pair for pair in added if pair not in there]
+    if not missing:
+        return properties
+    between = b"" if not properties or properties.endswith(PAIR_END) else PAIR_END
+    return properties + between + b"".join([pair + PAIR_END for pair in missing])
+
+
+def _illegal(start: int, what: str) -> RequestError:
+    return RequestError(ResponseCode.MESSAGE_ILLEGAL, f"batch, byte {start}: {what}")

@@ -1,0 +1,1 @@
+"""Counters and rates of topics, groups and the broker."""

@@ -1,0 +1,126 @@
+"""Counters of one process since it started, for runtime info and ``/status``, and their rates."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from broker.metrics.topic_metrics import SAMPLE_SECONDS, Meters
+from store.io.filesystem import Bytes
+from store.message.batch import QUEUE_ROW
+
+SPANS = (1, 6, 60)
+"""Samples over which rates are averaged: RocketMQ's 10, 60 and 600 seconds."""
+
+DAY_MS = 86_400_000
+
+
+@dataclass(slots=True)
+class BrokerStats:
+    """Messages, unless the name says pulls. ``boot_ms`` is when the process started.
+
+    As with RocketMQ, a message that waits counts when it is stored for that, and when delivered.
+    """
+
+    boot_ms: int
+    put_messages: int = 0
+    get_messages: int = 0
+    pulls_found: int = 0
+    pulls_missed: int = 0
+
+
+class Sample(NamedTuple):
+    """The counters at one moment."""
+
+    at: float
+    put_messages: int = 0
+    get_messages: int = 0
+    pulls_found: int = 0
+    pulls_missed: int = 0
+
+    @property
+    def pulls(self) -> int:
+        return self.pulls_found + self.pulls_missed
+
+
+class Mornings(NamedTuple):
+    """What had been put and got when a day (UTC) began."""
+
+    put_messages: int = 0
+    get_messages: int = 0
+
+
+class Rates:
+    """Counts what goes in and out, for all ports. Looks at the counters every ten seconds.
+
+    ``wall_clock`` gives milliseconds since 1970.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, stats: BrokerStats, wall_clock: Callable[[], int]
+    ) -> None:
+        self._loop = loop
+        self._stats = stats
+        self._wall_clock = wall_clock
+        self._samples = deque([self._sample()], maxlen=SPANS[-1] + 1)
+        self._day = wall_clock() // DAY_MS
+        self._timer: asyncio.TimerHandle | None = None
+        self.meters = Meters(loop.time)
+        self.today = Mornings()
+        self.yesterday = Mornings()
+
+    def start(self) -> None:
+        self._timer = self._loop.call_later(SAMPLE_SECONDS, self._tick)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def stored(self, topic: str, rows: Bytes) -> None:
+        """A run of messages was committed; ``rows`` are those of its ConsumeQueue."""
+        self._stats.put_messages += len(rows) // QUEUE_ROW.size
+        self.meters.stored(topic, rows)
+
+    def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
+        """A pull has ended; it brought messages, or none."""
+        if not messages:
+            self._stats.pulls_missed += 1
+            return
+        self._stats.get_messages += messages
+        self._stats.pulls_found += 1
+        self.meters.pulled(topic, group, messages, size)
+
+    def tps(self, count: Callable[[Sample], int]) -> str:
+        """A second, over the spans, separated by spaces; as far back as there are samples."""
+        now = self._sample()
+        parts = []
+        for span in SPANS:
+            before = self._samples[-min(span, len(self._samples))]
+            seconds = now.at - before.at
+            rate = (count(now) - count(before)) / seconds if seconds > 0 else 0.0
+            parts.append(f"{rate:.2f}")
+        return " ".join(parts)
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(SAMPLE_SECONDS, self._tick)
+        self._samples.append(self._sample())
+        self.meters.sample()
+        day = self._wall_clock() // DAY_MS
+        if day != self._day:
+            self._day = day
+            self.yesterday = self.today
+            self.today = Mornings(self._stats.put_messages, self._stats.get_messages)
+
+    def _sample(self) -> Sample:
+        stats = self._stats
+        return Sample(
+            self._loop.time(),
+            stats.put_messages,
+            stats.get_messages,
+            stats.pulls_found,
+            stats.pulls_missed,
+        )

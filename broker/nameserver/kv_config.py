@@ -1,0 +1,59 @@
+"""The key-value configuration that operators put into a NameServer, in namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.limits import NAMESERVER
+from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.protocol.errors import RequestError
+
+
+class KeyValues:
+    """All of it, in memory."""
+
+    def __init__(self) -> None:
+        self._namespaces: dict[str, dict[str, str]] = {}
+        self._count = 0
+        self._bytes = 0
+
+    def put(self, namespace: str, key: str, value: str) -> None:
+        """Raises :class:`~broker.remoting.protocol.errors.RequestError` where there is no room."""
+        known = self.get(namespace, key)
+        count = self._count + (known is None)
+        size = self._bytes + _size(namespace, key, value)
+        if known is not None:
+            size -= _size(namespace, key, known)
+        if count > NAMESERVER.key_values_max and known is None:
+            raise _no_room(f"there are {self._count} key-value pairs", NAMESERVER.key_values_max)
+        if size > NAMESERVER.key_value_bytes_max and size > self._bytes:
+            raise _no_room(
+                f"all key-value pairs would have {size} bytes", NAMESERVER.key_value_bytes_max
+            )
+        self._namespaces.setdefault(namespace, {})[key] = value
+        self._count, self._bytes = count, size
+
+    def get(self, namespace: str, key: str) -> str | None:
+        return self._namespaces.get(namespace, {}).get(key)
+
+    def delete(self, namespace: str, key: str) -> None:
+        """Does nothing where there is no such key."""
+        table = self._namespaces.get(namespace, {})
+        value = table.pop(key, None)
+        if value is not None:
+            self._count -= 1
+            self._bytes -= _size(namespace, key, value)
+            if not table:
+                del self._namespaces[namespace]
+
+    def namespace(self, name: str) -> Mapping[str, str] | None:
+        """What is in it; None where nothing is."""
+        return self._namespaces.get(name)
+
+
+def _size(namespace: str, key: str, value: str) -> int:
+    return len(namespace.encode()) + len(key.encode()) + len(value.encode())
+
+
+def _no_room(what: str, most: int) -> RequestError:
+    return RequestError(ResponseCode.SYSTEM_ERROR, f"{what}, at most {most} are allowed")

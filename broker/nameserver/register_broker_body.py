@@ -1,0 +1,219 @@
+"""The body of a broker's registration (request 103): its topics and their version.
+
+Plain, it is JSON::
+
+    {"topicConfigSerializeWrapper": {"dataVersion": {"counter", "timestamp"},
+                                     "topicConfigTable": {topic: {...}}},
+     "filterServerList": []}
+
+Compressed, it is a zlib stream of ::
+
+    i32 size, JSON of the data version
+    i32 number of topics, of each: i32 size, text "name readQueues writeQueues perm filterType"
+    i32 size, JSON of the filter server list
+
+(``RegisterBrokerBody``); brokers from 5.0 on append more, which nobody here needs.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from struct import Struct
+from typing import Any, NamedTuple
+
+from broker.limits import BODY_LIMITS, NAMESERVER
+from broker.remoting.protocol.errors import FieldError
+from broker.remoting.protocol.java_json import decode_json
+from store.quoting import quoted
+
+_I32 = Struct(">i")
+
+
+class DataVersion(NamedTuple):
+    """Which state of a broker's configuration a table shows. Versions are equal or they differ."""
+
+    timestamp: int = 0
+    counter: int = 0
+    state_version: int = 0
+
+    def to_json(self) -> dict[str, int]:
+        return {
+            "counter": self.counter,
+            "stateVersion": self.state_version,
+            "timestamp": self.timestamp,
+        }
+
+
+class QueueData(NamedTuple):
+    """What one broker holds of one topic. ``perm``: 4 read, 2 write, 1 inherit."""
+
+    read_queues: int
+    write_queues: int
+    perm: int
+    sys_flag: int = 0
+
+
+class TopicTable(NamedTuple):
+    """A decoded body."""
+
+    data_version: DataVersion
+    queues: dict[str, QueueData]
+    filter_servers: list[str]
+
+
+def decode_topic_table(body: bytes, *, compressed: bool) -> TopicTable:
+    """The table in a registration's body; an empty body is an empty table.
+
+    Raises :class:`FieldError` where the body is malformed.
+    """
+    if not body:
+        return TopicTable(DataVersion(), {}, [])
+    if compressed:
+        return _Inflated(body).table()
+    document = _json_object(body, "the body")
+    # Brokers before 3.0.11 send the inner object alone.
+    wrapper = _mapping(document.get("topicConfigSerializeWrapper", document), "the topic table")
+    topics = _mapping(wrapper.get("topicConfigTable") or {}, "topicConfigTable")
+    _check_count(len(topics))
+    return TopicTable(
+        data_version_of(wrapper.get("dataVersion") or {}),
+        {
+            _checked_name(name): _checked_queues(
+                name, _queue_data(_mapping(config, f"topic {name[:128]}"))
+            )
+            for name, config in topics.items()
+        },
+        _strings(document.get("filterServerList") or []),
+    )
+
+
+def decode_data_version(body: bytes) -> DataVersion:
+    """The body of request 322. Raises :class:`FieldError` where it is malformed."""
+    return data_version_of(_json_object(body, "the body")) if body else DataVersion()
+
+
+def data_version_of(document: object) -> DataVersion:
+    """A data version from its decoded JSON. Raises :class:`FieldError`."""
+    fields = _mapping(document, "dataVersion")
+    return DataVersion(
+        _integer(fields, "timestamp", 0),
+        _integer(fields, "counter", 0),
+        _integer(fields, "stateVersion", 0),
+    )
+
+
+class _Inflated:
+    """A reader of the compressed form."""
+
+    def __init__(self, body: bytes) -> None:
+        inflater = zlib.decompressobj()
+        try:
+            self._data = inflater.decompress(body, BODY_LIMITS.inflated_size)
+        except zlib.error as error:
+            raise FieldError(f"the body is not a zlib stream: {error}") from None
+        if inflater.unconsumed_tail:
+            raise FieldError(f"the body inflates to more than {BODY_LIMITS.inflated_size} bytes")
+        self._position = 0
+
+    def table(self) -> TopicTable:
+        data_version = data_version_of(_json_object(self._sized(), "dataVersion"))
+        queues: dict[str, QueueData] = {}
+        count = self._i32()
+        _check_count(count)
+        for _ in range(min(count, NAMESERVER.topics_max)):
+            name, data = _queue_data_of_text(self._sized())
+            queues[_checked_name(name)] = _checked_queues(name, data)
+        try:
+            filter_servers = decode_json(self._sized())
+        except ValueError as error:
+            raise FieldError(f"filterServerList is not JSON: {error}") from None
+        return TopicTable(data_version, queues, _strings(filter_servers or []))
+
+    def _i32(self) -> int:
+        start = self._position
+        self._position = start + _I32.size
+        if self._position > len(self._data):
+            raise FieldError(f"the inflated body ends at byte {len(self._data)}, inside a number")
+        number: int = _I32.unpack_from(self._data, start)[0]
+        return number
+
+    def _sized(self) -> bytes:
+        size = self._i32()
+        start = self._position
+        self._position = start + size
+        if size < 0 or self._position > len(self._data):
+            raise FieldError(f"a size of {size} at byte {start - 4} leaves the inflated body")
+        return self._data[start : self._position]
+
+
+def _check_count(topics: int) -> None:
+    if topics > NAMESERVER.topics_max:
+        raise FieldError(f"it has {topics} topics, at most {NAMESERVER.topics_max} are allowed")
+
+
+def _checked_name(topic: str) -> str:
+    if len(topic) > NAMESERVER.name_size_max:
+        raise FieldError(
+            f"the name of a topic has {len(topic)} characters, "
+            f"at most {NAMESERVER.name_size_max} are allowed"
+        )
+    return topic
+
+
+def _checked_queues(topic: str, data: QueueData) -> QueueData:
+    """No more than clients can make an object of. The topic is not refused, as its broker would
+    have to be: older ones took any number."""
+    read, write, *_ = data
+    if min(read, write) < 0:
+        raise FieldError(f"the topic {topic} has {min(read, write)} queues")
+    most = NAMESERVER.queues_max
+    if max(read, write) <= most:
+        return data
+    return data._replace(read_queues=min(read, most), write_queues=min(write, most))
+
+
+def _queue_data_of_text(text: bytes) -> tuple[str, QueueData]:
+    try:
+        name, read_queues, write_queues, perm = text.decode().split(" ")[:4]
+        return name, QueueData(int(read_queues), int(write_queues), int(perm))
+    except ValueError:
+        raise FieldError(f"{quoted(text)} does not describe a topic") from None
+
+
+def _queue_data(config: Mapping[str, Any]) -> QueueData:
+    # Java leaves out nothing, but its reader fills gaps with these.
+    return QueueData(
+        _integer(config, "readQueueNums", 16),
+        _integer(config, "writeQueueNums", 16),
+        _integer(config, "perm", 6),
+        _integer(config, "topicSysFlag", 0),
+    )
+
+
+def _json_object(data: bytes, what: str) -> Mapping[str, Any]:
+    try:
+        return _mapping(decode_json(data), what)
+    except ValueError as error:
+        raise FieldError(f"{what} is not JSON: {error}") from None
+
+
+def _mapping(value: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise FieldError(f"{what} is not a JSON object")
+    return value
+
+
+def _strings(value: object) -> list[str]:
+    if not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+        raise FieldError("filterServerList is not a list of strings")
+    return value
+
+
+def _integer(fields: Mapping[str, Any], name: str, default: int) -> int:
+    value = fields.get(name)
+    if value is None:
+        return default
+    if type(value) is not int:
+        raise FieldError(f"{name} is not an integer: {quoted(value)}")
+    return value

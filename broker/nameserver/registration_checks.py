@@ -1,0 +1,150 @@
+"""Which registrations are refused: for want of room, or because another process has the place.
+
+Nobody is authenticated here, so who lies can only be seen by what honest brokers do and do not do:
+
+- An honest broker that is refused repeats itself, every 30 s. A deposed leader does not: without a
+  majority it gives up within seconds (check-quorum). Neither does what a slow link kept until now.
+- Elections add a few terms a second at most, and only a member is elected.
+- A broker registers its address from the host of that address, as a rule.
+
+So a claim is refused that contradicts what is known from a process that still repeats itself, and
+every refused claim that is repeated for a minute is believed
+(:mod:`broker.nameserver.contested_claims`). Whatever a liar has registered, the true leader is back
+after 90 s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+
+from broker.limits import NAMESERVER
+from broker.nameserver.contested_claims import FRESH_MS, Disputes
+from broker.nameserver.registrations import (
+    LEADER_ID,
+    BrokerName,
+    LiveProcess,
+    Registration,
+    is_native,
+)
+
+TERMS_AT_ONCE = 1_000
+TERMS_A_SECOND = 10
+"""What elections may add to a term: a failed one takes 0.1 s or more."""
+
+
+class RegistrationRefusedError(Exception):
+    """A registration is refused; nothing has changed."""
+
+
+class StaleTermError(RegistrationRefusedError):
+    """A registration as leader whose term has been superseded."""
+
+    def __init__(self, broker_name: str, term: int, known_term: int) -> None:
+        self.known_term = known_term
+        super().__init__(f"{broker_name}: a leader of term {known_term} is known, not {term}")
+
+
+class EarlierConnectionError(RegistrationRefusedError):
+    """A registration over a connection that was opened before the one known of its address."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"{address}: has registered over a later connection")
+
+
+class ContestedError(RegistrationRefusedError):
+    """A registration for what is another process's, as far as can be known."""
+
+
+class TooManyError(RegistrationRefusedError):
+    """A registration for which there is no room (``NameServerLimits``)."""
+
+    def __init__(self, what: str, most: int) -> None:
+        super().__init__(f"{what}, at most {most} are allowed")
+
+
+class Claims:
+    """The rules. ``live`` are the processes that are registered, by address; ``clock`` gives
+    milliseconds."""
+
+    def __init__(self, live: Mapping[str, LiveProcess], clock: Callable[[], int]) -> None:
+        self._live = live
+        self._clock = clock
+        self._disputes = Disputes(clock, NAMESERVER.connection_processes_max)
+        self.channel_closed = self._disputes.closed
+
+    def check_address(self, address: str, channel: int, host: str) -> None:
+        """Another connection may have registered the address, and stand: an earlier process of
+        this broker has left it behind, or one of the two lies."""
+        known = self._live.get(address)
+        if known is None or known.channel == channel:
+            return
+        claim = ("address", address)
+        native, fresh = is_native(address, host), self._is_fresh(known)
+        if native and not known.is_native:
+            return
+        if known.is_native and not native and fresh:
+            refusal: Exception = ContestedError(f"{address}: a process on that host has it")
+        elif channel < known.channel:
+            refusal = EarlierConnectionError(address)
+        elif fresh and self._disputes.believed(claim) == known.channel:
+            refusal = ContestedError(f"{address}: another connection has insisted that it has it")
+        else:
+            return
+        self._refuse(claim, channel, refusal)
+
+    def check_place(self, registration: Registration, group: BrokerName, channel: int) -> None:
+        """Whether the process may take its place in a group that is known."""
+        name, address = registration.broker_name, registration.address
+        leader = self._live.get(group.addresses.get(LEADER_ID, ""))
+        if leader is not None and (leader.channel == channel or not self._is_fresh(leader)):
+            leader = None  # nobody says that it is still there, or it says so itself
+        strange = leader is not None and not group.may_be_member(address)
+        if registration.broker_id != LEADER_ID:
+            holder = group.addresses.get(registration.broker_id, address)
+            if strange and holder != address and holder in group.told_members:
+                refusal = ContestedError(f"{address}: is no member of {name}, {holder} is")
+                self._refuse(("id", name, registration.broker_id), channel, refusal)
+            if self._disputes.believed(("leader", name)) == channel:
+                self._disputes.settled(("leader", name))
+            return
+        claim, term = ("leader", name), registration.term or 0
+        passed_ms = 0 if leader is None else self._clock() - leader.last_update
+        if strange:
+            self._refuse(
+                claim,
+                channel,
+                ContestedError(f"{address}: is no member of {name}, which has a leader"),
+            )
+        elif leader is not None and registration.term and term > group.term + terms_in(passed_ms):
+            self._refuse(
+                claim,
+                channel,
+                ContestedError(
+                    f"{name}: no elections lead from term {group.term} to {term} in "
+                    f"{passed_ms // 1000} s"
+                ),
+            )
+        elif term < group.term:
+            self._refuse(claim, channel, StaleTermError(name, term, group.term))
+        elif leader is not None and self._disputes.believed(claim) == leader.channel:
+            self._refuse(
+                claim,
+                channel,
+                ContestedError(f"{name}: {leader.registration.address} has insisted that it leads"),
+            )
+
+    def name_forgotten(self, name: str) -> None:
+        """Nobody of that name is registered any more."""
+        self._disputes.settled(("leader", name))
+
+    def _refuse(self, claim: Hashable, channel: int, refusal: Exception) -> None:
+        if not self._disputes.insists(claim, channel):
+            raise refusal
+
+    def _is_fresh(self, process: LiveProcess) -> bool:
+        return self._clock() - process.last_update <= FRESH_MS
+
+
+def terms_in(passed_ms: int) -> int:
+    """How many terms elections can add in that time."""
+    return TERMS_AT_ONCE + TERMS_A_SECOND * passed_ms // 1000

@@ -1,0 +1,337 @@
+"""The tables of a NameServer: who lives, under which name and id, with which queues.
+
+Rules are those of ``RouteInfoManager`` in RocketMQ 4.9, with additions for brokers that start again
+at once and whose leader changes (they send their Raft ``term`` with the registration):
+
+- A registration as id 0 whose term is lower than the known one of that broker name is refused: a
+  deposed leader that has not noticed yet must not take the name back.
+- A topic table with a term is complete, so a topic that it lacks is gone. (Apache's brokers also
+  register single topics that way; for them a missing topic stays.)
+- What comes over a connection opened before the one by which the same address registered last is
+  passed over: an earlier process of that broker sent it, and a slow link kept it until now.
+- Where two processes claim the same, :mod:`broker.nameserver.registration_checks` says who is
+  believed.
+- The version of the topic table belongs to the broker *name*. Apache compares with the version last
+  sent from the same address, and so would ignore the table of a follower that became leader.
+
+Everything is in memory: NameServers do not talk to each other, and brokers register for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from broker.limits import NAMESERVER
+from broker.nameserver.departed_brokers import GoneNames
+from broker.nameserver.register_broker_body import DataVersion, QueueData
+from broker.nameserver.registration_checks import Claims, TooManyError
+from broker.nameserver.registrations import (
+    LEADER_ID,
+    BrokerName,
+    LiveProcess,
+    Registration,
+)
+
+PERM_READ = 4
+PERM_WRITE = 2
+
+
+class RegisterResult(NamedTuple):
+    """What a follower learns in return; empty for the leader, or where there is none."""
+
+    ha_address: str
+    master_address: str
+
+
+class RouteTable:
+    """The tables and the rules that change them. ``clock`` gives milliseconds that only advance.
+
+    A *channel* is the number of a connection: the later it was opened, the greater.
+    """
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self.gone = GoneNames(clock)
+        self.version = 0
+        """What routes say depends on it alone: it grows with every change that they may show."""
+        self._names: dict[str, BrokerName] = {}
+        self._live: dict[str, LiveProcess] = {}
+        self._by_channel: dict[int, dict[str, None]] = {}
+        self._topic_count = 0
+        self._claims = Claims(self._live, clock)
+        self._queues: dict[str, dict[str, QueueData]] = {}
+
+    # Brokers come and go.
+
+    def register(self, registration: Registration, channel: int, host: str = "") -> RegisterResult:
+        """Takes in a broker, or that it still lives. ``host``: where the connection comes from.
+
+        Raises :class:`~broker.nameserver.registration_checks.RegistrationRefusedError`; nothing has
+        changed.
+        """
+        name, address, broker_id = (
+            registration.broker_name,
+            registration.address,
+            registration.broker_id,
+        )
+        known = self._live.get(address)
+        group = self._names.get(name)
+        self._check_room(registration, group, channel)
+        self._claims.check_address(address, channel, host)
+        if group is not None:
+            self._claims.check_place(registration, group, channel)
+        self.version += 1
+        if known is not None and (
+            known.registration.broker_name != name or known.registration.broker_id != broker_id
+        ):
+            # Removed alone, not with its name: the leader that becomes a follower keeps the topics.
+            self._unlink(
+                known.registration, forget_empty_name=known.registration.broker_name != name
+            )
+        group = self._names.setdefault(name, BrokerName(registration.cluster))
+        if broker_id == LEADER_ID or LEADER_ID not in group.addresses:
+            group.cluster = registration.cluster
+        replaced = group.addresses.get(broker_id)
+        if replaced is not None and replaced != address:
+            self._forget_live(replaced)
+        group.addresses[broker_id] = address
+        if broker_id == LEADER_ID or group.may_be_member(address):
+            group.note_member(address, broker_id)
+        self.gone.returned(name)
+        if address in self._live:
+            self._forget_live(address)
+        kept = replace(registration, table=registration.table._replace(queues={}))
+        self._live[address] = LiveProcess(kept, channel, host, self._clock())
+        self._by_channel.setdefault(channel, {})[address] = None
+        if broker_id == LEADER_ID:
+            group.term = registration.term or 0
+            group.told_members = registration.members
+            # A leader seen anew also brings back what was deleted here but not there.
+            if replaced != address or group.table_version != registration.table.data_version:
+                self._take_table(registration, group)
+            return RegisterResult("", "")
+        return self._leader_of(group)
+
+    def unregister(self, broker_name: str, address: str, channel: int, host: str = "") -> None:
+        """A broker says goodbye.
+
+        Ignored is one that is not known by that name and address, or has registered over a later
+        connection, or from another host.
+        """
+        live = self._live.get(address)
+        if (
+            live is not None
+            and live.registration.broker_name == broker_name
+            and (channel == live.channel or (channel > live.channel and host == live.host))
+        ):
+            self._drop(address)
+
+    def channel_closed(self, channel: int) -> list[str]:
+        """Drops the brokers whose latest registration came over ``channel``; their addresses."""
+        gone = []
+        while (address := self.drop_one(channel)) is not None:
+            gone.append(address)
+        return gone
+
+    def drop_one(self, channel: int) -> str | None:
+        """Drops one of them; None where there is none. A channel that is closed may have many."""
+        addresses = self._by_channel.get(channel)
+        if not addresses:
+            self._by_channel.pop(channel, None)
+            self._claims.channel_closed(channel)
+            return None
+        address = next(iter(addresses))
+        self._drop(address)
+        return address
+
+    def expire(self) -> list[tuple[str, int]]:
+        """Drops brokers that were silent for too long; their addresses and channels."""
+        now = self._clock()
+        silent = [
+            (address, live.channel)
+            for address, live in self._live.items()
+            if now - live.last_update > live.registration.expiry_ms
+        ]
+        for address, _ in silent:
+            self._drop(address)
+        self.gone.expire()
+        return silent
+
+    def query_data_version(
+        self, address: str, version: DataVersion, channel: int | None = None
+    ) -> tuple[bool, DataVersion]:
+        """Whether a broker must register again in full, and the version known of it.
+
+        Where it need not, asking counts as a sign of life, if it asks over its own channel.
+        """
+        live = self._live.get(address)
+        if live is None:
+            return True, DataVersion()
+        known = live.registration.table.data_version
+        if known != version:
+            return True, known
+        if channel is None or channel == live.channel:
+            live.last_update = self._clock()
+        return False, known
+
+    def delete_topic(self, topic: str) -> None:
+        self.version += 1
+        for name in list(self._queues.get(topic, ())):
+            self._remove_queues(topic, name)
+
+    def wipe_write_perm(self, broker_name: str) -> int:
+        """Takes the broker out of all write routes until its table changes; how many topics."""
+        return self._set_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
+
+    def add_write_perm(self, broker_name: str) -> int:
+        """The opposite of :meth:`wipe_write_perm`."""
+        return self._set_perm(broker_name, lambda _: PERM_READ | PERM_WRITE)
+
+    # What is asked for. Documents are ready for JSON but for their integer keys.
+
+    def route(self, topic: str) -> dict[str, Any] | None:
+        """``TopicRouteData``; None where no living broker has the topic."""
+        queues = self._queues.get(topic)
+        if not queues:
+            return None
+        filter_servers = {
+            address: self._live[address].registration.table.filter_servers
+            for name in queues
+            for address in self._names[name].addresses.values()
+        }
+        return {
+            "brokerDatas": [self._broker_data(name) for name in queues],
+            "filterServerTable": {
+                address: servers for address, servers in filter_servers.items() if servers
+            },
+            "queueDatas": [
+                {
+                    "brokerName": name,
+                    "perm": data.perm,
+                    "readQueueNums": data.read_queues,
+                    "topicSysFlag": data.sys_flag,
+                    "writeQueueNums": data.write_queues,
+                }
+                for name, data in queues.items()
+            ],
+        }
+
+    def cluster_info(self) -> dict[str, Any]:
+        """``ClusterInfo``, and beside it the HTTP address of each broker that has told it."""
+        return {
+            "brokerAddrTable": {name: self._broker_data(name) for name in self._names},
+            "clusterAddrTable": self.clusters(),
+            "httpAddrTable": {
+                address: live.registration.http_address
+                for address, live in self._live.items()
+                if live.registration.http_address
+            },
+        }
+
+    def clusters(self) -> dict[str, list[str]]:
+        """Broker names by cluster."""
+        clusters: dict[str, list[str]] = {}
+        for name, group in self._names.items():
+            clusters.setdefault(group.cluster, []).append(name)
+        return clusters
+
+    def topics(self) -> list[str]:
+        return list(self._queues)
+
+    def topics_of_cluster(self, cluster: str) -> list[str]:
+        return [
+            topic
+            for topic, queues in self._queues.items()
+            if any(self._names[name].cluster == cluster for name in queues)
+        ]
+
+    def any_address(self) -> str | None:
+        """Some living broker's address, where a client may ask on."""
+        return next(iter(self._live), None)
+
+    def _broker_data(self, name: str) -> dict[str, Any]:
+        group = self._names[name]
+        return {
+            "brokerAddrs": dict(sorted(group.addresses.items())),
+            "brokerName": name,
+            "cluster": group.cluster,
+        }
+
+    def _leader_of(self, group: BrokerName) -> RegisterResult:
+        address = group.addresses.get(LEADER_ID)
+        if address is None:
+            return RegisterResult("", "")
+        return RegisterResult(self._live[address].registration.ha_address, address)
+
+    def _take_table(self, registration: Registration, group: BrokerName) -> None:
+        name = registration.broker_name
+        table = registration.table
+        if registration.term is not None:
+            for topic in [topic for topic in group.topics if topic not in table.queues]:
+                self._remove_queues(topic, name)
+        self._topic_count -= len(group.topics)
+        for topic, data in table.queues.items():
+            self._queues.setdefault(topic, {})[name] = data
+            group.topics[topic] = None
+        self._topic_count += len(group.topics)
+        group.table_version = table.data_version
+
+    def _set_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
+        self.version += 1
+        group = self._names.get(broker_name)
+        topics = () if group is None else group.topics
+        for topic in topics:
+            queues = self._queues[topic]
+            data = queues[broker_name]
+            queues[broker_name] = data._replace(perm=change(data.perm))
+        return len(topics)
+
+    def _drop(self, address: str) -> None:
+        self._unlink(self._live[address].registration, forget_empty_name=True)
+
+    def _unlink(self, registration: Registration, *, forget_empty_name: bool) -> None:
+        self.version += 1
+        self._forget_live(registration.address)
+        group = self._names[registration.broker_name]
+        del group.addresses[registration.broker_id]
+        if not group.addresses and forget_empty_name:
+            # With the name goes its term: a group that was set up anew may begin at 1 again.
+            for topic in list(group.topics):
+                self._remove_queues(topic, registration.broker_name)
+            del self._names[registration.broker_name]
+            self._claims.name_forgotten(registration.broker_name)
+            self.gone.left(registration.broker_name, group.cluster, group.remaining_members)
+
+    def _forget_live(self, address: str) -> None:
+        live = self._live.pop(address)
+        addresses = self._by_channel[live.channel]
+        del addresses[address]
+        if not addresses:
+            del self._by_channel[live.channel]
+
+    def _remove_queues(self, topic: str, name: str) -> None:
+        queues = self._queues[topic]
+        del queues[name]
+        del self._names[name].topics[topic]
+        self._topic_count -= 1
+        if not queues:
+            del self._queues[topic]
+
+    def _check_room(
+        self, registration: Registration, group: BrokerName | None, channel: int
+    ) -> None:
+        if registration.address not in self._live and len(self._live) >= NAMESERVER.processes_max:
+            raise TooManyError(f"{len(self._live)} brokers are known", NAMESERVER.processes_max)
+        own = self._by_channel.get(channel, {})
+        most = NAMESERVER.connection_processes_max
+        if registration.address not in own and len(own) >= most:
+            raise TooManyError(f"{len(own)} brokers are known over this connection", most)
+        if registration.broker_id == LEADER_ID:
+            known = 0 if group is None else len(group.topics)
+            topics = self._topic_count - known + len(registration.table.queues)
+            if topics > max(NAMESERVER.all_topics_max, self._topic_count):
+                raise TooManyError(
+                    f"all brokers would have {topics} topics", NAMESERVER.all_topics_max
+                )

@@ -1,0 +1,281 @@
+"""The clients of this process: producers and consumers, as their heartbeats describe them.
+
+This is not replicated: a client sends its heartbeat to every broker that it talks to, every 30 s.
+A client is its connection; it is forgotten when that closes or says nothing for 120 s. Whenever the
+members of a consumer group or what they subscribe to changes, all of them are told (request 40), so
+that they share out the queues again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from broker.filter.subscription import Subscription
+from broker.limits import CLIENTS
+from broker.remoting.connection import Connection
+from broker.remoting.protocol.codes import LanguageCode, RequestCode, ResponseCode
+from broker.remoting.protocol.errors import RequestError
+
+EXPIRY_SECONDS = 120.0
+SCAN_SECONDS = 10.0
+TOLD_A_TURN = 2048
+"""So many members are told of changes before the event loop goes on: some 10 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One member of a group."""
+
+    client_id: str
+    language: LanguageCode
+    version: int
+    heard_at: float
+
+    def as_json(self, connection: Connection) -> dict[str, object]:
+        return {
+            "clientAddr": connection.remote_address,
+            "clientId": self.client_id,
+            "language": self.language.name,
+            "version": self.version,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """What all members of a group have to agree on; the newest heartbeat counts."""
+
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """The members of a consumer group that are connected here."""
+
+    settings: ConsumerSettings = ConsumerSettings()
+    members: dict[Connection, Client] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+
+    def client_ids(self) -> list[str]:
+        """Every member once, in a fixed order; a client may have more than one connection."""
+        return sorted({client.client_id for client in self.members.values()})
+
+
+@dataclass(slots=True)
+class _Connected:
+    """What one connection has said: what is to be forgotten with it."""
+
+    producers: dict[str, None] = field(default_factory=dict)
+    consumers: dict[str, None] = field(default_factory=dict)
+    ids: dict[str, None] = field(default_factory=dict)
+
+
+class Clients:
+    """Who is connected. ``notifies(group)`` says whether a group's members want to be told."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, notifies: Callable[[str], bool]) -> None:
+        self._loop = loop
+        self._notifies = notifies
+        self._timer: asyncio.TimerHandle | None = None
+        self._connected: dict[Connection, _Connected] = {}
+        self._memberships = 0
+        self._told = 0
+        self._to_tell: dict[str, None] = {}
+        self.consumers: dict[str, ConsumerGroup] = {}
+        self.producers: dict[str, dict[Connection, Client]] = {}
+        self._by_name: dict[str, Connection] = {}
+
+    def start(self) -> None:
+        """Begins to look for clients that fell silent."""
+        self._timer = self._loop.call_later(SCAN_SECONDS, self._scan)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def check_room(
+        self,
+        connection: Connection,
+        client_id: str,
+        producers: Sequence[str],
+        consumers: Sequence[str],
+    ) -> None:
+        """Raises :class:`~broker.remoting.protocol.errors.RequestError` for a heartbeat that brings
+        more than ``ClientLimits`` allow.
+        """
+        known = self._connected.get(connection) or _Connected()
+        groups = len(known.producers.keys() | set(producers))
+        groups += len(known.consumers.keys() | set(consumers))
+        more = groups - len(known.producers) - len(known.consumers)
+        if groups > CLIENTS.groups_max:
+            raise _too_many(f"the connection is in {groups} groups", CLIENTS.groups_max)
+        if len(known.ids.keys() | {client_id}) > CLIENTS.ids_max:
+            raise _too_many("the connection has had more client ids", CLIENTS.ids_max)
+        if self._memberships + more > CLIENTS.memberships_max:
+            raise _too_many(
+                f"connections are {self._memberships} times in a group", CLIENTS.memberships_max
+            )
+        for group in consumers:
+            found = self.consumers.get(group)
+            if found is not None and len(found.members) >= CLIENTS.members_max:
+                self._check_member(connection, group, found.members)
+        for group in producers:
+            members = self.producers.get(group)
+            if members is not None and len(members) >= CLIENTS.members_max:
+                self._check_member(connection, group, members)
+
+    @staticmethod
+    def _check_member(
+        connection: Connection, group: str, members: Mapping[Connection, Client]
+    ) -> None:
+        if connection not in members:
+            raise _too_many(f"the group {group} has {len(members)} members", CLIENTS.members_max)
+
+    def add_producer(self, connection: Connection, group: str, client: Client) -> None:
+        """A heartbeat of a producer."""
+        connected = self._watch(connection)
+        connected.ids[client.client_id] = None
+        members = self.producers.setdefault(group, {})
+        if connection not in members:
+            connected.producers[group] = None
+            self._memberships += 1
+        members[connection] = client
+        self._by_name[client.client_id] = connection
+
+    def add_consumer(
+        self,
+        connection: Connection,
+        group: str,
+        client: Client,
+        settings: ConsumerSettings,
+        subscriptions: Iterable[Subscription],
+    ) -> None:
+        """A heartbeat of a consumer; the group is told if it brought a change."""
+        connected = self._watch(connection)
+        connected.ids[client.client_id] = None
+        found = self.consumers.setdefault(group, ConsumerGroup())
+        changed = connection not in found.members
+        if changed:
+            connected.consumers[group] = None
+            self._memberships += 1
+        found.members[connection] = client
+        found.settings = settings
+        if self._subscribe(found, {each.topic: each for each in subscriptions}) or changed:
+            self._tell(group)
+
+    def remove(
+        self, connection: Connection, *, producer_group: str = "", consumer_group: str = ""
+    ) -> None:
+        """The client says that it leaves those groups."""
+        if producer_group:
+            self._remove_producer(connection, producer_group)
+        if consumer_group:
+            self._remove_consumer(connection, consumer_group)
+
+    def subscription(self, group: str, topic: str) -> Subscription | None:
+        """What ``group`` wants of ``topic``, if a member is connected and has said."""
+        found = self.consumers.get(group)
+        return None if found is None else found.subscriptions.get(topic)
+
+    def producer_named(self, client_id: str) -> Connection | None:
+        """The connection over which the latest heartbeat of that producer came, if it is there."""
+        return self._by_name.get(client_id)
+
+    def now(self) -> float:
+        """The time to put on a heartbeat."""
+        return self._loop.time()
+
+    @staticmethod
+    def _subscribe(group: ConsumerGroup, wanted: Mapping[str, Subscription]) -> bool:
+        """Takes over newer subscriptions and drops those that are gone; True if a topic changed."""
+        changed = wanted.keys() != group.subscriptions.keys()
+        for topic, subscription in wanted.items():
+            known = group.subscriptions.get(topic)
+            if known is None or subscription.version > known.version:
+                group.subscriptions[topic] = subscription
+        for topic in [topic for topic in group.subscriptions if topic not in wanted]:
+            del group.subscriptions[topic]
+        return changed
+
+    def _watch(self, connection: Connection) -> _Connected:
+        connected = self._connected.get(connection)
+        if connected is None:
+            connected = self._connected[connection] = _Connected()
+            connection.on_close(self._closed)
+        return connected
+
+    def _closed(self, connection: Connection) -> None:
+        connected = self._connected.get(connection)
+        if connected is None:
+            return
+        for client_id in connected.ids:
+            if self._by_name.get(client_id) is connection:
+                del self._by_name[client_id]
+        for group in list(connected.producers):
+            self._remove_producer(connection, group)
+        for group in list(connected.consumers):
+            self._remove_consumer(connection, group)
+        del self._connected[connection]
+
+    def _remove_producer(self, connection: Connection, group: str) -> None:
+        members = self.producers.get(group)
+        if members is None or members.pop(connection, None) is None:
+            return
+        del self._connected[connection].producers[group]
+        self._memberships -= 1
+        if not members:
+            del self.producers[group]
+
+    def _remove_consumer(self, connection: Connection, group: str) -> None:
+        found = self.consumers.get(group)
+        if found is None or found.members.pop(connection, None) is None:
+            return
+        del self._connected[connection].consumers[group]
+        self._memberships -= 1
+        if found.members:
+            self._tell(group)
+        else:
+            del self.consumers[group]
+
+    def _tell(self, group: str) -> None:
+        """At once, as a rule; later where very many are told in this turn of the loop."""
+        if not self._notifies(group):
+            return
+        if not self._told and not self._to_tell:
+            self._loop.call_soon(self._tell_on)
+        if self._told >= TOLD_A_TURN:
+            self._to_tell[group] = None
+            return
+        members = self.consumers[group].members
+        self._told += len(members)
+        for connection in members:
+            connection.push(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
+
+    def _tell_on(self) -> None:
+        self._told = 0
+        groups, self._to_tell = self._to_tell, {}
+        for group in groups:
+            if group in self.consumers:
+                self._tell(group)
+
+    def _scan(self) -> None:
+        self._timer = self._loop.call_later(SCAN_SECONDS, self._scan)
+        silent_since = self._loop.time() - EXPIRY_SECONDS
+        for group, known in list(self.producers.items()):
+            for connection in _silent(known, silent_since):
+                self._remove_producer(connection, group)
+        for group, found in list(self.consumers.items()):
+            for connection in _silent(found.members, silent_since):
+                self._remove_consumer(connection, group)
+
+
+def _too_many(what: str, most: int) -> RequestError:
+    return RequestError(ResponseCode.SYSTEM_ERROR, f"{what}, at most {most} are allowed")
+
+
+def _silent(members: Mapping[Connection, Client], since: float) -> list[Connection]:
+    return [connection for connection, client in members.items() if client.heard_at <= since]

@@ -1,0 +1,92 @@
+"""The requests of one connection that wait for their answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeAlias
+
+from broker.remoting.protocol.errors import CallError, RequestTimeoutError
+from broker.remoting.protocol.frame import Frame
+
+OPAQUE_MAX = 2**31 - 1
+"""Format: an i32, counted up and then from 0 again."""
+
+Done: TypeAlias = Callable[[Frame | None, CallError | None], None]
+"""Told once, with the answer or with why none came."""
+
+
+class PendingRequests:
+    """Answers matched by opaque, and one timer for all deadlines.
+
+    The timer is armed for the earliest deadline known when it was set; an answer does not touch
+    it. So a request costs no timer of its own, which would be a third of its whole price.
+    """
+
+    __slots__ = ("_address", "_armed_for", "_loop", "_next_opaque", "_time", "_timer", "waiting")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: str) -> None:
+        self._loop = loop
+        self._time = loop.time
+        self._address = address
+        self.waiting: dict[int, tuple[Done, float]] = {}
+        """By opaque: who is told, and until when the answer may come."""
+        self._next_opaque = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_for = 0.0
+
+    def next_opaque(self) -> int:
+        """An id that no waiting request has, in the range of an i32."""
+        opaque = self._next_opaque
+        self._next_opaque = opaque + 1 if opaque < OPAQUE_MAX else 0
+        return opaque
+
+    def add(self, opaque: int, timeout: float, done: Done) -> None:
+        """Waits for the answer to ``opaque``, for ``timeout`` seconds."""
+        deadline = self._time() + timeout
+        self.waiting[opaque] = (done, deadline)
+        if self._timer is None or deadline < self._armed_for:
+            self._arm(deadline)
+
+    def resolve(self, frame: Frame) -> bool:
+        """Hands an answer to who waits for it; false when nobody does (any more)."""
+        waiting = self.waiting.pop(frame.opaque, None)
+        if waiting is None:
+            return False
+        waiting[0](frame, None)
+        return True
+
+    def fail_all(self, failure: type[CallError], what: str) -> None:
+        """Ends every waiting request with a ``failure`` of its own."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiting, self.waiting = self.waiting, {}
+        for done, _ in waiting.values():
+            done(None, failure(self._address, what))
+
+    def _arm(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_for = deadline
+        self._timer = self._loop.call_at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = max(self._loop.time(), self._armed_for)
+        due = [opaque for opaque, (_, deadline) in self.waiting.items() if deadline <= now]
+        for opaque in due:
+            done, _ = self.waiting.pop(opaque)
+            done(None, RequestTimeoutError(self._address, f"no answer to request {opaque} in time"))
+        if self.waiting and self._timer is None:
+            self._arm(min(deadline for _, deadline in self.waiting.values()))
+
+
+def settle(future: asyncio.Future[Frame], answer: Frame | None, failure: CallError | None) -> None:
+    """A :data:`Done` of a future, once it is bound to it."""
+    if future.done():  # its caller has given up on it
+        return
+    if failure is not None:
+        future.set_exception(failure)
+    elif answer is not None:
+        future.set_result(answer)

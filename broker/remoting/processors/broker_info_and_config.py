@@ -1,0 +1,139 @@
+"""What operators and tools ask: 25, 26, 28, 43, 202.
+
+Apache's tools write some maps with JSON objects as keys, which no JSON reader but theirs accepts;
+they are reproduced here because those tools depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from broker.admin.broker_properties import broker_properties
+from broker.admin.runtime_info import runtime_info
+from broker.admin.topic_contents import queue_ranges
+from broker.config.dynamic_settings import SettingError, changed_settings
+from broker.context import BrokerContext
+from broker.delivery.store_times import Place, store_times
+from broker.remoting.connection import Connection
+from broker.remoting.error_responses import REFUSALS, code_of, refused, remark_of
+from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.protocol.errors import RequestError
+from broker.remoting.protocol.ext_fields import ext_str
+from broker.remoting.protocol.frame import Frame
+from broker.remoting.protocol.java_json import encode_json, object_map
+from broker.state.commands import PutSetting
+from dledger.errors import ProposeError
+from store.errors import StoreError
+
+
+class AdminProcessor:
+    """Handles what describes a broker and its groups."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self._earliest: tuple[int, int] | None = None
+        """Up to where the log had expired, and when its first message was stored then."""
+
+    def runtime_info(self, connection: Connection, request: Frame) -> None:
+        """Code 28."""
+        context = self._context
+        expired = context.machine.expired_position
+        if self._earliest is not None and self._earliest[0] == expired:
+            self._answer_info(connection, request, self._earliest[1])
+            return
+        try:
+            oldest = context.machine.oldest_message()
+        except StoreError as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        if oldest is None:
+            # Tools show for how long messages are kept: not since 1970, as with RocketMQ's -1.
+            self._answer_info(connection, request, context.wall_clock())
+            return
+
+        def found(times: Mapping[Place, int]) -> None:
+            self._earliest = (expired, times[oldest])
+            self._answer_info(connection, request, times[oldest])
+
+        store_times(context.lookup, [oldest], found)
+
+    def _answer_info(self, connection: Connection, request: Frame, earliest_ms: int) -> None:
+        info = runtime_info(self._context) | {"earliestMessageTimeStamp": str(earliest_ms)}
+        connection.respond(request, body=(encode_json({"table": info}),))
+
+    def broker_config(self, connection: Connection, request: Frame) -> None:
+        """Code 26: Java properties text."""
+        settings = broker_properties(self._context)
+        text = "".join(f"{key}={value}\n" for key, value in settings.items())
+        version = encode_json(self._context.machine.state.topics_version.as_json()).decode()
+        connection.respond(request, ext={"version": version}, body=(text.encode(),))
+
+    def update_config(self, connection: Connection, request: Frame) -> None:
+        """Code 25: Java properties text, all of which is checked before any of it is changed
+        (:mod:`broker.config.dynamic_settings`)."""
+        gatherer = self._context.gatherer
+        try:
+            gatherer.check_serving()
+            changed = changed_settings(request.body)
+        except REFUSALS as error:
+            raise refused(error) from error
+        except SettingError as error:
+            raise RequestError(ResponseCode.INVALID_PARAMETER, str(error)) from error
+        waits_for = len(changed)
+
+        def committed(error: ProposeError | None) -> None:
+            nonlocal waits_for
+            waits_for -= 1
+            if error is not None and waits_for >= 0:
+                waits_for = -1
+                connection.respond(request, code_of(error), remark_of(error))
+            elif waits_for == 0:
+                connection.respond(request)
+
+        try:
+            for name, value in changed.items():
+                gatherer.add_command(PutSetting(name, value), committed)
+        except REFUSALS as error:
+            waits_for = -1  # this is the answer
+            raise refused(error) from error
+
+    def all_consumer_offsets(self, connection: Connection, request: Frame) -> None:
+        """Code 43: the contents of Apache's consumerOffset.json, queue ids as bare keys."""
+        table = {
+            f"{topic}@{group}": dict(sorted(queues.items()))
+            for (group, topic), queues in sorted(self._context.machine.state.offsets.items())
+        }
+        connection.respond(request, body=(encode_json({"offsetTable": table}, bare_keys=True),))
+
+    def topic_stats(self, connection: Connection, request: Frame) -> None:
+        """Code 202."""
+        name = ext_str(request, "topic")
+        topic = self._context.machine.state.topics.get(name)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
+            )
+        queues = queue_ranges(self._context.machine, topic)
+        newest = {queue_id: (name, queue_id, end - 1) for queue_id, (_, end) in queues.items()}
+
+        def found(times: Mapping[Place, int]) -> None:
+            stats = [
+                (
+                    (name, queue_id),
+                    {
+                        "lastUpdateTimestamp": times[newest[queue_id]],
+                        "maxOffset": end,
+                        "minOffset": first,
+                    },
+                )
+                for queue_id, (first, end) in queues.items()
+            ]
+            connection.respond(request, body=(b'{"offsetTable":%b}' % self._by_queue(stats),))
+
+        store_times(self._context.lookup, list(newest.values()), found)
+
+    def _by_queue(self, stats: Iterable[tuple[tuple[str, int], Mapping[str, int]]]) -> bytes:
+        broker = self._context.config.group
+        return object_map(
+            ({"brokerName": broker, "queueId": queue, "topic": topic}, entry)
+            for (topic, queue), entry in stats
+        )

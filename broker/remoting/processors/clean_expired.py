@@ -1,0 +1,31 @@
+"""Housekeeping that an operator asks for: 306, 316, 329.
+
+What belongs to deleted topics, or lies in ConsumeQueues before the log, goes by itself with what is
+expired of the log; so all three ask for the same: that retention looks now instead of when its ten
+seconds are over.
+"""
+
+from __future__ import annotations
+
+from broker.context import BrokerContext
+from broker.maintenance.retention import Retention
+from broker.remoting.connection import Connection
+from broker.remoting.error_responses import REFUSALS, refused
+from broker.remoting.protocol.frame import Frame
+
+
+class CleaningProcessor:
+    """Handles the commands ``cleanExpiredCQ``, ``cleanUnusedTopic``, ``deleteExpiredCommitLog``."""
+
+    def __init__(self, context: BrokerContext, retention: Retention) -> None:
+        self._context = context
+        self._retention = retention
+
+    def clean(self, connection: Connection, request: Frame) -> None:
+        """The leader decides for all replicas; it is answered when it has been told to look."""
+        try:
+            self._context.gatherer.check_serving()
+        except REFUSALS as error:
+            raise refused(error) from error
+        self._retention.check_soon()
+        connection.respond(request)

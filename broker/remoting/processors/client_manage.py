@@ -1,0 +1,217 @@
+"""Clients: heartbeat (34), unregistration (35), members of a group (38, 203, 204, 328), and 46."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from broker.context import BrokerContext
+from broker.delivery.message_filter import message_filter
+from broker.filter.subscription import ExpressionError, Subscription
+from broker.ingest.auto_create import ensure_group
+from broker.limits import CLIENTS
+from broker.remoting.connected_clients import Client, ConsumerSettings
+from broker.remoting.connection import Connection
+from broker.remoting.error_responses import REFUSALS, refused
+from broker.remoting.processors.json_body import json_object, objects_of
+from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.protocol.errors import FieldError, RequestError
+from broker.remoting.protocol.ext_fields import ext_str
+from broker.remoting.protocol.frame import Frame
+from broker.remoting.protocol.java_json import encode_json
+from store.quoting import quoted
+
+CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
+MESSAGE_MODELS = ("BROADCASTING", "CLUSTERING")
+CONSUME_FROM_WHERE = (
+    "CONSUME_FROM_LAST_OFFSET",
+    "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
+    "CONSUME_FROM_MIN_OFFSET",
+    "CONSUME_FROM_MAX_OFFSET",
+    "CONSUME_FROM_FIRST_OFFSET",
+    "CONSUME_FROM_TIMESTAMP",
+)
+"""In the order of Java's enumerations: C++ clients send the place and not the name."""
+
+
+class ClientProcessor:
+    """Handles what clients say about themselves."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self._clients = context.clients
+
+    def heartbeat(self, connection: Connection, request: Frame) -> None:
+        """Code 34. A new group and its retry topic are created by it, on the leader."""
+        body = json_object(request, "the heartbeat")
+        client_id = body.get("clientID")
+        if type(client_id) is not str or not client_id:
+            raise FieldError(f"the heartbeat has no clientID: {quoted(client_id)}")
+        _check_size("the clientID", client_id)
+        client = Client(client_id, request.language, request.version, self._clients.now())
+        producer_data, consumer_data = (
+            objects_of(body, name) for name in ("producerDataSet", "consumerDataSet")
+        )
+        if len(producer_data) + len(consumer_data) > CLIENTS.groups_max:
+            raise FieldError(
+                f"the heartbeat has {len(producer_data) + len(consumer_data)} groups, "
+                f"at most {CLIENTS.groups_max} are allowed"
+            )
+        producers = [_group_name(each) for each in producer_data]
+        consumers = [
+            (_group_name(each), _settings(each), _subscriptions(each)) for each in consumer_data
+        ]
+        names = [group for group, _settings_of, _topics in consumers]
+        self._clients.check_room(connection, client_id, producers, names)
+        try:
+            for group in names:
+                ensure_group(self._context, group)
+        except REFUSALS as error:
+            raise refused(error) from error
+        for group in producers:
+            self._clients.add_producer(connection, group, client)
+        for group, settings, subscriptions in consumers:
+            self._clients.add_consumer(connection, group, client, settings, subscriptions)
+        connection.respond(request)
+
+    def unregister(self, connection: Connection, request: Frame) -> None:
+        """Code 35. Clients that leave only one kind of group leave the other name out or empty."""
+        ext_str(request, "clientID")
+        self._clients.remove(
+            connection,
+            producer_group=ext_str(request, "producerGroup", ""),
+            consumer_group=ext_str(request, "consumerGroup", ""),
+        )
+        connection.respond(request)
+
+    def check_client_config(self, connection: Connection, request: Frame) -> None:
+        """Code 46: may a client with this subscription work here?"""
+        body = json_object(request, "the client config")
+        subscription = body.get("subscriptionData")
+        if isinstance(subscription, dict) and subscription.get("expressionType"):
+            expression = subscription.get("subString")
+            try:
+                message_filter(
+                    self._context.settings,
+                    str(subscription["expressionType"]),
+                    expression if isinstance(expression, str) else "",
+                )
+            except ExpressionError as error:
+                raise refused(error) from error
+        connection.respond(request)
+
+    def consumer_list(self, connection: Connection, request: Frame) -> None:
+        """Code 38."""
+        group = ext_str(request, "consumerGroup")
+        found = self._clients.consumers.get(group)
+        if found is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"no consumer of the group {group} is connected"
+            )
+        body = encode_json({"consumerIdList": found.client_ids()})
+        connection.respond(request, body=(body,))
+
+    def consumer_connections(self, connection: Connection, request: Frame) -> None:
+        """Code 203."""
+        group = ext_str(request, "consumerGroup")
+        found = self._clients.consumers.get(group)
+        if found is None:
+            raise _not_online(group)
+        body = {
+            "connectionSet": _connections(found.members),
+            "consumeFromWhere": found.settings.consume_from_where,
+            "consumeType": found.settings.consume_type,
+            "messageModel": found.settings.message_model,
+            "subscriptionTable": {
+                topic: subscription.as_json()
+                for topic, subscription in sorted(found.subscriptions.items())
+            },
+        }
+        connection.respond(request, body=(encode_json(body),))
+
+    def producer_connections(self, connection: Connection, request: Frame) -> None:
+        """Code 204."""
+        group = ext_str(request, "producerGroup")
+        members = self._clients.producers.get(group)
+        if members is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the producer group[{group}] not exist: none is connected",
+            )
+        body = encode_json({"connectionSet": _connections(members)})
+        connection.respond(request, body=(body,))
+
+    def all_producers(self, connection: Connection, request: Frame) -> None:
+        """Code 328."""
+        now, now_ms = self._clients.now(), self._context.wall_clock()
+        producers = {
+            group: [
+                {
+                    "clientId": client.client_id,
+                    "remoteIP": member.remote_address,
+                    "language": client.language.name,
+                    "version": client.version,
+                    "lastUpdateTimestamp": now_ms - int((now - client.heard_at) * 1000),
+                }
+                for member, client in members.items()
+            ]
+            for group, members in sorted(self._clients.producers.items())
+        }
+        connection.respond(request, body=(encode_json({"data": producers}),))
+
+
+def _connections(members: Mapping[Connection, Client]) -> list[dict[str, object]]:
+    return [client.as_json(connection) for connection, client in members.items()]
+
+
+def _not_online(group: str) -> RequestError:
+    return RequestError(
+        ResponseCode.CONSUMER_NOT_ONLINE, f"no client of the group {group} is connected"
+    )
+
+
+def _group_name(data: Mapping[str, Any]) -> str:
+    group = data.get("groupName")
+    if type(group) is not str or not group:
+        raise FieldError(f"a group has no name: {quoted(group)}")
+    _check_size("the name of a group", group)
+    return group
+
+
+def _settings(data: Mapping[str, Any]) -> ConsumerSettings:
+    usual = ConsumerSettings()
+    return ConsumerSettings(
+        _enumerated(data, "consumeType", CONSUME_TYPES, usual.consume_type),
+        _enumerated(data, "messageModel", MESSAGE_MODELS, usual.message_model),
+        _enumerated(data, "consumeFromWhere", CONSUME_FROM_WHERE, usual.consume_from_where),
+    )
+
+
+def _enumerated(data: Mapping[str, Any], name: str, names: Sequence[str], usual: str) -> str:
+    value = data.get(name)
+    if type(value) is int and 0 <= value < len(names):
+        return names[value]
+    return value if type(value) is str and value in names else usual
+
+
+def _subscriptions(data: Mapping[str, Any]) -> list[Subscription]:
+    described = objects_of(data, "subscriptionDataSet")
+    if len(described) > CLIENTS.subscriptions_max:
+        raise FieldError(
+            f"a group has {len(described)} subscriptions, at most {CLIENTS.subscriptions_max} "
+            "are allowed"
+        )
+    try:
+        subscriptions = [Subscription.from_json(each) for each in described]
+    except ValueError as error:
+        raise FieldError(str(error)) from None
+    for subscription in subscriptions:
+        _check_size("a topic that is subscribed to", subscription.topic)
+    return subscriptions
+
+
+def _check_size(what: str, name: str) -> None:
+    if len(name) > CLIENTS.name_size_max:
+        raise FieldError(
+            f"{what} has {len(name)} characters, at most {CLIENTS.name_size_max} are allowed"
+        )

@@ -1,0 +1,223 @@
+"""Offsets: 14, 15 (what a group has consumed) and 29 to 32 (what a queue holds)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from broker.context import BrokerContext
+from broker.ingest.auto_create import ensure_group
+from broker.ingest.state_quota import check_room_for_offset
+from broker.remoting.connection import Connection
+from broker.remoting.error_responses import REFUSALS, code_of, refused, remark_of
+from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.protocol.errors import FieldError, RequestError
+from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
+from broker.remoting.protocol.frame import Frame
+from broker.remoting.protocol.send_message_header import INT32_MAX
+from broker.state.commands import CommitOffset
+from broker.topics_and_groups import TopicConfig, check_group_name, check_topic_name
+from dledger.errors import ProposeError
+from store.errors import StoreError
+from store.message.batch import QUEUE_ROW
+from store.quoting import FROM_OUTSIDE, quoted
+
+log = logging.getLogger(__name__)
+
+
+class OffsetProcessor:
+    """Handles offsets. Followers answer queries too: they ask the leader how far to apply first."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+
+    # --- consumer offsets
+
+    def query_consumer_offset(self, connection: Connection, request: Frame) -> None:
+        """Code 14. Silent unless the answer is known to be the newest committed one.
+
+        Java 4.9 reads every error as "never committed" and may then skip to the end of the queue;
+        only without an answer does it ask again (section 14, item 7).
+        """
+        group = ext_str(request, "consumerGroup")
+        topic = ext_str(request, "topic")
+        queue_id = ext_int(request, "queueId", minimum=0, maximum=INT32_MAX)
+
+        def answer(error: ProposeError | None) -> None:
+            if error is None:
+                self._answer_offset(connection, request, group, topic, queue_id)
+
+        machine, gatherer = self._context.machine, self._context.gatherer
+        known = machine.state.offset(group, topic, queue_id)
+        if gatherer.serving and gatherer.offset(group, topic, queue_id) != known:
+            # A client that commits one-way and asks then, as Java's do where a queue goes on
+            # elsewhere, takes the answer for what it has committed.
+            self._answer_behind_what_is_staged(answer)
+        elif self._context.config.reads == "stale":
+            answer(None)
+        else:
+            self._context.node.reads.add(answer)
+
+    def _answer_behind_what_is_staged(self, answer: Callable[[ProposeError | None], None]) -> None:
+        try:
+            self._context.gatherer.add_barrier(answer)
+        except ProposeError as error:
+            answer(error)
+
+    def _answer_offset(
+        self, connection: Connection, request: Frame, group: str, topic: str, queue_id: int
+    ) -> None:
+        try:
+            self._answer_known_offset(connection, request, group, topic, queue_id)
+        except StoreError as error:
+            log.warning("no answer to a group that asks where it is: %s", error, extra=FROM_OUTSIDE)
+
+    def _answer_known_offset(
+        self, connection: Connection, request: Frame, group: str, topic: str, queue_id: int
+    ) -> None:
+        offset = self._context.machine.state.offset(group, topic, queue_id)
+        if offset is None:
+            # A client that can begin elsewhere than at 0 says so, and is told that there is none.
+            if not ext_bool(request, "setZeroIfNotFound", True) or self._is_old(topic, queue_id):
+                connection.respond(
+                    request,
+                    ResponseCode.QUERY_NOT_FOUND,
+                    f"the group {group} has committed no offset for queue {queue_id} of {topic}",
+                )
+                return
+            offset = 0
+        connection.respond(request, ext={"offset": str(offset)})
+
+    def _is_old(self, topic: str, queue_id: int) -> bool:
+        """Whether a new group shall decide by itself where it begins, as with RocketMQ: the queue
+        has lost its first message, or that has left the memory. Else it begins at 0."""
+        queue = self._context.machine.queue(topic, queue_id)
+        if queue is None or queue.first_offset > 0:
+            return queue is not None
+        row = queue.read(0, 1)
+        if not row:
+            return False
+        position, _size, _code = QUEUE_ROW.unpack(row)
+        return self._context.slow_readers.is_far(position, self._context.machine.applied_end)
+
+    def update_consumer_offset(self, connection: Connection, request: Frame) -> None:
+        """Code 15. A negative offset means none, and is taken without effect (ali-ons sends it),
+        as is any while the group is being moved in the queue.
+
+        RocketMQ 5 refuses those of unknown topics, and takes any for a queue, as 4.x does. Here
+        one behind the end is refused: nobody can have consumed what was never stored. One from
+        before the first message that is left is right: the rest has expired since.
+        """
+        group = ext_str(request, "consumerGroup")
+        topic = ext_str(request, "topic")
+        queue_id = ext_int(request, "queueId", minimum=0, maximum=INT32_MAX)
+        offset = ext_int(request, "commitOffset")
+        gatherer = self._context.gatherer
+        resets = self._context.resets
+        if offset < 0 or (resets and resets.is_pending(group, topic, queue_id)):
+            connection.respond(request)
+            return
+        if request.is_one_way and gatherer.offset(group, topic, queue_id) == offset:
+            return  # clients repeat themselves every 5 s; no entry is made of that
+
+        def answer(error: ProposeError | None) -> None:
+            if error is None:
+                connection.respond(request)
+            else:
+                connection.respond(request, code_of(error), remark_of(error))
+
+        try:
+            check_group_name(group)
+            check_topic_name(topic)
+            gatherer.check_serving()
+            config = gatherer.topic(topic)
+            if config is None:
+                raise _no_topic(topic)
+            _check_queue(config, queue_id)
+            end = gatherer.end_offset(topic, queue_id)
+            if offset > end:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"the offset {offset} lies behind queue {queue_id} of {topic}, "
+                    f"which ends at {end}",
+                )
+            offsets = self._context.machine.state.offset_count
+            check_room_for_offset(gatherer, offsets, group, topic, queue_id)
+            ensure_group(self._context, group)
+            gatherer.add_command(CommitOffset(group, topic, queue_id, offset), answer)
+        except REFUSALS as error:
+            raise refused(error) from error
+
+    # --- queue offsets
+
+    def max_offset(self, connection: Connection, request: Frame) -> None:
+        """Code 30: the offset that the queue's next message will get."""
+        connection.respond(request, ext={"offset": str(self._offsets(request)[1])})
+
+    def min_offset(self, connection: Connection, request: Frame) -> None:
+        """Code 31: the offset of the queue's oldest message, or of its next where it is empty."""
+        connection.respond(request, ext={"offset": str(self._offsets(request)[0])})
+
+    def earliest_store_time(self, connection: Connection, request: Frame) -> None:
+        """Code 32: when the queue's oldest message was stored; -1 where there is none."""
+        topic, queue_id = self._queue(request)
+        first, end = self._context.reader.offsets(topic, queue_id)
+        if first == end:
+            connection.respond(request, ext={"timestamp": "-1"})
+            return
+        self._context.lookup.store_time(
+            topic, queue_id, first, partial(_answer_number, connection, request, "timestamp")
+        )
+
+    def search_offset(self, connection: Connection, request: Frame) -> None:
+        """Code 29: the offset of the message stored at a time, by the rules of RocketMQ 4.9, or
+        of 5.x where the request names its boundary."""
+        topic, queue_id = self._queue(request)
+        timestamp_ms = ext_int(request, "timestamp")
+        boundary = ext_str(request, "boundaryType", "").lower()
+        if boundary not in ("", "lower", "upper"):
+            raise FieldError(f"boundaryType {quoted(boundary)} is neither lower nor upper")
+        self._context.lookup.search_time(
+            topic,
+            queue_id,
+            timestamp_ms,
+            boundary,
+            partial(_answer_number, connection, request, "offset"),
+        )
+
+    def _offsets(self, request: Frame) -> tuple[int, int]:
+        return self._context.reader.offsets(*self._queue(request))
+
+    def _queue(self, request: Frame) -> tuple[str, int]:
+        name = ext_str(request, "topic")
+        queue_id = ext_int(request, "queueId")
+        topic = self._context.machine.state.topics.get(name)
+        if topic is None:
+            raise _no_topic(name)
+        _check_queue(topic, queue_id)
+        return name, queue_id
+
+
+def _no_topic(name: str) -> RequestError:
+    return RequestError(
+        ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
+    )
+
+
+def _check_queue(topic: TopicConfig, queue_id: int) -> None:
+    queues = topic.queues
+    if not 0 <= queue_id < queues:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"the topic {topic.name} has no queue {queue_id}, its queues are 0 to {queues - 1}",
+        )
+
+
+def _answer_number(
+    connection: Connection, request: Frame, name: str, number: int, error: StoreError | None
+) -> None:
+    if error is None:
+        connection.respond(request, ext={name: str(number)})
+    else:
+        connection.respond(request, ResponseCode.SYSTEM_ERROR, str(error))

@@ -1,0 +1,52 @@
+"""The end of a transaction: code 37 (``EndTransactionProcessor``)."""
+
+from __future__ import annotations
+
+from broker.context import BrokerContext
+from broker.remoting.connection import Connection
+from broker.remoting.error_responses import REFUSALS, Refusal, code_of, refused, remark_of
+from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.protocol.errors import RequestError
+from broker.remoting.protocol.ext_fields import ext_int, ext_str
+from broker.remoting.protocol.frame import Frame
+
+UNKNOWN, COMMIT, ROLLBACK = 0, 8, 12
+"""RocketMQ's words for outcomes, bits of the system flag."""
+
+
+class TransactionProcessor:
+    """Handles what producers say about their transactions."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+
+    def end(self, connection: Connection, request: Frame) -> None:
+        """Code 37. Most clients send it one-way; who waits is answered once it is committed."""
+        group = ext_str(request, "producerGroup")
+        offset = ext_int(request, "tranStateTableOffset")
+        position = ext_int(request, "commitLogOffset")
+        outcome = ext_int(request, "commitOrRollback")
+        message_id = ext_str(request, "msgId", "")
+        if outcome not in {UNKNOWN, COMMIT, ROLLBACK}:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"commitOrRollback is {outcome}, it may be {COMMIT}, {ROLLBACK} or {UNKNOWN}",
+            )
+        if outcome == UNKNOWN:  # it will be asked about again
+            connection.respond(request)
+            return
+
+        def ended(error: Refusal | RequestError | None) -> None:
+            if error is None:
+                connection.respond(request)
+            elif isinstance(error, RequestError):
+                connection.respond(request, error.code, error.remark)
+            else:
+                connection.respond(request, code_of(error), remark_of(error))
+
+        try:
+            self._context.transactions.end(
+                offset, position, group, message_id, commit=outcome == COMMIT, ended=ended
+            )
+        except REFUSALS as error:
+            raise refused(error) from error

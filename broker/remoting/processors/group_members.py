@@ -1,0 +1,85 @@
+"""Members and leadership: what an operator asks of the leader of a group.
+
+These codes are our own; RocketMQ's DLedger cannot change its members online.
+
+====  =========================================================================================
+9001  GET_GROUP_MEMBERS: a JSON body with voters, learners, addresses, incarnations (any node)
+9002  CHANGE_GROUP_MEMBERS: ``action`` add (with ``peerAddr``, ``brokerAddr``, ``httpAddr``),
+      promote or remove, and ``node``; answered when the change is committed, or cancelled
+9003  TRANSFER_LEADERSHIP: ``node``; answered when it leads, or when it failed to
+====  =========================================================================================
+"""
+
+from __future__ import annotations
+
+from broker.admin.group_members import members_json, parse_member
+from broker.config.node_config import NODE_NAME, ConfigError
+from broker.context import BrokerContext
+from broker.remoting.connection import Connection
+from broker.remoting.error_responses import code_of, refused, remark_of
+from broker.remoting.protocol.errors import FieldError
+from broker.remoting.protocol.ext_fields import ext_str
+from broker.remoting.protocol.frame import Frame
+from broker.remoting.protocol.java_json import encode_json
+from dledger.errors import ProposeError
+from dledger.node.membership_changes import Done
+from store.quoting import quoted
+
+
+class MemberProcessor:
+    """Handles the codes above."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+
+    def members(self, connection: Connection, request: Frame) -> None:
+        """Code 9001."""
+        connection.respond(request, body=(encode_json(members_json(self._context)),))
+
+    def change(self, connection: Connection, request: Frame) -> None:
+        """Code 9002."""
+        node = self._node(request)
+        action = ext_str(request, "action")
+        membership = self._context.node.membership
+        done = self._answer(connection, request)
+        try:
+            if action == "add":
+                address = parse_member(
+                    ext_str(request, "peerAddr"),
+                    ext_str(request, "brokerAddr"),
+                    ext_str(request, "httpAddr"),
+                )
+                membership.add_learner(node, address, done)
+            elif action == "promote":
+                membership.promote(node, done)
+            elif action == "remove":
+                membership.remove(node, done)
+            else:
+                raise FieldError(f"action {quoted(action)} is none of add, promote, remove")
+        except ConfigError as error:
+            raise FieldError(str(error)) from error
+        except ProposeError as error:
+            raise refused(error) from error
+
+    def transfer(self, connection: Connection, request: Frame) -> None:
+        """Code 9003."""
+        node = self._node(request)
+        try:
+            self._context.node.membership.transfer(node, self._answer(connection, request))
+        except ProposeError as error:
+            raise refused(error) from error
+
+    def _node(self, request: Frame) -> str:
+        node = ext_str(request, "node")
+        if NODE_NAME.fullmatch(node) is None:
+            raise FieldError(f"node {quoted(node)} is not allowed; it may be n0, n1, n2 and so on")
+        return node
+
+    def _answer(self, connection: Connection, request: Frame) -> Done:
+        def answer(error: ProposeError | None) -> None:
+            if error is None:
+                connection.respond(request, body=(encode_json(members_json(self._context)),))
+            else:
+                connection.respond(request, code_of(error), remark_of(error))
+
+        return answer

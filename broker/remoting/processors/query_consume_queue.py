@@ -1,0 +1,73 @@
+"""The rows of a ConsumeQueue, as tools ask for them: 321."""
+
+from __future__ import annotations
+
+from broker.context import BrokerContext
+from broker.delivery.message_filter import message_filter
+from broker.delivery.message_reader import rows
+from broker.filter.subscription import TAG_TYPE, ExpressionError
+from broker.limits import CONSUME
+from broker.remoting.connection import Connection
+from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.protocol.errors import RequestError
+from broker.remoting.protocol.ext_fields import ext_int, ext_str
+from broker.remoting.protocol.frame import Frame
+from broker.remoting.protocol.java_json import encode_json
+from broker.topics_and_groups import TopicConfig
+from store.errors import StoreError
+
+
+class ConsumptionProcessor:
+    """Handles questions about what a queue holds, and what of it a group would get."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+
+    def queue_rows(self, connection: Connection, request: Frame) -> None:
+        """Code 321: rows of a ConsumeQueue; with a group, what it is subscribed to and which rows
+        pass by their tag."""
+        name, queue_id = ext_str(request, "topic"), ext_int(request, "queueId")
+        index, count = ext_int(request, "index"), ext_int(request, "count")
+        group = ext_str(request, "consumerGroup", "")
+        topic = self._topic(name)
+        if not 0 <= queue_id < max(topic.read_queues, topic.write_queues):
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"the topic {name} has no queue {queue_id}"
+            )
+        first, end = self._context.reader.offsets(name, queue_id)
+        document: dict[str, object] = {"maxQueueIndex": end, "minQueueIndex": first}
+        codes = None
+        subscription = self._context.clients.subscription(group, name)
+        if subscription is not None:
+            document["subscriptionData"] = subscription.as_json()
+            if subscription.expression_type == TAG_TYPE:
+                try:
+                    codes = message_filter(
+                        self._context.settings, TAG_TYPE, subscription.expression
+                    ).codes
+                except ExpressionError as error:
+                    document["filterData"] = str(error)
+        queue = self._context.machine.queue(name, queue_id)
+        count = max(0, min(count, CONSUME.queue_rows_max))
+        try:
+            data = b"" if queue is None else queue.read(max(index, first), count)
+        except StoreError as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        document["queueData"] = [
+            {
+                "physicOffset": position,
+                "physicSize": size,
+                "tagsCode": code,
+                "eval": codes is None or code in codes,
+            }
+            for position, size, code in rows(data)
+        ]
+        connection.respond(request, body=(encode_json(document),))
+
+    def _topic(self, name: str) -> TopicConfig:
+        topic = self._context.machine.state.topics.get(name)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
+            )
+        return topic

@@ -1,0 +1,77 @@
+"""Single messages: by id (33) and by key (12)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.context import BrokerContext
+from broker.limits import CONSUME
+from broker.remoting.connection import Connection
+from broker.remoting.protocol.codes import MISSING, ResponseCode
+from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
+from broker.remoting.protocol.frame import Frame
+from store.errors import NotHereYetError, OutOfRangeError, StoreError
+from store.io.filesystem import Bytes
+
+UNIQUE_QUERY_MESSAGES = 32
+
+
+class MessageProcessor:
+    """Handles the look-up of single messages."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+
+    def view_message(self, connection: Connection, request: Frame) -> None:
+        """Code 33: the record whose physical offset is in the message id.
+
+        That there is none is said only where that is known: what cannot be read is refused with the
+        reason, and may be there a moment later, from this node or another.
+        """
+        position = ext_int(request, "offset")
+
+        def answer(record: Bytes, error: StoreError | None) -> None:
+            if error is None:
+                connection.respond(request, body=(record,))
+            elif isinstance(error, OutOfRangeError) and not isinstance(error, NotHereYetError):
+                connection.respond(
+                    request,
+                    ResponseCode.SYSTEM_ERROR,
+                    f"can not find message by the offset {position}: {error}",
+                    {MISSING: "true"},
+                )
+            else:
+                connection.respond(request, ResponseCode.SYSTEM_ERROR, str(error))
+
+        self._context.lookup.record(position, answer)
+
+    def query_message(self, connection: Connection, request: Frame) -> None:
+        """Code 12: the newest messages of a topic with a key, stored within a span of time.
+
+        The index knows hashes of keys only; clients compare the keys themselves.
+        """
+        topic = ext_str(request, "topic")
+        key = ext_str(request, "key")
+        count = ext_int(request, "maxNum")
+        if ext_bool(request, "_UNIQUE_KEY_QUERY", False):
+            count = UNIQUE_QUERY_MESSAGES
+        begin_ms = ext_int(request, "beginTimestamp")
+        end_ms = ext_int(request, "endTimestamp")
+
+        def loaded(records: Sequence[Bytes], error: StoreError | None) -> None:
+            machine = self._context.machine
+            ext = {
+                "indexLastUpdateTimestamp": str(machine.state.store_timestamp_ms),
+                "indexLastUpdatePhyoffset": str(machine.applied_end),
+            }
+            if error is not None:
+                connection.respond(request, ResponseCode.SYSTEM_ERROR, str(error))
+            elif not records:
+                remark = f"can not find message of the topic {topic} with the key {key}"
+                connection.respond(request, ResponseCode.QUERY_NOT_FOUND, remark, ext)
+            else:
+                connection.respond(request, ext=ext, body=records)
+
+        self._context.lookup.by_key(
+            topic, key, begin_ms, end_ms, count=min(count, CONSUME.query_messages_max), done=loaded
+        )

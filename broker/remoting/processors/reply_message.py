@@ -1,0 +1,121 @@
+"""Replies to requests: 324 and 325, passed on to the client that asked (326).
+
+A request is an ordinary message with the properties ``REPLY_TO_CLIENT`` and ``CORRELATION_ID``.
+Who consumed it sends its reply here, and the broker hands that to the client of that name, which is
+connected as a producer. RocketMQ also stores replies, in a topic that nobody reads; here they are
+not stored.
+"""
+
+from __future__ import annotations
+
+from broker.context import BrokerContext
+from broker.remoting.connection import Connection
+from broker.remoting.error_responses import REFUSALS, refused
+from broker.remoting.protocol.codes import RequestCode, ResponseCode, refusal_words
+from broker.remoting.protocol.errors import CallError, RequestError
+from broker.remoting.protocol.ext_fields import INT64_MAX, ext_bool, ext_int, ext_str
+from broker.remoting.protocol.frame import Frame
+from broker.remoting.protocol.send_message_header import (
+    INT32_MAX,
+    LONG_NAMES,
+    SHORT_NAMES,
+    HeaderNames,
+)
+from store.message.properties import find_property
+
+CLIENT_SECONDS = 3.0
+"""How long the client that asked may take to acknowledge the reply."""
+
+
+class ReplyProcessor:
+    """Handles replies, on the leader."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+
+    def reply(self, connection: Connection, request: Frame) -> None:
+        """Code 324."""
+        self._reply(connection, request, LONG_NAMES, "unitMode")
+
+    def reply_v2(self, connection: Connection, request: Frame) -> None:
+        """Code 325."""
+        self._reply(connection, request, SHORT_NAMES, "k")
+
+    def _reply(
+        self, connection: Connection, request: Frame, names: HeaderNames, unit_mode: str
+    ) -> None:
+        context = self._context
+        try:
+            context.gatherer.check_serving()
+        except REFUSALS as error:
+            raise refused(error) from error
+        if len(request.body) > context.config.max_message_size:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the body has {len(request.body)} bytes, "
+                f"at most {context.config.max_message_size} are allowed",
+            )
+        properties = ext_str(request, names.properties, "")
+        named = find_property(properties.encode(), b"REPLY_TO_CLIENT")
+        if named is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, "reply message properties[REPLY_TO_CLIENT] is null"
+            )
+        asker = named.decode()
+        client = context.clients.producer_named(asker)
+        if client is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"push reply message fail, channel of <{asker}> not found.",
+            )
+        now_ms = context.wall_clock()
+        between = "" if properties.endswith("\x02") else "\x02"
+        queue_id = ext_int(request, names.queue_id, minimum=-INT32_MAX, maximum=INT32_MAX)
+        pushed = {
+            "producerGroup": ext_str(request, names.producer_group),
+            "topic": ext_str(request, names.topic),
+            "defaultTopic": ext_str(request, names.default_topic, ""),
+            "defaultTopicQueueNums": str(_number(request, names.default_queues)),
+            "queueId": str(max(queue_id, 0)),
+            "sysFlag": str(_number(request, names.sys_flag)),
+            "bornTimestamp": str(ext_int(request, names.born_timestamp, maximum=INT64_MAX)),
+            "flag": str(_number(request, names.flag)),
+            "properties": f"{properties}{between}PUSH_REPLY_TIME\x01{now_ms}\x02",
+            "reconsumeTimes": str(_number(request, names.reconsume_times)),
+            "unitMode": "true" if ext_bool(request, unit_mode, False) else "false",
+            "bornHost": connection.remote_address,
+            "storeHost": str(context.config.own.address),
+            "storeTimestamp": str(now_ms),
+        }
+
+        def acknowledged(answer: Frame | None, failure: CallError | None) -> None:
+            if answer is not None and answer.code == ResponseCode.SUCCESS:
+                connection.respond(
+                    request,
+                    ext={
+                        "msgId": "",
+                        "queueId": str(max(queue_id, 0)),
+                        "queueOffset": "0",
+                        "MSG_REGION": "DefaultRegion",
+                        "TRACE_ON": "true",
+                    },
+                )
+                return
+            why = failure if answer is None else refusal_words(answer.code, answer.remark)
+            connection.respond(
+                request,
+                ResponseCode.SYSTEM_ERROR,
+                f"push reply message to {asker} fail: {why}",
+            )
+
+        client.call(
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+            pushed,
+            (request.body,),
+            timeout=CLIENT_SECONDS,
+            done=acknowledged,
+        )
+
+
+def _number(request: Frame, name: str) -> int:
+    return ext_int(request, name, 0, minimum=-INT32_MAX, maximum=INT32_MAX)

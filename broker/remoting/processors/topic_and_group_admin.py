@@ -1,0 +1,214 @@
+"""Topics and groups: 17, 21, 200, 201, 207, 215, 305, 351, 352.
+
+Changes are commands, answered when they are committed and applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from broker.context import BrokerContext
+from broker.ingest.state_quota import check_room_for_group, check_room_for_topic
+from broker.limits import STATE
+from broker.remoting.connection import Connection
+from broker.remoting.error_responses import REFUSALS, code_of, refused, remark_of
+from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.protocol.errors import FieldError, RequestError
+from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
+from broker.remoting.protocol.frame import Frame
+from broker.remoting.protocol.java_json import decode_json, encode_json
+from broker.remoting.protocol.send_message_header import INT32_MAX
+from broker.state.commands import Command, DeleteGroup, DeleteTopic, PutGroup, PutTopic
+from broker.topics_and_groups import (
+    PERM_MAX,
+    TOPIC_SIZE_MAX,
+    GroupConfig,
+    TopicConfig,
+    check_group_name,
+    check_topic_name,
+    retry_topic,
+)
+from dledger.errors import ProposeError
+
+_GROUP_FIELDS: Mapping[str, str] = {
+    "brokerId": "broker_id",
+    "consumeBroadcastEnable": "consume_broadcast_enable",
+    "consumeEnable": "consume_enable",
+    "consumeFromMinEnable": "consume_from_min_enable",
+    "notifyConsumerIdsChangedEnable": "notify_ids_changed",
+    "retryMaxTimes": "retry_max_times",
+    "retryQueueNums": "retry_queues",
+    "whichBrokerWhenConsumeSlowly": "which_broker_when_slow",
+}
+
+
+class TopicProcessor:
+    """Handles the tables of topics and groups."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+
+    # --- topics
+
+    def create_topic(self, connection: Connection, request: Frame) -> None:
+        """Code 17: creates a topic or replaces its settings."""
+        name = ext_str(request, "topic")
+        topic = TopicConfig(
+            name,
+            ext_int(request, "readQueueNums", minimum=1, maximum=STATE.queues_max),
+            ext_int(request, "writeQueueNums", minimum=1, maximum=STATE.queues_max),
+            ext_int(request, "perm", minimum=0, maximum=PERM_MAX),
+            ext_int(request, "topicSysFlag", 0, minimum=0, maximum=INT32_MAX),
+            ext_bool(request, "order", False),
+        )
+        self._refuse_system_topic(name)
+        self._check_room_for_topic(topic)
+        self._commit(connection, request, PutTopic.of(topic, self._context.wall_clock()))
+
+    def delete_topic(self, connection: Connection, request: Frame) -> None:
+        """Code 215. Deleting what is not there succeeds, as with RocketMQ."""
+        name = ext_str(request, "topic")
+        self._refuse_system_topic(name)
+        self._commit(connection, request, DeleteTopic(name, self._context.wall_clock()))
+
+    def all_topics(self, connection: Connection, request: Frame) -> None:
+        """Code 21."""
+        state = self._context.machine.state
+        body = {
+            "dataVersion": state.topics_version.as_json(),
+            "topicConfigTable": {
+                name: topic.as_json() for name, topic in sorted(state.topics.items())
+            },
+        }
+        connection.respond(request, body=(encode_json(body),))
+
+    def topic_config(self, connection: Connection, request: Frame) -> None:
+        """Code 351."""
+        name = ext_str(request, "topic")
+        topic = self._context.machine.state.topics.get(name)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
+            )
+        connection.respond(request, body=(encode_json(topic.as_json()),))
+
+    def system_topics(self, connection: Connection, request: Frame) -> None:
+        """Code 305."""
+        body = {
+            "brokerAddr": str(self._context.config.own.address),
+            "topicList": self._context.machine.state.system_names,
+        }
+        connection.respond(request, body=(encode_json(body),))
+
+    def _refuse_system_topic(self, name: str) -> None:
+        if name in self._context.machine.state.system_names:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"the topic {name} belongs to the system")
+        try:
+            check_topic_name(name)
+        except REFUSALS as error:
+            raise refused(error) from error
+
+    # --- groups
+
+    def create_group(self, connection: Connection, request: Frame) -> None:
+        """Code 200: creates a group or replaces its settings. Apache's tools look a group up by
+        its retry topic, so that is created too and not left to the first heartbeat."""
+        group = _group_config(request)
+        gatherer, now_ms = self._context.gatherer, self._context.wall_clock()
+        try:
+            if gatherer.group(group.name) is None:
+                check_room_for_group(gatherer, group.name)
+        except REFUSALS as error:
+            raise refused(error) from error
+        commands: list[Command] = [PutGroup.of(group, now_ms)]
+        topic = retry_topic(group.name)
+        if gatherer.topic(topic) is None and len(topic) <= TOPIC_SIZE_MAX:
+            queues = max(group.retry_queues, 1)
+            retries = TopicConfig(topic, queues, queues)
+            self._check_room_for_topic(retries)
+            commands.append(PutTopic.of(retries, now_ms))
+        self._commit(connection, request, *commands)
+
+    def delete_group(self, connection: Connection, request: Frame) -> None:
+        """Code 207. 4.9 and 5.x have different names for "its offsets too".
+
+        With them goes the retry topic: what waits there is for this group alone. Dead letters stay:
+        they are messages that nobody has consumed. They go when their topic is deleted.
+        """
+        name = ext_str(request, "groupName")
+        with_offsets = ext_bool(request, "removeOffset", False) or ext_bool(
+            request, "cleanOffset", False
+        )
+        now_ms = self._context.wall_clock()
+        commands: list[Command] = [DeleteGroup(name, with_offsets, now_ms)]
+        retries = retry_topic(name)
+        if with_offsets and self._context.gatherer.topic(retries) is not None:
+            commands.append(DeleteTopic(retries, now_ms))
+        self._commit(connection, request, *commands)
+
+    def all_groups(self, connection: Connection, request: Frame) -> None:
+        """Code 201."""
+        state = self._context.machine.state
+        body = {
+            "dataVersion": state.groups_version.as_json(),
+            "subscriptionGroupTable": {
+                name: group.as_json() for name, group in sorted(state.groups.items())
+            },
+        }
+        connection.respond(request, body=(encode_json(body),))
+
+    def group_config(self, connection: Connection, request: Frame) -> None:
+        """Code 352."""
+        name = ext_str(request, "group")
+        group = self._context.machine.state.groups.get(name)
+        if group is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"the group {name} does not exist"
+            )
+        connection.respond(request, body=(encode_json(group.as_json()),))
+
+    def _check_room_for_topic(self, topic: TopicConfig) -> None:
+        try:
+            check_room_for_topic(self._context.gatherer, topic)
+        except REFUSALS as error:
+            raise refused(error) from error
+
+    def _commit(self, connection: Connection, request: Frame, *commands: Command) -> None:
+        def answer(error: ProposeError | None) -> None:
+            if error is None:
+                connection.respond(request)
+            else:
+                connection.respond(request, code_of(error), remark_of(error))
+
+        try:
+            self._context.gatherer.add_together((), commands, answer)
+        except REFUSALS as error:
+            raise refused(error) from error
+
+
+def _group_config(request: Frame) -> GroupConfig:
+    try:
+        fields: Any = decode_json(request.body)
+    except ValueError as error:
+        raise FieldError(f"the body is not JSON: {error}") from None
+    if not isinstance(fields, dict) or type(fields.get("groupName")) is not str:
+        raise FieldError("the body is not the JSON of a group with a groupName")
+    group = GroupConfig(fields["groupName"])
+    try:
+        check_group_name(group.name)
+    except REFUSALS as error:
+        raise refused(error) from error
+    for name, attribute in _GROUP_FIELDS.items():
+        value = fields.get(name)
+        if value is None:
+            continue
+        usual = getattr(group, attribute)
+        if type(value) is not type(usual):
+            raise FieldError(f"{name} is not {'a boolean' if usual is True else 'an integer'}")
+        maximum = STATE.retry_queues_max if name == "retryQueueNums" else INT32_MAX
+        if type(value) is int and not 0 <= value <= maximum:
+            raise FieldError(f"{name} is not between 0 and {maximum}: {value}")
+        group = replace(group, **{attribute: value})
+    return group

@@ -1,0 +1,109 @@
+"""What was counted by topic and group: 315 (``VIEW_BROKER_STATS_DATA``).
+
+The names are those of RocketMQ's ``BrokerStatsManager``; a key is a topic, ``topic@group``, or the
+cluster. Figures are those of this process since it leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
+
+from broker.context import BrokerContext
+from broker.metrics.topic_metrics import DAY, HOUR, MINUTE, Meter, Meters, Span, Sums
+from broker.remoting.connection import Connection
+from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.protocol.errors import RequestError
+from broker.remoting.protocol.ext_fields import ext_str
+from broker.remoting.protocol.frame import Frame
+from broker.remoting.protocol.java_json import encode_json
+
+K = TypeVar("K")
+
+
+class _Figure(NamedTuple):
+    """Where to look, and what of it."""
+
+    meters: Callable[[Meters, str], Iterable[Meter]]
+    of_bytes: bool = False
+
+
+def _put(meters: Meters, key: str) -> Iterable[Meter]:
+    return _found(meters.put, key)
+
+
+def _got(meters: Meters, key: str) -> Iterable[Meter]:
+    return _found(meters.got, _topic_and_group(key))
+
+
+def _sent_back(meters: Meters, key: str) -> Iterable[Meter]:
+    return _found(meters.sent_back, _topic_and_group(key))
+
+
+FIGURES: Mapping[str, _Figure] = {
+    "TOPIC_PUT_NUMS": _Figure(_put),
+    "TOPIC_PUT_SIZE": _Figure(_put, of_bytes=True),
+    "GROUP_GET_NUMS": _Figure(_got),
+    "GROUP_GET_SIZE": _Figure(_got, of_bytes=True),
+    "SNDBCK_PUT_NUMS": _Figure(_sent_back),
+    "BROKER_PUT_NUMS": _Figure(lambda meters, _cluster: meters.put.values()),
+    "BROKER_GET_NUMS": _Figure(lambda meters, _cluster: meters.got.values()),
+}
+
+
+class FiguresProcessor:
+    """Handles 315."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+
+    def view(self, connection: Connection, request: Frame) -> None:
+        """Sums, rates a second and means a step of the last minute, hour and day.
+
+        What has no figures is refused with 1, as RocketMQ does.
+        """
+        name, key = ext_str(request, "statsName"), ext_str(request, "statsKey")
+        meters = self._context.rates.meters
+        figure = FIGURES.get(name)
+        if figure is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"The stats <{name}> not exist; there are {', '.join(FIGURES)}",
+            )
+        if name.startswith("BROKER_") and key != self._context.config.cluster:
+            raise _no_figures(name, key)
+        chosen = list(figure.meters(meters, key))
+        if not chosen:
+            raise _no_figures(name, key)
+        passed = meters.passed()
+
+        def item(span: Span) -> dict[str, float]:
+            return _item([each.sums(span, passed) for each in chosen], of_bytes=figure.of_bytes)
+
+        body = {"statsMinute": item(MINUTE), "statsHour": item(HOUR), "statsDay": item(DAY)}
+        connection.respond(request, body=(encode_json(body),))
+
+
+def _item(sums: list[Sums], *, of_bytes: bool) -> dict[str, float]:
+    total = sum(each.bytes if of_bytes else each.messages for each in sums)
+    steps = sum(each.steps for each in sums)
+    seconds = sums[0].seconds
+    return {
+        "sum": total,
+        "tps": total / seconds if seconds > 0 else 0.0,
+        "avgpt": total / steps if steps else 0.0,
+    }
+
+
+def _found(meters: Mapping[K, Meter], key: K) -> Iterable[Meter]:
+    meter = meters.get(key)
+    return () if meter is None else (meter,)
+
+
+def _topic_and_group(key: str) -> tuple[str, str]:
+    topic, _, group = key.partition("@")
+    return topic, group
+
+
+def _no_figures(name: str, key: str) -> RequestError:
+    return RequestError(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")

@@ -1,0 +1,1 @@
+"""Frames, codes, header fields and errors of RocketMQ's remoting protocol."""

@@ -1,0 +1,74 @@
+"""The errors of the remoting layer: the peer's mistakes, refused requests, failed calls."""
+
+from __future__ import annotations
+
+from broker.remoting.protocol.codes import ResponseCode
+from store.quoting import shortened
+
+
+class RemotingError(Exception):
+    """Base of everything that the remoting layer raises on purpose."""
+
+
+class FrameError(RemotingError):
+    """The peer sent bytes that are no frame: what was wrong, and at which byte of the frame.
+
+    After one of these the stream cannot be followed any more, so its connection is closed.
+    """
+
+    def __init__(self, what: str, *, byte: int = 0) -> None:
+        self.what = what = shortened(what)
+        self.byte = byte
+        super().__init__(f"frame, byte {byte}: {what}")
+
+
+class RequestError(RemotingError):
+    """A request is refused with a response code and a remark; handlers may raise it."""
+
+    def __init__(self, code: int, remark: str) -> None:
+        self.code = code
+        # Many repeat a name or a text of the request, which is as long as its sender likes.
+        self.remark = remark = shortened(remark)
+        super().__init__(f"response code {code}: {remark}")
+
+
+class FieldError(RequestError):
+    """A field of a request is missing or is not what it must be (response code 1)."""
+
+    def __init__(self, remark: str) -> None:
+        super().__init__(ResponseCode.SYSTEM_ERROR, remark)
+
+
+class CallError(RemotingError):
+    """A request got no answer. ``retriable``: whether sending it again can succeed.
+
+    Whether the peer carried it out is unknown unless the class says otherwise.
+    """
+
+    retriable = True
+
+    def __init__(self, address: str, what: str) -> None:
+        self.address = address
+        super().__init__(f"{address}: {what}")
+
+
+class ConnectFailedError(CallError):
+    """No connection could be made, so the request was never sent."""
+
+
+class ConnectionLostError(CallError):
+    """The connection ended before the answer came."""
+
+
+class RequestTimeoutError(CallError):
+    """No answer came in the time that the caller gave."""
+
+
+class TooManyRequestsError(CallError):
+    """The connection already waits for as many answers as it may; the request was not sent."""
+
+
+class ClientClosedError(CallError):
+    """This side has been closed and sends nothing any more."""
+
+    retriable = False

@@ -1,0 +1,149 @@
+"""Cutting a byte stream into frames, however the network split it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from broker.remoting.protocol.frame import (
+    FRAME_SIZE_MAX,
+    HEADER_SIZE_MAX,
+    PREFIX,
+    Frame,
+    decode_header,
+    frame_sizes,
+)
+from broker.remoting.protocol.header_templates import Likenesses
+
+_PREFIX_SIZE = PREFIX.size
+
+_SMALL_CHUNK = 2048
+"""Smaller pieces of a body are gathered in one buffer: a list of them would outweigh the body."""
+
+
+class FrameReader:
+    """The frames of one stream.
+
+    Frames that lie whole in a chunk are cut straight out of it. A body that spans many chunks is
+    kept as those chunks and joined once, when its last byte is there, so the work is linear in the
+    bytes. What is kept never exceeds one frame (``FRAME_SIZE_MAX``).
+    """
+
+    __slots__ = (
+        "_body",
+        "_body_missing",
+        "_head",
+        "_head_size",
+        "_kept",
+        "_likenesses",
+        "_serialization",
+        "_size",
+    )
+
+    def __init__(self, kept: Callable[[int], None] = lambda _size: None) -> None:
+        """``kept`` is told how many bytes of a frame under way are kept, each time that changes;
+        0 when it is whole. Of frames that lie whole in a chunk it hears nothing."""
+        self._kept = kept
+        self._size = 0
+        self._head = bytearray()
+        """Prefix and header of the frame under way; empty when none is."""
+        self._head_size = 0
+        """How long ``_head`` must become, 0 while the prefix is not whole."""
+        self._serialization = 0
+        self._body: list[bytes | bytearray | memoryview] = []
+        self._body_missing = 0
+        self._likenesses = Likenesses()
+
+    def clear(self) -> None:
+        """Gives up the frame under way."""
+        self._head = bytearray()
+        self._body = []
+        if self._size:
+            self._size = 0
+            self._kept(0)
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that ``data``, the stream's next bytes, completes.
+
+        Raises :class:`FrameError` after the frames before the fault. The iterator must be used up,
+        unless the stream is given up.
+        """
+        start = 0
+        if self._head:
+            start = self._continue(data)
+            if self._head_size != len(self._head) or self._body_missing:
+                self._keeps(start)
+                return
+            yield self._finish()
+        data_size = len(data)
+        unpack_prefix = PREFIX.unpack_from
+        likenesses = self._likenesses
+        models = likenesses.by_size
+        while data_size - start >= _PREFIX_SIZE:
+            total, mark = unpack_prefix(data, start)
+            body_start = start + _PREFIX_SIZE + (mark & 0xFFFFFF)
+            end = start + 4 + total
+            if not (
+                body_start <= end
+                and total <= FRAME_SIZE_MAX - 4
+                and mark & 0xFFFFFF <= HEADER_SIZE_MAX
+            ):
+                frame_sizes(data, start)  # raises, saying which of the limits it is
+            if end > data_size:
+                break
+            # The serialization of JSON is 0, so that its mark is the header's size.
+            model = models.get(mark)
+            frame: Frame | None = None
+            if model is not None:
+                frame = model.read(data, start + _PREFIX_SIZE, body_start, end)
+            if frame is None:
+                header = data[start + _PREFIX_SIZE : body_start]
+                frame = decode_header(mark >> 24, header, data[body_start:end])
+                if frame.code in likenesses.codes:
+                    likenesses.learn(header, frame)
+            yield frame
+            start = end
+        if start < data_size:
+            self._keeps(self._continue(data, start) - start)
+
+    def _keeps(self, size: int) -> None:
+        self._size += size
+        self._kept(self._size)
+
+    def _continue(self, data: bytes, start: int = 0) -> int:
+        """Takes from ``data`` what the frame under way still lacks; returns where it stopped."""
+        head = self._head
+        if len(head) < _PREFIX_SIZE:
+            start = self._extend_head(data, start, _PREFIX_SIZE)
+            if len(head) < _PREFIX_SIZE:
+                return start
+            self._serialization, header_size, self._body_missing = frame_sizes(head)
+            self._head_size = _PREFIX_SIZE + header_size
+        start = self._extend_head(data, start, self._head_size)
+        taken = min(self._body_missing, len(data) - start)
+        if taken:
+            self._body_missing -= taken
+            # A view keeps all of the chunk, and a small part is not worth that.
+            piece = memoryview(data)[start : start + taken]
+            self._keep(piece if 2 * taken > len(data) else bytes(piece))
+        return start + taken
+
+    def _extend_head(self, data: bytes, start: int, head_size: int) -> int:
+        end = start + head_size - len(self._head)
+        piece = data[start:end]
+        self._head += piece
+        return start + len(piece)
+
+    def _keep(self, piece: bytes | memoryview) -> None:
+        if len(piece) >= _SMALL_CHUNK:
+            self._body.append(piece)
+        elif self._body and isinstance(self._body[-1], bytearray):
+            self._body[-1] += piece
+        else:
+            self._body.append(bytearray(piece))
+
+    def _finish(self) -> Frame:
+        header = bytes(self._head[_PREFIX_SIZE:])
+        body = b"".join(self._body)
+        self._head_size = 0
+        self.clear()
+        return decode_header(self._serialization, header, body)

@@ -1,0 +1,202 @@
+"""Headers that are like one seen before, but for a few values.
+
+Whoever sends messages sends the same header over and over: another number here, another unique key
+there, else byte for byte the same; and so are the answers. Such a header is not parsed: it is cut
+where its model was, what lies between the values is compared with that of the model, and the values
+must be letters and digits alone, which JSON reads as they are. What is not like its model in this
+way goes through the parser.
+
+A model is tried before it is used: with other values in it, the parser must find just these, where
+they are expected, and nothing else changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import pairwise
+from operator import itemgetter
+from struct import Struct
+
+from broker.limits import REMOTING
+from broker.remoting.protocol.codes import FLAG_RESPONSE, RequestCode, ResponseCode
+from broker.remoting.protocol.errors import FrameError
+from broker.remoting.protocol.frame import ExtValue, Frame, decode_header, json_text
+
+UNIQUE_KEY_START = "UNIQ_KEY\x01"
+"""Of a field that has this, the unique key varies and the rest does not."""
+
+MISSES_MAX = 32
+"""Pace: after so many headers of its size that are not like it, a model is replaced."""
+
+VAIN_MAX = 16
+"""Pace: after so many models that hardly anything was like, one after the other, there are none
+any more: what the peer sends differs in more than models allow for, such as the words of keys."""
+
+_VARYING = {
+    (0, int(RequestCode.SEND_MESSAGE_V2)): ("g", "i", "e"),
+    (FLAG_RESPONSE, int(ResponseCode.SUCCESS)): ("msgId", "queueId", "queueOffset"),
+}
+_UNIQUE_KEY_TEXT = json_text(UNIQUE_KEY_START)
+_ZERO, _SEVEN, _EIGHT = b"078"
+
+
+class LikeFrame(Frame):
+    """A frame whose header is like a model; its ``ext`` is made when somebody asks for it."""
+
+    __slots__ = ("likeness", "values")
+
+    def __init__(
+        self, likeness: Likeness, opaque: int, values: tuple[bytes, ...], body: bytes
+    ) -> None:
+        model = likeness.frame
+        self.code = model.code
+        self.opaque = opaque
+        self.flag = model.flag
+        self.version = model.version
+        self.language = model.language
+        self.remark = None
+        self.body = body
+        self.serialization = 0
+        self.likeness = likeness
+        self.values = values
+        """The opaque, and the varying fields: ``g``, the unique key in ``i``, and ``e`` of a
+        message that is sent, ``msgId``, ``queueId`` and ``queueOffset`` of an answer to one."""
+
+    def __getattr__(self, name: str) -> dict[str, ExtValue]:
+        if name != "ext":
+            raise AttributeError(name)
+        self.ext = self.likeness.ext(self.values)
+        return self.ext
+
+
+class Likeness:
+    """One model. ``made`` is for whoever handles the frames, to remember what it made of it."""
+
+    __slots__ = ("_between", "_cut", "_names", "_pick", "frame", "hits", "made", "misses")
+
+    def __init__(
+        self, header: bytes, frame: Frame, names: tuple[str, ...], spans: list[tuple[int, int]]
+    ) -> None:
+        """``spans`` are where the opaque and the fields of these ``names`` stand in ``header``."""
+        self.frame = frame
+        self.made: object = None
+        self.misses = 0
+        self.hits = 0
+        """How many other headers were like it, and how many of its size were not."""
+        self._names = names
+        in_order = sorted(spans)
+        edges = [0, *(edge for span in in_order for edge in span), len(header)]
+        sizes = [end - start for start, end in pairwise(edges)]
+        self._cut = Struct("".join(f"{size}s" for size in sizes)).unpack_from
+        self._between = self._cut(header)[::2]
+        self._pick = itemgetter(*(2 * in_order.index(span) + 1 for span in spans))
+
+    def read(self, data: bytes, start: int, body_start: int, end: int) -> LikeFrame | None:
+        """The frame whose header begins at ``start``, if it is like this; it has the size."""
+        pieces = self._cut(data, start)
+        values: tuple[bytes, ...] = self._pick(pieces)
+        opaque = values[0]
+        if (
+            pieces[::2] != self._between
+            or not b"".join(values).isalnum()
+            or not opaque.isdigit()
+            or opaque[0] == _ZERO
+        ):
+            self.misses += 1
+            return None
+        self.hits += 1
+        return LikeFrame(self, int(opaque), values, data[body_start:end])
+
+    def ext(self, values: tuple[bytes, ...]) -> dict[str, ExtValue]:
+        """All fields of a header that has these values."""
+        ext = dict(self.frame.ext)
+        for name, value in zip(self._names, values[1:], strict=True):
+            text = value.decode()
+            before, mark, rest = str(ext[name]).partition(UNIQUE_KEY_START)
+            ext[name] = before + mark + text + rest[len(text) :] if mark else text
+        return ext
+
+
+class Likenesses:
+    """The models of one connection."""
+
+    __slots__ = ("_vain", "by_size", "codes")
+
+    def __init__(self) -> None:
+        self.by_size: dict[int, Likeness] = {}
+        self.codes = frozenset(code for _, code in _VARYING)
+        """Of the requests and answers whose headers may be models."""
+        self._vain = 0
+
+    def learn(self, header: bytes, frame: Frame) -> None:
+        """Takes a header for a model, if it may be one and there is none of its size."""
+        known = self.by_size.get(len(header))
+        if known is not None and known.misses < MISSES_MAX:
+            return
+        if known is not None:
+            self._drop([known])
+            del self.by_size[len(header)]
+        elif len(self.by_size) >= REMOTING.models_max:
+            self._drop(self.by_size.values())
+            self.by_size.clear()
+        if self._vain >= VAIN_MAX:
+            self.by_size.clear()
+            self.codes = frozenset()
+            return
+        found = model_of(header, frame)
+        if found is not None:
+            found.hits = 0  # it was tried
+            self.by_size[len(header)] = found
+
+    def _drop(self, models: Collection[Likeness]) -> None:
+        hits = sum(model.hits for model in models)
+        self._vain = 0 if hits >= len(models) else self._vain + len(models)
+
+
+def model_of(header: bytes, frame: Frame) -> Likeness | None:
+    """What ``header``, which says what ``frame`` does, is a model of; None where it can be none."""
+    names = _VARYING.get((frame.flag, frame.code))
+    if names is None or len(header) > REMOTING.model_size_max or not frame.ext.keys() >= set(names):
+        return None
+    spans = _spans(header, frame, names)
+    if spans is None:
+        return None
+    # Without the body, which would stay in memory with it.
+    found = Likeness(header, decode_header(0, header, b""), names, spans)
+    other = bytearray(header)
+    for start, end in spans:
+        other[start:end] = bytes([_EIGHT if header[start] == _SEVEN else _SEVEN]) * (end - start)
+    return found if _reads(found, header) and _reads(found, bytes(other)) else None
+
+
+def _spans(header: bytes, frame: Frame, names: tuple[str, ...]) -> list[tuple[int, int]] | None:
+    """Where the opaque and the fields stand, if each is found in one place, and apart."""
+    spans: list[tuple[int, int]] = []
+    for name in ("opaque", *names):
+        value = str(frame.opaque) if name == "opaque" else frame.ext.get(name)
+        begin = b'"%b":' % name.encode() + (b"" if name == "opaque" else b'"')
+        if type(value) is not str or header.count(begin) != 1:
+            return None
+        start = header.index(begin) + len(begin)
+        _, mark, rest = value.partition(UNIQUE_KEY_START)
+        if mark:
+            value = rest.partition("\x02")[0]
+            start = header.find(_UNIQUE_KEY_TEXT, start) + len(_UNIQUE_KEY_TEXT)
+        if not value:
+            return None
+        spans.append((start, start + len(value)))
+    # JSON can write a name or a mark in another way, so that what is found is something else.
+    edges = [edge for span in sorted(spans) for edge in span]
+    return spans if edges == sorted(edges) and edges[-1] <= len(header) else None
+
+
+def _reads(likeness: Likeness, header: bytes) -> bool:
+    """Whether it reads there what the parser does."""
+    read = likeness.read(header, 0, len(header), len(header))
+    try:
+        parsed = decode_header(0, header, b"")
+    except FrameError:
+        return False
+    return read is not None and all(
+        getattr(read, field) == getattr(parsed, field) for field in Frame.__slots__
+    )

@@ -1,0 +1,95 @@
+"""What becomes of a message that a consumer could not consume (RocketMQ's section 10.3).
+
+It comes back to ``%RETRY%group`` after a delay that grows with each attempt, and after the last
+one it goes to ``%DLQ%group``, where nobody consumes it unless told to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from broker.limits import STATE
+from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.protocol.errors import RequestError
+from broker.scheduled.placement import Waiting, at_level
+from broker.scheduled.system_properties import (
+    DELAY,
+    ORIGIN_MESSAGE_ID,
+    RETRY_TOPIC,
+    with_properties,
+)
+from broker.state.commands import PutTopic
+from broker.topics_and_groups import (
+    DLQ_PREFIX,
+    TOPIC_SIZE_MAX,
+    GroupConfig,
+    TopicConfig,
+    dead_letter_topic,
+    retry_topic,
+)
+from store.message.properties import find_property
+from store.message.record import MessageRecord
+from store.message.scheduled_topics import LEVEL_MAX
+
+FIRST_RETRY_LEVEL = 3
+"""10 s; each further attempt waits one level more."""
+
+
+def is_dead(reconsume_times: int, delay_level: int, times_max: int) -> bool:
+    """Whether there is no further attempt; a level below 0 asks for none."""
+    return reconsume_times >= times_max or delay_level < 0
+
+
+def returned_message(
+    record: MessageRecord, group: GroupConfig, delay_level: int, times_max: int, rng: Random
+) -> tuple[str, Waiting]:
+    """The topic for which the copy of a message that came back is meant, and where it is stored.
+
+    ``delay_level`` 0 leaves the delay to the broker.
+    """
+    marks: dict[bytes, bytes | None] = {}
+    if find_property(record.properties, RETRY_TOPIC) is None:
+        marks[RETRY_TOPIC] = record.topic.encode()
+    if not (find_property(record.properties, ORIGIN_MESSAGE_ID) or b"").strip():
+        host = record.store_host.hex().upper()
+        marks[ORIGIN_MESSAGE_ID] = f"{host}{record.position:016X}".encode()
+    if is_dead(record.reconsume_times, delay_level, times_max):
+        return dead_letter(group, with_properties(record.properties, marks))
+    level = min(delay_level or FIRST_RETRY_LEVEL + record.reconsume_times, LEVEL_MAX)
+    properties = with_properties(record.properties, marks)
+    queue_id = rng.randrange(min(group.retry_queues, STATE.retry_queues_max))
+    topic = retry_topic(group.name)
+    return topic, at_level(topic, queue_id, properties, level)
+
+
+def dead_letter(group: GroupConfig, properties: bytes) -> tuple[str, Waiting]:
+    """The same for a message that is not tried again."""
+    topic = dead_letter_topic(group.name)
+    return topic, Waiting(topic, 0, with_properties(properties, {DELAY: b"0"}))
+
+
+def topics_for_return(
+    group: GroupConfig, topic: str, topic_of: Callable[[str], TopicConfig | None], now_ms: int
+) -> list[PutTopic]:
+    """What creates the topic that a message returns to, where it is missing.
+
+    Raises :class:`~broker.remoting.protocol.errors.RequestError`: 16 where nobody may write to it,
+    1 where no topic can have that name.
+    """
+    found = topic_of(topic)
+    if found is None:
+        if len(topic) > TOPIC_SIZE_MAX:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the topic name {topic} has {len(topic)} characters, "
+                f"at most {TOPIC_SIZE_MAX} are allowed",
+            )
+        queues = 1 if topic.startswith(DLQ_PREFIX) else group.retry_queues
+        queues = min(queues, STATE.retry_queues_max)  # older states have groups with more
+        return [PutTopic.of(TopicConfig(topic, queues, queues), now_ms)]
+    if not found.writable:
+        raise RequestError(
+            ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden"
+        )
+    return []

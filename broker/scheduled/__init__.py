@@ -1,0 +1,1 @@
+"""Scheduled messages, by delay level or by time: where they lie, and how they are delivered."""

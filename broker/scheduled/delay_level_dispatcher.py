@@ -1,0 +1,67 @@
+"""Delivering the messages of one delay level, on the leader (``ScheduleMessageService``).
+
+A queue of ``SCHEDULE_TOPIC_XXXX`` is in order of delivery, for all its messages wait equally long.
+So none waits for longer than that from now on, and a row that says so has rotted.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from broker.delivery.corrupt_rows import WrongRowError
+from broker.delivery.message_reader import rows
+from broker.scheduled.dispatcher import STEP_BYTES, Delivering, Due, Surroundings
+from broker.state.broker_state import BrokerState
+from broker.state.commands import Schedule
+from store.index.consume_queue import ConsumeQueue
+from store.message.scheduled_topics import DELAYS_MS, SCHEDULE_TOPIC
+
+
+class LevelDelivery(Delivering):
+    """One level, for as long as this node leads."""
+
+    def __init__(self, level: int, within: Surroundings) -> None:
+        super().__init__(within)
+        self.level = level
+        self.what = f"messages of delay level {level}"
+        self._offset = 0
+        """What lies before it is on its way."""
+
+    def arrived(self) -> None:
+        """A message was added; where others wait for their time, it waits behind them."""
+        if self._timer is None:
+            super().arrived()
+
+    def _find(self) -> None:
+        queue_id = self.level - 1
+        queue = self._machine.queue(SCHEDULE_TOPIC, queue_id)
+        if queue is None:
+            return
+        offset = max(self._offset, waiting_from(self._machine.state, queue, self.level))
+        now_ms = self._gatherer.now_ms()
+        due, size = list[Due](), 0
+        for position, record_size, deliver_ms in rows(queue.read(offset, self._step_messages)):
+            if deliver_ms > now_ms:
+                if not due:
+                    if deliver_ms > now_ms + DELAYS_MS[queue_id]:
+                        raise WrongRowError(queue, offset)
+                    self._look_at(deliver_ms)
+                break
+            size += record_size
+            if due and size > STEP_BYTES:
+                break
+            due.append(Due(queue, queue_id, offset + len(due), position, record_size, deliver_ms))
+        if due:
+            end = offset + len(due)
+            self._deliver(due, Schedule(self.level, end), partial(self._go_on_from, end))
+
+    def _begin_anew(self) -> None:
+        self._go_on_from(0)
+
+    def _go_on_from(self, offset: int) -> None:
+        self._offset = offset
+
+
+def waiting_from(state: BrokerState, queue: ConsumeQueue, level: int) -> int:
+    """The offset of the first message of a level that is not delivered."""
+    return max(state.schedule.get(level, 0), queue.first_offset)

@@ -1,0 +1,257 @@
+"""Delivering what is due, step by step: what all that deliver waiting messages have in common.
+
+What is due is stored once more, for the queue that it was meant for, in one entry with the command
+that says so: either both are committed or neither, so whoever leads next goes on exactly where this
+leader ended.
+
+Steps are staged one after the other, and several may wait to be committed: what is due next need
+not wait for them. That is safe because a step is never committed without those before it. Where one
+fails, those behind it fail too, and all begins anew with what is applied.
+
+A row whose time rotted would have its message delivered too early. So the record, once it is there,
+has to be due when its row says; where it is not, the row is mended and looked at again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from broker.delivery.corrupt_rows import WrongRowError
+from broker.delivery.message_reader import MessageReader, Range, row_range
+from broker.group_commit.batcher import Gatherer
+from broker.group_commit.pending_batch import Addressed
+from broker.remoting.error_responses import REFUSALS
+from broker.scheduled.republisher import republished
+from broker.state.broker_state import BrokerState
+from broker.state.commands import Command
+from dledger.errors import ProposeError
+from store.errors import EntryTooLargeError, StoreError
+from store.index.consume_queue import ConsumeQueue
+from store.io.filesystem import Bytes
+from store.message.record import MessageRecord, decode_record
+from store.message.scheduled_topics import row_code
+
+STEP_MESSAGES = 128
+STEP_BYTES = 1 << 20
+"""What is delivered in one entry: as much as does not hold up the event loop."""
+
+STEPS_MAX = 4
+"""Pace: so many steps of one kind may wait to be committed."""
+
+WAIT_SECONDS_MAX = 2.0
+"""Pace: the wall clock may be set; so nothing is waited for without looking at it again."""
+
+RETRY_SECONDS_MIN = 0.1
+RETRY_SECONDS_MAX = 2.0
+"""Pace: between two tries to store what is due."""
+
+log = logging.getLogger(__name__)
+
+
+class Queues(Protocol):
+    """What is needed of :class:`~broker.state.state_machine.BrokerStateMachine`."""
+
+    @property
+    def state(self) -> BrokerState: ...
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None: ...
+
+
+class Surroundings(NamedTuple):
+    """With what a delivery works."""
+
+    machine: Queues
+    reader: MessageReader
+    gatherer: Gatherer
+    loop: asyncio.AbstractEventLoop
+    fail: Callable[[BaseException], None]
+    """Stops the node: it cannot read what it has to deliver, and another may lead."""
+
+
+class Due(NamedTuple):
+    """A message that is due: where it waits, and what its row says."""
+
+    queue: ConsumeQueue
+    queue_id: int
+    offset: int
+    position: int
+    size: int
+    deliver_ms: int
+
+    @property
+    def range(self) -> Range:
+        """Its record."""
+        return row_range(self.queue, self.queue_id, self.offset, self.position, self.size)
+
+
+class Delivering:
+    """Delivers from some of the queues in which messages wait, for as long as this node leads.
+
+    A subclass finds what is due (:meth:`_find`).
+    """
+
+    what = "waiting messages"
+
+    def __init__(self, within: Surroundings) -> None:
+        self._machine = within.machine
+        self._reader = within.reader
+        self._gatherer = within.gatherer
+        self._loop = within.loop
+        self._fail = within.fail
+        self._timer: asyncio.Handle | None = None
+        self._loading = False
+        self._committing = 0
+        self._failed = False
+        self._stopped = False
+        self._step_messages = STEP_MESSAGES
+        self._retry_seconds = RETRY_SECONDS_MIN
+
+    def look(self) -> None:
+        """Delivers what is due, and comes back when more is."""
+        if self._stopped or self._loading or self._failed or self._committing == STEPS_MAX:
+            return
+        self._cancel()
+        try:
+            self._find()
+        except WrongRowError as wrong:
+            self._try_again(f"cannot be found: {self._reader.suspected(wrong)}")
+        except (StoreError, OSError) as error:
+            self._fail(error)
+
+    def arrived(self) -> None:
+        """Something has changed for which nobody may be waiting: looks at the end of this turn."""
+        if not (self._stopped or self._loading or self._failed):
+            self._look_soon()
+
+    def stop(self) -> None:
+        """This node does not lead any more."""
+        self._stopped = True
+        self._cancel()
+
+    # --- for the subclass
+
+    def _find(self) -> None:
+        """Calls :meth:`_deliver` where something is due, else one of those below, or nothing
+        where nothing waits."""
+        raise NotImplementedError
+
+    def _begin_anew(self) -> None:
+        """What is applied says what is to be found next."""
+        raise NotImplementedError
+
+    def _deliver(self, due: Sequence[Due], command: Command, staged: Callable[[], None]) -> None:
+        """Delivers these messages in one entry with ``command``; calls ``staged`` when they are on
+        their way, then looks again."""
+        self._loading = True
+        self._reader.load([each.range for each in due], self._loaded(due, command, staged))
+
+    def _overdue(self, due: Due, own_ms: int) -> bool:  # noqa: ARG002 - a subclass's
+        """Whether a message that was due at ``own_ms``, before its row says, has to go now."""
+        return False
+
+    def _look_soon(self) -> None:
+        self._cancel()
+        self._timer = self._loop.call_soon(self.look)
+
+    def _look_at(self, deliver_ms: int) -> None:
+        """Looks again when this time has come."""
+        self._look_in(max(deliver_ms - self._gatherer.now_ms(), 1) / 1000)
+
+    # --- one step
+
+    def _loaded(
+        self, due: Sequence[Due], command: Command, staged: Callable[[], None]
+    ) -> Callable[[Sequence[Bytes], StoreError | None], None]:
+        def loaded(records: Sequence[Bytes], error: StoreError | None) -> None:
+            if self._stopped:
+                return
+            self._loading = False
+            if self._failed:
+                # A step before this one, which says that what is in that one is delivered, too.
+                self._try_again("are not stored")
+                return
+            if error is not None:
+                self._try_again(f"cannot be read: {error}")
+                return
+            try:
+                messages = self._republished(due, records)
+                self._gatherer.add_together(messages, (command,), self._delivered)
+            except WrongRowError as wrong:
+                self._try_again(f"cannot be delivered: {self._reader.suspected(wrong)}")
+            except EntryTooLargeError as too_large:
+                self._step_messages = max(len(records) // 2, 1)
+                self._try_again(f"do not fit together: {too_large}")
+            except (StoreError, *REFUSALS) as refusal:
+                self._try_again(f"cannot be stored: {refusal}")
+            else:
+                self._committing += 1
+                staged()
+                self._look_soon()
+
+        return loaded
+
+    def _republished(self, due: Sequence[Due], records: Sequence[Bytes]) -> list[Addressed]:
+        messages = []
+        for each, data in zip(due, records, strict=True):
+            record = decode_record(data)
+            self._check_time(each, record)
+            message = republished(record, self._gatherer.topic)
+            if message is None:
+                log.warning(
+                    "the message at position %d has waited for a topic that is deleted",
+                    record.position,
+                )
+            else:
+                messages.append(message)
+        return messages
+
+    def _check_time(self, due: Due, record: MessageRecord) -> None:
+        """Raises :class:`~broker.delivery.corrupt_rows.WrongRowError` where a message is not due as
+        its row says; one that only the row has held up goes now, and the row is mended meanwhile.
+        """
+        said_ms = due.deliver_ms
+        own_ms = row_code(
+            record.topic, record.queue_id, record.properties, record.store_timestamp, said_ms
+        )
+        if own_ms != said_ms:
+            wrong = WrongRowError(due.queue, due.offset)
+            if own_ms > said_ms or not self._overdue(due, own_ms):
+                raise wrong
+            log.warning("a message that is due is late: %s", self._reader.suspected(wrong))
+
+    def _delivered(self, error: ProposeError | None) -> None:
+        self._committing -= 1
+        if self._stopped:
+            return
+        if error is not None or self._failed:
+            self._try_again(f"are not stored: {error}")
+            return
+        self._retry_seconds = RETRY_SECONDS_MIN
+        if not self._loading:
+            self._look_soon()
+
+    def _try_again(self, why: str) -> None:
+        """Begins anew once it is known how all steps have ended."""
+        if not self._failed:
+            log.warning("%s that are due %s", self.what, why)
+        self._failed = True
+        self._cancel()
+        if self._committing == 0 and not self._loading:
+            self._failed = False
+            self._begin_anew()
+            self._look_in(self._retry_seconds)
+            self._retry_seconds = min(2 * self._retry_seconds, RETRY_SECONDS_MAX)
+
+    # --- waiting
+
+    def _look_in(self, seconds: float) -> None:
+        self._cancel()
+        self._timer = self._loop.call_later(min(seconds, WAIT_SECONDS_MAX), self.look)
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,133 @@
+"""Where a message waits that is not to be delivered at once, and until when.
+
+A delay level sends it to ``SCHEDULE_TOPIC_XXXX``, one queue a level, in which messages become due
+in the order in which they lie. A time of delivery sends it to the wheel
+(:mod:`broker.scheduled.timer_wheel`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.protocol.errors import RequestError
+from broker.scheduled.system_properties import (
+    DELAY,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TIMER_DEL_UNIQUE_KEY,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TIMER_NAMES,
+    with_properties,
+)
+from broker.scheduled.timer_wheel import DELAY_MS_MAX, queue_of, slot_of
+from broker.topics_and_groups import RETRY_PREFIX
+from store.message.properties import find_property
+from store.message.scheduled_topics import LEVEL_MAX, SCHEDULE_TOPIC, TIMER_OUT_MS, TIMER_TOPIC
+
+
+class Waiting(NamedTuple):
+    """Where a message is stored, and with which properties.
+
+    ``deliver_ms``: when it is due, where it waits on the wheel.
+    """
+
+    topic: str
+    queue_id: int
+    properties: bytes
+    deliver_ms: int | None = None
+
+
+def waiting_place(topic: str, queue_id: int, properties: bytes, now_ms: int) -> Waiting:
+    """Where a message to this queue waits; its own queue where it does not have to.
+
+    What is due at ``now_ms`` or before does not wait. Raises
+    :class:`~broker.remoting.protocol.errors.RequestError`, code 13, for a time that cannot be.
+    """
+    level = delay_level(topic, properties)
+    if level > 0:
+        return at_level(topic, queue_id, properties, level)
+    deliver_ms = deliver_time(properties, now_ms)
+    if deliver_ms <= now_ms:
+        return Waiting(topic, queue_id, properties)
+    marks = {
+        TIMER_OUT_MS: b"%d" % deliver_ms,
+        REAL_TOPIC: topic.encode(),
+        REAL_QUEUE_ID: b"%d" % queue_id,
+    }
+    slot = queue_of(slot_of(deliver_ms))
+    return Waiting(TIMER_TOPIC, slot, with_properties(properties, marks), deliver_ms)
+
+
+def at_level(topic: str, queue_id: int, properties: bytes, level: int) -> Waiting:
+    """The place of a message that waits for the time of a delay level, 1 to 18."""
+    marks = {DELAY: b"%d" % level, REAL_TOPIC: topic.encode(), REAL_QUEUE_ID: b"%d" % queue_id}
+    timers = dict.fromkeys(TIMER_NAMES)
+    return Waiting(SCHEDULE_TOPIC, level - 1, with_properties(properties, marks | timers))
+
+
+def delay_level(topic: str, properties: bytes) -> int:
+    """What the property ``DELAY`` asks for; 0 for no delay.
+
+    RocketMQ takes a level that there is not for the longest. Here that holds for what returns to
+    a retry topic alone, where the level grows with each attempt; for others it is a mistake.
+    """
+    given = find_property(properties, DELAY)
+    if given is None:
+        return 0
+    try:
+        level = int(given)
+    except ValueError:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL, f"the delay level {_text(given)} is not a number"
+        ) from None
+    if level > LEVEL_MAX:
+        if topic.startswith(RETRY_PREFIX):
+            return LEVEL_MAX
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"there is no delay level {_text(given)}, the levels are 1 to {LEVEL_MAX}",
+        )
+    return max(level, 0)
+
+
+def deliver_time(properties: bytes, now_ms: int) -> int:
+    """When the message wants to be delivered, ms; 0 where it does not say.
+
+    Of several properties RocketMQ takes the delay in seconds first, then that in milliseconds. One
+    that has waited before does not wait again.
+    """
+    if find_property(properties, TIMER_OUT_MS) is not None:
+        return 0
+    if find_property(properties, TIMER_DEL_UNIQUE_KEY) is not None:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL, "timed messages cannot be taken back on this broker"
+        )
+    for name, unit_ms, begin_ms in (
+        (TIMER_DELAY_SEC, 1000, now_ms),
+        (TIMER_DELAY_MS, 1, now_ms),
+        (TIMER_DELIVER_MS, 1, 0),
+    ):
+        given = find_property(properties, name)
+        if given is None:
+            continue
+        try:
+            deliver_ms = begin_ms + unit_ms * int(given)
+        except ValueError:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL, f"{name.decode()} {_text(given)} is not a number"
+            ) from None
+        if deliver_ms - now_ms > DELAY_MS_MAX:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"timer message illegal, {name.decode()} {_text(given)} is more than the max delay "
+                f"of {DELAY_MS_MAX} ms away",
+            )
+        return deliver_ms
+    return 0
+
+
+def _text(value: bytes) -> str:
+    return value[:20].decode(errors="replace")

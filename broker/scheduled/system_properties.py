@@ -1,0 +1,55 @@
+"""The properties by which RocketMQ marks messages that wait, and how they are set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.protocol.errors import RequestError
+from broker.remoting.protocol.send_message_header import PROPERTIES_SIZE_MAX
+from store.message.properties import NAME_END, PAIR_END
+from store.message.scheduled_topics import TIMER_OUT_MS
+
+DELAY = b"DELAY"
+TIMER_DELIVER_MS = b"TIMER_DELIVER_MS"
+TIMER_DELAY_SEC = b"TIMER_DELAY_SEC"
+TIMER_DELAY_MS = b"TIMER_DELAY_MS"
+TIMER_DEL_UNIQUE_KEY = b"TIMER_DEL_UNIQKEY"
+TIMER_NAMES = (TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_OUT_MS)
+
+REAL_TOPIC = b"REAL_TOPIC"
+REAL_QUEUE_ID = b"REAL_QID"
+RETRY_TOPIC = b"RETRY_TOPIC"
+ORIGIN_MESSAGE_ID = b"ORIGIN_MESSAGE_ID"
+
+
+def with_properties(encoded: bytes, changed: Mapping[bytes, bytes | None]) -> bytes:
+    """The property string with these set, or taken out where the value is None.
+
+    Raises :class:`~broker.remoting.protocol.errors.RequestError`, code 13, where it becomes too
+    long.
+    """
+    kept = _pairs_of(tuple(changed)).sub(b"", encoded)
+    if kept and not kept.endswith(PAIR_END):
+        kept += PAIR_END
+    added = [
+        name + NAME_END + value + PAIR_END for name, value in changed.items() if value is not None
+    ]
+    made = kept + b"".join(added)
+    if len(made) > PROPERTIES_SIZE_MAX:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the properties have {len(made)} bytes with those that say where the message "
+            f"belongs, at most {PROPERTIES_SIZE_MAX} fit",
+        )
+    return made
+
+
+@lru_cache(maxsize=64)
+def _pairs_of(names: tuple[bytes, ...]) -> re.Pattern[bytes]:
+    """Each whole pair with one of the names."""
+    return re.compile(
+        rb"(?:(?<=\x02)|\A)(?:" + b"|".join(map(re.escape, names)) + rb")\x01[^\x02]*(?:\x02|\Z)"
+    )

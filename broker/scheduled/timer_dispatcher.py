@@ -1,0 +1,205 @@
+"""Delivering timed messages, on the leader (RocketMQ 5's ``TimerMessageStore``).
+
+Messages of the slot whose turn it is are brought in order of their time, and of their offset where
+that is the same. The mark of the last one delivered is in the state; what is due up to it is
+delivered, what is due behind it is not. That holds because no message is staged for a time that is
+past, and nothing is delivered past the time of a message in flight
+(:mod:`broker.scheduled.in_flight_timers`).
+
+So a row whose time rotted must not be passed over: the mark would go past its message, and a row
+that is mended behind the mark counts as delivered. Whatever says a time for which nothing can wait
+in its queue is mended before anything of its slot is delivered.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from functools import partial
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from broker.delivery.corrupt_rows import WrongRowError
+from broker.delivery.message_reader import rows
+from broker.scheduled.dispatcher import STEP_BYTES, Delivering, Due, Queues, Surroundings
+from broker.scheduled.in_flight_timers import InFlight
+from broker.scheduled.timer_wheel import (
+    DELAY_MS_MAX,
+    SLOT_MS,
+    SLOTS,
+    first_of_slot,
+    first_wrong_time,
+    queue_of,
+    slot_of,
+)
+from broker.state.broker_state import TimerMark
+from broker.state.commands import Timer
+from store.index.consume_queue import ConsumeQueue
+from store.io.filesystem import Bytes
+from store.message.scheduled_topics import TIMER_TOPIC
+
+SCAN_ROWS = 2048
+"""How many rows of a slot are looked at in one turn of the event loop."""
+
+SLOTS_A_TURN = 256
+"""How many slots without a message are passed in one turn."""
+
+BUCKET_MS = 1000
+
+
+class _Timed(NamedTuple):
+    """A row of the slot; ordered by time, then offset."""
+
+    deliver_ms: int
+    offset: int
+    position: int
+    size: int
+
+
+class TimerDelivery(Delivering):
+    """All timed messages, for as long as this node leads."""
+
+    what = "timed messages"
+
+    def __init__(self, within: Surroundings, in_flight: InFlight) -> None:
+        super().__init__(within)
+        self._in_flight = in_flight
+        self._began = _key(self._machine.state.timer)
+        """What is due behind it was delivered by nobody before this leader."""
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._mark = _key(self._machine.state.timer)
+        """What is due up to there is delivered, or on its way."""
+        self._slot = slot_of(self._mark[0])
+        self._next_offset: int | None = None
+        """In the slot's queue, what is looked at next; unknown where it was not looked at yet."""
+        self._buckets: dict[int, list[_Timed]] = {}
+        """What waits in the slot, by second, each in order once it is looked at."""
+        self._seconds: list[int] = []
+        """A heap of their keys."""
+
+    def _go_on_behind(self, mark: tuple[int, int]) -> None:
+        self._mark = mark
+
+    def _find(self) -> None:
+        limit_ms = self._limit_ms()
+        slots_left = SLOTS_A_TURN
+        self._drop_delivered()
+        while True:
+            if not self._scan():
+                self._look_soon()
+                return
+            if self._seconds or self._slot >= slot_of(limit_ms):
+                break
+            if not slots_left:
+                self._look_soon()
+                return
+            slots_left -= 1
+            waiting = self._machine.state.timer.waiting
+            self._slot = self._slot + 1 if waiting else slot_of(limit_ms)
+            self._next_offset = None
+        self._deliver_until(limit_ms)
+
+    def _limit_ms(self) -> int:
+        """Up to which time anything may be delivered now."""
+        now_ms, first_ms = self._gatherer.now_ms(), self._in_flight.first_ms()
+        return now_ms if first_ms is None else min(now_ms, first_ms - 1)
+
+    def _scan(self) -> bool:
+        """Takes up rows of the slot; False where there are more than this turn is to have."""
+        queue = self._machine.queue(TIMER_TOPIC, queue_of(self._slot))
+        if queue is None:
+            return True
+        if self._next_offset is None:
+            self._next_offset = first_of_slot(queue, queue_of(self._slot), self._slot)
+        first = max(self._next_offset, queue.first_offset)
+        data = queue.read(first, SCAN_ROWS)
+        if data:
+            self._check(queue, first, data)
+        mark = self._mark
+        offset = first
+        for offset, (position, size, deliver_ms) in enumerate(rows(data), first):
+            if slot_of(deliver_ms) == self._slot and (deliver_ms, offset) > mark:
+                self._add(_Timed(deliver_ms, offset, position, size))
+        self._next_offset = offset + 1 if data else first
+        return self._next_offset >= queue.end_offset
+
+    def _check(self, queue: ConsumeQueue, first: int, data: Bytes) -> None:
+        self._reader.check_rows(queue, first, data)
+        now_ms = max(self._gatherer.now_ms(), self._mark[0])
+        wrong = first_wrong_time(data, queue_of(self._slot), now_ms + DELAY_MS_MAX)
+        if wrong is not None:
+            raise WrongRowError(queue, first + wrong)
+
+    def _overdue(self, due: Due, own_ms: int) -> bool:
+        return (own_ms, due.offset) > self._began
+
+    def _add(self, timed: _Timed) -> None:
+        second = timed.deliver_ms // BUCKET_MS
+        bucket = self._buckets.get(second)
+        if bucket is None:
+            bucket = self._buckets[second] = []
+            heappush(self._seconds, second)
+        insort(bucket, timed)
+
+    def _deliver_until(self, limit_ms: int) -> None:
+        """Delivers what is due by then, first of all what was due first."""
+        due, size = list[_Timed](), 0
+        for second in sorted(self._seconds):
+            for timed in self._buckets[second]:
+                size += timed.size
+                if (
+                    timed.deliver_ms > limit_ms
+                    or len(due) == self._step_messages
+                    or (due and size > STEP_BYTES)
+                ):
+                    break
+                due.append(timed)
+            else:
+                continue
+            break
+        queue_id = queue_of(self._slot)
+        queue = self._machine.queue(TIMER_TOPIC, queue_id)
+        if due and queue is not None:
+            messages = [
+                Due(queue, queue_id, timed.offset, timed.position, timed.size, timed.deliver_ms)
+                for timed in due
+            ]
+            mark = _key(due[-1])
+            self._deliver(messages, Timer(*mark, len(due)), partial(self._go_on_behind, mark))
+        elif self._seconds:
+            first_ms = self._buckets[self._seconds[0]][0].deliver_ms
+            if not self._in_flight or first_ms > self._gatherer.now_ms():
+                self._look_at(first_ms)  # else what is in flight holds it up, and tells us
+        elif self._machine.state.timer.waiting:
+            self._look_at((self._slot + 1) * SLOT_MS)
+
+    def _drop_delivered(self) -> None:
+        mark = self._mark
+        while self._seconds:
+            bucket = self._buckets[self._seconds[0]]
+            del bucket[: bisect_right(bucket, mark, key=_key)]
+            if bucket:
+                break
+            del self._buckets[heappop(self._seconds)]
+
+
+def _key(of: _Timed | TimerMark) -> tuple[int, int]:
+    return of.deliver_ms, of.offset
+
+
+def kept_for_timers(machine: Queues) -> int | None:
+    """The position of the first record that waits for its time on the wheel, if one does.
+
+    It may be one that is delivered, in the slot whose turn it is.
+    """
+    mark = machine.state.timer
+    if not mark.waiting:
+        return None
+    positions = []
+    for number in range(SLOTS):
+        queue = machine.queue(TIMER_TOPIC, number)
+        if queue is not None:
+            first = first_of_slot(queue, number, slot_of(mark.deliver_ms))
+            positions += [position for position, _, _ in rows(queue.read(first, 1))]
+    return min(positions, default=None)

@@ -1,0 +1,350 @@
+"""One broker, assembled: a node of the group, the state machine on it, and who talks to clients.
+
+What touches the world (files, peers, threads, clock, chance) is handed in, so that the simulator
+runs this very class. The ports are opened by ``broker/server/broker_process.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from random import Random
+from typing import ClassVar
+
+from broker.admin.group_members import client_addresses
+from broker.config.dynamic_settings import Settings
+from broker.config.node_config import NodeConfig
+from broker.context import BrokerContext, host_bytes
+from broker.delivery.long_polling import HeldPulls
+from broker.delivery.message_lookup import MessageLookup
+from broker.delivery.message_reader import MessageReader
+from broker.delivery.offset_resets import PendingResets
+from broker.delivery.queue_locks import QueueLocks
+from broker.delivery.replica_selection import SlowReaders
+from broker.group_commit.batcher import Gatherer
+from broker.ingest.deduplication import ResentRequests
+from broker.limits import STATE
+from broker.maintenance.derived_files_check import DerivedCheck
+from broker.maintenance.retention import Retention
+from broker.maintenance.state_proofs import Proofs
+from broker.metrics.broker_metrics import BrokerStats, Rates
+from broker.remoting.connected_clients import Clients
+from broker.remoting.dispatch import Handler, dispatch_by_code
+from broker.remoting.processors.processor_table import (
+    TOLD_WHATEVER_THE_STATE,
+    broker_handlers,
+    refuse_wrong_state,
+)
+from broker.scheduled.scheduled_message_service import Delivery
+from broker.server.name_server_registration import Announcement
+from broker.state.broker_state import DataVersion
+from broker.state.commands import Proof
+from broker.state.open_transactions import OpenTransaction
+from broker.state.state_machine import BrokerStateMachine, MachineListener
+from broker.topics_and_groups import TopicConfig, system_topics
+from broker.transactions.coordinator import CheckPolicy, Transactions
+from dledger.config import RaftConfig
+from dledger.node.executor import Executors
+from dledger.node.node import Node
+from dledger.node.state_machine import Leadership
+from dledger.raft.configuration import Configuration
+from dledger.wire.transport import Transport
+from store.errors import DamagedError
+from store.index_rebuild import rebuild_derived, request_rebuild
+from store.io.disk_watermarks import DiskLevel
+from store.io.filesystem import Bytes, FileSystem
+from store.log.retention_policy import RetentionPolicy
+from store.message.scheduled_topics import DEFERRED_TOPICS
+from store.replica import ReplicaStore
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a broker is run with. ``wall_clock`` gives milliseconds since 1970."""
+
+    fs: FileSystem
+    transport: Transport
+    executors: Executors
+    loop: asyncio.AbstractEventLoop
+    rng: Random
+    wall_clock: Callable[[], int]
+
+
+class Broker(MachineListener):
+    """Serves clients from a replicated log. ``dispatch`` takes their requests."""
+
+    machine_class: ClassVar[type[BrokerStateMachine]] = BrokerStateMachine
+    """What applies the log; the simulator has one that can be watched."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        store: ReplicaStore,
+        world: World,
+        on_fatal: Callable[[BaseException], None],
+        retention: RetentionPolicy | None = None,
+        *,
+        raft: RaftConfig | None = None,
+    ) -> None:
+        """``on_fatal`` is told why the node stopped by itself; the process must then end.
+
+        ``raft`` replaces the limits of the protocol; its times are those of ``config``.
+        """
+        loop = world.loop
+        self._fs = world.fs
+        self._data = config.data
+        self._on_fatal = on_fatal
+        machine = self.machine_class.open(world.fs, config.data, config.segment_size)
+        machine.add_system_topics(system_topics(config.cluster, config.group))
+        machine.listener, machine.log = self, store
+        node = Node(
+            node=config.node,
+            voters=() if config.join else list(config.members),
+            store=store,
+            transport=world.transport,
+            machine=machine,
+            executors=world.executors,
+            loop=loop,
+            rng=Random(world.rng.random()),
+            on_fatal=self._failed,
+            config=replace(
+                raft
+                or RaftConfig(
+                    checkpoint_seconds=config.checkpoint_seconds,
+                    scrub_bytes_per_second=config.scrub_mib_per_second << 20,
+                    scrub_pass_seconds=config.scrub_pass_seconds,
+                    supply_bytes_per_second=config.refill_mib_per_second << 20,
+                ),
+                heartbeat_seconds=config.heartbeat_ms / 1000,
+                election_seconds=config.election_timeout_ms / 1000,
+                disk_stall_seconds=config.disk_stall_ms / 1000,
+                preferred_leader=config.preferred_leader,
+                lease_reads=config.lease_reads,
+            ),
+            watermarks=(retention or config.retention).watermarks,
+            sync_flush=config.flush == "sync",
+        )
+        gatherer = Gatherer(
+            node=node,
+            applied=machine,
+            loop=loop,
+            wall_clock=world.wall_clock,
+            store_host=host_bytes(config.own.address),
+            segment_size=config.segment_size,
+            remember_requests=config.dedup_window_seconds > 0,
+        )
+        reader = MessageReader(node.checked_reads, machine, leads=lambda: node.serving)
+        settings = Settings(config, machine)
+        stats = BrokerStats(boot_ms=world.wall_clock())
+        resent = ResentRequests(
+            gatherer,
+            machine,
+            reader,
+            wall_clock=world.wall_clock,
+            window_ms=config.dedup_window_seconds * 1000,
+            store_host=host_bytes(config.own.address),
+        )
+        lookup, clients = MessageLookup(machine, reader), Clients(loop, self._notifies)
+        self.context = BrokerContext(
+            config=config,
+            loop=loop,
+            wall_clock=world.wall_clock,
+            rng=world.rng,
+            node=node,
+            machine=machine,
+            gatherer=gatherer,
+            resent=resent,
+            reader=reader,
+            lookup=lookup,
+            holds=HeldPulls(loop),
+            clients=clients,
+            locks=QueueLocks(loop.time),
+            resets=PendingResets(loop.time),
+            settings=settings,
+            slow_readers=SlowReaders(config, settings, node),
+            stats=stats,
+            rates=Rates(loop, stats, world.wall_clock),
+            delivery=Delivery(
+                machine=machine, reader=reader, gatherer=gatherer, loop=loop, fail=node.fail
+            ),
+            transactions=Transactions(
+                machine=machine,
+                lookup=lookup,
+                gatherer=gatherer,
+                clients=clients,
+                loop=loop,
+                rng=Random(world.rng.random()),
+                policy=CheckPolicy(
+                    config.transaction_timeout_ms,
+                    config.transaction_check_interval_ms,
+                    config.transaction_check_max,
+                ),
+            ),
+            proofs=Proofs(
+                node=node,
+                machine=machine,
+                gatherer=gatherer,
+                loop=loop,
+                seconds=config.proof_ms / 1000,
+            ),
+        )
+        self._retention = Retention(self.context, retention or config.retention)
+        self.handlers = dict(broker_handlers(self.context, self._retention))
+        self.dispatch: Handler = dispatch_by_code(self.handlers)
+        self.on_announcement_changed: Callable[[], None] = lambda: None
+        """Called when what :meth:`announcement` says has changed."""
+        self._told_topics: tuple[DataVersion, dict[str, dict[str, object]]] | None = None
+        """What was announced last, by its version, which changes whenever a topic does."""
+        self._told_members: tuple[Configuration, tuple[str, ...]] | None = None
+        self._told_serving = False
+        self._addresses = str(config.own.address), str(config.own.http)
+        node.fitness.on_level = self._disk_level_changed
+        node.removal.on_change = self._membership_changed
+        node.retake.on_wrong = self._state_wrong
+
+    # --- life
+
+    async def start(self) -> None:
+        """Recovers the state and joins the group. ``OSError`` if the peers' port is taken."""
+        data, store = self.context.config.data, self.context.node.store
+        rows_per_file = self.machine_class.rows_per_file
+        if rebuild_derived(self._fs, data, store, rows_per_file):
+            log.info("made the ConsumeQueues and the key index again from the log")
+        node = self.context.node
+        node.scrubber.derived = DerivedCheck(
+            self._fs, data, store, self.context.machine.keys, rows_per_file
+        )
+        try:
+            await node.start()
+        except DamagedError as error:
+            log.error("%s; making what is derived again from the log", error)
+            request_rebuild(self._fs, data)
+            rebuild_derived(self._fs, data, store, rows_per_file)
+            await node.start()
+        self.context.clients.start()
+        self.context.rates.start()
+        self._retention.start()
+
+    def _failed(self, error: BaseException) -> None:
+        if isinstance(error, DamagedError):
+            # An entry could not be applied, as a derived file is damaged. What is in the log makes
+            # that file whole; without the note each start would come to the same entry and end.
+            with suppress(OSError):
+                request_rebuild(self._fs, self._data)
+        self._on_fatal(error)
+
+    async def stop(self) -> None:
+        """Refuses what is staged, forgets who waits, and stops the node in order."""
+        self._retention.stop()
+        self.context.clients.stop()
+        self.context.rates.stop()
+        self.context.proofs.stop()
+        self.context.delivery.stop()
+        self.context.transactions.stop()
+        self.context.holds.close()
+        self.context.gatherer.close()
+        await self.context.node.stop()
+
+    def announcement(self) -> Announcement:
+        """What NameServers are told: broker id 0 is the leader that serves."""
+        config, node, state = self.context.config, self.context.node, self.context.machine.state
+        configuration = node.core.configuration
+        if self._told_members is None or self._told_members[0] is not configuration:
+            self._told_members = (configuration, client_addresses(config, configuration))
+        address, http_address = self._addresses
+        if self._told_topics is None or self._told_topics[0] != state.topics_version:
+            self._told_topics = (state.topics_version, self._topic_table())
+        return Announcement(
+            cluster=config.cluster,
+            broker_name=config.group,
+            broker_id=0 if node.serving else config.follower_broker_id,
+            address=address,
+            http_address=http_address,
+            term=node.leadership.term,
+            data_version={
+                "counter": state.topics_version.counter,
+                "timestamp": state.topics_version.timestamp_ms,
+            },
+            topics=self._told_topics[1],
+            members=self._told_members[1],
+            is_member=node.removal.is_member,
+        )
+
+    def _topic_table(self) -> dict[str, dict[str, object]]:
+        topics = self.context.machine.state.topics
+        return {name: _announced(topic) for name, topic in sorted(topics.items())}
+
+    # --- MachineListener
+
+    def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
+        self.context.holds.arrived(topic, queue_id, rows)
+        if self.context.gatherer.serving:  # what followers and restarts apply was counted before
+            self.context.rates.stored(topic, rows)
+        if topic in DEFERRED_TOPICS:
+            self.context.delivery.arrived(topic, queue_id)
+
+    def transaction_opened(self, offset: int, transaction: OpenTransaction) -> None:
+        self.context.transactions.opened(offset, transaction)
+
+    def state_restored(self, digests: bytes) -> None:
+        self.context.proofs.restored(digests)
+
+    def proof_applied(self, index: int, proof: Proof, digests: bytes) -> None:
+        self.context.proofs.applied(index, proof, digests)
+
+    def topics_changed(self) -> None:
+        self._see_what_to_announce()
+
+    def expired(self, position: int) -> None:
+        self.context.node.keeper.expire(position)
+
+    def leadership_changed(self, leadership: Leadership) -> None:
+        self.context.gatherer.leadership_changed(leadership)
+        self.context.delivery.leadership_changed(leadership)
+        self.context.transactions.leadership_changed(leadership)
+        self.context.proofs.leadership_changed(leadership)
+        if not leadership.serving:
+            self.context.locks.clear()
+            self.context.resets.clear()
+        self._see_what_to_announce()
+
+    def _see_what_to_announce(self) -> None:
+        """NameServers take neither topics nor terms from followers, and there are many of both."""
+        node, told = self.context.node, self._told_members
+        serving = node.serving
+        if serving or self._told_serving or told is None or told[0] is not node.core.configuration:
+            self._told_serving = serving
+            self.on_announcement_changed()
+
+    def _membership_changed(self) -> None:
+        self.on_announcement_changed()
+
+    def _state_wrong(self) -> None:
+        """What clients would be told may be wrong: they are to go elsewhere."""
+        for code in self.handlers:
+            if code not in TOLD_WHATEVER_THE_STATE:
+                self.handlers[code] = refuse_wrong_state
+        self.context.holds.close()
+
+    def _disk_level_changed(self, level: DiskLevel) -> None:
+        no_room = self.context.node.fitness.no_room
+        self.context.gatherer.refuse_messages(no_room if level is DiskLevel.FULL else None)
+        if level > DiskLevel.ROOM:
+            self._retention.check_soon()
+
+    def _notifies(self, group: str) -> bool:
+        settings = self.context.machine.state.groups.get(group)
+        return settings is None or settings.notify_ids_changed
+
+
+def _announced(topic: TopicConfig) -> dict[str, object]:
+    """Clients make an object of each queue, and older states have topics with any number."""
+    if topic.queues > STATE.queues_max:
+        read, write = (min(n, STATE.queues_max) for n in (topic.read_queues, topic.write_queues))
+        topic = replace(topic, read_queues=read, write_queues=write)
+    return topic.as_json()

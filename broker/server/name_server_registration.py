@@ -1,0 +1,237 @@
+"""The broker's side of the NameServers: says who it is, to every one of them, again and again.
+
+Every member of a group registers: the leader as broker id 0, node ``n<k>`` as id k + 1 while it
+follows. So clients see one address that they may write to, and tools see all of them. A broker that
+is no member of its group, because it waits to be added or was removed, does not register.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from broker.remoting.client import RemotingClient
+from broker.remoting.protocol.codes import RequestCode, ResponseCode, refusal_words
+from broker.remoting.protocol.errors import CallError
+from broker.remoting.protocol.frame import Frame
+from broker.server.register_broker_request import RegistrationBody, plain_body, quiet_seconds
+
+INTERVAL_SECONDS = 30.0
+RETRY_SECONDS = 1.0
+"""When to try again a NameServer that did not answer, or that forgot us with a lost connection."""
+
+ANSWER_SECONDS = 6.0
+GOODBYE_SECONDS = 1.0
+
+logger = logging.getLogger("dledger.registration")
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What a broker says of itself. ``topics`` is a ``topicConfigTable`` as in topics.json."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    http_address: str
+    term: int
+    data_version: Mapping[str, int]
+    """``counter`` and ``timestamp``; it must change whenever the topics do."""
+    topics: Mapping[str, Mapping[str, object]]
+    members: Sequence[str] = ()
+    """The addresses of all members of the group; none where they are not known. A change of them
+    is told with the next registration."""
+    is_member: bool = True
+    """Whether the broker is a member of its group; if not, NameServers are not to know it."""
+
+    def identity(self) -> dict[str, str]:
+        return {
+            "brokerName": self.broker_name,
+            "brokerAddr": self.address,
+            "clusterName": self.cluster,
+            "brokerId": str(self.broker_id),
+        }
+
+    def ext(self, body: bytes, *, compressed: bool = False) -> dict[str, str]:
+        return {
+            **self.identity(),
+            "haServerAddr": self.address,
+            "httpAddr": self.http_address,
+            "term": str(self.term),
+            "members": ";".join(self.members),
+            "compressed": "true" if compressed else "false",
+            "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
+        }
+
+    def news(self) -> tuple[object, ...]:
+        """What NameServers go by: of a follower neither its topics nor its term."""
+        if not self.is_member:
+            return (self.identity(),)
+        news = (self.identity(), self.http_address, self.members)
+        return news if self.broker_id else (*news, self.term, self.data_version, self.topics)
+
+    def body(self) -> bytes:
+        return plain_body(self.data_version, self.topics)
+
+
+class Registrar:
+    """Registers with every NameServer on a schedule, when there is news, and when one forgot us.
+
+    Who is no member any more says goodbye to those that know it.
+
+    ``announce`` tells what is true now. ``states`` says for each NameServer what it last did:
+    "registered", or why not. Dead NameServers cost a log line when they die, and nothing else.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        nameservers: Sequence[str],
+        announce: Callable[[], Announcement],
+        *,
+        interval_seconds: float = INTERVAL_SECONDS,
+        retry_seconds: float = RETRY_SECONDS,
+    ) -> None:
+        self._loop = loop
+        self._announce = announce
+        self._interval_seconds = interval_seconds
+        self._retry_seconds = retry_seconds
+        self._client = RemotingClient(loop, on_lost=self._connection_lost)
+        self._round: asyncio.TimerHandle | None = None
+        self._look: asyncio.Handle | None = None
+        self._told: tuple[object, ...] = ()
+        self._table = RegistrationBody()
+        self._quiet_until = 0.0
+        self._retries: dict[str, asyncio.TimerHandle] = {}
+        self._stopped = False
+        self._is_member = True
+        self.states = dict.fromkeys(nameservers, "not registered yet")
+
+    def start(self) -> None:
+        self.register_now()
+
+    def register_now(self) -> None:
+        """Registers everywhere at the end of this turn of the loop, however often it is asked,
+        unless it would say what it has said last. After a large table it waits for some time, at
+        most a second, as it cannot say what of it has changed."""
+        if not self._stopped and self._look is None:
+            if self._loop.time() < self._quiet_until:
+                self._look = self._loop.call_at(self._quiet_until, self._look_for_news)
+            else:
+                self._look = self._loop.call_soon(self._look_for_news)
+
+    async def stop(self) -> None:
+        """Says goodbye to the NameServers that know us, for a second at most, and closes."""
+        self._stopped = True
+        for handle in (self._round, self._look):
+            if handle is not None:
+                handle.cancel()
+        for timer in self._retries.values():
+            timer.cancel()
+        goodbyes = self._say_goodbye(self._announce(), list(self.states))
+        await asyncio.gather(*goodbyes, return_exceptions=True)
+        await self._client.close()
+
+    def _say_goodbye(
+        self, announcement: Announcement, nameservers: Sequence[str]
+    ) -> list[asyncio.Future[Frame]]:
+        return [
+            self._client.invoke_nowait(
+                nameserver,
+                RequestCode.UNREGISTER_BROKER,
+                announcement.identity(),
+                timeout=GOODBYE_SECONDS,
+            )
+            for nameserver in nameservers
+            if self.states[nameserver] == "registered"
+        ]
+
+    def _look_for_news(self) -> None:
+        self._look = None
+        announcement = self._announce()
+        if announcement.news() != self._told:
+            self._register_everywhere(announcement)
+
+    def _round_is_due(self) -> None:
+        self._register_everywhere(self._announce())
+
+    def _register_everywhere(self, announcement: Announcement) -> None:
+        if self._round is not None:
+            self._round.cancel()
+        self._round = self._loop.call_later(self._interval_seconds, self._round_is_due)
+        self._told = announcement.news()
+        self._register(announcement, list(self.states))
+
+    def _retry(self, nameserver: str) -> None:
+        self._register(self._announce(), [nameserver])
+
+    def _register(self, announcement: Announcement, nameservers: Sequence[str]) -> None:
+        self._is_member = announcement.is_member
+        if not self._is_member:
+            self._leave(announcement, nameservers)
+            return
+        body, compressed = self._table.encoded(announcement.data_version, announcement.topics)
+        ext = announcement.ext(body, compressed=compressed)
+        self._quiet_until = self._loop.time() + quiet_seconds(len(body))
+        for nameserver in nameservers:
+            retry = self._retries.pop(nameserver, None)
+            if retry is not None:
+                retry.cancel()
+            answer = self._client.invoke_nowait(
+                nameserver, RequestCode.REGISTER_BROKER, ext, (body,), timeout=ANSWER_SECONDS
+            )
+            answer.add_done_callback(partial(self._answered, nameserver))
+
+    def _leave(self, announcement: Announcement, nameservers: Sequence[str]) -> None:
+        for goodbye in self._say_goodbye(announcement, nameservers):
+            goodbye.add_done_callback(_hear_out)
+        for nameserver in nameservers:
+            if self.states[nameserver] == "registered":
+                self._note(nameserver, "not registered, as this broker is no member of its group")
+
+    def _answered(self, nameserver: str, answer: asyncio.Future[Frame]) -> None:
+        if answer.cancelled():
+            return
+        error = answer.exception()  # asked for always, or asyncio complains that nobody did
+        if self._stopped:
+            return
+        if isinstance(error, CallError):
+            self._note(nameserver, f"unreachable: {error}")
+            self._retry_soon(nameserver)
+            return
+        frame = answer.result()
+        if frame.code == ResponseCode.SUCCESS:
+            self._note(nameserver, "registered")
+            if not self._is_member:  # any more, while this was on its way
+                self._leave(self._announce(), [nameserver])
+        else:
+            self._note(
+                nameserver, f"refused: {refusal_words(frame.code, frame.remark)}", logging.WARNING
+            )
+
+    def _connection_lost(self, nameserver: str) -> None:
+        # It drops a broker whose connection closes, so it does not know us any more.
+        if not self._stopped:
+            self._retry_soon(nameserver)
+
+    def _retry_soon(self, nameserver: str) -> None:
+        if nameserver not in self._retries:
+            self._retries[nameserver] = self._loop.call_later(
+                self._retry_seconds, self._retry, nameserver
+            )
+
+    def _note(self, nameserver: str, state: str, level: int = logging.INFO) -> None:
+        if self.states[nameserver] != state:
+            self.states[nameserver] = state
+            logger.log(level, "NameServer %s: %s", nameserver, state)
+
+
+def _hear_out(answer: asyncio.Future[Frame]) -> None:
+    """Whether a NameServer has heard a goodbye or not: it forgets who says nothing any more."""
+    if not answer.cancelled():
+        answer.exception()

@@ -1,0 +1,1 @@
+"""The replicated state machine: its commands, its state, and what is digested of it."""

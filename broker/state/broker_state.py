@@ -1,0 +1,283 @@
+"""The broker's state: topics, groups and consumer offsets, a function of the committed log.
+
+Messages are not in it: they are in the commit log and found through the ConsumeQueues. Equal logs
+give equal states, and equal states give equal bytes, so replicas can be compared by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+
+import msgpack
+
+from broker.state.commands import (
+    CheckTransaction,
+    Command,
+    CommitOffset,
+    DeleteGroup,
+    DeleteTopic,
+    EndTransaction,
+    Expire,
+    PutGroup,
+    PutSetting,
+    PutTopic,
+    Schedule,
+    Timer,
+)
+from broker.state.deduplication_window import RecentRequests
+from broker.state.open_transactions import OpenTransaction
+from broker.topics_and_groups import AUTO_CREATE_TEMPLATE, SYSTEM_TOPICS, GroupConfig, TopicConfig
+from dledger.errors import InvariantError, Promise
+
+STATE_VERSION = 2
+STATE_VERSION_WITHOUT_PARTS = 1
+
+_PARTS = frozenset(("requests", "schedule", "settings", "timer", "transactions"))
+
+
+@dataclass(frozen=True, slots=True)
+class DataVersion:
+    """Counts the changes of a table; NameServers and clients compare it to see a change."""
+
+    counter: int = 0
+    timestamp_ms: int = 0
+
+    def next(self, timestamp_ms: int) -> DataVersion:
+        return DataVersion(self.counter + 1, timestamp_ms)
+
+    def as_json(self) -> dict[str, object]:
+        return {"counter": self.counter, "timestamp": self.timestamp_ms}
+
+
+@dataclass(frozen=True, slots=True)
+class TimerMark:
+    """Timed messages up to ``deliver_ms`` and, where that is the same, up to ``offset`` are
+    delivered; ``waiting`` are not."""
+
+    deliver_ms: int = 0
+    offset: int = -1
+    waiting: int = 0
+
+    def stored(self, messages: int) -> TimerMark:
+        """More wait."""
+        return replace(self, waiting=self.waiting + messages)
+
+
+@dataclass(slots=True)
+class BrokerState:
+    """Begins, before the first entry, with nothing but the template of automatic topics.
+
+    Where the queues begin and end is known to their ConsumeQueues. ``system`` are topics that are
+    there by configuration: part of ``topics`` where the log says nothing of them, and never part of
+    the bytes.
+    """
+
+    topics: dict[str, TopicConfig] = field(
+        default_factory=lambda: {AUTO_CREATE_TEMPLATE.name: AUTO_CREATE_TEMPLATE}
+    )
+    groups: dict[str, GroupConfig] = field(default_factory=dict)
+    offsets: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
+    topics_version: DataVersion = DataVersion()
+    groups_version: DataVersion = DataVersion()
+    store_timestamp_ms: int = 0
+    schedule: dict[int, int] = field(default_factory=dict)
+    """By delay level: the offset up to which its messages are delivered."""
+    timer: TimerMark = TimerMark()
+    requests: RecentRequests = field(default_factory=RecentRequests)
+    transactions: dict[int, OpenTransaction] = field(default_factory=dict)
+    """Those that are open, by the offset of the half message, in that order."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """What an operator has changed, in RocketMQ's names (see
+    :mod:`broker.config.dynamic_settings`).
+    """
+    system: Mapping[str, TopicConfig] = field(default_factory=dict, compare=False)
+
+    def add_system_topics(self, topics: Mapping[str, TopicConfig]) -> None:
+        """From now on these are there."""
+        self.system = topics
+        self.topics = {**topics, **self.topics}
+
+    @property
+    def topic_count(self) -> int:
+        """How many somebody made; the others are there by the settings."""
+        system = sum(self.topics.get(name) is each for name, each in self.system.items())
+        return len(self.topics) - system
+
+    @property
+    def system_names(self) -> tuple[str, ...]:
+        """The names of topics that no user may create, change or delete."""
+        return (*dict.fromkeys((*SYSTEM_TOPICS, *self.system)),)
+
+    queue_count: int = field(default=0, init=False, compare=False)
+    """Of all topics but those of the system."""
+    offset_count: int = field(default=0, init=False, compare=False)
+    """Of all groups."""
+
+    def __post_init__(self) -> None:
+        self.queue_count = sum(topic.queues for topic in self.topics.values())
+        self.offset_count = sum(map(len, self.offsets.values()))
+
+    def offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """What the group has committed for the queue, or None."""
+        queues = self.offsets.get((group, topic))
+        return None if queues is None else queues.get(queue_id)
+
+    def apply(self, command: Command) -> None:
+        """Carries out a committed command, as far as it concerns the state."""
+        match command:
+            case CommitOffset(group, topic, queue_id, offset):
+                queues = self.offsets.setdefault((group, topic), {})
+                self.offset_count -= len(queues)
+                queues[queue_id] = offset
+                self.offset_count += len(queues)
+            case PutTopic():
+                replaced = self.topics.get(command.name)
+                config = self.topics[command.name] = command.config
+                self.queue_count += config.queues - self._counted(command.name, replaced)
+                self.topics_version = self.topics_version.next(command.timestamp_ms)
+            case DeleteTopic():
+                self._delete_topic(command)
+            case PutGroup():
+                self.groups[command.name] = command.config
+                self.groups_version = self.groups_version.next(command.timestamp_ms)
+            case DeleteGroup():
+                self._delete_group(command)
+            case PutSetting(name, value):
+                self.settings[name] = value
+            case Schedule(level, offset):
+                self.schedule[level] = offset
+            case Timer(deliver_ms, offset, messages):
+                self.timer = TimerMark(deliver_ms, offset, max(self.timer.waiting - messages, 0))
+
+            case EndTransaction(offset, position):
+                if self._is_open(offset, position):
+                    del self.transactions[offset]
+            case CheckTransaction(offset, position, now_ms):
+                if self._is_open(offset, position):
+                    found = self.transactions[offset]
+                    self.transactions[offset] = found._replace(
+                        checks=found.checks + 1, checked_ms=now_ms
+                    )
+            case Expire(position):
+                # Only a disk that is nearly full takes what is open with the rest.
+                while self.transactions:
+                    offset, first = next(iter(self.transactions.items()))
+                    if first.position >= position:
+                        break
+                    del self.transactions[offset]
+
+    def _is_open(self, offset: int, position: int) -> bool:
+        found = self.transactions.get(offset)
+        return found is not None and found.position == position
+
+    def _delete_topic(self, command: DeleteTopic) -> None:
+        system = self.system.get(command.name)
+        found = self.topics.get(command.name)
+        if found is None or found is system:
+            return
+        del self.topics[command.name]
+        self.queue_count -= found.queues
+        if system is not None:  # the log had another one, of a time when the name was free
+            self.topics[command.name] = system
+        self.topics_version = self.topics_version.next(command.timestamp_ms)
+
+    def _counted(self, name: str, topic: TopicConfig | None) -> int:
+        """The queues of a topic in :attr:`queue_count`, where those of the system are not."""
+        return 0 if topic is None or topic is self.system.get(name) else topic.queues
+
+    def _delete_group(self, command: DeleteGroup) -> None:
+        if self.groups.pop(command.name, None) is not None:
+            self.groups_version = self.groups_version.next(command.timestamp_ms)
+        if command.remove_offsets:
+            for key in [key for key in self.offsets if key[0] == command.name]:
+                self.offset_count -= len(self.offsets.pop(key))
+
+    def to_bytes(self) -> bytes:
+        """The state as MessagePack, sorted, so that equal states give equal bytes."""
+        packed: bytes = msgpack.packb(
+            (
+                STATE_VERSION,
+                [
+                    fields_of(topic)
+                    for name, topic in sorted(self.topics.items())
+                    if topic is not self.system.get(name)
+                ],
+                [fields_of(group) for _, group in sorted(self.groups.items())],
+                [
+                    (group, topic, sorted(queues.items()))
+                    for (group, topic), queues in sorted(self.offsets.items())
+                ],
+                fields_of(self.topics_version),
+                fields_of(self.groups_version),
+                self.store_timestamp_ms,
+                self._parts(),
+            )
+        )
+        return packed
+
+    def _parts(self) -> dict[str, object]:
+        """What not every group has, by name, in order; nothing of what it has not."""
+        parts: dict[str, object] = {}
+        if self.requests.data:
+            parts["requests"] = bytes(self.requests.data)
+        if self.schedule:
+            parts["schedule"] = sorted(self.schedule.items())
+        if self.settings:
+            parts["settings"] = sorted(self.settings.items())
+        if self.timer != TimerMark():
+            parts["timer"] = fields_of(self.timer)
+        if self.transactions:
+            parts["transactions"] = list(self.transactions.items())
+        return parts
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> BrokerState:
+        """The reverse of :meth:`to_bytes`. Raises :class:`~dledger.errors.InvariantError`."""
+        try:
+            version, *fields = msgpack.unpackb(data)
+            if version == STATE_VERSION_WITHOUT_PARTS:
+                fields.append({})
+            elif version != STATE_VERSION:
+                raise InvariantError(
+                    Promise.SAME_STATE,
+                    f"the broker state has version {version}, not {STATE_VERSION}",
+                )
+            topics, groups, offsets, topics_version, groups_version, stored_ms, parts = fields
+            unknown = sorted(parts.keys() - _PARTS)
+            if unknown:
+                raise InvariantError(
+                    Promise.SAME_STATE,
+                    f"the broker state has parts unknown to this version: {unknown}",
+                )
+            return cls(
+                topics={fields[0]: TopicConfig(*fields) for fields in topics},
+                groups={fields[0]: GroupConfig(*fields) for fields in groups},
+                offsets={(group, topic): dict(queues) for group, topic, queues in offsets},
+                topics_version=DataVersion(*topics_version),
+                groups_version=DataVersion(*groups_version),
+                store_timestamp_ms=stored_ms,
+                transactions={
+                    offset: OpenTransaction(*fields)
+                    for offset, fields in parts.get("transactions", ())
+                },
+                requests=RecentRequests(bytearray(parts.get("requests", b""))),
+                schedule=dict(parts.get("schedule", ())),
+                settings=dict(parts.get("settings", ())),
+                timer=TimerMark(*parts.get("timer", ())),
+            )
+        except (ValueError, TypeError, AttributeError, msgpack.UnpackException) as error:
+            raise InvariantError(
+                Promise.SAME_STATE, f"the broker state cannot be read: {error}"
+            ) from error
+
+
+def fields_of(record: TopicConfig | GroupConfig | DataVersion | TimerMark) -> tuple[object, ...]:
+    return _FIELDS[type(record)](record)
+
+
+_FIELDS: dict[type, Callable[[object], tuple[object, ...]]] = {
+    record: attrgetter(*record.__slots__)
+    for record in (TopicConfig, GroupConfig, DataVersion, TimerMark)
+}

@@ -1,0 +1,112 @@
+"""Which requests were stored lately: what makes a retry known, also to the next leader.
+
+Producers send a request again when they hear nothing, and it may have been stored. Each entry
+therefore says by a command which requests it holds (the key hash of the first message of each), and
+all replicas keep what the newest entries said, up to a fixed number of bytes. A leader begins with
+that, and adds what it stages itself before it is committed.
+
+A hash only says that it may be a retry; :mod:`broker.ingest.deduplication` then compares the
+messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from struct import Struct, error, pack, unpack_from
+
+from dledger.errors import InvariantError, Promise
+
+REQUESTS_BYTES_MAX = 512 << 10
+"""Format: all replicas keep as much of the log, 131,072 requests where entries hold many, and
+32,768 where each has its own. A new leader takes it in before it serves, at 0.3 µs a request."""
+
+LEADER_REQUESTS = 1 << 17
+"""A leader remembers at least so many, and at most twice as many."""
+
+_ENTRY = Struct(">qI")
+
+
+@dataclass(slots=True)
+class RecentRequests:
+    """The requests of the newest entries, a function of the committed log.
+
+    As bytes, for each entry that has any, oldest first: i64 position of the entry, u32 count, and
+    so many u32 key hashes.
+    """
+
+    data: bytearray = field(default_factory=bytearray)
+
+    def add(self, position: int, keys: bytes) -> None:
+        """An entry was applied; ``keys`` are its key hashes, each u32. The oldest may go."""
+        data = self.data
+        data += _ENTRY.pack(position, len(keys) // 4)
+        data += keys
+        while len(data) > REQUESTS_BYTES_MAX:
+            _position, count = _ENTRY.unpack_from(data)
+            del data[: _ENTRY.size + 4 * count]
+
+    def entries(self) -> Iterator[tuple[int, Sequence[int]]]:
+        """Position and key hashes of each entry, oldest first.
+
+        Raises :class:`~dledger.errors.InvariantError` where the bytes are not what they should be.
+        """
+        data, place = self.data, 0
+        try:
+            while place < len(data):
+                position, count = _ENTRY.unpack_from(data, place)
+                place += _ENTRY.size
+                yield position, unpack_from(f">{count}I", data, place)
+                place += 4 * count
+        except error as fault:
+            raise InvariantError(
+                Promise.SAME_STATE, f"the recent requests are cut short: {fault}"
+            ) from fault
+
+
+def pack_keys(keys: Sequence[int]) -> bytes:
+    """Key hashes as a command holds them."""
+    return pack(f">{len(keys)}I", *keys)
+
+
+class EntryPlace:
+    """Where an entry lies in the log: -1 until that is known."""
+
+    __slots__ = ("position",)
+
+    def __init__(self, position: int = -1) -> None:
+        self.position = position
+
+
+class KnownRequests:
+    """The requests that a leader knows, by key hash: in which entry each is, or will be.
+
+    Two generations, so that forgetting costs nothing: when the newer one is full it becomes the
+    older, and what that was is dropped.
+    """
+
+    __slots__ = ("newer", "older")
+
+    def __init__(self) -> None:
+        self.newer: dict[int, EntryPlace] = {}
+        self.older: dict[int, EntryPlace] = {}
+
+    def get(self, key: int) -> EntryPlace | None:
+        """The newest entry with a request of that key hash, if there is one."""
+        return self.newer.get(key) or self.older.get(key)
+
+    def age(self) -> None:
+        """Called now and then; forgets what there is no room for."""
+        if len(self.newer) >= LEADER_REQUESTS:
+            self.older, self.newer = self.newer, {}
+
+    def begin(self, recent: RecentRequests) -> None:
+        """A term begins, with what the log says."""
+        self.newer = {}
+        self.older = {}
+        for position, keys in recent.entries():
+            self.older.update(dict.fromkeys(keys, EntryPlace(position)))
+
+    def clear(self) -> None:
+        self.newer = {}
+        self.older = {}

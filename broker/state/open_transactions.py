@@ -1,0 +1,44 @@
+"""The transactions that are open, as every replica knows them from the log.
+
+Storing a half message opens one, in the entry that holds the message. It is known by the offset of
+the half message in its queue, and by its position in the log, which no other message ever has: a
+late or repeated request cannot mean another transaction.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from store.message.properties import find_property
+from store.message.record import MessageRecord
+
+PRODUCER_GROUP = b"PGROUP"
+CHECK_IMMUNITY = b"CHECK_IMMUNITY_TIME_IN_SECONDS"
+
+_SECONDS_DIGITS_MAX = 7
+"""Format: of a number of seconds that is taken for one."""
+
+
+class OpenTransaction(NamedTuple):
+    """Where the half message lies, whose it is, and what was asked about it; times in ms."""
+
+    position: int
+    group: str
+    stored_ms: int
+    immunity_ms: int = -1
+    """How long its producer is not asked; below 0: as the broker's settings say."""
+    checks: int = 0
+    checked_ms: int = 0
+
+
+def opened_by(record: MessageRecord) -> OpenTransaction:
+    """The transaction that begins with this half message."""
+    group = (find_property(record.properties, PRODUCER_GROUP) or b"").decode(errors="replace")
+    seconds = find_property(record.properties, CHECK_IMMUNITY) or b""
+    immune = seconds.isdigit() and len(seconds) <= _SECONDS_DIGITS_MAX
+    return OpenTransaction(
+        record.position,
+        group,
+        record.store_timestamp,
+        1000 * int(seconds) if immune else -1,
+    )

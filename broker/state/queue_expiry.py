@@ -1,0 +1,114 @@
+"""Where queues begin once the log has given up what lies below a position.
+
+That is part of the state, which must be the same on every replica, and it is looked up in the
+ConsumeQueues, whose rows may have rotted on one of them. So a row of the disk counts only if the
+record that it leads to says the same. Where one does not, the log itself is read.
+
+One case is left. A replica whose newest checkpoint rotted starts from the one before, and its log
+may begin behind ``position``: it was cut because of a later expiry, which comes again in that log.
+Until it does, rows that lead to what is gone are believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from store.errors import DamagedError, OutOfRangeError, StoreError
+from store.index.consume_queue import ConsumeQueue
+from store.log.entry import EntryKind
+from store.message.batch import QUEUE_ROW, decode_batch
+from store.message.record import RECORD_FIXED_SIZE, decode_record
+from store.replica_reads import ReplicaReads
+
+READ_BYTES = 1 << 20
+
+_Queues = dict[tuple[str, int], ConsumeQueue]
+
+
+def first_offsets(
+    queues: Iterable[tuple[str, int, ConsumeQueue]], position: int, log: ReplicaReads | None
+) -> list[tuple[ConsumeQueue, int]]:
+    """For each queue (topic, id) the first offset whose record does not lie below ``position``.
+
+    Two records are read of each queue at most, and all of the log from ``position`` on where a row
+    has rotted. Raises :class:`~store.errors.DamagedError` where that cannot be read. Without a
+    ``log`` the rows are believed.
+    """
+    found: list[tuple[ConsumeQueue, int]] = []
+    doubtful: _Queues = {}
+    for topic, queue_id, queue in queues:
+        try:
+            offset = queue.offset_at(position)
+            if log is None or _is_proved(topic, queue_id, queue, offset, log):
+                found.append((queue, offset))
+                continue
+        except (DamagedError, OutOfRangeError):
+            if log is None:
+                raise
+        doubtful[topic, queue_id] = queue
+    if log is not None and doubtful:
+        first = _first_in_log(doubtful, position, log)
+        found += [
+            (queue, first[key] if key in first else _first_in_memory(queue, position))
+            for key, queue in doubtful.items()
+        ]
+    return found
+
+
+def _is_proved(
+    topic: str, queue_id: int, queue: ConsumeQueue, offset: int, log: ReplicaReads
+) -> bool:
+    """Whether the records say so too: that of the offset, and that of the one before."""
+    for at in (offset - 1, offset):
+        if queue.first_offset <= at < queue.flushed_end:
+            position, size, _code = QUEUE_ROW.unpack(queue.read(at, 1))
+            if position < 0 or size < RECORD_FIXED_SIZE:
+                return False
+            if position + size <= log.first_position:
+                continue
+            try:
+                record = decode_record(log.read(position, size), 0)
+            except StoreError:
+                return False
+            said = record.topic, record.queue_id, record.queue_offset, record.position
+            if said != (topic, queue_id, at, position):
+                return False
+    return True
+
+
+def _first_in_log(
+    queues: _Queues, position: int, log: ReplicaReads
+) -> Mapping[tuple[str, int], int]:
+    """What the log says of these queues, as far as it is durable here."""
+    first: dict[tuple[str, int], int] = {}
+    try:
+        last = log.confirmed_entry_at(log.synced_position - 1, log.last_index)
+        index = log.confirmed_entry_at(max(position, log.first_position), last)
+    except OutOfRangeError:
+        return first  # nothing lies behind it yet
+    while index <= last and len(first) < len(queues):
+        for entry in log.read_entries(index, last, READ_BYTES):
+            index = entry.index + 1
+            if entry.kind is not EntryKind.DATA:
+                continue
+            batch = decode_batch(entry.body)
+            for run in batch.runs:
+                queue = queues.get((run.topic, run.queue_id))
+                if queue is None or (run.topic, run.queue_id) in first:
+                    continue
+                rows = batch.rows[run.first_row * QUEUE_ROW.size :][: run.count * QUEUE_ROW.size]
+                for offset, row in enumerate(QUEUE_ROW.iter_unpack(rows), run.first_offset):
+                    if row[0] >= position and queue.first_offset <= offset < queue.end_offset:
+                        first[run.topic, run.queue_id] = offset
+                        break
+    return first
+
+
+def _first_in_memory(queue: ConsumeQueue, position: int) -> int:
+    """The first offset of those whose rows are on no disk yet; the end where there is none."""
+    begin = max(queue.first_offset, queue.flushed_end)
+    rows = queue.read(begin, queue.end_offset - begin)
+    for offset, row in enumerate(QUEUE_ROW.iter_unpack(rows), begin):
+        if row[0] >= position:
+            return offset
+    return queue.end_offset

@@ -1,0 +1,216 @@
+"""The digests of the applied state, kept as it changes (see :mod:`store.state.state_digests`).
+
+Whoever changes the state says before which items a command is about; what the tables hold then is
+looked up when digests are asked for. So a change costs one entry in a dict, several changes of one
+item between two proofs cost one digest, and what is digested is what is there, and not what a
+command should have made of it. Besides, a few items that nobody changed are looked at again with
+each proof: what went wrong in memory is found, too, at once in a small state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Generic, Protocol, TypeVar
+
+from broker.state.broker_state import BrokerState, TimerMark, fields_of
+from broker.state.commands import (
+    CheckTransaction,
+    Command,
+    CommitOffset,
+    DeleteGroup,
+    DeleteTopic,
+    EndTransaction,
+    Expire,
+    PutGroup,
+    PutTopic,
+)
+from broker.topics_and_groups import TopicConfig
+from store.index.consume_queue import ConsumeQueues
+from store.state.state_digests import (
+    DIGEST_MODULUS,
+    item_digest,
+    pack_digests,
+    requests_item,
+    sum_of,
+)
+
+LOOKS = 64
+"""So many items of each table are looked at again with each proof, whoever changed them or not."""
+
+FOLDED_AT = 1 << 16
+"""Items that may wait to be digested; then they are, proof or not."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Machine(Protocol):
+    """What is needed of :class:`~broker.state.state_machine.BrokerStateMachine`."""
+
+    state: BrokerState
+    expired_position: int
+    segment_times: dict[int, int]
+
+
+class DigestTable(Generic[K]):
+    """The digest of one table, by item."""
+
+    __slots__ = ("_digests", "_item", "_keys", "_sum", "_to_look_at", "touched")
+
+    def __init__(self, item: Callable[[K], object], keys: Callable[[], Iterable[K]]) -> None:
+        """``item`` gives what the table holds of a key, None where nothing; ``keys`` all keys."""
+        self._item = item
+        self._keys = keys
+        self.begin()
+
+    def begin(self) -> None:
+        """The table is another one: everything is looked at."""
+        self._digests: dict[K, int] = {}
+        self._sum = 0
+        self._to_look_at: list[K] = []
+        self.touched: dict[K, None] = dict.fromkeys(self._keys())
+        """The keys of which something may have changed; whoever changes the table adds to it."""
+        self.fold()
+
+    def fold(self) -> None:
+        """Digests what was touched."""
+        for key in self.touched:
+            self._look_at(key)
+        self.touched.clear()
+
+    def total(self) -> int:
+        """The digest of the table as it is."""
+        self.fold()
+        if not self._to_look_at:
+            self._to_look_at = [*self._digests, *self._keys()]
+        for key in self._to_look_at[-LOOKS:]:
+            self._look_at(key)
+        del self._to_look_at[-LOOKS:]
+        return self._sum
+
+    def _look_at(self, key: K) -> None:
+        item = self._item(key)
+        before = self._digests.pop(key, 0)
+        now = 0
+        if item is not None:
+            now = self._digests[key] = item_digest(item)
+        self._sum = (self._sum + now - before) % DIGEST_MODULUS
+
+
+class StateDigests:
+    """Of one machine, whose state may be another object after :meth:`begin`."""
+
+    def __init__(self, machine: Machine, queues: ConsumeQueues) -> None:
+        self._machine = machine
+        self._queues = queues
+        self._topics = DigestTable(self._topic, lambda: machine.state.topics)
+        self._groups = DigestTable(self._group, lambda: machine.state.groups)
+        self._offsets = DigestTable(self._offset, self._offset_keys)
+        self.queues = DigestTable(self._queue, self._queue_keys)
+        self.transactions = DigestTable(self._transaction, lambda: machine.state.transactions)
+        self.segments = DigestTable(self._segment, lambda: machine.segment_times)
+
+    def begin(self) -> None:
+        """Another state was restored."""
+        for table in self._tables:
+            table.begin()
+
+    def touch(self, command: Command) -> None:
+        """A command is about to be applied, that may change these items."""
+        match command:
+            case CommitOffset(group, topic, queue_id, _):
+                self._offsets.touched[group, topic, queue_id] = None
+            case PutTopic(name):
+                self._topics.touched[name] = None
+            case DeleteTopic(name):
+                self._topics.touched[name] = None
+                for queue_id in self._queues.of_topic(name):
+                    self.queues.touched[name, queue_id] = None
+            case PutGroup(name):
+                self._groups.touched[name] = None
+            case DeleteGroup(name):
+                self._groups.touched[name] = None
+                for (group, topic), queues in self._machine.state.offsets.items():
+                    if group == name:
+                        for queue_id in queues:
+                            self._offsets.touched[group, topic, queue_id] = None
+            case EndTransaction(offset) | CheckTransaction(offset):
+                self.transactions.touched[offset] = None
+            case Expire():
+                self.queues.touched.update(dict.fromkeys(self._queue_keys()))
+                self.transactions.touched.update(dict.fromkeys(self._machine.state.transactions))
+                self.segments.touched.update(dict.fromkeys(self._machine.segment_times))
+
+    def fold(self) -> None:
+        """Called now and then, so that what was touched does not grow without end."""
+        for table in self._tables:
+            if len(table.touched) > FOLDED_AT:
+                table.fold()
+
+    def packed(self) -> bytes:
+        """The digests of the state as it is now."""
+        machine, state = self._machine, self._machine.state
+        requests = state.requests.data
+        waiting: list[object] = list(state.schedule.items())
+        if state.timer != TimerMark():
+            waiting.append(fields_of(state.timer))
+        log = (machine.expired_position, state.store_timestamp_ms)
+        sums = (
+            self._topics.total() + item_digest(fields_of(state.topics_version)),
+            self._groups.total() + item_digest(fields_of(state.groups_version)),
+            self._offsets.total(),
+            self.queues.total(),
+            self.transactions.total(),
+            sum_of(waiting),
+            sum_of([requests_item(requests)] if requests else []),
+            sum_of(state.settings.items()),
+            self.segments.total() + item_digest(log),
+        )
+        return pack_digests([each % DIGEST_MODULUS for each in sums])
+
+    @property
+    def _tables(self) -> Iterable[DigestTable[Any]]:
+        return (
+            self._topics,
+            self._groups,
+            self._offsets,
+            self.queues,
+            self.transactions,
+            self.segments,
+        )
+
+    # --- the items
+
+    def _topic(self, name: str) -> object:
+        topic: TopicConfig | None = self._machine.state.topics.get(name)
+        if topic is None or topic is self._machine.state.system.get(name):
+            return None
+        return fields_of(topic)
+
+    def _group(self, name: str) -> object:
+        group = self._machine.state.groups.get(name)
+        return None if group is None else fields_of(group)
+
+    def _offset(self, key: tuple[str, str, int]) -> object:
+        offset = self._machine.state.offset(*key)
+        return None if offset is None else (*key, offset)
+
+    def _offset_keys(self) -> Iterable[tuple[str, str, int]]:
+        for (group, topic), queues in self._machine.state.offsets.items():
+            for queue_id in queues:
+                yield group, topic, queue_id
+
+    def _queue(self, key: tuple[str, int]) -> object:
+        queue = self._queues.get(*key)
+        return None if queue is None else (*key, queue.first_offset, queue.end_offset)
+
+    def _queue_keys(self) -> Iterable[tuple[str, int]]:
+        for topic, queue_id, _queue in self._queues.all():
+            yield topic, queue_id
+
+    def _transaction(self, offset: int) -> object:
+        found = self._machine.state.transactions.get(offset)
+        return None if found is None else (offset, *found)
+
+    def _segment(self, start: int) -> object:
+        time_ms = self._machine.segment_times.get(start)
+        return None if time_ms is None else (start, time_ms)

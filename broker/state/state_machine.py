@@ -1,0 +1,360 @@
+"""What a committed entry does, on every replica: the broker as a state machine of the log.
+
+Applying costs per entry and per queue in it, not per message: the rows for ConsumeQueues and key
+index lie ready made in the entry (``store/message/batch.py``). Topics and offsets are
+:class:`~broker.state.broker_state.BrokerState`; both together are what a checkpoint holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from struct import Struct
+from typing import ClassVar, TypeAlias
+
+from broker.state.broker_state import BrokerState
+from broker.state.commands import (
+    Command,
+    DeleteTopic,
+    Expire,
+    Proof,
+    PutTopic,
+    StoreRequests,
+    decode_commands,
+)
+from broker.state.open_transactions import OpenTransaction, opened_by
+from broker.state.queue_expiry import first_offsets
+from broker.state.recent_entries import RecentEntries
+from broker.state.state_digests import StateDigests
+from broker.topics_and_groups import HALF_TOPIC, TopicConfig
+from dledger.errors import InvariantError, Promise
+from dledger.node.state_machine import Leadership
+from store.errors import CorruptBatchError, DiskFullError, StoreError
+from store.index.consume_queue import (
+    ROWS_PER_FILE,
+    ConsumeQueue,
+    ConsumeQueues,
+    ManyFlushes,
+    QueueFlush,
+)
+from store.index.key_index import KeyFlush, KeyIndex
+from store.io.filesystem import Bytes, FileSystem
+from store.log.commit_log import OUT_OF_SPACE
+from store.log.entry import Entry, EntryKind
+from store.log.layout import segment_start
+from store.message.batch import QUEUE_ROW, Batch, decode_batch
+from store.message.record import decode_record
+from store.message.scheduled_topics import TIMER_TOPIC
+from store.replica_reads import ReplicaReads
+from store.state.machine_state import (
+    MachineState,
+    QueueLength,
+    decode_machine_state,
+    encode_machine_state,
+)
+
+_Firsts: TypeAlias = dict[tuple[str, int], int]
+"""First offsets by topic and queue id."""
+
+_STORE_TIMESTAMP = Struct(">q")
+STORE_TIMESTAMP_AT = 56
+"""Where a record with an IPv4 born host, and all of ours have one, says when it was stored."""
+
+
+class MachineListener:
+    """What the rest of the broker does when something was applied; by itself nothing."""
+
+    def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
+        """Messages were added to a queue; ``rows`` are their ConsumeQueue rows."""
+
+    def transaction_opened(self, offset: int, transaction: OpenTransaction) -> None:
+        """A half message was stored at ``offset``."""
+
+    def topics_changed(self) -> None:
+        """A topic was created, changed or deleted."""
+
+    def expired(self, position: int) -> None:
+        """What lies below ``position`` of the commit log is given up, and the newest checkpoint on
+        disk says so. Told again after each checkpoint: the log keeps what older ones need."""
+
+    def state_restored(self, digests: bytes) -> None:
+        """The state is that of a checkpoint; ``digests`` are of it."""
+
+    def proof_applied(self, index: int, proof: Proof, digests: bytes) -> None:
+        """The entry of that index holds the command; ``digests`` are of the state after it."""
+
+    def leadership_changed(self, leadership: Leadership) -> None:
+        """Who leads changed, or whether this node may serve as leader."""
+
+
+class Checkpointing:
+    """A checkpoint in the making (see :class:`~dledger.node.state_machine.CheckpointWork`)."""
+
+    def __init__(
+        self,
+        state: bytes,
+        flushes: Sequence[QueueFlush | ManyFlushes | KeyFlush],
+        saved: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._flushes = flushes
+        self._saved = saved
+
+    @property
+    def state(self) -> bytes:
+        return self._state
+
+    def flush(self) -> None:
+        """Writes the derived files. :class:`~store.errors.DiskFullError` where there is no room:
+        the rows stay in memory, and the next checkpoint writes them again."""
+        try:
+            for flush in self._flushes:
+                flush.run()
+        except OSError as error:
+            if error.errno in OUT_OF_SPACE:
+                raise DiskFullError(f"no room for derived files: {error.filename}") from error
+            raise
+
+    def finish(self) -> None:
+        for flush in self._flushes:
+            flush.finish()
+        self._saved()
+
+
+class BrokerStateMachine:
+    """ConsumeQueues, key index and state; what ``dledger.node.state_machine.StateMachine`` asks
+    for.
+    """
+
+    rows_per_file: ClassVar[int] = ROWS_PER_FILE
+    """Of a ConsumeQueue."""
+
+    def __init__(self, queues: ConsumeQueues, keys: KeyIndex, segment_size: int) -> None:
+        self.state = BrokerState()
+        self.keys = keys
+        self.listener = MachineListener()
+        self.log: ReplicaReads | None = None
+        """What rows of the disk are compared with before the state depends on them."""
+        self.applied_end = 0
+        self.expired_position = 0
+        self.segment_times: dict[int, int] = {}
+        """By the start of a segment: the store time, ms, of the newest message up to its end."""
+        self.changed_index = -1
+        """The last applied entry that holds anything but a proof; -1 for none since the start."""
+        self._segment_size = segment_size
+        self._queues = queues
+        self.digests = StateDigests(self, queues)
+        self._recent = RecentEntries()
+        self._saved_firsts: _Firsts = {}
+        self._released: _Firsts = {}
+
+    @classmethod
+    def open(cls, fs: FileSystem, directory: str, segment_size: int) -> BrokerStateMachine:
+        """The machine of the replica whose data is in ``directory``; empty until restored."""
+        queues = ConsumeQueues(fs, f"{directory}/consumequeue", rows_per_file=cls.rows_per_file)
+        return cls(queues, KeyIndex(fs, f"{directory}/keyindex"), segment_size)
+
+    def add_system_topics(self, topics: Mapping[str, TopicConfig]) -> None:
+        """Topics that are there by configuration, whatever is restored."""
+        self.state.add_system_topics(topics)
+
+    # --- what others read
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue, if it ever had a message since its topic was last created."""
+        return self._queues.get(topic, queue_id)
+
+    def queues(self, topic: str) -> Mapping[int, ConsumeQueue]:
+        """The topic's queues that ever had a message, by id; most topics have others, too."""
+        return self._queues.of_topic(topic)
+
+    def end_offset(self, topic: str, queue_id: int) -> int:
+        """The offset that the queue's next message gets."""
+        queue = self._queues.get(topic, queue_id)
+        return 0 if queue is None else queue.end_offset
+
+    def oldest_message(self) -> tuple[str, int, int] | None:
+        """Topic, queue id and offset of the message that lies first in the log; reads a row of
+        each queue."""
+        oldest: tuple[int, tuple[str, int, int]] | None = None
+        for topic, queue_id, queue in self._queues.all():
+            row = queue.read(queue.first_offset, 1)
+            if row:
+                (position, _size, _code) = QUEUE_ROW.unpack(row)
+                if oldest is None or position < oldest[0]:
+                    oldest = (position, (topic, queue_id, queue.first_offset))
+        return None if oldest is None else oldest[1]
+
+    def recent(self, position: int, size: int) -> Bytes | None:
+        """Bytes of the newest applied entries, which the log's files may not have yet."""
+        return self._recent.read(position, size)
+
+    # --- StateMachine
+
+    def restore(self, state: bytes | None) -> None:
+        """See :class:`~dledger.node.state_machine.StateMachine`."""
+        if state is None:
+            self._queues.restore(())
+            self.keys.restore(0)
+            self.digests.begin()
+            return
+        found = decode_machine_state(state)
+        system = self.state.system
+        self.state = BrokerState.from_bytes(found.broker)
+        self.state.add_system_topics(system)
+        self.segment_times = found.segment_times
+        self.expired_position = found.expired_position
+        self.applied_end = found.applied_end
+        self._queues.restore(found.queues)
+        self.keys.restore(found.applied_end)
+        self._saved_firsts = _firsts(found.queues)
+        self.digests.begin()
+        self.listener.state_restored(self.digests.packed())
+
+    def apply(self, entry: Entry) -> None:
+        """See :class:`~dledger.node.state_machine.StateMachine`."""
+        self.applied_end = entry.end
+        if entry.kind is not EntryKind.DATA:
+            return
+        self._recent.add(entry)
+        try:
+            batch = decode_batch(entry.body)
+            if batch.runs:
+                self._apply_messages(batch)
+        except (CorruptBatchError, StoreError) as error:
+            raise InvariantError(
+                Promise.SAME_STATE, f"entry {entry.index} cannot be applied: {error}"
+            ) from error
+        segment = segment_start(entry.position, self._segment_size)
+        self.segment_times[segment] = self.state.store_timestamp_ms
+        self.digests.segments.touched[segment] = None
+        commands = decode_commands(batch.commands)
+        proof = self._apply_commands(commands, entry.position) if commands else None
+        if proof is None or batch.runs or len(commands) > 1:
+            self.changed_index = entry.index
+        if proof is not None:
+            self.listener.proof_applied(entry.index, proof, self.digests.packed())
+
+    def begin_checkpoint(self) -> Checkpointing:
+        """See :class:`~dledger.node.state_machine.StateMachine`."""
+        self.digests.fold()
+        queues = [QueueLength(*length) for length in self._queues.lengths()]
+        state = encode_machine_state(
+            MachineState(
+                self.state.to_bytes(),
+                queues,
+                self.segment_times,
+                self.expired_position,
+                self.applied_end,
+            )
+        )
+        keys = self.keys.begin_flush()
+        flushes: list[QueueFlush | ManyFlushes | KeyFlush] = [*self._queues.begin_flush()]
+        return Checkpointing(
+            state,
+            flushes if keys is None else [*flushes, keys],
+            partial(self._checkpoint_saved, _firsts(queues), self.expired_position),
+        )
+
+    def leadership_changed(self, leadership: Leadership) -> None:
+        """See :class:`~dledger.node.state_machine.StateMachine`."""
+        self.listener.leadership_changed(leadership)
+
+    # --- applying
+
+    def _apply_messages(self, batch: Batch) -> None:
+        listener = self.listener
+        queues = self._queues
+        touched = self.digests.queues.touched
+        row_size = QUEUE_ROW.size
+        timed = 0
+        for run in batch.runs:
+            first = run.first_row * row_size
+            rows = batch.rows[first : first + run.count * row_size]
+            queues.get_or_create(run.topic, run.queue_id).append(run.first_offset, rows)
+            touched[run.topic, run.queue_id] = None
+            if run.topic == TIMER_TOPIC:
+                timed += run.count
+            elif run.topic == HALF_TOPIC:
+                self._open_transactions(run.first_offset, rows, batch)
+            listener.messages_arrived(run.topic, run.queue_id, rows)
+        if batch.key_rows:
+            self.keys.append(batch.key_rows)
+        _position, size, _code = QUEUE_ROW.unpack_from(batch.rows, len(batch.rows) - row_size)
+        last = len(batch.records) - size
+        (self.state.store_timestamp_ms,) = _STORE_TIMESTAMP.unpack_from(
+            batch.records, last + STORE_TIMESTAMP_AT
+        )
+        if timed:
+            self.state.timer = self.state.timer.stored(timed)
+
+    def _open_transactions(self, first_offset: int, rows: Bytes, batch: Batch) -> None:
+        start, _size, _code = QUEUE_ROW.unpack_from(batch.rows)
+        for offset, (position, _size, _code) in enumerate(
+            QUEUE_ROW.iter_unpack(rows), first_offset
+        ):
+            opened = opened_by(decode_record(batch.records, position - start))
+            self.state.transactions[offset] = opened
+            self.digests.transactions.touched[offset] = None
+            self.listener.transaction_opened(offset, opened)
+
+    def _apply_commands(self, commands: Sequence[Command], position: int) -> Proof | None:
+        """Returns the last proof among them."""
+        topics_changed = False
+        proof: Proof | None = None
+        for command in commands:
+            if isinstance(command, StoreRequests):
+                self.state.requests.add(position, command.keys)
+                continue
+            if isinstance(command, Proof):
+                proof = command
+                continue
+            self.digests.touch(command)
+            match command:
+                case DeleteTopic():
+                    self._empty_queues(command.name)
+                    topics_changed = True
+                case PutTopic():
+                    topics_changed = True
+                case Expire():
+                    self._expire(command.position)
+            self.state.apply(command)
+        if topics_changed:
+            self.listener.topics_changed()
+        return proof
+
+    def _expire(self, position: int) -> None:
+        for queue, first_offset in first_offsets(self._queues.all(), position, self.log):
+            queue.first_offset = first_offset
+        self.keys.expire(position)
+        kept = segment_start(position, self._segment_size)
+        self.segment_times = {
+            start: time for start, time in self.segment_times.items() if start >= kept
+        }
+        self.expired_position = max(self.expired_position, position)
+
+    def _empty_queues(self, topic: str) -> None:
+        """The queues of a deleted topic stay, empty: created again they go on where they ended,
+        so that an offset never names another message than it once did."""
+        for queue in self._queues.of_topic(topic).values():
+            queue.first_offset = queue.end_offset
+
+    def _checkpoint_saved(self, firsts: _Firsts, expired_position: int) -> None:
+        """Gives up files once no checkpoint needs them: the older one has been replaced by that
+        before this one.
+
+        The log is cut only now, too: a member that gets this checkpoint and the log from here on
+        makes its ConsumeQueues from them, so the log must have all that the checkpoint counts on.
+        """
+        for key, first_offset in self._saved_firsts.items():
+            queue = self._queues.get(*key)
+            if queue is not None and self._released.get(key, 0) < first_offset:
+                queue.release(first_offset)
+                self._released[key] = first_offset
+        self._saved_firsts = firsts
+        if expired_position:
+            self.listener.expired(expired_position)
+
+
+def _firsts(queues: Sequence[QueueLength]) -> _Firsts:
+    return {(queue.topic, queue.queue_id): queue.first_offset for queue in queues}

@@ -1,0 +1,184 @@
+"""Topics and subscription groups: what they are made of, and which names they may have.
+
+The JSON forms are those of RocketMQ's ``topics.json`` and ``subscriptionGroup.json``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from store.message.scheduled_topics import SCHEDULE_TOPIC, TIMER_TOPIC
+from store.quoting import quoted
+
+PERM_WRITE = 2
+PERM_READ = 4
+PERM_INHERIT = 1
+PERM_MAX = 7
+"""Format: the sum of all bits."""
+
+TOPIC_SIZE_MAX = 127
+"""Format: a version 1 record has one signed byte for the length."""
+
+GROUP_SIZE_MAX = 255
+"""Format: RocketMQ's ``CHARACTER_MAX_LENGTH``."""
+
+AUTO_CREATE_TOPIC = "TBW102"
+"""The template of topics that are created by sending to them."""
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+"""Where messages of open transactions lie."""
+
+BENCHMARK_TOPIC = "BenchmarkTest"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
+
+SYSTEM_TOPICS = (
+    AUTO_CREATE_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    BENCHMARK_TOPIC,
+    SELF_TEST_TOPIC,
+    OFFSET_MOVED_TOPIC,
+    HALF_TOPIC,
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
+)
+"""Names that no user may create, change or delete, beside those of :func:`system_topics`."""
+
+UNSENDABLE_TOPICS = frozenset(SYSTEM_TOPICS) - {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC}
+"""Those that nobody may send to either (``TopicValidator.isNotAllowedSendTopic``)."""
+
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+class NameRefusedError(ValueError):
+    """A topic or group has a name that it may not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One topic. ``perm`` is a sum of the ``PERM`` bits."""
+
+    name: str
+    read_queues: int = 4
+    write_queues: int = 4
+    perm: int = PERM_READ | PERM_WRITE
+    sys_flag: int = 0
+    order: bool = False
+
+    @property
+    def queues(self) -> int:
+        """Those that are read or written."""
+        return max(self.read_queues, self.write_queues)
+
+    @property
+    def readable(self) -> bool:
+        return self.perm & PERM_READ != 0
+
+    @property
+    def writable(self) -> bool:
+        return self.perm & PERM_WRITE != 0
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "order": self.order,
+            "perm": self.perm,
+            "readQueueNums": self.read_queues,
+            "topicFilterType": "SINGLE_TAG",
+            "topicName": self.name,
+            "topicSysFlag": self.sys_flag,
+            "writeQueueNums": self.write_queues,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """One subscription group; defaults are RocketMQ's."""
+
+    name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    retry_queues: int = 1
+    retry_max_times: int = 16
+    broker_id: int = 0
+    which_broker_when_slow: int = 1
+    notify_ids_changed: bool = True
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "brokerId": self.broker_id,
+            "consumeBroadcastEnable": self.consume_broadcast_enable,
+            "consumeEnable": self.consume_enable,
+            "consumeFromMinEnable": self.consume_from_min_enable,
+            "groupName": self.name,
+            "notifyConsumerIdsChangedEnable": self.notify_ids_changed,
+            "retryMaxTimes": self.retry_max_times,
+            "retryQueueNums": self.retry_queues,
+            "whichBrokerWhenConsumeSlowly": self.which_broker_when_slow,
+        }
+
+
+AUTO_CREATE_TEMPLATE = TopicConfig(AUTO_CREATE_TOPIC, 8, 8, PERM_READ | PERM_WRITE | PERM_INHERIT)
+
+
+def reply_topic(cluster: str) -> str:
+    """The topic to which replies are addressed; it never has a message."""
+    return f"{cluster}_REPLY_TOPIC"
+
+
+def system_topics(cluster: str, broker_name: str) -> dict[str, TopicConfig]:
+    """The topics that each broker of RocketMQ's makes when it starts, in its sizes, beside the
+    template of automatic topics.
+
+    Java's ``createTopic`` looks for the brokers by the topic of their cluster, or of their name. To
+    the topics in ``UNSENDABLE_TOPICS`` nobody may send, so they are not writable here.
+    """
+    both = PERM_READ | PERM_WRITE
+    topics = (
+        TopicConfig(SELF_TEST_TOPIC, 1, 1, PERM_READ),
+        TopicConfig(OFFSET_MOVED_TOPIC, 1, 1, PERM_READ),
+        TopicConfig(BENCHMARK_TOPIC, 1024, 1024, both),
+        TopicConfig(reply_topic(cluster), 1, 1, both),
+        TopicConfig(cluster, 16, 16, both | PERM_INHERIT),
+        TopicConfig(broker_name, 1, 1, both | PERM_INHERIT),
+    )
+    return {topic.name: topic for topic in topics}
+
+
+def retry_topic(group: str) -> str:
+    """The topic to which a group's failed messages return."""
+    return RETRY_PREFIX + group
+
+
+def dead_letter_topic(group: str) -> str:
+    """The topic of the messages that a group has given up."""
+    return DLQ_PREFIX + group
+
+
+def check_topic_name(name: str) -> None:
+    """Raises :class:`NameRefusedError` unless ``name`` may be that of a topic."""
+    _check_name("topic", name, TOPIC_SIZE_MAX)
+
+
+def check_group_name(name: str) -> None:
+    """Raises :class:`NameRefusedError` unless ``name`` may be that of a group."""
+    _check_name("group", name, GROUP_SIZE_MAX)
+
+
+def _check_name(kind: str, name: str, size_max: int) -> None:
+    if not name:
+        raise NameRefusedError(f"the {kind} has no name")
+    if len(name) > size_max:
+        raise NameRefusedError(
+            f"the {kind} name has {len(name)} characters, at most {size_max} are allowed"
+        )
+    if not _NAME.fullmatch(name):
+        raise NameRefusedError(
+            f"the {kind} name {quoted(name)} may only have letters, digits and the characters "
+            "% | _ -"
+        )

@@ -1,0 +1,330 @@
+"""Transactions on the leader: they are ended as their producers say, or asked about.
+
+The outcome of a transaction and what it publishes are one log entry, so there is no time in which
+only one of them is true. A producer that says nothing is asked (39), each time after the log has
+counted it; when that has not helped often enough, or nobody of its group was there to be asked for
+as long, the transaction is rolled back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+
+from broker.delivery.message_lookup import MessageLookup
+from broker.group_commit.batcher import Gatherer
+from broker.remoting.connected_clients import Clients
+from broker.remoting.error_responses import REFUSALS, Refusal
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.errors import RequestError
+from broker.state.commands import CheckTransaction, EndTransaction
+from broker.state.open_transactions import OpenTransaction
+from broker.state.state_machine import BrokerStateMachine
+from broker.transactions.half_message import check_request, is_named, published, real_queue
+from dledger.errors import ProposeError
+from dledger.node.state_machine import Leadership
+from store.errors import StoreError
+from store.io.filesystem import Bytes
+from store.message.record import MessageRecord, decode_record
+
+LOOK_TRANSACTIONS = 64
+"""How many are asked about in one turn of the event loop."""
+
+NOBODY_MS = 2_000
+"""When nobody of a producer group is connected, so long passes until it is looked again."""
+
+log = logging.getLogger(__name__)
+
+Ended = Callable[[Refusal | RequestError | None], None]
+"""Told once how an end request ended: None when its transaction has ended so."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckPolicy:
+    """When producers are asked, and how often."""
+
+    timeout_ms: int
+    interval_ms: int
+    checks_max: int
+
+    def first_ms(self, transaction: OpenTransaction) -> int:
+        """When its producer is asked first."""
+        immunity_ms = transaction.immunity_ms
+        return transaction.stored_ms + (self.timeout_ms if immunity_ms < 0 else immunity_ms)
+
+    def due_ms(self, transaction: OpenTransaction) -> int:
+        """When something is to be done about it next."""
+        if transaction.checks == 0:
+            return self.first_ms(transaction)
+        return transaction.checked_ms + self.interval_ms
+
+    def is_given_up(self, transaction: OpenTransaction, now_ms: int) -> bool:
+        """Whether it is not asked about any more."""
+        return (
+            transaction.checks >= self.checks_max
+            or now_ms >= self.first_ms(transaction) + self.checks_max * self.interval_ms
+        )
+
+
+@dataclass(slots=True)
+class _Ending:
+    """An end request that is being carried out, and who waits for it."""
+
+    commit: bool
+    waiting: list[Ended] = field(default_factory=list)
+
+
+class Transactions:
+    """Ends transactions and asks about them, while this node serves as leader."""
+
+    def __init__(
+        self,
+        *,
+        machine: BrokerStateMachine,
+        lookup: MessageLookup,
+        gatherer: Gatherer,
+        clients: Clients,
+        loop: asyncio.AbstractEventLoop,
+        rng: Random,
+        policy: CheckPolicy,
+    ) -> None:
+        self._machine = machine
+        self._lookup = lookup
+        self._gatherer = gatherer
+        self._clients = clients
+        self._loop = loop
+        self._rng = rng
+        self._policy = policy
+        self._term: int | None = None
+        """In which this node serves."""
+        self._due: list[tuple[float, int]] = []
+        """A heap of the loop's times and offsets; what has ended meanwhile is left in it. The wall
+        clock may be set back, and nobody would be asked until it is where it was."""
+        self._ending: dict[int, _Ending] = {}
+        self._timer: asyncio.Handle | None = None
+
+    # --- what the broker tells
+
+    def leadership_changed(self, leadership: Leadership) -> None:
+        """A new term goes on with what is applied."""
+        term = leadership.term if leadership.serving else None
+        if term == self._term:
+            return
+        self.stop()
+        self._term = term
+        if term is not None:
+            due_ms = self._policy.due_ms
+            opened = self._machine.state.transactions
+            for transaction in opened.values():
+                # Else who was asked by a clock that is ahead would not be asked again for as long.
+                self._gatherer.clock.reached(transaction.checked_ms)
+            self._due = [
+                (self._time_of(due_ms(transaction)), offset)
+                for offset, transaction in opened.items()
+            ]
+            heapq.heapify(self._due)
+            self._wait()
+
+    def opened(self, offset: int, transaction: OpenTransaction) -> None:
+        """A half message was stored."""
+        if self._term is not None:
+            self._look_at(self._policy.due_ms(transaction), offset)
+
+    def stop(self) -> None:
+        """Ends and asks nothing more."""
+        self._term = None
+        self._due = []
+        self._ending = {}
+        self._cancel()
+
+    def kept_from(self) -> int | None:
+        """The position of the first half message of an open transaction."""
+        opened = self._machine.state.transactions.values()
+        return next((transaction.position for transaction in opened), None)
+
+    # --- ending
+
+    def end(
+        self,
+        offset: int,
+        position: int,
+        group: str,
+        message_id: str,
+        *,
+        commit: bool,
+        ended: Ended,
+    ) -> None:
+        """Ends the transaction of the half message at ``offset`` and ``position``.
+
+        Raises :class:`~broker.remoting.protocol.errors.RequestError`, code 1, where that is none of
+        the group's that is open, and :class:`~dledger.errors.NotLeaderError`. Where the half
+        message cannot be read, ``ended`` is told code 14: the transaction is still open.
+        """
+        self._gatherer.check_serving()
+        transaction = self._machine.state.transactions.get(offset)
+        if transaction is None:
+            raise _refused(
+                "Find prepared transaction message failed: no transaction is open at offset "
+                f"{offset}; it has ended, or there never was one"
+            )
+        if transaction.group != group:
+            raise _refused(f"The producer group wrong: it is not a transaction of {group}")
+        if transaction.position != position:
+            raise _refused(f"The commit log offset wrong: {position} is that of another message")
+        under_way = self._ending.get(offset)
+        if under_way is not None:
+            if under_way.commit is not commit:
+                raise _refused("the transaction is being ended the other way")
+            under_way.waiting.append(ended)
+            return
+        ending = self._ending[offset] = _Ending(commit, [ended])
+
+        def loaded(data: Bytes, error: StoreError | None) -> None:
+            try:
+                if error is not None:
+                    raise error
+                self._end(offset, decode_record(data), message_id, ending)
+            except (RequestError, *REFUSALS) as refusal:
+                self._ended(offset, ending, refusal)
+            except StoreError as fault:
+                # Not in the words of what has ended: it is open, and another try may read it.
+                remark = f"the half message cannot be read now: {fault}"
+                unreadable = RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+                self._ended(offset, ending, unreadable)
+
+        self._lookup.record(position, loaded)
+
+    def _end(self, offset: int, record: MessageRecord, message_id: str, ending: _Ending) -> None:
+        if self._ending.get(offset) is not ending:  # another term has begun: it may have ended
+            raise RequestError(
+                ResponseCode.SERVICE_NOT_AVAILABLE, "another leader has served meanwhile"
+            )
+        if not is_named(record, message_id):
+            raise _refused(f"The message id wrong: {message_id} is that of another message")
+        publication = []
+        if ending.commit:
+            topic, _queue_id = real_queue(record)
+            config = self._gatherer.topic(topic)
+            if config is None:
+                raise RequestError(
+                    ResponseCode.TOPIC_NOT_EXIST,
+                    f"topic[{topic}] not exist: it was deleted during the transaction",
+                )
+            publication.append(published(record, config))
+        self._gatherer.add_together(
+            publication,
+            (EndTransaction(offset, record.position),),
+            partial(self._ended, offset, ending),
+        )
+
+    def _ended(self, offset: int, ending: _Ending, error: Refusal | RequestError | None) -> None:
+        if self._ending.get(offset) is ending:
+            del self._ending[offset]
+        for ended in ending.waiting:
+            ended(error)
+
+    # --- asking
+
+    def _look(self) -> None:
+        """Does what is due, and comes back when more is."""
+        self._timer = None
+        now, now_ms = self._loop.time(), self._gatherer.now_ms()
+        for _ in range(LOOK_TRANSACTIONS):
+            if not self._due or self._due[0][0] > now:
+                break
+            _at, offset = heapq.heappop(self._due)
+            transaction = self._machine.state.transactions.get(offset)
+            if transaction is None:
+                continue
+            try:
+                self._act(offset, transaction, now_ms)
+            except ProposeError as error:
+                log.warning("cannot ask about a transaction now: %s", error)
+                self._look_at(now_ms + NOBODY_MS, offset)
+        self._wait()
+
+    def _act(self, offset: int, transaction: OpenTransaction, now_ms: int) -> None:
+        policy = self._policy
+        if offset in self._ending:
+            self._look_at(now_ms + policy.interval_ms, offset)
+        elif policy.is_given_up(transaction, now_ms):
+            self._give_up(offset, transaction, now_ms)
+        elif transaction.group in self._clients.producers:
+            self._gatherer.add_command(
+                CheckTransaction(offset, transaction.position, now_ms),
+                partial(self._counted, offset, self._term),
+            )
+        else:
+            self._look_at(now_ms + NOBODY_MS, offset)
+
+    def _give_up(self, offset: int, transaction: OpenTransaction, now_ms: int) -> None:
+        log.warning(
+            "rolled back: the transaction at offset %d of the group %s, after %d checks",
+            offset,
+            transaction.group,
+            transaction.checks,
+        )
+        ending = _Ending(commit=False)
+        self._gatherer.add_command(
+            EndTransaction(offset, transaction.position), partial(self._ended, offset, ending)
+        )
+        self._ending[offset] = ending
+        self._look_at(now_ms + self._policy.interval_ms, offset)
+
+    def _counted(self, offset: int, term: int | None, error: ProposeError | None) -> None:
+        """The log has counted the check: the producer is asked."""
+        if term != self._term:
+            return
+        transaction = self._machine.state.transactions.get(offset)
+        if transaction is None:
+            return
+        if error is not None:
+            self._look_at(self._gatherer.now_ms() + NOBODY_MS, offset)
+            return
+        self._look_at(self._policy.due_ms(transaction), offset)
+        group, checks = transaction.group, transaction.checks
+
+        def loaded(data: Bytes, fault: StoreError | None) -> None:
+            try:
+                if fault is not None:
+                    raise fault
+                ext, body = check_request(decode_record(data), checks)
+            except StoreError as damage:
+                log.warning("cannot ask about the transaction at offset %d: %s", offset, damage)
+                return
+            members = list(self._clients.producers.get(group, ()))
+            if members:
+                self._rng.choice(members).push(RequestCode.CHECK_TRANSACTION_STATE, ext, (body,))
+
+        self._lookup.record(transaction.position, loaded)
+
+    # --- waiting
+
+    def _look_at(self, due_ms: int, offset: int) -> None:
+        at = self._time_of(due_ms)
+        heapq.heappush(self._due, (at, offset))
+        if self._due[0] == (at, offset):
+            self._wait()
+
+    def _time_of(self, due_ms: int) -> float:
+        """On the loop's clock, and not before now."""
+        return self._loop.time() + max(due_ms - self._gatherer.now_ms(), 0) / 1000
+
+    def _wait(self) -> None:
+        self._cancel()
+        if self._due:
+            self._timer = self._loop.call_at(self._due[0][0], self._look)
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _refused(remark: str) -> RequestError:
+    return RequestError(ResponseCode.SYSTEM_ERROR, remark)

@@ -1,0 +1,139 @@
+"""What is committed is applied to the state machine: each entry once and in order.
+
+A damaged entry stops nothing but this: it is suspected to the scrub, which fetches it from a peer,
+and tried again. Whatever else cannot be applied ends the node, because to go on would be to serve
+another state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from dledger.errors import InvariantError
+from dledger.node.executor import Executor
+from dledger.node.state_machine import StateMachine
+from dledger.raft.raft_state import Role
+from dledger.raft.ready import NOTHING, Effects
+from store.errors import DamagedError, DiskFullError, StoreError
+from store.log.entry import Entry, EntryKind
+
+if TYPE_CHECKING:
+    from dledger.node.node import Node
+
+log = logging.getLogger(__name__)
+
+APPLY_BYTES_MAX = 4 << 20
+APPLY_RETRY_SECONDS = 0.3
+
+
+class Applier:
+    """Of one node. On the event loop; reading is done by the executor for reads."""
+
+    def __init__(
+        self,
+        *,
+        node: Node,
+        machine: StateMachine,
+        reads: Executor,
+        loop: asyncio.AbstractEventLoop,
+        applied_index: int,
+    ) -> None:
+        self.applied_index = applied_index
+        """The last entry that is applied."""
+        self._node = node
+        self._machine = machine
+        self._reads = reads
+        self._loop = loop
+        self._reading = False
+        self._due = False
+
+    def apply_after(self, effects: Effects) -> None:
+        """Applies what is committed, in the order that an event with these effects asks for.
+
+        A leader's clients wait for this, also those of a leader that this event deposes: it gives
+        up what is not applied then. On other members it must not hold up what the event sends,
+        which leaves at the end of the turn, nor a log thread that would wait for the
+        interpreter: the end of a write is an event again, and so is every heartbeat meanwhile.
+        """
+        node = self._node
+        if (
+            effects is NOTHING
+            or node.core.standing.role is Role.LEADER
+            or node.leadership.role is Role.LEADER
+        ):
+            self.apply()
+        elif effects.write is None and not self._due:
+            self._due = True
+            self._loop.call_soon(self._apply_due)
+
+    def _apply_due(self) -> None:
+        self._due = False
+        if self._node.alive:
+            self._node.after_event()
+
+    def apply(self) -> None:
+        """Applies what is committed and in memory; the rest follows when it is read."""
+        if self._reading:
+            return
+        core = self._node.core
+        while self.applied_index < core.commit_index:
+            entry = core.log.entry(self.applied_index + 1)
+            if entry is None:
+                self._read()
+                return
+            if not self._apply_one(entry):
+                return
+        self._node.reads.applied()
+        core.log.evict(min(self.applied_index, core.durable_index))
+
+    def _apply_one(self, entry: Entry) -> bool:
+        node = self._node
+        try:
+            self._machine.apply(entry)
+        except (InvariantError, StoreError, OSError) as error:
+            # Not applied, or only in part, because a derived file cannot be read. An OSError must
+            # not get into the transport either, which would take it for one of its sockets.
+            node.fail(error)
+            return False
+        self.applied_index = entry.index
+        node.keeper.applied(entry)
+        if entry.kind is EntryKind.CONFIGURATION:
+            node.membership.applied(entry.index)
+            node.removal.applied(entry.index)
+        node.proposals.applied(entry)
+        return True
+
+    def _read(self) -> None:
+        self._reading = True
+        core, store = self._node.core, self._node.store
+        first = self.applied_index + 1
+        last = min(core.commit_index, core.log.cached_from - 1)
+        self._reads.submit(lambda: store.read_entries(first, last, APPLY_BYTES_MAX), self._came)
+
+    def _again(self) -> None:
+        self._reading = False
+        if self._node.alive:
+            self._node.after_event()
+
+    def _came(self, entries: list[Entry] | None, error: BaseException | None) -> None:
+        self._reading = False
+        node = self._node
+        if isinstance(error, DamagedError | DiskFullError) and node.alive:
+            log.error("%s cannot apply: %s", node.core.node, error)
+            if isinstance(error, DamagedError):
+                node.scrubber.suspect(self.applied_index + 1)
+            self._reading = True
+            self._loop.call_later(APPLY_RETRY_SECONDS, self._again)
+            return
+        if error is not None:
+            node.fail(error)
+            return
+        if not node.alive:
+            return
+        for entry in entries or ():
+            if not self._apply_one(entry):
+                return
+        node.reads.applied()
+        node.after_event()

@@ -1,0 +1,171 @@
+"""Bytes of applied entries for those who read messages, and nothing that the disk has damaged.
+
+A record has a checksum of its body alone. That of its entry covers all of it, so whole entries are
+read, checked, and kept for a while: who reads on finds what comes next. What rotted is suspected to
+the scrub, which fetches it from a peer; whoever wanted it has to ask again, or ask another member.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from dledger.node.executor import Executor
+from store.errors import (
+    DamagedError,
+    MisplacedError,
+    NotHereYetError,
+    OutOfRangeError,
+    StoreError,
+)
+from store.io.filesystem import Bytes
+from store.log.entry_reader import Run
+
+if TYPE_CHECKING:
+    from dledger.node.node import Node
+
+log = logging.getLogger(__name__)
+
+RUN_BYTES = 512 << 10
+"""How much is read at once for those who read on; for others, one entry."""
+
+KEPT_BYTES = 16 << 20
+KEPT_RUNS = 64
+
+COPIED_BELOW = 1 / 8
+"""A smaller share of a run is copied: who holds a view holds the whole run in memory, and who reads
+here and there holds many. So no answer takes more than eight times the memory of its own bytes."""
+
+JOB_BYTES = 4 << 20
+"""Once so much has been read, others who wait for the thread have a turn."""
+
+Done: TypeAlias = Callable[[Sequence[Bytes] | None, BaseException | None], None]
+
+
+class CheckedReads:
+    """Of one node. Calls come from the event loop; reading is done by the executor for reads."""
+
+    def __init__(self, *, node: Node, reads: Executor) -> None:
+        self._node = node
+        self._reads = reads
+        self._lock = threading.Lock()
+        self._runs: list[Run] = []
+        """Those used last come first."""
+        self._bytes = 0
+        self._loaded = 0
+        """Bytes of entries read so far; the thread's for reads."""
+
+    def at_hand(self, position: int, size: int) -> Bytes | None:
+        """These bytes of one entry, if they need not be read."""
+        if position < self._node.store.first_position:
+            return None
+        with self._lock:
+            for place, run in enumerate(self._runs):
+                start = position - run.position
+                if 0 <= start <= len(run.data) - size:
+                    if place:
+                        self._runs.insert(0, self._runs.pop(place))
+                    return _part(run, start, size)
+        return None
+
+    def read(self, ranges: Sequence[tuple[int, int]], done: Done) -> None:
+        """Reads bytes, each position and size within one entry.
+
+        ``done`` is told them, or of a :class:`~store.errors.StoreError`: ``MisplacedError`` where
+        no one entry has the bytes, ``NotHereYetError`` where the own disk has yet to get them,
+        another ``OutOfRangeError`` where the log does not hold them (they may have expired), and
+        ``DamagedError`` where an entry has rotted.
+        """
+        self._go_on(ranges, [], set(), done)
+
+    def _go_on(
+        self, ranges: Sequence[tuple[int, int]], parts: list[Bytes], suspects: set[int], done: Done
+    ) -> None:
+        """Reads what is not yet among the parts, a job at a time."""
+
+        def load() -> None:
+            enough = self._loaded + JOB_BYTES
+            while len(parts) < len(ranges) and self._loaded < enough:
+                parts.append(self._read(*ranges[len(parts)], suspects))
+
+        def came(_none: None, error: BaseException | None) -> None:
+            if error is None and len(parts) < len(ranges):
+                self._go_on(ranges, parts, suspects, done)
+                return
+            for index in sorted(suspects):
+                self._node.scrubber.suspect(index)
+            done(parts if error is None else None, error)
+
+        self._reads.submit(load, came)
+
+    def suspect_derived(self, position: int) -> None:
+        """What is derived from the log there, or a little behind, is wrong: it is compared now."""
+
+        def found(index: int | None, error: BaseException | None) -> None:
+            if index is not None:
+                self._node.scrubber.suspect_derived(index)
+            elif error is not None and not isinstance(error, StoreError):
+                raise error
+
+        self._reads.submit(lambda: self._node.store.entry_at(position, self._last_index()), found)
+
+    def _last_index(self) -> int:
+        return min(self._node.applied_index, self._node.store.last_index)
+
+    def _read(self, position: int, size: int, suspects: set[int]) -> Bytes:
+        """In the thread for reads. ``suspects`` gets the entries from which on one is damaged."""
+        found = self.at_hand(position, size)
+        if found is not None:
+            return found
+        if position + size > self._node.store.end_position:
+            # A leader applies what its own disk may not have yet.
+            raise NotHereYetError(f"the log does not go on to position {position + size} yet")
+        run = self._run_at(position, suspects)
+        start = position - run.position
+        if not 0 <= start <= run.first_size - size:
+            raise MisplacedError(position, size)
+        self._keep(run)
+        return _part(run, start, size)
+
+    def _run_at(self, position: int, suspects: set[int]) -> Run:
+        """Begins with the entry that has the byte at ``position``, if one has."""
+        store, last_index = self._node.store, self._last_index()
+        max_bytes = RUN_BYTES if self._reads_on(position) else 1
+        try:
+            run = self._load(store.entry_at(position, last_index), last_index, max_bytes, suspects)
+            if 0 <= position - run.position < run.first_size:
+                return run
+        except (DamagedError, OutOfRangeError) as error:
+            log.debug("position %d is looked for once more: %s", position, error)
+        # Another entry of the run is damaged, or a row has led elsewhere: this one may be whole.
+        index = store.confirmed_entry_at(position, last_index)
+        return self._load(index, index, 1, suspects)
+
+    def _load(self, index: int, last_index: int, max_bytes: int, suspects: set[int]) -> Run:
+        try:
+            return self._node.store.read_run(index, last_index, max_bytes)
+        except DamagedError:
+            suspects.add(index)
+            raise
+
+    def _reads_on(self, position: int) -> bool:
+        """Whether what lies not far before was read lately."""
+        with self._lock:
+            return any(
+                0 <= position - run.position - len(run.data) < RUN_BYTES for run in self._runs
+            )
+
+    def _keep(self, run: Run) -> None:
+        self._loaded += len(run.data)
+        with self._lock:
+            self._runs.insert(0, run)
+            self._bytes += len(run.data)
+            while len(self._runs) > KEPT_RUNS or self._bytes > KEPT_BYTES:
+                self._bytes -= len(self._runs.pop().data)
+
+
+def _part(run: Run, start: int, size: int) -> Bytes:
+    part = run.data[start : start + size]
+    return bytes(part) if size < len(run.data) * COPIED_BELOW else part

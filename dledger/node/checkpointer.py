@@ -1,0 +1,294 @@
+"""What keeps a node's start short and its disk in order: marks, checkpoints, segments, flushes.
+
+None of it is on the path of a message; all disk work runs on the background executor. It is looked
+for soon after the log moved, and otherwise seldom.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dledger.node.executor import Executor
+from dledger.node.state_machine import CheckpointWork, StateMachine
+from dledger.raft.raft_state import Role
+from store.errors import DamagedError, DiskFullError, FatalDiskError
+from store.log.entry import Entry
+from store.state.checkpoint import Checkpoint
+from store.state.replication_evidence_file import Held
+
+if TYPE_CHECKING:
+    from dledger.node.node import Node
+
+log = logging.getLogger(__name__)
+
+MARK_SECONDS = 0.2
+"""The mark follows what is committed and durable by so much, and no quicker."""
+
+HELD_SECONDS = 1.0
+"""For what no entry tells of: what others hold, and a disk that had no room."""
+
+FLUSH_SECONDS = 0.5  # RocketMQ's flushIntervalCommitLog
+
+
+class Keeper:
+    """Housekeeping of one node."""
+
+    def __init__(
+        self,
+        *,
+        node: Node,
+        machine: StateMachine,
+        background: Executor,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._node = node
+        self._machine = machine
+        self._background = background
+        self._loop = loop
+        found = node.store.recovered
+        checkpoint = found.checkpoint
+        self._marked_index = -1
+        self._checkpoint_index = -1 if checkpoint is None else checkpoint.index
+        self._checkpoint_position = 0 if checkpoint is None else checkpoint.end_position
+        self._checkpoint_at = 0.0
+        self._applied: Entry | None = None
+        self._checkpointing = False
+        self._wanted: list[Callable[[BaseException | None], None]] = []
+        self._marking = False
+        self._preparing = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle = False  # whether the next look is far away
+        self._looked_at = 0.0
+        self._flush_at = 0.0
+        self._hold_at = 0.0
+        self._held = list(found.held)
+
+    def start(self) -> None:
+        """Begins the periodic work."""
+        self._checkpoint_at = self._loop.time() + self._node.core.config.checkpoint_seconds
+        self._tick()
+
+    async def stop(self) -> None:
+        """Saves a last mark and checkpoint, so that the next start has nothing to replay."""
+        self._idle = False
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._drained()
+        self.checkpoint()
+        await self._node.drained()
+        self._mark()
+        self._hold()
+        await self._drained()
+
+    async def _drained(self) -> None:
+        drained = self._loop.create_future()
+        self._background.submit(lambda: None, lambda _result, _error: drained.set_result(None))
+        await drained
+
+    def applied(self, entry: Entry) -> None:
+        """Called for each entry when it is applied."""
+        self._applied = entry
+        if self._idle:
+            self._look_soon()
+
+    def log_grew(self) -> None:
+        """Called after each write of the log."""
+        if self._idle:
+            self._look_soon()
+        self._prepare_ahead()
+
+    def _prepare_ahead(self) -> None:
+        if self._node.store.needs_preparation and not self._preparing:
+            self._preparing = True
+            follows = self._node.core.role is Role.FOLLOWER
+            self._background.submit(lambda: self._prepare(drop_cached=follows), self._prepared)
+
+    def _prepare(self, *, drop_cached: bool) -> None:
+        """In the background thread. Consumers read from the leader, and what they will read stays
+        in memory there; a follower only writes."""
+        self._node.store.prepare_next()
+        if drop_cached:
+            self._node.store.drop_cached()
+
+    def _prepared(self, _result: None, error: BaseException | None) -> None:
+        self._preparing = False
+        self._failed(error)
+
+    def _failed(self, error: BaseException | None) -> bool:
+        if isinstance(error, DiskFullError):
+            log.warning("housekeeping waits: %s", error)
+        elif error is not None:
+            self._node.fail(error)
+        return error is not None
+
+    def _tick(self) -> None:
+        now = self._looked_at = self._loop.time()
+        if self._node.failure is not None:
+            return
+        if not self._node.writer.sync_flush and now >= self._flush_at:
+            self._flush_at = now + FLUSH_SECONDS
+            self._node.writer.flush()
+        hurries = self._marking or not self._node.writer.sync_flush
+        self._mark()
+        if now >= self._hold_at:
+            # A timer may be early by the clock's resolution: the next look is not to miss it.
+            self._hold_at = now + HELD_SECONDS - MARK_SECONDS / 2
+            self._hold()
+        position = 0 if self._applied is None else self._applied.end
+        checkpoint_bytes = self._node.core.config.checkpoint_bytes
+        grown = position - self._checkpoint_position >= checkpoint_bytes
+        if grown or now >= self._checkpoint_at:
+            self.checkpoint()
+        self._checkpoint_wanted()
+        # What a full disk had no room for is tried again: until then no entry comes to the log.
+        self._prepare_ahead()
+        seconds = MARK_SECONDS if hurries or self._wanted else self._look_after(now)
+        self._idle = seconds > MARK_SECONDS
+        self._timer = self._loop.call_later(seconds, self._tick)
+
+    def _look_after(self, now: float) -> float:
+        """In how many seconds something may be due if the log does not move until then."""
+        applied = self._applied
+        if applied is not None and applied.index > self._checkpoint_index:
+            return min(max(self._checkpoint_at - now, MARK_SECONDS), HELD_SECONDS)
+        return HELD_SECONDS
+
+    def _look_soon(self) -> None:
+        """Late enough to see what comes together, and not too often."""
+        self._idle = False
+        if self._timer is not None:
+            self._timer.cancel()
+        now = self._loop.time()
+        at = max(now + MARK_SECONDS / 2, self._looked_at + MARK_SECONDS)
+        self._timer = self._loop.call_at(at, self._tick)
+
+    def _mark(self) -> None:
+        """Notes how far the log is both committed and durable: damage below is never cut."""
+        core = self._node.core
+        index = min(core.commit_index, self._node.writer.synced_index)
+        entry = core.log.entry(index)
+        if self._marking or entry is None or index <= self._marked_index:
+            return
+        self._marking = True
+        store = self._node.store
+
+        def done(saved: bool | None, error: BaseException | None) -> None:
+            self._marking = False
+            if not self._failed(error) and saved:
+                self._marked_index = index
+
+        self._background.submit(
+            lambda: store.save_mark(index, entry.end, entry.chain_crc, index), done
+        )
+
+    def _hold(self) -> None:
+        """Saves what the members are known to hold: an old copy of a disk must be told from that
+        disk after a restart, too (``raft/replication_evidence.py``)."""
+        known = [Held(*holding) for holding in self._node.core.holdings.known()]
+        if known == self._held:
+            return
+        self._held = known
+        store = self._node.store
+
+        def done(_result: None, error: BaseException | None) -> None:
+            if self._failed(error):
+                self._held = []  # no room: tried again
+
+        self._background.submit(lambda: store.save_held(known), done)
+
+    def checkpoint_then(self, then: Callable[[BaseException | None], None]) -> None:
+        """Calls ``then`` once a checkpoint of all that is applied now is saved, or with the error
+        for which it could not be."""
+        self._wanted.append(then)
+        self._checkpoint_wanted()
+        if self._wanted and self._idle:
+            self._look_soon()
+
+    def _checkpoint_wanted(self) -> None:
+        """An entry that is not durable here yet waits for the next tick."""
+        if not self._wanted or self._checkpointing:
+            return
+        if self._applied is None or self._applied.index <= self._checkpoint_index:
+            wanted, self._wanted = self._wanted, []
+            for then in wanted:
+                then(None)
+        else:
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Saves the state as of the last applied entry, once that entry is durable here."""
+        entry = self._applied
+        if (
+            self._checkpointing
+            or entry is None
+            or entry.index <= self._checkpoint_index
+            or entry.index > self._node.core.durable_index
+            or self._node.retake.wrong
+        ):
+            return
+        self._checkpointing = True
+        wanted, self._wanted = self._wanted, []
+        self._checkpoint_at = self._loop.time() + self._node.core.config.checkpoint_seconds
+        work = self._machine.begin_checkpoint()
+        checkpoint = Checkpoint(
+            index=entry.index,
+            end_position=entry.end,
+            chain_crc=entry.chain_crc,
+            term=entry.term,
+            term_starts=self._node.core.log.term_starts(entry.index),
+            commit_index=entry.index,
+            state=work.state,
+            configuration=self._node.core.configurations.packed_at(entry.index),
+        )
+
+        def save() -> bool:
+            work.flush()
+            return self._node.store.save_checkpoint(checkpoint)
+
+        # The log is made durable first: a checkpoint must never know more than the log below it.
+        self._node.writer.flush(
+            lambda: self._background.submit(
+                save, lambda saved, error: self._saved(work, checkpoint, wanted, saved, error)
+            )
+        )
+
+    def _saved(
+        self,
+        work: CheckpointWork,
+        checkpoint: Checkpoint,
+        wanted: list[Callable[[BaseException | None], None]],
+        saved: bool | None,
+        error: BaseException | None,
+    ) -> None:
+        self._checkpointing = False
+        if error is None:
+            try:
+                work.finish()
+            except OSError as failed:  # as it removes files that no checkpoint needs any more
+                error = FatalDiskError(f"giving up old files failed: {failed}")
+        if self._failed(error):
+            for then in wanted:
+                then(error)
+            return
+        if saved:
+            self._checkpoint_index = checkpoint.index
+            self._checkpoint_position = checkpoint.end_position
+            for then in wanted:
+                then(None)
+            self._checkpoint_wanted()
+        else:
+            self._wanted = wanted + self._wanted
+
+    def expire(self, position: int) -> None:
+        """Removes what lies below ``position``, in whole segments."""
+
+        def done(_result: None, error: BaseException | None) -> None:
+            if isinstance(error, DamagedError):
+                log.warning("old segments stay until what is damaged is mended: %s", error)
+            elif not self._failed(error):
+                self._node.core.log.expire(self._node.store.first_index)
+
+        self._background.submit(lambda: self._node.store.expire(position), done)

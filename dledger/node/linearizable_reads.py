@@ -1,0 +1,116 @@
+"""Linearizable reads of a node: what it has applied, once that is known to be the newest.
+
+All reads of one turn of the event loop share one question to the leader, and while that is open the
+next ones gather (:mod:`dledger.raft.read_index` does the same on the leader). A read waits until
+the entry of its read index is applied here. What takes too long fails: a question, or its answer,
+may be lost, and a follower that is cut off learns of nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from dledger.errors import ProposeError, ReadUnconfirmedError
+from dledger.raft.ready import ReadIndex
+
+if TYPE_CHECKING:
+    from dledger.node.node import Node
+
+Done: TypeAlias = Callable[[ProposeError | None], None]
+
+TIMEOUT_ELECTIONS = 2.0
+"""Election timeouts that a question may take; then it is asked anew, of whoever leads by then."""
+
+
+class LinearizableReads:
+    """The reads that wait on one node."""
+
+    def __init__(self, *, node: Node, loop: asyncio.AbstractEventLoop) -> None:
+        self._node = node
+        self._loop = loop
+        self._gathering: list[Done] = []
+        self._asked: list[Done] = []
+        self._number = 0
+        self._due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._indexed: deque[tuple[int, float, list[Done]]] = deque()
+
+    def add(self, done: Done) -> None:
+        """Calls ``done(None)`` when what is applied here is the newest, or at least as new as it
+        was when this was called; with :class:`ReadUnconfirmedError` where nobody confirms it."""
+        if self._node.retake.wrong:
+            done(ReadUnconfirmedError())
+            return
+        self._gathering.append(done)
+        if not self._asked and not self._due:
+            self._due = True
+            self._loop.call_soon(self._ask)
+
+    def _ask(self) -> None:
+        self._due = False
+        if self._asked or not self._gathering:
+            return
+        self._number += 1
+        self._asked, self._gathering = self._gathering, []
+        seconds = TIMEOUT_ELECTIONS * self._node.core.config.election_seconds
+        self._timer = self._loop.call_later(seconds, self._expire)
+        self._node.core.read_index(self._number, self._loop.time())
+        self._node.after_event()
+
+    def answered(self, answer: ReadIndex) -> None:
+        """The core says how far must be applied, or that nobody knows."""
+        if answer.id != self._number or not self._asked:
+            return  # of a question that was given up
+        reads, self._asked = self._asked, []
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if answer.index is None:
+            self._fail(reads)
+        else:
+            seconds = TIMEOUT_ELECTIONS * self._node.core.config.election_seconds
+            self._indexed.append((answer.index, self._loop.time() + seconds, reads))
+            self.applied()
+        if self._gathering and not self._due:
+            self._due = True
+            self._loop.call_soon(self._ask)
+
+    def applied(self) -> None:
+        """More may be applied now."""
+        indexed = self._indexed
+        while indexed and indexed[0][0] <= self._node.applied_index:
+            for done in indexed.popleft()[2]:
+                done(None)
+        if indexed and self._timer is None:
+            self._timer = self._loop.call_at(indexed[0][1], self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        late: list[Done] = []
+        while self._indexed and self._indexed[0][1] <= now:
+            late += self._indexed.popleft()[2]
+        if not late:
+            late, self._asked = self._asked, []
+        self._fail(late)
+        if self._gathering and not self._due:
+            self._ask()
+
+    def close(self) -> None:
+        """Nothing waits any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiting = [*self._asked, *self._gathering]
+        for _, _, reads in self._indexed:
+            waiting += reads
+        self._asked, self._gathering = [], []
+        self._indexed.clear()
+        self._fail(waiting)
+
+    def _fail(self, reads: list[Done]) -> None:
+        for done in reads:
+            done(ReadUnconfirmedError())

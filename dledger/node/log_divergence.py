@@ -1,0 +1,91 @@
+"""A log that contradicts the leader's: told from a passing fault, and refilled.
+
+The chain CRC of every append covers all before it, so a follower whose log differs anywhere cannot
+accept it. It breaks the link, and finds the same again. After a few times in a row it asks the
+other members for the entry that does not fit. Where one of them holds it as the leader does, this
+node is the one that diverged: it hears no more appends, and is refilled
+(:mod:`dledger.node.snapshot_receiver`). Where they hold another, the leader is wrong, which nothing
+here can mend: that is told.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from dledger.node.peer_calls import Answer, PeerCalls
+from dledger.node.snapshot_sender import PIECE_BYTES
+from dledger.raft.messages import AppendRequest
+from dledger.wire.service_messages import FetchAnswer, FetchRequest
+from store.log.entry import Entry
+
+if TYPE_CHECKING:
+    from dledger.node.node import Node
+
+log = logging.getLogger(__name__)
+
+REFUSALS = 5
+"""So many appends in a row that contradict our log are no passing fault."""
+
+
+class Divergence:
+    """What one follower knows of it. On the event loop."""
+
+    def __init__(self, node: Node, calls: PeerCalls) -> None:
+        self.found = False
+        """Whether this node's log is another one than that of its group."""
+        self._node = node
+        self._calls = calls
+        self._refused = 0
+
+    def accepted(self) -> None:
+        """An append was right."""
+        self._refused = 0
+
+    def refused(self, sender: str, request: AppendRequest) -> None:
+        """An append was refused; it may contradict our log."""
+        if not (request.entries and self._differs(sender, request.entries[0])):
+            return
+        self._refused += 1
+        if self._refused < REFUSALS or self.found:
+            return
+        self._refused = 0
+        entry = request.entries[0]
+        for peer in self._node.core.peers:
+            if peer != sender:
+                # mypy infers no type for a lambda that keeps the loop's variable by a default.
+                self._calls.call(
+                    peer,
+                    lambda number: FetchRequest(number, entry.index, entry.index, PIECE_BYTES),
+                    lambda answer, peer=peer: self._compare(sender, entry, peer, answer),  # type: ignore[misc]
+                )
+
+    def _differs(self, sender: str, entry: Entry) -> bool:
+        """Whether the entry is none of ours, and comes from a member that leads."""
+        core = self._node.core
+        if sender != core.leader or not core.serves(sender):
+            return False
+        held = core.log.entry(entry.index)
+        if held is not None:
+            return held.chain_crc != entry.chain_crc
+        return core.log.term_at(entry.index) != entry.term
+
+    def _compare(self, leader: str, entry: Entry, peer: str, answer: Answer | None) -> None:
+        if not isinstance(answer, FetchAnswer) or not answer.entries or self.found:
+            return
+        node = self._node.core.node
+        theirs = answer.entries[0]
+        if (theirs.index, theirs.chain_crc) != (entry.index, entry.chain_crc):
+            log.critical(
+                "%s: entry %d of leader %s is not that of %s", node, entry.index, leader, peer
+            )
+            return
+        self.found = True
+        log.critical(
+            "%s has diverged: its log contradicts entry %d, which %s and %s hold",
+            node,
+            entry.index,
+            leader,
+            peer,
+        )
+        self._node.catch_up.begin(leader)

@@ -1,0 +1,98 @@
+"""A node that was removed from its group learns it, and falls quiet.
+
+The log says who is a member: a node that holds the committed entry without itself never campaigns.
+A node that was away lacks that entry, and nobody sends it any more. So members tell those that they
+are connected with and that are none (:class:`~dledger.wire.service_messages.RemovedNotice`). That
+is a peer's word and no proof, so it ends nothing: once a majority of the others have said it, the
+node asks for votes more seldom each time, until it hears a leader, as it does after it was added
+again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dledger.raft.quorum import majority
+from dledger.wire.service_messages import RemovedNotice
+
+if TYPE_CHECKING:
+    from dledger.node.node import Node
+
+log = logging.getLogger(__name__)
+
+
+class Removal:
+    """Of one node: what it knows of its own removal, and tells others of theirs."""
+
+    def __init__(self, *, node: Node) -> None:
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when :attr:`is_member` may have changed."""
+        self._node = node
+        self._told: dict[str, int] = {}  # by voters: the entry that they name
+
+    @property
+    def is_member(self) -> bool:
+        """Whether this node is a member: by the committed log, unless a majority of the others
+        denies it. One that waits to be added is none."""
+        core = self._node.core
+        committed = core.configurations.at(core.commit_index)
+        return core.node in committed.members and not core.standing.dismissed
+
+    def start(self) -> None:
+        """Says it once, where the log says it already."""
+        core = self._node.core
+        committed = core.configurations.at(core.commit_index)
+        if committed.voters and core.node not in committed.members:
+            self._say(core.configurations.index)
+
+    def applied(self, index: int) -> None:
+        """The configuration of that index was applied."""
+        core = self._node.core
+        before, found = core.configurations.at(index - 1), core.configurations.at(index)
+        if core.node in before.members and core.node not in found.members:
+            self._say(index)
+        for peer in list(core.standing.up):
+            self.greet(peer)
+        self.on_change()
+
+    def _say(self, index: int) -> None:
+        log.warning(
+            "%s was removed from its group (entry %d): it takes part in nothing until it is added "
+            "again; its process may be stopped",
+            self._node.core.node,
+            index,
+        )
+
+    def greet(self, peer: str) -> None:
+        """Tells a peer that was reached, if it is no member by the committed log."""
+        core = self._node.core
+        found, index = core.configuration, core.configurations.index
+        if found.votes(core.node) and 0 <= index <= core.commit_index and peer not in found.members:
+            self._node.tell(peer, RemovedNotice(index))
+
+    def received(self, sender: str, notice: RemovedNotice, now: float) -> None:
+        """A peer says that the entry of that index removed this node."""
+        core = self._node.core
+        standing, found = core.standing, core.configuration
+        if standing.dismissed or standing.is_led(now) or not found.votes(core.node):
+            return
+        if not found.votes(sender):
+            return
+        self._told[sender] = notice.index
+        for voters in found.quorums:
+            others = [name for name in voters if name != core.node]
+            told = [name for name in others if self._told.get(name, -1) > core.commit_index]
+            if len(told) < majority(len(others)):
+                return
+        standing.dismissed = True
+        log.warning(
+            "%s: %s say that it was removed from its group, by entry %d, which is not here: it "
+            "asks for votes more and more seldom; its process may be stopped",
+            core.node,
+            ", ".join(sorted(self._told)),
+            notice.index,
+        )
+        self._told.clear()
+        self.on_change()

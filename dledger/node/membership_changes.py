@@ -1,0 +1,126 @@
+"""Changes of the members as an operator asks for them: begun on the leader, told when they end.
+
+A change ends when a configuration that is not joint, from its entry on, is applied: then either it
+holds, or it was cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from dledger.errors import ChangeRefusedError, OutcomeUnknownError, ProposeError
+from dledger.raft.configuration import LOST_INCARNATION, Configuration, MemberAddress
+
+if TYPE_CHECKING:
+    from dledger.node.node import Node
+
+log = logging.getLogger(__name__)
+
+Done: TypeAlias = Callable[[ProposeError | None], None]
+
+
+class Membership:
+    """The changes that one leader has under way; there is one at most, and one transfer."""
+
+    def __init__(self, *, node: Node, loop: asyncio.AbstractEventLoop) -> None:
+        self._node = node
+        self._loop = loop
+        self._change: tuple[int, int, Callable[[Configuration], bool], Done] | None = None
+        self._transfer: tuple[str, Done] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether anybody waits."""
+        return self._change is not None or self._transfer is not None
+
+    def add_learner(self, node: str, address: MemberAddress, done: Done) -> None:
+        """``done(None)`` when the learner is one. Raises :class:`~dledger.errors.ProposeError`
+        where nothing was begun, as the others here do."""
+        index = self._node.core.lead().changes.add_learner(node, address, self._loop.time())
+        self._begun(index, lambda found: node in found.learners, done)
+
+    def promote(self, node: str, done: Done) -> None:
+        """``done(None)`` when the learner is a voter."""
+        index = self._node.core.lead().changes.promote(node, self._loop.time())
+        self._begun(index, lambda found: node in found.voters, done)
+
+    def remove(self, node: str, done: Done) -> None:
+        """``done(None)`` when the node is no member any more."""
+        index = self._node.core.lead().changes.remove(node, self._loop.time())
+        self._begun(index, lambda found: node not in found.members, done)
+
+    def transfer(self, target: str, done: Done) -> None:
+        """``done(None)`` when the target leads; an error when it does not within an election
+        timeout."""
+        self._node.core.lead().begin_transfer(target, self._loop.time())
+        self._transfer = (target, done)
+        self._node.after_event()
+
+    def _begun(self, index: int, holds: Callable[[Configuration], bool], done: Done) -> None:
+        self._change = (index, self._node.core.term, holds, done)
+        self._node.after_event()
+
+    def applied(self, index: int) -> None:
+        """An entry that is a configuration was applied."""
+        self._tell_of_lost_disks(index)
+        if self._change is None:
+            return
+        first, _, holds, done = self._change
+        found = self._node.core.configurations.at(index)
+        if index < first or found.is_joint:
+            return
+        self._change = None
+        if holds(found):
+            done(None)
+        else:
+            done(ChangeRefusedError("the change was not committed in time and is cancelled"))
+
+    def _tell_of_lost_disks(self, index: int) -> None:
+        core = self._node.core
+        before, found = core.configurations.at(index - 1), core.configurations.at(index)
+        for node, incarnation in found.incarnations.items():
+            if incarnation != before.incarnations.get(node) and incarnation == LOST_INCARNATION:
+                log.warning(
+                    "%s: the disk of %s holds less than it held: it counts for nothing until "
+                    "it is refilled",
+                    core.node,
+                    node,
+                )
+
+    def looked(self) -> None:
+        """Who leads may have changed."""
+        core = self._node.core
+        if self._transfer is not None:
+            target, done = self._transfer
+            if core.leader == target:
+                self._transfer = None
+                done(None)
+            elif core.leading is not None and core.leading.handover.target is None:
+                self._transfer = None
+                done(ChangeRefusedError(f"{target} did not take over in time; this node goes on"))
+            elif core.leading is None and core.leader is not None:
+                self._transfer = None
+                done(ChangeRefusedError(f"{core.leader} was elected instead of {target}"))
+        if self._change is not None and (core.leading is None or core.term != self._change[1]):
+            index, term, holds, done = self._change
+            self._change = None
+            # A leader that removes itself stops leading in the moment in which that is committed.
+            if core.commit_index >= core.configurations.index and holds(core.configuration):
+                done(None)
+            else:
+                done(OutcomeUnknownError(index, term))
+
+    def close(self) -> None:
+        """The node stops."""
+        core = self._node.core
+        if self._transfer is not None:
+            _, done = self._transfer
+            self._transfer = None
+            done(ChangeRefusedError("the node stops"))
+        if self._change is not None:
+            index, term, _, done = self._change
+            self._change = None
+            done(OutcomeUnknownError(index, term or core.term))

@@ -1,0 +1,90 @@
+"""Snapshots of a running node: a checkpoint first, and then its files piece by piece.
+
+All disk work runs on the background executor, in steps of a few MiB with a pause behind each, so
+that marks, checkpoints and the preparation of segments get their turn and the disk has time for
+the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from dledger.node.executor import Executor
+from store.errors import SnapshotError
+from store.snapshot import SnapshotWriter
+from store.state.snapshot_manifest import Manifest
+
+if TYPE_CHECKING:
+    from dledger.node.node import Node
+
+T = TypeVar("T")
+
+BYTES_PER_SECOND = 64 << 20
+
+
+class Snapshots:
+    """One node's, one at a time. On the event loop."""
+
+    def __init__(
+        self, *, node: Node, background: Executor, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._node = node
+        self._background = background
+        self._loop = loop
+        self._busy = False
+
+    async def take(self, place: Callable[[], str], time_ms: int) -> tuple[str, Manifest]:
+        """Makes a snapshot of all that is applied now in the directory that ``place`` names.
+
+        ``place`` may look at the disk, and raise; the directory is returned. Raises
+        :class:`~store.errors.SnapshotError`, and nothing was made.
+        """
+        if self._busy:
+            raise SnapshotError("another snapshot of this node is being made; try again then")
+        self._busy = True
+        try:
+            target = await self._run(place)
+            await self._checkpointed()
+            writer = await self._run(lambda: self._node.store.begin_snapshot(target, time_ms))
+            await self._write(writer)
+        finally:
+            self._busy = False
+        return target, writer.manifest
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        waiter: asyncio.Future[T] = self._loop.create_future()
+
+        def done(result: T | None, error: BaseException | None) -> None:
+            if waiter.done():
+                return
+            if error is None:
+                waiter.set_result(cast(T, result))
+            else:
+                waiter.set_exception(error)
+
+        self._background.submit(work, done)
+        return await waiter
+
+    async def _checkpointed(self) -> None:
+        waiter: asyncio.Future[None] = self._loop.create_future()
+
+        def saved(error: BaseException | None) -> None:
+            if waiter.done():
+                return
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(SnapshotError(f"no checkpoint could be saved: {error}"))
+
+        self._node.keeper.checkpoint_then(saved)
+        await waiter
+
+    async def _write(self, writer: SnapshotWriter) -> None:
+        steps: Iterator[int] = writer.steps()
+        while True:
+            copied = await self._run(lambda: next(steps, None))
+            if copied is None:
+                break
+            await asyncio.sleep(copied / BYTES_PER_SECOND)

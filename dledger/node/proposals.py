@@ -1,0 +1,88 @@
+"""What this node proposed as leader, and who waits for it to be applied."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dledger.errors import (
+    InvariantError,
+    NotServingError,
+    OutcomeUnknownError,
+    Promise,
+    ProposeError,
+)
+from store.io.filesystem import Bytes
+from store.log.entry import HEADER_SIZE, Entry, EntryKind, build_entry
+
+if TYPE_CHECKING:
+    from dledger.node.node import Node
+
+
+@dataclass(slots=True)
+class _Proposal:
+    index: int
+    term: int
+    done: Callable[[ProposeError | None], None]
+
+
+class Proposals:
+    """Of one node, in the order of their entries. On the event loop."""
+
+    def __init__(self, *, node: Node, loop: asyncio.AbstractEventLoop) -> None:
+        self._node = node
+        self._loop = loop
+        self._waiting: deque[_Proposal] = deque()
+
+    def add(
+        self,
+        body_size: int,
+        build: Callable[[int], Sequence[Bytes]],
+        done: Callable[[ProposeError | None], None],
+    ) -> int:
+        """See :meth:`dledger.node.node.Node.propose`; the caller takes the core's effects."""
+        node = self._node
+        core = node.core
+        core.check_may_propose()
+        if not node.serving:
+            raise NotServingError
+        size = HEADER_SIZE + body_size
+        position = core.next_position(size)
+        if not node.has_room(size):
+            raise node.fitness.no_room(size)
+        entry = build_entry(
+            EntryKind.DATA,
+            core.log.last_index + 1,
+            core.standing.term,
+            position,
+            core.log.chain_crc,
+            build(position),
+        )
+        if entry.size != size:
+            raise InvariantError(
+                Promise.LOG_MATCHING, f"an entry of {entry.size} bytes was announced as {size}"
+            )
+        self._waiting.append(_Proposal(entry.index, entry.term, done))
+        core.propose(entry, self._loop.time())
+        return entry.index
+
+    def applied(self, entry: Entry) -> None:
+        """Answers who waited for that entry."""
+        waiting = self._waiting
+        while waiting and waiting[0].index <= entry.index:
+            proposal = waiting.popleft()
+            # One append of a new leader can depose this one, replace its entries and commit, all
+            # in one event: what stands at the index may be another's.
+            if (proposal.index, proposal.term) == (entry.index, entry.term):
+                proposal.done(None)
+            else:
+                proposal.done(OutcomeUnknownError(proposal.index, proposal.term))
+
+    def drop(self) -> None:
+        """The leadership, or the node, ended: what becomes of them is not known here."""
+        dropped, self._waiting = self._waiting, deque()
+        for proposal in dropped:
+            proposal.done(OutcomeUnknownError(proposal.index, proposal.term))

@@ -1,0 +1,57 @@
+"""The protocol core of a node as its store recovered it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from random import Random
+
+from dledger.config import RaftConfig
+from dledger.raft.configuration import Configurations
+from dledger.raft.core import Raft
+from dledger.raft.entry_cache import RaftLog
+from dledger.raft.replication_evidence import Holding
+from store.replica import ReplicaStore
+
+
+def recovered_core(
+    *,
+    node: str,
+    voters: Collection[str],
+    store: ReplicaStore,
+    rng: Random,
+    now: float,
+    config: RaftConfig,
+    sync_flush: bool,
+) -> Raft:
+    """``voters`` count where neither the log nor its checkpoint says who is a member."""
+    found, checkpoint = store.recovered, store.recovered.checkpoint
+    core = Raft(
+        node=node,
+        configurations=Configurations.recovered(
+            voters,
+            -1 if checkpoint is None else checkpoint.index,
+            b"" if checkpoint is None else checkpoint.configuration,
+            found.configurations,
+        ),
+        incarnation=found.incarnation,
+        log=RaftLog(
+            first_index=found.first_index,
+            last_index=found.last_index,
+            term_starts=found.term_starts,
+            end_position=found.end_position,
+            chain_crc=found.last_chain_crc,
+            tail=found.tail,
+            tail_base=found.tail_base,
+            cache_bytes_max=config.cache_bytes_max,
+        ),
+        segment_size=store.segment_size,
+        rng=rng,
+        now=now,
+        config=config,
+        term=found.term,
+        vote=found.vote,
+        commit_index=found.commit_index,
+        sync_flush=sync_flush,
+    )
+    core.holdings.learn(Holding(*held) for held in found.held)
+    return core

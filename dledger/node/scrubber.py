@@ -1,0 +1,360 @@
+"""Scrubbing: what is at rest is read again and again, and what rotted is put back from a peer.
+
+Disks lose bits in what nobody reads; the day it is needed, the other copies may be gone too. So
+every entry that is committed is read at a bounded rate, pass after pass, on the background
+executor. A damaged entry is named in the log and in the node's status, fetched from a peer by its
+index, and written back where its chain CRC says that it belongs. Meanwhile the node goes on with
+what is whole, but does not campaign (:mod:`dledger.node.health`). What lay in a segment that was
+found to be cut short, as the log was opened, is looked at before all else, and counts as damaged
+until it has been.
+
+What is derived from the log (ConsumeQueues, key index) is the state machine's to compare with the
+entries just read, and to make again from them. Rows of the entry index are made again here, so that
+a node without peers keeps its messages, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from heapq import nsmallest
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+from dledger.node.executor import Executor
+from dledger.node.peer_calls import Answer, PeerCalls
+from dledger.node.snapshot_sender import PIECE_BYTES
+from dledger.wire.service_messages import FetchAnswer, FetchRequest
+from store.errors import DiskFullError, FatalDiskError, OutOfRangeError, StoreError
+from store.log.entry import Entry
+from store.log.entry_repair import Checked
+
+if TYPE_CHECKING:
+    from dledger.node.node import Node
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0
+TOLD_MAX = 50
+DAMAGE_TOLD_MAX = 20
+ROWS_MENDED_MAX = 256
+"""Rows made again at a time: each is synced, and other work waits for it."""
+
+
+class DerivedFiles(Protocol):
+    """What is derived from the log; called on the background executor."""
+
+    def begin_pass(self) -> None:
+        """A pass over the log begins."""
+
+    def check(self, entries: Sequence[Entry]) -> list[str]:
+        """Compares derived files with these entries and mends them; says what was wrong."""
+
+    def end_pass(self) -> list[str]:
+        """Checks what no single entry tells; says what was wrong."""
+
+
+class NothingDerived:
+    """A state machine that keeps no files."""
+
+    def begin_pass(self) -> None:
+        """See :class:`DerivedFiles`."""
+
+    def check(self, entries: Sequence[Entry]) -> list[str]:  # noqa: ARG002 - a protocol's
+        """See :class:`DerivedFiles`."""
+        return []
+
+    def end_pass(self) -> list[str]:
+        """See :class:`DerivedFiles`."""
+        return []
+
+
+class Scrubber:
+    """The scrubbing of one node. On the event loop."""
+
+    def __init__(
+        self,
+        *,
+        node: Node,
+        calls: PeerCalls,
+        background: Executor,
+        loop: asyncio.AbstractEventLoop,
+        bytes_per_second: int,
+        pass_seconds: float,
+    ) -> None:
+        """Pieces are read at the rate; between two passes it rests for ``pass_seconds``."""
+        self.derived: DerivedFiles = NothingDerived()
+        self.damage: dict[int, str] = {}
+        """What is damaged now: by index of the entry, file, byte and what is wrong there."""
+        self.mended: deque[str] = deque(maxlen=TOLD_MAX)
+        """What was damaged and is whole again, newest last."""
+        self.passes = 0
+        self._node = node
+        self._calls = calls
+        self._background = background
+        self._loop = loop
+        self._bytes_per_second = bytes_per_second
+        self._pass_seconds = pass_seconds
+        self._next_index = -1  # -1: a new pass begins
+        self._cut: list[tuple[int, int]] = []  # entries of segments that were cut short, unread
+        self._knows_cut = not node.store.recovered.cut_segments
+        self._comparing = False
+        self._mending = False
+        self._first_index = 0
+        self._tries = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begins the first pass when the node has had time to start."""
+        self._timer = self._loop.call_later(self._pass_seconds, self._step)
+        if starts := self._node.store.recovered.cut_segments:
+            last = self._last_index()
+            self._background.submit(lambda: self._entries_from(starts, last), self._cut_known)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _entries_from(self, starts: Sequence[int], last: int) -> list[tuple[int, int]]:
+        """First and last entry of each of these segments; on the background executor."""
+        store = self._node.store
+        found = []
+        for start in starts:
+            try:
+                first = store.entry_at(start, last)
+                found.append((first, store.entry_at(start + store.segment_size - 1, last)))
+            except StoreError as error:  # the pass comes by
+                log.error("%s: a segment is cut short: %s", self._node.core.node, error)
+        return found
+
+    def _cut_known(self, ranges: list[tuple[int, int]] | None, error: BaseException | None) -> None:
+        self._failed(error)
+        self._cut = ranges or []
+        self._knows_cut = True
+        self._read_cut()
+
+    def _read_cut(self) -> None:
+        self._changed()
+        if self._cut and self._timer is not None and self._node.failure is None:
+            store, (first, last) = self._node.store, self._cut[0]
+            self._background.submit(
+                lambda: store.check_entries(first, last, PIECE_BYTES), self._cut_read
+            )
+
+    def _cut_read(self, checked: Checked | None, error: BaseException | None) -> None:
+        _, last = self._cut.pop(0)
+        if not self._failed(error) and checked is not None:
+            if checked.next_index <= last:
+                self._cut.insert(0, (checked.next_index, last))
+            self._found(checked)
+        self._read_cut()
+
+    def suspect(self, index: int) -> None:
+        """Somebody could not read this entry: it is looked at now."""
+        last = self._last_index()
+        if index <= last:
+            self._background.submit(lambda: self._check(index, last), self._suspected)
+
+    def _suspected(
+        self, found: tuple[Checked, list[str]] | None, error: BaseException | None
+    ) -> None:
+        if not self._failed(error) and found is not None:
+            self._tell(*found)
+
+    def suspect_derived(self, index: int) -> None:
+        """What is derived from this entry or from one behind it is wrong: it is compared with the
+        log from there on, at once and no faster than in a pass, until something is found."""
+        if not self._comparing:
+            self._comparing = True
+            self._compare(index, begins=True)
+
+    def _compare(self, index: int, *, begins: bool = False) -> None:
+        last = self._last_index()
+        if index > last or self._timer is None or self._node.failure is not None:
+            self._comparing = False
+            return
+        self._background.submit(lambda: self._look(index, last, begins=begins), self._compared)
+
+    def _compared(
+        self, found: tuple[Checked, list[str]] | None, error: BaseException | None
+    ) -> None:
+        if self._failed(error) or found is None:
+            self._comparing = False
+            return
+        self._tell(*found)
+        checked, told = found
+        if told:
+            self._comparing = False  # who still finds something wrong asks anew
+            return
+        self._loop.call_later(
+            max(checked.size, 1) / self._bytes_per_second, self._compare, checked.next_index
+        )
+
+    @property
+    def told_damage(self) -> list[str]:
+        """What to tell of the damage: that of the first entries, and how much more there is."""
+        told = [self.damage[index] for index in nsmallest(DAMAGE_TOLD_MAX, self.damage)]
+        if len(self.damage) > len(told):
+            told.append(f"and {len(self.damage) - len(told)} more entries")
+        if self._cut or not self._knows_cut:
+            told.append("a segment is cut short, and what it holds is being looked at")
+        return told
+
+    # --- the passes
+
+    def _last_index(self) -> int:
+        core = self._node.core
+        return min(core.commit_index, core.durable_index)
+
+    def _step(self) -> None:
+        if self._timer is None or self._node.failure is not None:
+            return
+        last = self._last_index()
+        begins = self._next_index < 0
+        first = max(self._next_index, self._node.store.first_index)
+        if first > last:
+            self._background.submit(self.derived.end_pass, self._pass_ended)
+            return
+        self._background.submit(lambda: self._look(first, last, begins=begins), self._checked)
+
+    def _look(self, first: int, last: int, *, begins: bool) -> tuple[Checked, list[str]]:
+        """Looks at a piece; on the background executor."""
+        if begins:
+            self.derived.begin_pass()
+        checked, mended = self._check(first, last)
+        return checked, mended + self.derived.check(checked.entries)
+
+    def _check(self, first: int, last: int) -> tuple[Checked, list[str]]:
+        """Checks a piece, and makes rows of the entry index again whose entries are whole."""
+        store = self._node.store
+        checked = store.check_entries(first, last, PIECE_BYTES)
+        rotted = list(islice(filter(store.mend_row, checked.damage), ROWS_MENDED_MAX))
+        if rotted:
+            mended = [f"row of entry {index}: {checked.damage[index]}" for index in rotted]
+            return store.check_entries(first, last, PIECE_BYTES), mended
+        return checked, []
+
+    def _again(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer = self._loop.call_later(seconds, self._step)
+
+    def _checked(
+        self, found: tuple[Checked, list[str]] | None, error: BaseException | None
+    ) -> None:
+        if self._failed(error) or found is None:
+            self._next_index = -1
+            self._again(self._pass_seconds)
+            return
+        self._tell(*found)
+        checked, _ = found
+        self._next_index = checked.next_index
+        self._again(max(checked.size, 1) / self._bytes_per_second)
+
+    def _pass_ended(self, told: list[str] | None, error: BaseException | None) -> None:
+        if not self._failed(error):
+            self._tell_mended(told or [])
+            self.passes += 1
+        self._next_index = -1
+        self._again(self._pass_seconds)
+
+    def _failed(self, error: BaseException | None) -> bool:
+        """Whether the piece could not be looked at; what expired meanwhile is no failure."""
+        if error is None:
+            return False
+        if isinstance(error, OutOfRangeError | DiskFullError | FileNotFoundError):
+            log.info("the scrub starts over: %s", error)
+        elif isinstance(error, StoreError) and not isinstance(error, FatalDiskError):
+            log.error("%s: the scrub found damage: %s", self._node.core.node, error)
+        elif isinstance(error, OSError):
+            self._node.fail(FatalDiskError(f"scrubbing failed: {error}"))
+        else:
+            self._node.fail(error)
+        return True
+
+    def _tell(self, checked: Checked, told: Sequence[str]) -> None:
+        self._tell_mended(told)
+        self._found(checked)
+
+    def _tell_mended(self, told: Sequence[str]) -> None:
+        for text in told:
+            log.error("%s: damage, mended from the log: %s", self._node.core.node, text)
+            self.mended.append(text)
+
+    # --- mending
+
+    def _found(self, checked: Checked) -> None:
+        new = {
+            index: str(error) for index, error in checked.damage.items() if index not in self.damage
+        }
+        if new:
+            index = min(new)
+            others = f" (and {len(new) - 1} more up to {max(new)})" if len(new) > 1 else ""
+            log.error(
+                "%s: entry %d%s is damaged: %s", self._node.core.node, index, others, new[index]
+            )
+            self.damage.update(new)
+        for entry in checked.entries:
+            self.damage.pop(entry.index, None)
+        self._changed()
+
+    def _changed(self) -> None:
+        first_index = self._node.store.first_index
+        if first_index != self._first_index:
+            self._first_index = first_index
+            for index in [index for index in self.damage if index < first_index]:
+                del self.damage[index]  # it has expired
+        damaged = bool(self.damage or self._cut or not self._knows_cut)
+        if damaged != self._node.fitness.damaged:
+            self._node.fitness.set_damaged(damaged=damaged)
+        if self.damage and not self._mending:
+            self._mending = True
+            self._mend()
+
+    def _mend(self) -> None:
+        """Asks one peer after the other for a damaged entry behind a whole one, where alone it can
+        be seen that what comes fits; then for the next such: all may have given up the first."""
+        peers = self._sources()
+        if not self.damage or not peers:
+            self._mending = False
+            return
+        rounds, turn = divmod(self._tries, len(peers))
+        behind_whole = (index for index in self.damage if index - 1 not in self.damage)
+        index, peer = next(behind_whole), peers[turn]
+        if rounds:
+            others = [index, *behind_whole]
+            index = others[rounds % len(others)]
+        self._tries += 1
+        self._calls.call(
+            peer,
+            lambda number: FetchRequest(number, index, index, PIECE_BYTES),
+            lambda answer: self._fetched(index, peer, answer),
+        )
+
+    def _sources(self) -> list[str]:
+        core = self._node.core
+        return sorted(core.peers, key=lambda peer: (peer != core.leader, peer))
+
+    def _fetched(self, index: int, peer: str, answer: Answer | None) -> None:
+        entries = answer.entries if isinstance(answer, FetchAnswer) else ()
+        if not entries or entries[0].index != index:
+            self._loop.call_later(RETRY_SECONDS, self._mend)
+            return
+        entry = entries[0]
+        self._background.submit(
+            lambda: self._node.store.mend_entry(entry),
+            lambda _none, error: self._mended(index, peer, error),
+        )
+
+    def _mended(self, index: int, peer: str, error: BaseException | None) -> None:
+        if self._failed(error):
+            self._loop.call_later(RETRY_SECONDS, self._mend)
+            return
+        told = self.damage.pop(index, f"entry {index}")
+        self._tries -= 1  # who had this one is asked for the next
+        self.mended.append(f"entry {index}: {told}")
+        log.warning("%s: entry %d is whole again, from %s", self._node.core.node, index, peer)
+        self._changed()
+        self._mend()

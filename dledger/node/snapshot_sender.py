@@ -1,0 +1,222 @@
+"""What a node hands to its peers from its disk: committed entries, and its newest checkpoint.
+
+A follower whose log ends before this one begins is told so by the leader, and asks for the rest.
+Nothing of it may cost acknowledgements much (thesis 5.1 leaves the pace to the implementation):
+reads run on the background executor, in small pieces, no faster than a rate. And while the node
+itself writes a lot, pieces are under way for a twelfth of the time at most: from when one is read
+until the follower, which has written it meanwhile, asks for the next. So even if all else stood
+still as long, acknowledgements would be slowed by less than a tenth; the more a piece disturbs, or
+is disturbed, the longer is the pause behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dledger.node.executor import Executor
+from dledger.raft.ready import Read
+from dledger.wire.service_messages import (
+    CheckpointAnswer,
+    CheckpointRequest,
+    FetchAnswer,
+    FetchRequest,
+    FetchStatus,
+    RefillNotice,
+)
+from store.errors import DamagedError, OutOfRangeError, StoreError
+from store.log.entry import Entry
+
+if TYPE_CHECKING:
+    from dledger.node.node import Node
+
+log = logging.getLogger(__name__)
+
+PIECE_BYTES = 256 << 10
+BUSY_JOBS = 5
+"""More writes than this between two looks for followers, and the node is at work."""
+
+BUSY_SHARE = 1 / 12
+"""The part of the time for which pieces may be under way while the node is at work."""
+
+PIECE_SECONDS_MAX = 0.1
+"""A piece counts for no longer: what takes longer is the way there, which costs nobody."""
+
+HELD_SECONDS = 30.0
+"""How long what a follower asked for is kept from retention after it last asked."""
+
+
+class Supply:
+    """Answers the questions of :mod:`dledger.node.peer_calls`. On the event loop."""
+
+    def __init__(
+        self,
+        *,
+        node: Node,
+        background: Executor,
+        reads: Executor,
+        loop: asyncio.AbstractEventLoop,
+        bytes_per_second: int,
+    ) -> None:
+        self._node = node
+        self._background = background
+        self._reads = reads
+        self._loop = loop
+        self._bytes_per_second = bytes_per_second
+        self._free_at = 0.0
+        self._jobs = 0
+        self._busy = False
+        self._serving: dict[str, None] = {}
+        self._begun: dict[str, float] = {}  # when the last piece for a peer was begun
+        self._needed: dict[str, tuple[int, float]] = {}  # first index still needed, when asked
+
+    @property
+    def needed_from(self) -> int | None:
+        """The first entry that a refill under way has still to fetch here."""
+        since = self._loop.time() - HELD_SECONDS
+        needed = [index for index, asked in self._needed.values() if asked >= since]
+        return min(needed, default=None)
+
+    def look(self) -> None:
+        """Looks for followers that are behind the log, and how busy the node is: twice a second,
+        together with the disk (:mod:`dledger.node.health`)."""
+        jobs, self._jobs = self._jobs, self._node.writer.jobs_done
+        self._busy = self._jobs - jobs > BUSY_JOBS
+        core = self._node.core
+        if core.replicator is None:
+            return
+        for peer, progress in core.replicator.peers.items():
+            previous = progress.next_index - 1
+            if progress.connected and (
+                previous + 1 < core.log.first_index or core.log.term_at(previous) is None
+            ):
+                self._node.tell(peer, RefillNotice(core.log.first_index))
+
+    def read_for_append(self, read: Read) -> None:
+        """Entries for a follower that keeps up too badly to be served from memory.
+
+        They are part of replication: read at once, by the executor for reads.
+        """
+        node = self._node
+
+        def done(entries: list[Entry] | None, error: BaseException | None) -> None:
+            if error is not None:
+                log.error("cannot read entries from %d: %s", read.first_index, error)
+                if not isinstance(error, StoreError):
+                    node.fail(error)
+                    return
+                if isinstance(error, DamagedError):
+                    node.scrubber.suspect(read.first_index)
+            if node.alive:
+                node.core.loaded(read.peer, entries or [], self._loop.time())
+                node.after_event()
+
+        self._reads.submit(
+            lambda: node.store.read_entries(read.first_index, read.last_index, read.bytes_max),
+            done,
+        )
+
+    # --- questions
+
+    def fetch(self, peer: str, request: FetchRequest) -> None:
+        """Answers with entries, when the rate allows it; a node that is no member gets none."""
+        store, core = self._node.store, self._node.core
+        last_index = min(request.last_index, core.commit_index, store.last_index)
+        if request.first_index < store.first_index:
+            self._refuse(peer, request, FetchStatus.EXPIRED)
+        elif request.first_index > last_index or not core.serves(peer):
+            self._refuse(peer, request, FetchStatus.MISSING)
+        elif peer in self._serving:
+            self._refuse(peer, request, FetchStatus.BUSY)
+        else:
+            self._serving[peer] = None
+            self._needed[peer] = (request.first_index, self._loop.time())
+            self._in_turn(peer, lambda: self._read(peer, request, last_index))
+
+    def _in_turn(self, peer: str, begin: Callable[[], None]) -> None:
+        """Begins a piece when the rate, and the last one's share of the time, allow it."""
+        now = self._loop.time()
+        before = self._begun.pop(peer, None)
+        if before is not None and self._busy:
+            took = min(now - before, PIECE_SECONDS_MAX)
+            self._free_at = max(self._free_at, now + took * (1 / BUSY_SHARE - 1))
+        if self._free_at <= now:
+            self._begin(peer, begin)
+        else:
+            self._loop.call_at(self._free_at, self._begin, peer, begin)
+
+    def _begin(self, peer: str, begin: Callable[[], None]) -> None:
+        if self._node.failure is None:
+            self._begun[peer] = self._loop.time()
+            begin()
+
+    def _refuse(self, peer: str, request: FetchRequest, status: FetchStatus) -> None:
+        self._node.tell(peer, FetchAnswer(request.number, status, self._node.store.first_index))
+
+    def _read(self, peer: str, request: FetchRequest, last_index: int) -> None:
+        store = self._node.store
+        bytes_max = min(max(request.bytes_max, 0), PIECE_BYTES)
+
+        def done(entries: list[Entry] | None, error: BaseException | None) -> None:
+            self._serving.pop(peer, None)
+            if error is not None:
+                self._not_read(peer, request, error)
+            elif entries is not None:
+                self._spend(sum(entry.size for entry in entries))
+                first = store.first_index
+                self._node.tell(
+                    peer,
+                    FetchAnswer(request.number, FetchStatus.ENTRIES, first, tuple(entries)),
+                )
+
+        self._background.submit(
+            lambda: store.read_entries(request.first_index, last_index, bytes_max), done
+        )
+
+    def _not_read(self, peer: str, request: FetchRequest, error: BaseException) -> None:
+        if isinstance(error, OutOfRangeError):
+            self._refuse(peer, request, FetchStatus.EXPIRED)
+        elif isinstance(error, DamagedError):
+            log.error("cannot give entry %d to %s: %s", request.first_index, peer, error)
+            self._node.scrubber.suspect(request.first_index)
+            self._refuse(peer, request, FetchStatus.MISSING)
+        else:
+            self._node.fail(error)
+
+    def checkpoint(self, peer: str, request: CheckpointRequest) -> None:
+        """Answers with a piece of the newest checkpoint; a node that is no member gets none, nor
+        does anybody while it may hold a wrong state."""
+        store = self._node.store
+        if not self._node.core.serves(peer) or self._node.retake.wrong:
+            self._node.tell(peer, CheckpointAnswer(request.number, -1, -1, -1, 0, 0, b""))
+            return
+        if peer in self._serving:
+            return  # it has one question open at a time, and asks again what goes unanswered
+        self._serving[peer] = None
+        first_index, first_position = store.beginning()
+        self._needed[peer] = (first_index, self._loop.time())
+
+        def done(found: tuple[int, int, bytes] | None, error: BaseException | None) -> None:
+            self._serving.pop(peer, None)
+            if error is not None and not isinstance(error, StoreError | OSError):
+                self._node.fail(error)
+                return
+            index, size, data = (-1, 0, b"") if found is None else found
+            self._spend(len(data))
+            answer = CheckpointAnswer(
+                request.number, index, first_index, first_position, size, request.offset, data
+            )
+            self._node.tell(peer, answer)
+
+        self._in_turn(
+            peer,
+            lambda: self._background.submit(
+                lambda: store.read_checkpoint(request.index, max(request.offset, 0), PIECE_BYTES),
+                done,
+            ),
+        )
+
+    def _spend(self, size: int) -> None:
+        self._free_at = max(self._free_at, self._loop.time()) + size / self._bytes_per_second

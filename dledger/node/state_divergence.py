@@ -1,0 +1,189 @@
+"""A state that is not the group's is given up, and taken again from the log.
+
+Who finds that this node's state is not that of a majority of the voters says so here. From then on
+the node serves nobody, saves no checkpoint, gives none to its peers, and hands the leadership over.
+Then it stops with :class:`~dledger.errors.RetakenError` and is opened anew, without the checkpoints
+that may hold what is wrong:
+
+- Where the state went wrong while the node ran, the newest checkpoint up to which it was proved
+  right is kept, or the one that the process began with, and the log behind it is applied again.
+- Where applying what the log held at the start makes the wrong state, the checkpoint that it began
+  with is wrong, or this node cannot apply the log rightly: the older checkpoint is tried, then the
+  beginning of the log, if it still has that.
+- Where nothing is left to begin with, the newest checkpoint of the leader takes the place of all
+  own ones. The log stays: it is as whole as before, and what it holds was confirmed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dledger.errors import RetakenError
+from dledger.node.checkpoint_fetch import CheckpointFetch
+from dledger.node.executor import Executor
+from dledger.raft.raft_state import Role
+from dledger.wire.service_messages import StateReport
+from store.errors import FatalDiskError, StoreError
+from store.state.checkpoint import decode_checkpoint
+
+if TYPE_CHECKING:
+    from dledger.node.node import Node
+
+log = logging.getLogger(__name__)
+
+PAUSE_SECONDS = 5.0
+"""So old a process is when it begins anew: one that cannot come right does not do so all the time.
+Steps back to an older checkpoint are few, and wait for nothing."""
+
+HAND_OVER_SECONDS = 1.0
+LOOK_SECONDS = 0.02
+FETCH_SECONDS = 0.5
+
+
+class Retake:
+    """Of one node. On the event loop; the disk work is background."""
+
+    def __init__(
+        self, *, node: Node, background: Executor, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.wrong = ""
+        """In what the state differs from the group's; empty where it is not known to."""
+        self.proved = -1
+        """The last entry after which the state was proved to be the group's, by this process."""
+        self.on_report: Callable[[str, StateReport], None] = lambda _peer, _report: None
+        """Called with what a peer says of its state."""
+        self.on_wrong: Callable[[], None] = lambda: None
+        """Called once, when nobody is to be served any more."""
+        self._node = node
+        self._background = background
+        self._loop = loop
+        found = node.store.recovered
+        self._began_with = -1 if found.checkpoint is None else found.checkpoint.index
+        self._held_at_start = found.last_index
+        self._started_at = loop.time()
+        self._found_at_index = -1
+        self._gives_way_until = 0.0
+
+    def agreed(self, index: int) -> None:
+        """The state after that entry is the group's."""
+        if not self.wrong:
+            self.proved = index
+
+    def differs(self, index: int, wrong: str) -> None:
+        """The state after that entry is not that of a majority of the voters, in what ``wrong``
+        names."""
+        if self.wrong:
+            return
+        self.wrong, self._found_at_index = wrong, index
+        log.critical(
+            "%s: the state after entry %d is not that of a majority of the voters, in: %s; nobody "
+            "is served until it is taken again from the log",
+            self._node.core.node,
+            index,
+            wrong,
+        )
+        # The entry that says so is just being applied, and is to be applied to its end.
+        self._loop.call_soon(self._stop_serving)
+
+    def _stop_serving(self) -> None:
+        node, now = self._node, self._loop.time()
+        if not node.alive:
+            return
+        self.on_wrong()
+        node.announcer.announce()
+        node.reads.close()
+        node.fitness.state_wrong()
+        last = self._last_good()
+        steps_back = last is not None and last < self._began_with
+        at = now if steps_back else max(now, self._started_at + PAUSE_SECONDS)
+        self._gives_way_until = at + HAND_OVER_SECONDS
+        self._loop.call_at(at, self._begin)
+
+    def _begin(self) -> None:
+        node, now = self._node, self._loop.time()
+        if not node.alive:
+            return
+        if node.core.role is Role.LEADER:
+            if now < self._gives_way_until:
+                if node.core.lead().handover.target is None:
+                    node.fitness.hand_over()
+                    node.after_event()
+                self._loop.call_later(LOOK_SECONDS, self._begin)
+                return
+            node.core.step_down(now)
+            node.after_event()
+        last = self._last_good()
+        if last is None:
+            self._fetch()
+        else:
+            self._open_anew(last)
+
+    def _last_good(self) -> int | None:
+        """The index up to which checkpoints are kept; None where a peer's is needed."""
+        store = self._node.store
+        if self._found_at_index > self._held_at_start:
+            last = max(self.proved, self._began_with)
+        elif self._began_with < 0:
+            return None
+        else:
+            last = self._began_with - 1
+        kept = [index for index in store.checkpoints.indexes if index <= last]
+        if not kept and store.first_index > 0:
+            return None
+        return max(kept, default=-1)
+
+    def _open_anew(self, last: int) -> None:
+        node = self._node
+        where = "from its beginning" if last < 0 else f"behind the checkpoint of entry {last}"
+        reason = RetakenError(f"the state is taken again from the log, {where}")
+        node.fall_silent(reason)
+        log.warning("%s is opened anew: %s", node.core.node, reason)
+        self._background.submit(
+            lambda: node.store.checkpoints.drop_after(last),
+            lambda _none, error: node.ended(error or reason),
+        )
+
+    # --- the checkpoint of a peer
+
+    def _fetch(self) -> None:
+        node, leader = self._node, self._node.core.leader
+        if not node.alive:
+            return
+        if leader is None or leader == node.core.node or not node.core.serves(leader):
+            self._fetch_later()
+            return
+        CheckpointFetch(
+            node.calls, leader, lambda _answer, data: self._came(leader, data), self._fetch_later
+        )
+
+    def _fetch_later(self) -> None:
+        self._loop.call_later(FETCH_SECONDS, self._fetch)
+
+    def _came(self, leader: str, data: bytes) -> None:
+        store = self._node.store
+        path = f"the checkpoint of {leader}"
+
+        def save() -> int | None:
+            checkpoint = decode_checkpoint(data, path)
+            return checkpoint.index if store.save_checkpoint(checkpoint, alone=True) else None
+
+        self._background.submit(save, partial(self._saved, leader))
+
+    def _saved(self, leader: str, index: int | None, error: BaseException | None) -> None:
+        node = self._node
+        if isinstance(error, StoreError) and not isinstance(error, FatalDiskError):
+            log.error("the checkpoint of %s is of no use: %s", leader, error)
+        elif error is not None:
+            node.fail(error)
+            return
+        if index is None:  # of no use, or of an entry that is not durable here yet
+            self._fetch_later()
+            return
+        reason = RetakenError(f"the state is that of {leader} after entry {index}")
+        node.fall_silent(reason)
+        log.warning("%s is opened anew: %s", node.core.node, reason)
+        node.ended(reason)

@@ -1,0 +1,49 @@
+"""What the node drives: a state that is a function of the committed log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from dledger.raft.raft_state import Role
+from store.log.entry import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """Who leads, as this node knows it. ``serving``: this node does, and may propose."""
+
+    role: Role
+    term: int
+    leader: str | None
+    serving: bool
+
+
+class CheckpointWork(Protocol):
+    """One checkpoint in the making."""
+
+    @property
+    def state(self) -> bytes:
+        """The state as it was when the checkpoint began."""
+
+    def flush(self) -> None:
+        """Makes the derived files durable up to that state. Blocks; runs off the event loop."""
+
+    def finish(self) -> None:
+        """Called on the event loop once the checkpoint is saved."""
+
+
+class StateMachine(Protocol):
+    """Applied by :class:`~dledger.node.node.Node`, always on the event loop."""
+
+    def restore(self, state: bytes | None) -> None:
+        """Called once, first of all: the state of a checkpoint, or None for the beginning."""
+
+    def apply(self, entry: Entry) -> None:
+        """The next committed entry, of whatever kind; each exactly once after :meth:`restore`."""
+
+    def begin_checkpoint(self) -> CheckpointWork:
+        """Captures the state now."""
+
+    def leadership_changed(self, leadership: Leadership) -> None:
+        """Role, term, leader or readiness changed."""

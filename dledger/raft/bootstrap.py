@@ -1,0 +1,69 @@
+"""Who may begin a log: the first election of a group, as an empty node takes part in it.
+
+A majority of empty voters begins a log. A voter whose disk was wiped is empty too, and what it had
+confirmed may be on one disk only, of a voter that is not reached. So an empty node remembers
+(``raft/replication_evidence.py``) the first disk on which it met each member, and begins no log
+
+- together with a member that is empty on another disk than that: it was wiped;
+- once a leader has told it that something is committed.
+
+For somebody whose log is not empty it votes only where that can lose nothing, as it may have been
+wiped itself:
+
+- It has met a third member on another disk than before, so that one was wiped, and neither this
+  node nor the candidate was: one is wiped at a time, and not before the last one is a voter again.
+  A candidate that was wiped, or lost the end of its log, may lack what it had confirmed.
+- All other voters have said that they are empty: no more is left of the log than the candidate has.
+"""
+
+from __future__ import annotations
+
+from dledger.raft.configuration import NO_INCARNATION
+from dledger.raft.raft_log import LocalLog
+from dledger.raft.raft_state import Standing
+from dledger.raft.replication_evidence import Holdings
+
+
+class Founding:
+    """Of one node. A node that does not know its disk takes itself, and all others, for new."""
+
+    def __init__(self, *, standing: Standing, local: LocalLog, holdings: Holdings) -> None:
+        self._standing = standing
+        self._local = local
+        self._holdings = holdings
+        self._met: dict[
+            str, tuple[int, int]
+        ] = {}  # by this process: disk, and the log's last index
+
+    @property
+    def applies(self) -> bool:
+        """Whether this node is empty, and knows its disk."""
+        return self._standing.incarnation != NO_INCARNATION and self._local.log.last_index < 0
+
+    def meet(self, member: str, incarnation: int, last_index: int) -> None:
+        """A member says on which disk it is, and where its log ends."""
+        if self.applies and incarnation != NO_INCARNATION:
+            self._holdings.meet(member, incarnation)
+            self._met[member] = (incarnation, last_index)
+
+    def begins_with(self, member: str) -> bool:
+        """Whether this node, which is empty, begins a log with a member that is."""
+        # What one of two held is committed only where the other one holds it.
+        of_two = len(self._local.configurations.current.voters) <= 2
+        return not self._holdings.any_committed and (of_two or not self._was_replaced(member))
+
+    def votes_for(self, candidate: str, last_index: int) -> bool:
+        """Whether this node, which is empty, may vote for a candidate whose log ends there."""
+        if last_index < 0:
+            return self.begins_with(candidate)
+        voters = self._local.configurations.current.voters
+        others = [each for each in voters if each not in (candidate, self._standing.node)]
+        return any(map(self._was_replaced, others)) or all(map(self._is_empty, others))
+
+    def _was_replaced(self, member: str) -> bool:
+        met = self._met.get(member)
+        return met is not None and self._holdings.replaced(member, met[0])
+
+    def _is_empty(self, member: str) -> bool:
+        met = self._met.get(member)
+        return met is not None and met[1] < 0

@@ -1,0 +1,112 @@
+"""The reads that a leader confirms, by rounds of heartbeats or by its lease (Raft thesis 6.4).
+
+Which reads a round confirms is in ``raft/read_index.py``; here rounds are begun and answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dledger.config import RaftConfig
+from dledger.raft.leadership_transfer import Handover
+from dledger.raft.messages import ReadResponse
+from dledger.raft.quorum_tracker import Majorities
+from dledger.raft.raft_log import LocalLog
+from dledger.raft.read_index import ReadAsked, ReadRounds
+from dledger.raft.ready import Outbox
+from dledger.raft.replication import Replicator
+from dledger.raft.replication_evidence import Holding
+
+
+class LeaderReads:
+    """Of one leadership."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        term: int,
+        first_index: int,
+        local: LocalLog,
+        outbox: Outbox,
+        replicator: Replicator,
+        majorities: Majorities,
+        handover: Handover,
+        held: Callable[[], tuple[Holding, ...]],
+        config: RaftConfig,
+        now: float,
+    ) -> None:
+        """``first_index`` is the no-op of the term: no read is answered from before it. ``held`` is
+        what a heartbeat passes on."""
+        self._node = node
+        self._term = term
+        self._first_index = first_index
+        self._local = local
+        self._outbox = outbox
+        self._replicator = replicator
+        self._majorities = majorities
+        self._handover = handover
+        self._held = held
+        self._config = config
+        self._rounds = ReadRounds()
+        self._round_sent_at: dict[int, float] = {}
+        self._lease_until = now
+
+    def ask(self, asker: str, number: int, now: float) -> None:
+        """A read index is wanted; the answer leaves once it is confirmed."""
+        asked = ReadAsked(asker, number, max(self._local.commit_index, self._first_index))
+        leased = self._config.lease_reads and now < self._lease_until
+        if leased and not self._handover.ordered:
+            self._answer(asked)
+        elif self._rounds.add(asked):
+            self._begin_round(now)
+
+    def next_round(self, now: float) -> None:
+        """A round of heartbeats is about to be sent: it confirms what was asked so far."""
+        self._replicator.round += 1
+        self._rounds.begun(self._replicator.round)
+        if self._config.lease_reads:
+            self._round_sent_at[self._replicator.round] = now
+
+    def serve(self, now: float) -> None:
+        """A member answered a round: confirms what a majority has answered."""
+        if not (self._rounds.open or self._config.lease_reads):
+            return
+        confirmed = self._majorities.confirmed_round()
+        for asked in self._rounds.confirmed(confirmed):
+            self._answer(asked)
+        if self._config.lease_reads:
+            self._extend_lease(confirmed)
+        if self._rounds.gathering:
+            self._begin_round(now)
+
+    def drop(self) -> None:
+        """The leadership is over: nobody's read is confirmed any more."""
+        for asked in self._rounds.drop():
+            if asked.asker == self._node:
+                self._outbox.read_index(asked.number, None)
+            else:
+                self._outbox.send(asked.asker, ReadResponse(self._term, asked.number, -1))
+
+    def _begin_round(self, now: float) -> None:
+        self.next_round(now)
+        if self._replicator.beats_soon(now):
+            self._replicator.beat(self._local.commit_index, now, self._held())
+        else:
+            self._replicator.ask_all(self._local.commit_index)
+        self.serve(now)
+
+    def _extend_lease(self, confirmed: int) -> None:
+        """Who answered a round sent then elects nobody for an election timeout from then on."""
+        known = [number for number in self._round_sent_at if number <= confirmed]
+        if known:
+            valid = self._config.election_seconds * (1 - self._config.lease_drift)
+            self._lease_until = self._round_sent_at[known[-1]] + valid
+            for number in known:
+                del self._round_sent_at[number]
+
+    def _answer(self, asked: ReadAsked) -> None:
+        if asked.asker == self._node:
+            self._outbox.read_index(asked.number, asked.read_from)
+        else:
+            self._outbox.send(asked.asker, ReadResponse(self._term, asked.number, asked.read_from))

@@ -1,0 +1,262 @@
+"""What a node is in its term, and how long it waits before it wants another one.
+
+Term, vote, role and leader change here and nowhere else. A term and a vote are on their way to the
+disk in the same bundle in which they change (Raft thesis 3.8); what may leave only after that is
+:meth:`~dledger.raft.ready.Outbox.send_after_write`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from random import Random
+
+from dledger.config import RaftConfig
+from dledger.errors import InvariantError, NotLeaderError, PeerError, Promise
+from dledger.raft.leader import Leading
+from dledger.raft.raft_log import LocalLog
+from dledger.raft.ready import Outbox
+from dledger.raft.replication_evidence import Holdings
+from dledger.raft.term_bound import TermBound
+
+NOBODY = ""
+
+SELDOM_MAX = 64.0
+"""So many election timeouts lie between two campaigns of a node that was told that it was removed:
+with the usual one 40 to 80 s."""
+STRANGER_ELECTIONS = 3.0
+"""A sender that is no member by this node's log is heard as a candidate or leader only after so
+many of the shortest election timeouts without a leader that is one. It is then the turn of the
+members for as long again, so that it keeps none of them from an election."""
+
+
+class Role(Enum):
+    """What a node is in its term."""
+
+    FOLLOWER = "follower"
+    PRE_CANDIDATE = "pre-candidate"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+
+
+class Standing:
+    """One node's; see the module."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        incarnation: int,
+        term: int,
+        vote: str,
+        local: LocalLog,
+        holdings: Holdings,
+        outbox: Outbox,
+        config: RaftConfig,
+        rng: Random,
+        now: float,
+    ) -> None:
+        self.node = node
+        self.incarnation = incarnation
+        self.term = term
+        self.vote = vote
+        self.role = Role.FOLLOWER
+        self.leader: str | None = None
+        self.leading: Leading | None = None
+        self.up: dict[str, bool] = {}
+        """Peers with a working link, in order of connection."""
+        self.unfit: dict[str, bool] = {}
+        """Peers that said that they should not lead."""
+        self.damaged: dict[str, bool] = {}
+        """Members, this node among them, whose log has damaged entries."""
+        self.patience = 1.0
+        """How many times as long as usual this node waits before it campaigns."""
+        self.dismissed = False
+        """Whether a majority of the others have said that this node was removed; see
+        ``node/member_removal.py``. Until it hears a leader it campaigns more and more seldom."""
+        self.leader_heard_at = now
+        self._led_at = now  # by a member; or a stranger was heard
+        self._by_stranger = False  # whether `leader` is one
+        self.terms = TermBound(now)
+        self.election_at = now + config.election_seconds * (1 + rng.random())
+        self._local = local
+        self._holdings = holdings
+        self._outbox = outbox
+        self._config = config
+        self._rng = rng
+        self._seldom = 1.0
+
+    # --- waiting
+
+    def wait(self, now: float) -> None:
+        """The next election is a whole timeout away."""
+        self.election_at = now + self._draw(self._config.election_seconds)
+
+    def hurry(self, now: float) -> None:
+        """The next election is close: the leader, or an election, is lost.
+
+        Where leases count on this node it elects nobody before they end, not even itself.
+        """
+        config, begins = self._config, now
+        if config.lease_reads:
+            begins = max(now, self.leader_heard_at + config.election_seconds)
+        self.election_at = min(self.election_at, begins + self._draw(config.lost_leader_seconds))
+
+    def campaign_seldom(self) -> None:
+        """From now on half as often as before."""
+        self._seldom = min(2 * self._seldom, SELDOM_MAX)
+
+    def _draw(self, seconds: float) -> float:
+        return seconds * self.patience * self._seldom * (1 + self._rng.random())
+
+    def is_led(self, now: float) -> bool:
+        """Whether a leader was heard so lately that nobody else may be elected (stickiness)."""
+        if self.role is Role.LEADER:
+            return True
+        # A lease counts on this even when the link broke, or the node started anew.
+        known = self.leader is not None and not self._by_stranger
+        return (
+            known or self._config.lease_reads
+        ) and now - self.leader_heard_at < self._config.election_seconds
+
+    # --- strangers
+
+    def knows(self, node: str) -> bool:
+        """Whether the node is a member, by what is committed here or by any entry behind that."""
+        return self._local.configurations.knows(node, self._local.commit_index)
+
+    @property
+    def joins(self) -> bool:
+        """Whether this node waits to be told who the members are."""
+        return not self._local.configurations.current.voters
+
+    def hears_strangers(self, now: float) -> bool:
+        """Whether no member has led for so long that one may lead whom this log does not know."""
+        patience = STRANGER_ELECTIONS * self._config.election_seconds
+        return self.role is not Role.LEADER and now - self._led_at >= patience
+
+    def stranger_heard(self, now: float) -> None:
+        """A stranger changed this node's term, vote or leader: others have to wait."""
+        self._led_at = now
+
+    def hears_leader(self, sender: str, term: int, now: float) -> bool:
+        """Whether a message of a leader of that term is heard at all.
+
+        A node follows whoever leads, be it by a configuration that it does not have yet. But only
+        a member by its own log is heard at any time: a stranger is where it was voted for, where no
+        member has led for long, and where this node waits to be added to a group.
+
+        Raises :class:`~dledger.errors.PeerError` if another node leads that term.
+        """
+        if self._follows(sender, term) or term < self.term:
+            return True  # if its time is over, it is told so
+        member = self.knows(sender)
+        if term == self.term and self.leader not in (None, sender):
+            if not (member and self._by_stranger):
+                raise PeerError(f"{self.leader} and {sender} both lead term {term}")
+            self._local.doubt()  # all that came was a stranger's
+        if member or self.joins:
+            return True
+        if term == self.term and sender in (self.leader, self.vote):
+            return self.role is Role.FOLLOWER  # no stranger breaks off an election
+        return self.hears_strangers(now)
+
+    def _follows(self, sender: str, term: int) -> bool:
+        """Whether that is the leader of the term, and was a member when it began to lead."""
+        return term == self.term and sender == self.leader and not self._by_stranger
+
+    # --- changes
+
+    def set_hard_state(self, term: int, vote: str) -> None:
+        """Term and vote, and on their way to the disk."""
+        if term < self.term:
+            raise InvariantError(
+                Promise.ONE_LEADER, f"{self.node}: term would go back from {self.term} to {term}"
+            )
+        write = self._outbox.write()
+        write.hard_state = (term, vote)
+        if term > self.term:
+            self._local.new_term(write.id)
+        self.term = term
+        self.vote = vote
+
+    def adopt(self, sender: str, term: int, now: float) -> bool:
+        """Follows nobody yet, in a later term that a peer tells of, or on the way there.
+
+        Returns whether that term is reached. Raises :class:`~dledger.errors.PeerError` for a term
+        that cannot be right.
+        """
+        raised = term - self.term
+        if not self.joins:  # else it knows of no term at all
+            self.terms.check(sender, self.term, term)
+            raised = min(raised, self.terms.jump(self.term, now))
+            self.terms.raised(raised, now)
+        self.become_follower(self.term + raised, None, now)
+        return self.term == term
+
+    def become_follower(self, term: int, leader: str | None, now: float) -> None:
+        """Of ``leader``, where one is known."""
+        if term > self.term:
+            self.set_hard_state(term, NOBODY)
+        self.role = Role.FOLLOWER
+        self.leader = leader
+        self._by_stranger = False
+        if self.leading is not None:
+            self._led_at = now
+            self.leading.reads.drop()
+            self.leading.remember()
+            self.leading = None
+        self.wait(now)
+
+    def become_leader(self, now: float) -> None:
+        """The election of this term is won."""
+        self.role = Role.LEADER
+        self.leader = self.node
+        self.leading = Leading(
+            node=self.node,
+            incarnation=self.incarnation,
+            term=self.term,
+            local=self._local,
+            outbox=self._outbox,
+            config=self._config,
+            connected=self.up,
+            unfit=self.unfit,
+            damaged=self.damaged,
+            holdings=self._holdings,
+            now=now,
+        )
+
+    def end_if_over(self, now: float) -> None:
+        """A leadership that found itself over becomes none."""
+        if self.leading is not None and self.leading.over:
+            self.become_follower(self.term, None, now)
+
+    def follow(self, sender: str, term: int, now: float) -> bool:
+        """Takes the sender of an append or heartbeat as leader, unless its term is over, or too far
+        ahead for now.
+
+        What a stranger sends puts off no election. Raises :class:`~dledger.errors.PeerError` for a
+        term that cannot be right.
+        """
+        if term < self.term:
+            return False
+        stranger = not (self._follows(sender, term) or self.knows(sender) or self.joins)
+        reached = term == self.term or self.adopt(sender, term, now)
+        if self.leader != sender or self.role is not Role.FOLLOWER:
+            if stranger:
+                self.stranger_heard(now)
+            if not reached:
+                return False
+            self.become_follower(term, sender, now)
+        self._by_stranger = stranger
+        if not stranger:
+            self.leader_heard_at = self._led_at = now
+            self.dismissed = False
+            self._seldom = 1.0
+            self.wait(now)
+        return True
+
+    def lead(self) -> Leading:
+        """The present leadership. Raises :class:`~dledger.errors.NotLeaderError`."""
+        if self.leading is None:
+            raise NotLeaderError(self.leader)
+        return self.leading

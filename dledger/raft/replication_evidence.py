@@ -1,0 +1,80 @@
+"""What each member held durably of what is committed, as leaders have told it.
+
+A leader counts a member's confirmations; its heartbeats pass on how far they go, so that every
+member knows, a heartbeat's time later, what every other one holds. Entries that are committed are
+never cut, so a disk whose log ends before that has lost some of them: an old copy was put in its
+place. It neither gets nor gives a vote, and the next leader has it refilled, though it never heard
+its confirmations itself.
+
+A member that is on another disk than it was has lost all that the last one held. Whoever has no log
+yet learns from this alone on which disk it met each member; see ``raft/bootstrap.py``.
+
+It is saved now and then (``node/checkpointer.py``), and what was saved last is known again after a
+restart. With asynchronous flush nothing is told, because there a power failure may take what was
+confirmed: only the disks are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Holding(NamedTuple):
+    """All up to ``last_index`` is committed, and durable on the disk of that incarnation; of -1 no
+    more is known than that the member is on this disk."""
+
+    node: str
+    incarnation: int
+    last_index: int
+
+
+class Holdings:
+    """What one node knows of all members."""
+
+    def __init__(self, known: Iterable[Holding] = (), *, kept: bool = True) -> None:
+        """``kept`` is false where a confirmation is no promise: no last index is known then."""
+        self.kept = kept
+        self._known: dict[str, Holding] = {}
+        self.learn(known)
+
+    def learn(self, told: Iterable[Holding]) -> None:
+        """A leader says so. Of a member that is on another disk now, the last word counts."""
+        for each in told:
+            holding = each if self.kept else each._replace(last_index=-1)
+            before = self._known.get(holding.node)
+            if (
+                before is None
+                or before.incarnation != holding.incarnation
+                or before.last_index < holding.last_index
+            ):
+                self._known[holding.node] = holding
+
+    def meet(self, node: str, incarnation: int) -> None:
+        """A member says on which disk it is. Of itself its first word counts."""
+        self._known.setdefault(node, Holding(node, incarnation, -1))
+
+    def copy(self) -> Holdings:
+        """What is known now, whatever is learned later."""
+        return Holdings(self._known.values(), kept=self.kept)
+
+    def known(self) -> list[Holding]:
+        """All that is known, in the order of names."""
+        return [self._known[node] for node in sorted(self._known)]
+
+    @property
+    def any_committed(self) -> bool:
+        """Whether a leader told of anything that is committed."""
+        return any(holding.last_index >= 0 for holding in self._known.values())
+
+    def replaced(self, node: str, incarnation: int) -> bool:
+        """Whether the member is known on another disk."""
+        known = self._known.get(node)
+        return known is not None and known.incarnation != incarnation
+
+    def lacks(self, node: str, incarnation: int, last_index: int) -> bool:
+        """Whether a log that ends there has lost committed entries which that disk held."""
+        known = self._known.get(node)
+        return (
+            known is not None and known.incarnation == incarnation and last_index < known.last_index
+        )

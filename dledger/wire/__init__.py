@@ -1,0 +1,1 @@
+"""Messages between peers: codec, frames, connections."""

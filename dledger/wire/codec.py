@@ -1,0 +1,231 @@
+"""Peer messages as bytes: a CRC32C, then one msgpack array, ``[kind, term, ...]``.
+
+The CRC, big-endian u32, covers all that follows it: what goes wrong between two processes is found
+at the next message, whatever it is. The entries of an append travel as they lie in the commit log,
+back to back, in one binary field (bin 32). :func:`decode_message` raises :class:`PeerError` for
+anything that is not such a message, and checks the body CRC of every entry, which its leader made.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+
+import msgpack
+from crc32c import crc32c
+
+from dledger.errors import DamagedFrameError, PeerError
+from dledger.raft.configuration import MEMBERS_MAX
+from dledger.raft.messages import (
+    AppendAccepted,
+    AppendRejected,
+    AppendRequest,
+    Heartbeat,
+    HeartbeatResponse,
+    Message,
+    ReadRequest,
+    ReadResponse,
+    TimeoutNow,
+    VoteRequest,
+    VoteResponse,
+)
+from dledger.raft.replication_evidence import Holding
+from dledger.raft.term_bound import TERM_MAX
+from dledger.wire.service_codec import (
+    FIRST_SERVICE_KIND,
+    SERVICE_FIELDS,
+    Scalar,
+    service_fields,
+    service_message,
+)
+from store.errors import CorruptEntryError
+from store.io.filesystem import Bytes
+from store.log.entry import decode_entries
+from store.quoting import quoted
+
+MESSAGE_BYTES_MAX = 64 << 20
+CRC = struct.Struct(">I")
+NUMBER_MAX = TERM_MAX  # indexes and terms are i64 on disk
+FIELDS_TOLD_MAX = 10
+
+_ARRAY_OF_SIX = b"\x96"
+_BIN_32 = struct.Struct(">BI")
+_FIELD_TYPES: dict[int, tuple[Scalar, ...]] = {
+    1: (int, int, int, bool, bool, int),
+    2: (int, bool, bool, int, int),
+    3: (int, int, int, int, bytes),
+    4: (int, int, int),
+    5: (int, int, int, int),
+    6: (int, int, int, bytes),
+    7: (int, int, int, int, int, int),
+    8: (int,),
+    9: (int, int),
+    10: (int, int, int),
+}
+
+
+_WITH_OTHERS = frozenset(
+    kind
+    for kind, types in (*_FIELD_TYPES.items(), *SERVICE_FIELDS.items())
+    if not {*types} <= {int, bool}
+)
+"""Kinds of messages whose fields are more than numbers, and yes or no."""
+
+
+class MessageEncoder:
+    """Encodes messages; an append that goes to several followers in a row is encoded once."""
+
+    def __init__(self) -> None:
+        self._packer = msgpack.Packer()
+        self._append: AppendRequest | None = None
+        self._frame: Sequence[Bytes] = ()
+
+    def encode(self, message: Message) -> Sequence[Bytes]:
+        """The parts of the frame of one message. Entries are parts as they are: a join would copy
+        them."""
+        if not isinstance(message, AppendRequest):
+            return (seal(self._packer.pack(_fields(message))),)
+        if self._append is None or not _are_same(message, self._append):
+            self._frame = _append_frame(message)
+            self._append = message
+        return self._frame
+
+
+def _fields(message: Message) -> tuple[int | bool | bytes, ...]:
+    """The kind and the fields of a message; of an append all but its entries."""
+    match message:
+        case VoteRequest(term, last_index, last_term, pre_vote, ordered, incarnation):
+            return (1, term, last_index, last_term, pre_vote, ordered, incarnation)
+        case VoteResponse(term, granted, pre_vote, incarnation, log_index):
+            return (2, term, granted, pre_vote, incarnation, log_index)
+        case AppendRequest(term, prev_index, prev_term, commit_index, _):
+            return (3, term, prev_index, prev_term, commit_index)
+        case AppendAccepted(term, match_index, incarnation):
+            return (4, term, match_index, incarnation)
+        case AppendRejected(term, rejected_index, hint_index, hint_term):
+            return (5, term, rejected_index, hint_index, hint_term)
+        case Heartbeat(term, commit_index, number, held):
+            return (6, term, commit_index, number, _packed_holdings(held) if held else b"")
+        case HeartbeatResponse(term, match, last_index, number, incarnation, log_index):
+            return (7, term, match, last_index, number, incarnation, log_index)
+        case TimeoutNow(term):
+            return (8, term)
+        case ReadRequest(term, number):
+            return (9, term, number)
+        case ReadResponse(term, number, index):
+            return (10, term, number, index)
+        case _:
+            return service_fields(message)
+
+
+@lru_cache(maxsize=8)  # a leader repeats what it has no news of, to each of its peers
+def _packed_holdings(held: tuple[Holding, ...]) -> bytes:
+    packed: bytes = msgpack.packb(held)
+    return packed
+
+
+@lru_cache(maxsize=8)  # likewise
+def _holdings(packed: bytes) -> tuple[Holding, ...]:
+    try:
+        found = msgpack.unpackb(packed)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise PeerError(f"what members hold is no msgpack: {error}") from error
+    if not isinstance(found, list) or len(found) > MEMBERS_MAX:
+        raise PeerError("what members hold is no array of so many members")
+    for fields in found:
+        known = isinstance(fields, list) and tuple(map(type, fields)) == (str, int, int)
+        if not known or not all(-1 <= number <= NUMBER_MAX for number in fields[1:]):
+            raise PeerError(f"what a member holds has the wrong fields: {quoted(fields)}")
+    return tuple(Holding(*fields) for fields in found)
+
+
+def _are_same(append: AppendRequest, other: AppendRequest) -> bool:
+    """Whether they say the same, as two followers that are equally far are told."""
+    ours, theirs = append.entries, other.entries
+    return (
+        len(ours) == len(theirs)
+        and (not ours or (ours[0] is theirs[0] and ours[-1] is theirs[-1]))
+        and append.commit_index == other.commit_index
+        and append.prev_index == other.prev_index
+        and (append.term, append.prev_term) == (other.term, other.prev_term)
+    )
+
+
+def _append_frame(append: AppendRequest) -> Sequence[Bytes]:
+    numbers: bytes = msgpack.packb(_fields(append))
+    entries = [entry.data for entry in append.entries]
+    head = _ARRAY_OF_SIX + numbers[1:] + _BIN_32.pack(0xC6, sum(map(len, entries)))
+    crc = crc32c(head)
+    for data in entries:
+        crc = crc32c(data, crc)
+    return (CRC.pack(crc) + head, *entries)
+
+
+def seal(content: bytes) -> bytes:
+    """The frame of that content."""
+    return CRC.pack(crc32c(content)) + content
+
+
+def unseal(frame: Bytes) -> memoryview:
+    """The content of a frame. Raises :class:`~dledger.errors.DamagedFrameError`."""
+    content = memoryview(frame)[CRC.size :]
+    expected = int.from_bytes(frame[: CRC.size], "big")
+    found = crc32c(content)
+    if found != expected or len(frame) < CRC.size:
+        raise DamagedFrameError(len(frame), found, expected)
+    return content
+
+
+def decode_message(frame: Bytes) -> Message:
+    """The message of one frame. Raises :class:`PeerError` naming what is wrong with it."""
+    content = unseal(frame)
+    try:
+        fields = msgpack.unpackb(content, max_bin_len=MESSAGE_BYTES_MAX)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise PeerError(f"a peer frame of {len(frame)} bytes is no msgpack: {error}") from error
+    if not isinstance(fields, list) or not fields or type(fields[0]) is not int:
+        raise PeerError("a peer frame is no array that begins with a message kind")
+    kind, *values = fields
+    expected = _FIELD_TYPES.get(kind) or SERVICE_FIELDS.get(kind)
+    if expected is None:
+        raise PeerError(f"unknown kind of peer message: {kind}")
+    if tuple(map(type, values)) != expected:
+        found = ", ".join(type(value).__name__ for value in values[:FIELDS_TOLD_MAX])
+        raise PeerError(f"peer message {kind} has the wrong fields: {found}")
+    numbers = values if kind not in _WITH_OTHERS else [v for v in values if type(v) is int]
+    if numbers and (min(numbers) < -1 or max(numbers) > NUMBER_MAX):
+        told = [value[:10] if isinstance(value, bytes) else value for value in values[:4]]
+        raise PeerError(f"peer message {kind} has a number out of range: {told}")
+    if kind >= FIRST_SERVICE_KIND:
+        try:
+            return service_message(kind, values)
+        except (CorruptEntryError, ValueError) as error:
+            raise PeerError(f"peer message {kind} cannot be right: {error}") from error
+    match kind:
+        case 1:
+            return VoteRequest(*values)
+        case 2:
+            return VoteResponse(*values)
+        case 3:
+            term, prev_index, prev_term, commit_index, data = values
+            try:
+                entries = tuple(decode_entries(data))
+            except CorruptEntryError as error:
+                raise PeerError(f"damaged entry after index {prev_index}: {error}") from error
+            return AppendRequest(term, prev_index, prev_term, commit_index, entries)
+        case 4:
+            return AppendAccepted(*values)
+        case 5:
+            return AppendRejected(*values)
+        case 6:
+            term, commit_index, number, held = values
+            return Heartbeat(term, commit_index, number, _holdings(held) if held else ())
+        case 7:
+            return HeartbeatResponse(*values)
+        case 8:
+            return TimeoutNow(*values)
+        case 9:
+            return ReadRequest(*values)
+        case _:
+            return ReadResponse(*values)

@@ -1,0 +1,90 @@
+"""Where peers come in: connections that must say in time whose they are."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from dledger.config import PeerLimits
+from dledger.errors import DLedgerError
+from dledger.wire.bad_request_log import RequestLog
+from dledger.wire.peer_link import PATH
+from store.quoting import FROM_OUTSIDE
+
+log = logging.getLogger(__name__)
+
+TELL_SECONDS = 1.0
+"""Between two lines about peers that are refused."""
+
+
+class PeerDoor:
+    """The listening port of a transport."""
+
+    def __init__(self, limits: PeerLimits) -> None:
+        self._limits = limits
+        self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server | None = None
+        self._ungreeted: dict[web.RequestHandler, asyncio.TimerHandle] = {}
+        self._told_at = float("-inf")
+        self._untold = 0
+
+    async def open(
+        self,
+        host: str,
+        port: int,
+        accept: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> None:
+        """Listens. ``OSError`` if the port is taken; :meth:`close` is to follow then, too."""
+        app = web.Application()
+        app.router.add_get(PATH, accept)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=0.1, logger=RequestLog(log, FROM_OUTSIDE)
+        )
+        await self._runner.setup()
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._connected, host, port)
+
+    async def close(self) -> None:
+        """Closes every connection. The port may never have been opened."""
+        if self._server is not None:
+            self._server.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        for timer in self._ungreeted.values():
+            timer.cancel()
+        self._ungreeted.clear()
+
+    def _connected(self) -> web.RequestHandler:
+        """The protocol of a new connection."""
+        limits = self._limits
+        assert self._runner is not None and self._runner.server is not None  # noqa: S101, PT018
+        protocol = self._runner.server()
+        if len(self._ungreeted) >= limits.ungreeted_max:
+            self._end(next(iter(self._ungreeted)))
+        loop = asyncio.get_running_loop()
+        self._ungreeted[protocol] = loop.call_later(limits.greeting_seconds, self._end, protocol)
+        return protocol
+
+    def greeted(self, protocol: web.RequestHandler) -> None:
+        """That connection is a peer's."""
+        timer = self._ungreeted.pop(protocol, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _end(self, protocol: web.RequestHandler) -> None:
+        self.greeted(protocol)
+        if protocol.transport is not None:
+            protocol.transport.abort()
+
+    def refused(self, remote: str | None, error: DLedgerError) -> None:
+        """Tells of it, in one line a second: anybody may be refused as often as it likes."""
+        now = asyncio.get_running_loop().time()
+        if now - self._told_at < TELL_SECONDS:
+            self._untold += 1
+            return
+        others = f" (and {self._untold} others before)" if self._untold else ""
+        log.error("refusing a peer at %s: %s%s", remote, error, others)
+        self._told_at, self._untold = now, 0

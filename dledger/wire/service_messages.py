@@ -1,0 +1,135 @@
+"""What nodes say to one another beside the protocol: how they are, and the bytes of their logs.
+
+None of it carries a term and none of it counts for anything in an election or a commit. Requests
+have a number that their answer repeats, so that a late answer is not taken for another's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TypeAlias
+
+from store.log.entry import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How the sender is: its disk has ``room`` for messages and answers in time (``prompt``), and
+    all that it holds below its commit index is ``whole``, and is the group's."""
+
+    room: bool
+    prompt: bool
+    whole: bool
+
+    @property
+    def fit(self) -> bool:
+        """Whether the sender would be a leader worth having."""
+        return self.room and self.prompt and self.whole
+
+    @property
+    def why_unfit(self) -> str:
+        """For people."""
+        reasons = (
+            (self.room, "the disk is full"),
+            (self.prompt, "the disk does not answer"),
+            (self.whole, "something in the log is damaged, or the state is wrong"),
+        )
+        return ", ".join(reason for well, reason in reasons if not well)
+
+
+class FetchStatus(IntEnum):
+    """Why an answer has no entries, or that it has some."""
+
+    ENTRIES = 0
+    EXPIRED = 1
+    BUSY = 2
+    MISSING = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """Asks for committed entries from ``first_index`` to ``last_index``, as many as fit."""
+
+    number: int
+    first_index: int
+    last_index: int
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchAnswer:
+    """Entries as they lie in the sender's log, or why there are none.
+
+    ``first_index`` is the first entry that the sender retains.
+    """
+
+    number: int
+    status: FetchStatus
+    first_index: int
+    entries: tuple[Entry, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RefillNotice:
+    """A leader tells a follower that its log ends before the ``first_index`` that is retained."""
+
+    first_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedNotice:
+    """A member tells a peer that it is none, by the committed entry of that ``index``."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRequest:
+    """Asks for a piece of the sender's newest checkpoint file, from byte ``offset`` on.
+
+    ``index`` is the checkpoint of which earlier pieces were got, -1 for none.
+    """
+
+    number: int
+    index: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointAnswer:
+    """A piece of a checkpoint file, and where the log below it begins.
+
+    ``index`` names the checkpoint; -1 says that there is none, or no more that one. ``size`` is
+    that of the whole file. The log that leads up to it begins with ``first_index`` at
+    ``first_position``.
+    """
+
+    number: int
+    index: int
+    first_index: int
+    first_position: int
+    size: int
+    offset: int
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StateReport:
+    """The digests of the sender's state after the entry of that ``index``; what they are is the
+    state machine's. Sent only to who knows :data:`~dledger.wire.features.STATE_PROOF`."""
+
+    index: int
+    digests: bytes
+
+
+ServiceMessage: TypeAlias = (
+    Report
+    | StateReport
+    | FetchRequest
+    | FetchAnswer
+    | RefillNotice
+    | CheckpointRequest
+    | CheckpointAnswer
+    | RemovedNotice
+)

@@ -1,0 +1,277 @@
+"""Planted bugs D: what clients are told, and what is derived from the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import broker.delivery.message_reader
+from broker.group_commit.batcher import Gatherer
+from broker.group_commit.pending_batch import Addressed, Completion, StagedBatch
+from broker.ingest.deduplication import ResentRequests
+from broker.state.broker_state import BrokerState
+from broker.state.commands import Command, EndTransaction
+from broker.transactions.coordinator import Ended, Transactions
+from dledger.errors import NotLeaderError, ProposeError
+from dledger.node.applier import Applier
+from dledger.node.linearizable_reads import LinearizableReads
+from dledger.node.proposals import Proposals
+from dledger.raft.leader_reads import LeaderReads
+from dledger.raft.quorum_tracker import Majorities
+from dledger.raft.read_index import ReadAsked
+from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.raft.linearizable_reads import STALE
+from simulator.worlds.registry import BROKERS, FOLLOWERS, TRANSACTIONS
+from store.index.consume_queue import ConsumeQueue
+from store.io.filesystem import Bytes
+from store.log.entry_index import EntryIndex
+from store.message.batch import QUEUE_ROW
+
+
+def follower_reads_what_it_has(patch: Patch) -> None:
+    """A broker answers reads from what it has applied, and asks nobody for the newest index."""
+    patch.set(LinearizableReads, "add", lambda _reads, done: done(None))
+
+
+def rows_written_after_a_checkpoint_kept(patch: Patch) -> None:
+    """A queue that was flushed, but not in a checkpoint, is taken to be as long as its file."""
+    restore = ConsumeQueue.restore
+
+    def trusting(queue: ConsumeQueue, first_offset: int, end_offset: int) -> None:
+        fs = queue._files.fs
+        path = queue._path(max(end_offset - 1, 0))
+        if fs.exists(path):
+            begin = max(end_offset - 1, 0) // queue._rows_per_file * queue._rows_per_file
+            in_file = queue._files.get(path).size() // QUEUE_ROW.size
+            end_offset = max(end_offset, begin + in_file)
+        restore(queue, first_offset, end_offset)
+
+    patch.set(ConsumeQueue, "restore", trusting)
+
+
+def rows_not_flushed_for_a_checkpoint(patch: Patch) -> None:
+    """A checkpoint is saved though the newest rows of the queues are in memory alone."""
+
+    def forgetful(
+        _queue: ConsumeQueue, _first_offset: int, _rows: Bytes, *, sync: bool = True
+    ) -> None:
+        """As if the rows were on the disk, synced or not."""
+        del sync
+
+    patch.set(ConsumeQueue, "write", forgetful)
+
+
+def rows_in_another_order_than_the_log(patch: Patch) -> None:
+    """Messages of one entry get their offsets in the opposite order, and no reader sees it."""
+    append = ConsumeQueue.append
+
+    def turned(queue: ConsumeQueue, first_offset: int, rows: Bytes) -> None:
+        size = QUEUE_ROW.size
+        cut = [bytes(rows[at : at + size]) for at in range(0, len(rows), size)]
+        append(queue, first_offset, b"".join(reversed(cut)))
+
+    patch.set(ConsumeQueue, "append", turned)
+    patch.set(broker.delivery.message_reader, "_wrong_row", lambda *_: None)
+
+
+def one_message_too_many_given_up(patch: Patch) -> None:
+    """The minimum offset of each queue goes one beyond what expires, be it beyond the maximum."""
+
+    offset_at = ConsumeQueue.offset_at
+    patch.set(ConsumeQueue, "offset_at", lambda queue, position: offset_at(queue, position) + 1)
+
+
+def rows_of_the_entry_index_kept_by_a_cut(patch: Patch) -> None:
+    """Where entries were cut, the index still leads to where they were."""
+
+    def forgetful(index: EntryIndex, first_index: int) -> None:
+        with index._lock:
+            index.end_index = first_index
+
+    patch.set(EntryIndex, "truncate", forgetful)
+
+
+def retries_taken_for_new_messages(patch: Patch) -> None:
+    """Nobody looks whether what a producer sends again has been stored."""
+
+    def forgetful(
+        requests: ResentRequests, topic: str, queue_id: int, messages: Any, waiter: Any
+    ) -> None:
+        requests._gatherer.add_messages(topic, queue_id, messages, waiter)
+
+    patch.set(ResentRequests, "add", forgetful)
+
+
+def answer_names_another_offset(patch: Patch) -> None:
+    """A producer is told the offset that was free when its message came, not the one it got."""
+    succeed = StagedBatch.succeed
+    proposed = Gatherer._proposed
+
+    def shifted(gatherer: Gatherer, batch: StagedBatch, error: ProposeError | None) -> None:
+        ahead = len(gatherer._open.queues) + len(gatherer._closed)
+        batch.runs = [run._replace(first_offset=run.first_offset + ahead) for run in batch.runs]
+        proposed(gatherer, batch, error)
+
+    patch.set(StagedBatch, "succeed", succeed)
+    patch.set(Gatherer, "_proposed", shifted)
+
+
+def command_acknowledged_before_it_is_committed(patch: Patch) -> None:
+    """Who commits an offset or makes a topic is answered when that is proposed."""
+    add = Gatherer.add_command
+
+    def eager(gatherer: Gatherer, command: Command, completion: Completion | None = None) -> None:
+        add(gatherer, command)
+        if completion is not None:
+            completion(None)
+
+    patch.set(Gatherer, "add_command", eager)
+
+
+def entries_applied_before_they_are_committed(patch: Patch) -> None:
+    """A node applies what it has received, and consumers read it."""
+
+    def eager(applier: Applier) -> None:
+        core = applier._node.core
+        while applier.applied_index < core.log.last_index:
+            entry = core.log.entry(applier.applied_index + 1)
+            if entry is None or not applier._apply_one(entry):
+                return
+
+    patch.set(Applier, "apply", eager)
+
+
+def reads_by_a_leader_that_nobody_confirmed(patch: Patch) -> None:
+    """A leader answers reads at once, as if it had a lease, and leads on though nobody hears it."""
+
+    def at_once(reads: LeaderReads, asker: str, number: int, _now: float) -> None:
+        index = max(reads._local.commit_index, reads._first_index)
+        reads._answer(ReadAsked(asker, number, index))
+
+    patch.set(LeaderReads, "ask", at_once)
+    patch.set(Majorities, "heard_since", lambda _majorities, _since: True)
+
+
+def open_proposals_forgotten(patch: Patch) -> None:
+    """Who waits for an answer of a deposed leader waits for ever."""
+    patch.set(Proposals, "drop", lambda proposals: proposals._waiting.clear())
+
+
+def offsets_not_in_the_checkpoint(patch: Patch) -> None:
+    """What consumers have committed is not in the state that a restart begins with."""
+    pack = BrokerState.to_bytes
+
+    def without(state: BrokerState) -> bytes:
+        offsets, state.offsets = state.offsets, {}
+        try:
+            return pack(state)
+        finally:
+            state.offsets = offsets
+
+    patch.set(BrokerState, "to_bytes", without)
+
+
+def late_end_ends_another_transaction(patch: Patch) -> None:
+    """Where the transaction has ended, one that is open of the same producers is ended instead."""
+    end = Transactions.end
+
+    def careless(
+        service: Transactions,
+        offset: int,
+        position: int,
+        group: str,
+        message_id: str,
+        *,
+        commit: bool,
+        ended: Ended,
+    ) -> None:
+        opened = service._machine.state.transactions
+        for other, transaction in opened.items():
+            if offset not in opened:
+                offset, position, message_id = other, transaction.position, ""
+        end(service, offset, position, group, message_id, commit=commit, ended=ended)
+
+    patch.set(Transactions, "end", careless)
+
+
+def outcome_and_publication_apart(patch: Patch) -> None:
+    """A committed message is one entry, the end of its transaction another one after it."""
+    together = Gatherer.add_together
+
+    def apart(
+        gatherer: Gatherer,
+        messages: Sequence[Addressed],
+        commands: Sequence[Command],
+        completion: Completion | None = None,
+    ) -> None:
+        ends = [each for each in commands if isinstance(each, EndTransaction)]
+        if not messages or not ends:
+            together(gatherer, messages, commands, completion)
+            return
+
+        def stored(error: ProposeError | None) -> None:
+            if error is None and gatherer.serving:
+                together(gatherer, (), commands, completion)
+            elif completion is not None:
+                completion(error or NotLeaderError(None))
+
+        together(gatherer, messages, (), stored)
+
+    patch.set(Gatherer, "add_together", apart)
+
+
+def _in_transactions(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=8.0, world=TRANSACTIONS, kinds=kinds)
+
+
+def _in_brokers(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=8.0, world=BROKERS, kinds=kinds)
+
+
+GIVEN_UP = "has given up | was delivered to nobody"
+
+BUGS = (
+    _in_brokers("D1", rows_written_after_a_checkpoint_kept, "that nobody had", 20),
+    _in_brokers("D1b", rows_not_flushed_for_a_checkpoint, "are missing", 20, "crash", "stop"),
+    _in_brokers("D2", rows_in_another_order_than_the_log, "after offset", 10),
+    _in_brokers("D3", one_message_too_many_given_up, GIVEN_UP, 20, "expiry"),
+    Bug("D4", rows_of_the_entry_index_kept_by_a_cut, "stops by itself", 100),
+    _in_brokers("D5", retries_taken_for_new_messages, "is stored twice", 40, "crash", "partition"),
+    _in_brokers("D6", answer_names_another_offset, "is acknowledged as", 20),
+    _in_transactions(
+        "D7", late_end_ends_another_transaction, "is published, and was not committed", 10
+    ),
+    _in_transactions(
+        "D7b", outcome_and_publication_apart, "and again by", 40, "crash", "partition", "pause"
+    ),
+    _in_brokers(
+        "D8",
+        command_acknowledged_before_it_is_committed,
+        "is not linearizable",
+        60,
+        "crash",
+        "partition",
+    ),
+    Bug(
+        "A10",
+        reads_by_a_leader_that_nobody_confirmed,
+        STALE,
+        20,
+        seconds=8.0,
+        # Of its peers alone: clients must reach the leader that nobody hears any more.
+        kinds=("partial partition",),
+        world=FOLLOWERS,
+    ),
+    Bug(
+        "A10b",
+        follower_reads_what_it_has,
+        STALE,
+        20,
+        seconds=8.0,
+        kinds=("crash", "partition", "pause"),
+        world=FOLLOWERS,
+    ),
+    Bug("D9", entries_applied_before_they_are_committed, "only the disks of", 20),
+    Bug("D10x", open_proposals_forgotten, "not within", 100),
+    _in_brokers("D11x", offsets_not_in_the_checkpoint, "that nobody had", 40, "stop", "crash"),
+)

@@ -1,0 +1,96 @@
+"""Planted bugs N, what a group shares: pulls that are held, locks, moved groups, members."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.client.consumer.consumer import Consumer
+from broker.client.consumer.fetcher import Fetcher
+from broker.client.consumer.offset_store import Offsets
+from broker.client.message import MessageQueue
+from broker.delivery.queue_locks import QueueLocks
+from broker.remoting.connected_clients import Clients
+from broker.remoting.connection import Connection
+from simulator.bugs.planted_bug import Bug, Patch
+from simulator.worlds.registry import ASKING, BROKERS, PUSHING
+
+
+def lock_never_given_up(patch: Patch) -> None:
+    """A lock that its client gives up is kept until its time has run out."""
+    patch.set(QueueLocks, "unlock", lambda _locks, _group, _client_id, _queues: None)
+
+
+def closed_members_kept(patch: Patch) -> None:
+    """Whose connection closes is a member for as long as one that is silent."""
+
+    def blind(_clients: Clients, _connection: Connection) -> None:
+        """Nobody is forgotten."""
+
+    patch.set(Clients, "_closed", blind)
+
+
+def members_not_told(patch: Patch) -> None:
+    """Members are not told that others come and go."""
+    patch.set(Clients, "_tell", lambda _clients, _group: None)
+
+
+def reply_to_another_client(patch: Patch) -> None:
+    """A reply is handed to another client than the one that it names."""
+    named = Clients.producer_named
+
+    def any_of(clients: Clients, client_id: str) -> Connection | None:
+        others = (each for name, each in clients._by_name.items() if name != client_id)
+        return next(others, named(clients, client_id))
+
+    patch.set(Clients, "producer_named", any_of)
+
+
+# --- the client library
+
+
+def acknowledged_when_pulled(patch: Patch) -> None:
+    """What was pulled counts as done with before the program is given it."""
+    take = Fetcher._take
+
+    def eager(fetcher: Fetcher, answer: Any, address: str) -> None:
+        take(fetcher, answer, address)
+        fetcher._offsets.acknowledge(fetcher.queue, answer.next_offset)
+
+    patch.set(Fetcher, "_take", eager)
+
+
+def queue_given_up_without_a_commit(patch: Patch) -> None:
+    """A queue goes to another member without a commit, and back to one that has forgotten."""
+
+    async def hasty(consumer: Consumer, queue: MessageQueue) -> None:
+        await consumer._stop(consumer._fetchers.pop(queue))
+
+    patch.set(Offsets, "acknowledged", lambda _offsets, _queue: None)
+    patch.set(Consumer, "_give_up", hasty)
+
+
+def batches_of_lost_queues_kept(patch: Patch) -> None:
+    """What was pulled of a queue is handed out after it went to another member."""
+
+    async def keep(consumer: Consumer, fetcher: Fetcher) -> None:
+        del consumer
+        await fetcher.stop()
+
+    patch.set(Consumer, "_stop", keep)
+
+
+def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = PUSHING) -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=8.0, world=world, kinds=kinds)
+
+
+CLIENTS = "client crash"
+
+BUGS = (
+    _bug("N44x", lock_never_given_up, "not within", 30),
+    _bug("N45x", closed_members_kept, "not within", 5, "client crash", world=BROKERS),
+    _bug("N46x", members_not_told, "not within", 30, "client crash"),
+    _bug("N47x", reply_to_another_client, "not within", 5, world=ASKING),
+    _bug("N48x", acknowledged_when_pulled, "was delivered to nobody", 5, CLIENTS, world=BROKERS),
+    _bug("N49x", queue_given_up_without_a_commit, "after offset", 5, CLIENTS, world=BROKERS),
+    _bug("N50x", batches_of_lost_queues_kept, "after offset", 5, CLIENTS, world=BROKERS),
+)

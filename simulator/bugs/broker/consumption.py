@@ -1,0 +1,200 @@
+"""Planted bugs H: how far groups are, and what they are given, and given back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import broker.delivery.message_filter
+import broker.filter.subscription
+import broker.remoting.processors.consumer_send_back
+import broker.retry.retry_and_dead_letter
+from broker.delivery.long_polling import HeldPulls
+from broker.delivery.message_reader import Found, MessageReader
+from broker.delivery.queue_locks import LockedQueue, QueueLocks
+from broker.group_commit.batcher import Gatherer
+from broker.group_commit.pending_batch import Completion
+from broker.remoting.connection import Connection
+from broker.remoting.processors.consumer_send_back import SendBackProcessor
+from broker.remoting.processors.pull_message import PullProcessor
+from broker.remoting.processors.reset_offset import _Reset
+from broker.remoting.protocol.frame import Frame
+from broker.state.broker_state import BrokerState
+from broker.state.commands import Command, CommitOffset
+from simulator.bugs.planted_bug import Bug, Patch
+from simulator.worlds.registry import BROKERS, PUSHING
+from store.index.consume_queue import ConsumeQueue
+from store.io.filesystem import Bytes
+from store.message.record import StagedMessage, stage_message
+
+
+def highest_offset_kept(patch: Patch) -> None:
+    """What a group commits counts only where it is beyond what it committed before."""
+    apply = BrokerState.apply
+
+    def rising(state: BrokerState, command: Command) -> None:
+        if isinstance(command, CommitOffset):
+            before = state.offset(command.group, command.topic, command.queue_id)
+            command = command._replace(offset=max(command.offset, before or 0))
+        apply(state, command)
+
+    patch.set(BrokerState, "apply", rising)
+
+
+def pull_commits_where_it_pulls(patch: Patch) -> None:
+    """What is committed with a pull is where it pulls from, not what it says is done with."""
+    pull = PullProcessor.pull
+
+    def careless(processor: PullProcessor, connection: Connection, request: Frame) -> None:
+        if request.ext is not None and "commitOffset" in request.ext:
+            request.ext["commitOffset"] = request.ext["queueOffset"]
+        pull(processor, connection, request)
+
+    patch.set(PullProcessor, "pull", careless)
+
+
+def every_tag_passes(patch: Patch) -> None:
+    """Who filters by tags is given all messages."""
+    patch.set(broker.delivery.message_filter, "tag_codes", lambda _expression: None)
+
+
+def first_tag_alone_passes(patch: Patch) -> None:
+    """Of several tags that a group wants only the first is looked for."""
+    codes = broker.filter.subscription.tag_codes
+
+    def first(expression: str) -> frozenset[int] | None:
+        return codes(expression.partition("||")[0])
+
+    patch.set(broker.delivery.message_filter, "tag_codes", first)
+
+
+def attempts_not_counted(patch: Patch) -> None:
+    """A message that is sent back comes again as if it had never failed."""
+
+    def uncounted(*given: Any, reconsume_times: int = 0, **named: Any) -> StagedMessage:
+        return stage_message(*given, reconsume_times=max(reconsume_times - 1, 0), **named)
+
+    patch.set(broker.remoting.processors.consumer_send_back, "stage_message", uncounted)
+
+
+def one_attempt_too_many(patch: Patch) -> None:
+    """A message becomes a dead letter one attempt after the last that is allowed."""
+
+    def later(reconsume_times: int, delay_level: int, times_max: int) -> bool:
+        return reconsume_times > times_max or delay_level < 0
+
+    patch.set(broker.retry.retry_and_dead_letter, "is_dead", later)
+
+
+def dead_letters_dropped(patch: Patch) -> None:
+    """What would become a dead letter is thrown away, and its consumer told that it is stored."""
+    together = Gatherer.add_together
+
+    def careless(
+        gatherer: Gatherer,
+        messages: Any,
+        commands: Any,
+        completion: Completion | None = None,
+    ) -> None:
+        if completion is not None and any(to.topic.startswith("%DLQ%") for to in messages):
+            completion(None)
+        else:
+            together(gatherer, messages, commands, completion)
+
+    patch.set(Gatherer, "add_together", careless)
+
+
+def returned_message_acknowledged_at_once(patch: Patch) -> None:
+    """Who sends a message back is answered before its next attempt is stored."""
+    send_back = SendBackProcessor.send_back
+
+    def eager(processor: SendBackProcessor, connection: Connection, request: Frame) -> None:
+        send_back(processor, connection, request)
+        connection.respond(request)
+
+    patch.set(SendBackProcessor, "send_back", eager)
+
+
+def first_message_over_the_bytes_passed_over(patch: Patch) -> None:
+    """A pull that ends at its limit of bytes leaves out the message that did not fit any more."""
+    scan = MessageReader._scan
+
+    def hasty(reader: MessageReader, queue: ConsumeQueue, *given: Any) -> Found:
+        found, limits = scan(reader, queue, *given), given[2]
+        full = found.messages < limits.messages and found.next_offset < queue.end_offset
+        return found._replace(next_offset=found.next_offset + full)
+
+    patch.set(MessageReader, "_scan", hasty)
+
+
+def held_pulls_not_woken(patch: Patch) -> None:
+    """A pull that is held is answered at its deadline alone, whatever is stored meanwhile."""
+
+    def deaf(_holds: HeldPulls, _topic: str, _queue_id: int, _new_rows: Bytes) -> None:
+        """Nobody is woken."""
+
+    patch.set(HeldPulls, "arrived", deaf)
+
+
+def lock_for_whoever_asks(patch: Patch) -> None:
+    """A queue that one client has locked is granted to the next who asks."""
+
+    def generous(
+        _locks: QueueLocks, _group: str, _client_id: str, queues: Iterable[LockedQueue]
+    ) -> list[LockedQueue]:
+        return list(queues)
+
+    patch.set(QueueLocks, "lock", generous)
+
+
+def group_moved_forward_unforced(patch: Patch) -> None:
+    """A group is moved beyond what it has consumed, though nobody forced that."""
+    commit = _Reset._commit
+
+    def forced(reset: _Reset) -> None:
+        reset._force = True
+        commit(reset)
+
+    patch.set(_Reset, "_commit", forced)
+
+
+def moved_group_not_told(patch: Patch) -> None:
+    """A group is moved back, and neither are its members told, nor does the leader remember it."""
+
+    def silent(reset: _Reset) -> None:
+        reset._context.resets.clear()
+        table = b'{"offsetTable":{%b}}' % b",".join(
+            b'{"brokerName":"broker-a","queueId":%d,"topic":"%b"}:%d'
+            % (queue_id, reset._topic.encode(), offset)
+            for queue_id, offset in reset._offsets.items()
+        )
+        reset._connection.respond(reset._request, body=(table,))
+
+    patch.set(_Reset, "_tell", silent)
+
+
+def _in_brokers(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=8.0, world=BROKERS, kinds=kinds)
+
+
+def _pushing(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=8.0, world=PUSHING, kinds=kinds)
+
+
+BUGS = (
+    _in_brokers(
+        "H1x", highest_offset_kept, "is not linearizable | as consumer offsets of the broker", 5
+    ),
+    _pushing("H2x", pull_commits_where_it_pulls, "was delivered to nobody", 5),
+    _pushing("H3x", every_tag_passes, "which it filters", 5),
+    _pushing("H4x", first_tag_alone_passes, "was delivered to nobody", 5),
+    _pushing("H5x", attempts_not_counted, "is to be tried again 0 times", 5),
+    _pushing("H6x", one_attempt_too_many, "is to be tried again 3 times", 5),
+    _pushing("H7x", dead_letters_dropped, "nobody stored it", 5),
+    _pushing("H8x", returned_message_acknowledged_at_once, "nobody stored it", 5),
+    _pushing("H9x", lock_for_whoever_asks, "holds it | at once", 20, "client crash", "crash"),
+    _pushing("H10x", group_moved_forward_unforced, "was delivered to nobody", 20, "client pause"),
+    _pushing("H11x", moved_group_not_told, "is given all again: not within", 5),
+    _pushing("H12x", first_message_over_the_bytes_passed_over, "was delivered to nobody", 5),
+    _pushing("H13x", held_pulls_not_woken, "though its pull was held there", 5),
+)

@@ -1,0 +1,85 @@
+"""Planted bugs I: what is derived from the log, and what is looked up in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from broker.delivery.message_lookup import MessageLookup
+from simulator.bugs.planted_bug import Bug, Patch
+from simulator.worlds.registry import BROKERS, LOOKUPS
+from store.index.consume_queue import ConsumeQueue
+from store.index.key_index import KEY_ROW_SIZE, IndexFile, KeyIndex
+from store.io.filesystem import Bytes
+
+
+def key_lost_on_the_way_to_the_disk(patch: Patch) -> None:
+    """A file of the key index lacks the last row that it should have."""
+    write = KeyIndex.write
+
+    def lossy(index: KeyIndex, rows: bytes) -> IndexFile:
+        return write(index, rows[:-KEY_ROW_SIZE] or rows)
+
+    patch.set(KeyIndex, "write", lossy)
+
+
+def last_key_of_an_entry_not_indexed(patch: Patch) -> None:
+    """Of the keys of an entry the last is not indexed."""
+    append = KeyIndex.append
+
+    def lossy(index: KeyIndex, key_rows: Bytes) -> None:
+        append(index, key_rows[:-KEY_ROW_SIZE])
+
+    patch.set(KeyIndex, "append", lossy)
+
+
+def keys_looked_up_in_memory_alone(patch: Patch) -> None:
+    """A key is not looked for in the files of the index."""
+    patch.set(KeyIndex, "_lookup_file", lambda _index, _file, _hash, _first, _last: [])
+
+
+def time_of_the_message_before(patch: Patch) -> None:
+    """A search by time gives the message behind the right one."""
+    first_from = ConsumeQueue.first_from
+
+    def late(queue: ConsumeQueue, time_ms: int, store_time: Callable[[int, int], int]) -> int:
+        return min(first_from(queue, time_ms, store_time) + 1, queue.end_offset)
+
+    patch.set(ConsumeQueue, "first_from", late)
+
+
+def newest_message_not_found(patch: Patch) -> None:
+    """What is in the last entry that was applied cannot be looked up by its position."""
+    record = MessageLookup.record
+
+    def short(lookup: MessageLookup, position: int, done: Any) -> None:
+        newest = position >= lookup._machine.applied_end - 400
+        record(lookup, -1 if newest else position, done)
+
+    patch.set(MessageLookup, "record", short)
+
+
+def full_file_of_a_queue_begun_again(patch: Patch) -> None:
+    """Behind the last row of a ConsumeQueue's first file that file is begun again."""
+    path = ConsumeQueue._path
+    patch.set(ConsumeQueue, "_path", lambda queue, _offset: path(queue, 0))
+
+
+def _bug(id_: str, plant: Any, says: str, seeds: int, world: str, *kinds: str) -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=8.0, world=world, kinds=kinds)
+
+
+BUGS = (
+    _bug("I1x", key_lost_on_the_way_to_the_disk, "is not as its log says", 10, BROKERS),
+    _bug("I2x", last_key_of_an_entry_not_indexed, "does not give", 5, LOOKUPS),
+    _bug("I3x", keys_looked_up_in_memory_alone, "does not give", 10, LOOKUPS),
+    _bug("I4x", time_of_the_message_before, "leaves out", 5, LOOKUPS),
+    _bug("I5x", newest_message_not_found, "nothing is found at position", 20, LOOKUPS),
+    _bug(
+        "I6x",
+        full_file_of_a_queue_begun_again,
+        "are not the log's | is not as its log says",
+        10,
+        BROKERS,
+    ),
+)

@@ -1,0 +1,92 @@
+"""Planted bugs G: fields of messages beside their bodies, as they are stored and given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import broker.remoting.processors.send_message
+from broker.delivery.message_reader import Found
+from broker.ingest.batch_body import stage_batch
+from broker.ingest.property_templates import Origin, Stager
+from broker.remoting.processors.pull_message import _Pull
+from simulator.bugs.planted_bug import Bug, Patch
+from simulator.worlds.registry import BROKERS
+from store.io.filesystem import Bytes
+from store.message.record import StagedMessage
+
+FLAG_AT = slice(16, 20)
+
+
+def flag_of_the_first_of_a_batch(patch: Patch) -> None:
+    """All messages of a batch are stored with the flag of its first."""
+
+    def staged(stager: Stager, of: Origin, data: bytes, of_all: bytes = b"") -> list[StagedMessage]:
+        messages = stage_batch(stager, of, data, of_all)
+        return [message._replace(flag=messages[0].flag) for message in messages]
+
+    patch.set(broker.remoting.processors.send_message, "stage_batch", staged)
+
+
+def _staged(patch: Patch, change: Callable[[StagedMessage], StagedMessage]) -> None:
+    stage = Stager.stage
+
+    def staged(
+        stager: Stager, of: Origin, flag: int, body: Bytes, properties: bytes
+    ) -> StagedMessage:
+        return change(stage(stager, of, flag, body, properties))
+
+    patch.set(Stager, "stage", staged)
+
+
+def tags_not_hashed(patch: Patch) -> None:
+    """Rows of the ConsumeQueue hold 0 in the place of the hash of a message's tags."""
+    _staged(patch, lambda message: message._replace(tags_code=0))
+
+
+def born_when_it_arrived(patch: Patch) -> None:
+    """A message is stored as born a millisecond later than its producer says."""
+
+    def later(message: StagedMessage) -> StagedMessage:
+        born = int.from_bytes(message.born[4:12], "big") + 1
+        return message._replace(born=message.born[:4] + born.to_bytes(8, "big") + message.born[12:])
+
+    _staged(patch, later)
+
+
+def property_values_end_at_a_separator(patch: Patch) -> None:
+    """Of a property's value what stands behind a comma is lost."""
+
+    def cut(message: StagedMessage) -> StagedMessage:
+        head, comma, rest = message.properties.partition(b",")
+        lost = rest.find(b"\x02") if comma else 0
+        properties = head + comma + b"?" * lost + rest[lost:]
+        return message._replace(properties=properties)
+
+    _staged(patch, cut)
+
+
+def flag_lost_on_the_way_out(patch: Patch) -> None:
+    """The first record of an answer to a pull is given with the flag 0, which no CRC covers."""
+    answer = _Pull._answer
+
+    def cleared(pull: _Pull, found: Found, parts: Sequence[Bytes] = ()) -> None:
+        if parts:
+            first = bytearray(parts[0])
+            first[FLAG_AT] = bytes(4)
+            parts = [first, *parts[1:]]
+        answer(pull, found, parts)
+
+    patch.set(_Pull, "_answer", cleared)
+
+
+def _fields(id_: str, plant: Callable[[Patch], None], says: str) -> Bug:
+    return Bug(id_, plant, says, 5, world=BROKERS)
+
+
+BUGS = (
+    _fields("G1x", flag_of_the_first_of_a_batch, "was sent with the flag"),
+    _fields("G2x", tags_not_hashed, "was sent with the hash of the tags"),
+    _fields("G3x", born_when_it_arrived, "was sent with the born time"),
+    _fields("G4x", property_values_end_at_a_separator, "was sent with the properties"),
+    _fields("G5x", flag_lost_on_the_way_out, "which holds MessageRecord"),
+)

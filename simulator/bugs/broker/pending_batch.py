@@ -1,0 +1,132 @@
+"""Planted bugs N, what is staged on a leader and what becomes of it: numbers, terms, answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.group_commit.batcher import Gatherer
+from broker.group_commit.next_offsets import NextOffsets
+from broker.group_commit.pending_batch import StagedBatch
+from broker.group_commit.store_clock import StoreClock
+from broker.remoting.connection import Connection
+from broker.remoting.processors.consumer_offsets import OffsetProcessor
+from broker.remoting.processors.send_message import _Answer
+from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.protocol.frame import Frame
+from broker.state.broker_state import BrokerState
+from broker.state.commands import Command, PutTopic
+from dledger.errors import ProposeError
+from simulator.bugs.planted_bug import Bug, Patch
+from simulator.worlds.registry import BROKERS, BURSTS, LOOKUPS
+
+
+def offsets_of_another_term_go_on(patch: Patch) -> None:
+    """A leader goes on with the queue offsets of the term in which it led before."""
+    patch.set(NextOffsets, "clear", lambda _offsets: None)
+
+
+def offsets_of_refused_messages_kept(patch: Patch) -> None:
+    """The offsets of what could not be proposed are not given to others."""
+    patch.set(NextOffsets, "give_back", lambda _offsets, _runs: None)
+
+
+def offsets_from_the_applied_state_alone(patch: Patch) -> None:
+    """Offsets go on from what is applied, whatever is on its way."""
+
+    def take(offsets: NextOffsets, topic: str, queue_id: int, _count: int) -> int:
+        return offsets._applied.end_offset(topic, queue_id)
+
+    patch.set(NextOffsets, "take", take)
+
+
+def staged_messages_survive_their_term(patch: Patch) -> None:
+    """What was staged as another term began is proposed in it, or by nobody."""
+    refuse = Gatherer._refuse_staged
+
+    def keep(gatherer: Gatherer, error: ProposeError) -> None:
+        if gatherer._serving:
+            refuse(gatherer, error)
+
+    patch.set(Gatherer, "_refuse_staged", keep)
+
+
+def message_acknowledged_before_it_is_committed(patch: Patch) -> None:
+    """Who sends is answered when the entry is proposed."""
+    propose = Gatherer._propose
+
+    def eager(gatherer: Gatherer, batch: StagedBatch) -> None:
+        propose(gatherer, batch)
+        if batch in gatherer._in_flight:
+            batch.succeed()
+            for queue in batch.queues.values():
+                queue.waiters.clear()
+            batch.completions.clear()
+
+    patch.set(Gatherer, "_propose", eager)
+
+
+def refusal_told_as_success(patch: Patch) -> None:
+    """Whose message is refused is told that it is stored."""
+
+    def failed(answer: _Answer, _error: ProposeError) -> None:
+        answer.stored(0, (0,))
+
+    patch.set(_Answer, "failed", failed)
+
+
+def unknown_offset_told_as_none(patch: Patch) -> None:
+    """Who asks for an offset that cannot be known now is told that there is none."""
+    query = OffsetProcessor.query_consumer_offset
+
+    def hasty(processor: OffsetProcessor, connection: Connection, request: Frame) -> None:
+        if processor._context.gatherer.serving:
+            query(processor, connection, request)
+        else:
+            connection.respond(request, ResponseCode.QUERY_NOT_FOUND, "there is none")
+
+    patch.set(OffsetProcessor, "query_consumer_offset", hasty)
+
+
+def topic_forgotten_by_the_version(patch: Patch) -> None:
+    """A topic is made, and the version of the table of topics stays what it was."""
+    apply = BrokerState.apply
+
+    def quiet(state: BrokerState, command: Command) -> None:
+        version = state.topics_version
+        apply(state, command)
+        if isinstance(command, PutTopic) and version.counter:
+            state.topics_version = version
+
+    patch.set(BrokerState, "apply", quiet)
+
+
+def time_of_records_goes_back(patch: Patch) -> None:
+    """Records are stored with the time of the machine's clock, even if that was set back."""
+    patch.set(StoreClock, "now_ms", lambda clock: clock._wall_clock())
+
+
+def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = BROKERS) -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=8.0, world=world, kinds=kinds)
+
+
+TWICE = "is stored twice"
+LINEAR = "is not linearizable"
+LEADERS = ("partition", "pause", "crash")
+
+BUGS = (
+    _bug("N10x", offsets_of_another_term_go_on, "do not follow", 5, "partition", "pause"),
+    _bug("N11x", offsets_of_refused_messages_kept, "do not follow", 30),
+    _bug("N12x", offsets_from_the_applied_state_alone, "do not follow", 10, world=BURSTS),
+    _bug("N13x", staged_messages_survive_their_term, TWICE, 5, "partition", "pause"),
+    _bug("N14x", message_acknowledged_before_it_is_committed, "nobody applied it", 5),
+    _bug("N15x", refusal_told_as_success, "is acknowledged as", 10, *LEADERS),
+    _bug("N17x", unknown_offset_told_as_none, LINEAR, 5, *LEADERS),
+    _bug(
+        "N18x",
+        topic_forgotten_by_the_version,
+        "not within | as version of the topics",
+        10,
+        "client pause",
+    ),
+    _bug("N19x", time_of_records_goes_back, "leaves out", 10, "clock jump", "crash", world=LOOKUPS),
+)

@@ -1,0 +1,79 @@
+"""Planted bugs F: requests and their replies, and what a consumer selects by SQL92."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from weakref import WeakKeyDictionary
+
+from broker.client.producer.request_reply import Asker, Reply
+from broker.delivery.message_reader import Found
+from broker.filter.sql92_parser import Selector
+from broker.remoting.connection import Connection
+from broker.remoting.processors.pull_message import _Pull
+from broker.remoting.protocol.frame import Frame
+from broker.state.state_machine import BrokerStateMachine
+from simulator.bugs.planted_bug import Bug, Patch
+from simulator.worlds.registry import ASKING
+from store.io.filesystem import Bytes
+
+OFFSET_AT = slice(20, 28)
+"""Where a record has its offset in the queue."""
+
+
+def everything_selected(patch: Patch) -> None:
+    """An expression selects every message."""
+    patch.set(Selector, "matches", lambda _selector, _properties: True)
+
+
+def bounds_not_selected(patch: Patch) -> None:
+    """The upper bound of BETWEEN is not part of what it selects."""
+    matches = Selector.matches
+
+    def within(selector: Selector, properties: Mapping[str, str]) -> bool:
+        return properties.get("side") != "2" and matches(selector, properties)
+
+    patch.set(Selector, "matches", within)
+
+
+def reply_to_another_request(patch: Patch) -> None:
+    """A client takes a reply for that of every request that waits, whichever it names."""
+
+    def replied(asker: Asker, connection: Connection, request: Frame) -> None:
+        for waiting in asker._waiting.values():
+            if not waiting.done():
+                waiting.set_result(Reply(request.body, {}))
+        connection.respond(request)
+
+    patch.set(Asker, "replied", replied)
+
+
+def record_of_an_earlier_pull(patch: Patch) -> None:
+    """What an expression selects is given with the bytes that it selected before in that queue."""
+    answer = _Pull._answer
+    before: WeakKeyDictionary[BrokerStateMachine, dict[tuple[str, int], bytes]] = (
+        WeakKeyDictionary()
+    )
+
+    def stale(pull: _Pull, found: Found, parts: Sequence[Bytes] = ()) -> None:
+        if pull.wanted.selector is not None and parts:
+            kept = before.setdefault(pull.context.machine, {})
+            queue, first = (pull.topic, pull.queue_id), bytes(parts[0])
+            given = bytearray(kept.get(queue, first))
+            given[OFFSET_AT] = first[OFFSET_AT]
+            kept[queue] = first
+            parts = [given, *parts[1:]]
+        answer(pull, found, parts)
+
+    patch.set(_Pull, "_answer", stale)
+
+
+def _asking(id_: str, plant: Callable[[Patch], None], says: str, seeds: int, *kinds: str) -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=8.0, world=ASKING, kinds=kinds)
+
+
+BUGS = (
+    _asking("F1x", everything_selected, "does not select", 5),
+    _asking("F2x", bounds_not_selected, "was delivered to nobody", 5),
+    _asking("F3x", reply_to_another_request, "is answered with", 40, "pause", "crash"),
+    _asking("F4x", record_of_an_earlier_pull, "is given another message", 10),
+)

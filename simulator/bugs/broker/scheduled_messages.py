@@ -1,0 +1,191 @@
+"""Planted bugs N, messages that wait for their time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from broker.group_commit.batcher import Gatherer
+from broker.group_commit.pending_batch import Addressed, Completion
+from broker.maintenance.retention import Retention
+from broker.scheduled.delay_level_dispatcher import LevelDelivery
+from broker.scheduled.in_flight_timers import InFlight
+from broker.scheduled.scheduled_message_service import Delivery
+from broker.scheduled.timer_dispatcher import TimerDelivery
+from broker.state.broker_state import BrokerState, TimerMark
+from broker.state.commands import Command, Schedule, Timer
+from dledger.errors import NotLeaderError, ProposeError
+from dledger.node.state_machine import Leadership
+from simulator.bugs.planted_bug import Bug, Patch
+from simulator.worlds.registry import WAITING
+from store.log.retention_policy import SegmentStats
+
+
+def due_messages_early(patch: Patch) -> None:
+    """Messages of a delay level are delivered when they wait for half a second more."""
+    find = LevelDelivery._find
+
+    def early(level: LevelDelivery) -> None:
+        gatherer = level._gatherer
+        level._gatherer = _Ahead(gatherer)  # type: ignore[assignment]
+        try:
+            find(level)
+        finally:
+            level._gatherer = gatherer
+
+    patch.set(LevelDelivery, "_find", early)
+
+
+class _Ahead:
+    """A gatherer whose clock is fast."""
+
+    def __init__(self, gatherer: Gatherer) -> None:
+        self._gatherer = gatherer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._gatherer, name)
+
+    def now_ms(self) -> int:
+        return self._gatherer.now_ms() + 500
+
+
+def timed_messages_early(patch: Patch) -> None:
+    """Timed messages are delivered half a second before their time."""
+    limit = TimerDelivery._limit_ms
+    patch.set(TimerDelivery, "_limit_ms", lambda timers: limit(timers) + 500)
+
+
+def copy_and_mark_apart(patch: Patch) -> None:
+    """What is due is stored in one entry, and the next one says that it is delivered."""
+    together = Gatherer.add_together
+
+    def apart(
+        gatherer: Gatherer,
+        messages: Sequence[Addressed],
+        commands: Sequence[Command],
+        completion: Completion | None = None,
+    ) -> None:
+        if not messages or not any(isinstance(each, Schedule | Timer) for each in commands):
+            together(gatherer, messages, commands, completion)
+            return
+
+        def stored(error: ProposeError | None) -> None:
+            if error is None and gatherer.serving:
+                together(gatherer, (), commands, completion)
+            elif completion is not None:
+                completion(error or NotLeaderError(None))
+
+        together(gatherer, messages, (), stored)
+
+    patch.set(Gatherer, "add_together", apart)
+
+
+def mark_not_moved(patch: Patch) -> None:
+    """What the log says of delivered levels is not kept."""
+    apply = BrokerState.apply
+
+    def forgetful(state: BrokerState, command: Command) -> None:
+        if not isinstance(command, Schedule):
+            apply(state, command)
+
+    patch.set(BrokerState, "apply", forgetful)
+
+
+def level_begun_at_what_is_applied(patch: Patch) -> None:
+    """A step of a level begins where the log says, whatever is on its way."""
+    patch.set(LevelDelivery, "_go_on_from", lambda _level, _offset: None)
+
+
+def step_not_begun_anew(patch: Patch) -> None:
+    """Where what was due could not be stored, the next step goes on behind it."""
+    patch.set(LevelDelivery, "_begin_anew", lambda _level: None)
+    patch.set(TimerDelivery, "_begin_anew", _begin_once)
+
+
+_begin_timers_anew = TimerDelivery._begin_anew
+
+
+def _begin_once(timers: TimerDelivery) -> None:
+    if not hasattr(timers, "_mark"):
+        _begin_timers_anew(timers)
+
+
+def messages_in_flight_passed(patch: Patch) -> None:
+    """What is due is delivered, though a message that is due before is still on its way."""
+    patch.set(InFlight, "first_ms", lambda _in_flight: None)
+
+
+def mark_of_the_wheel_not_in_the_checkpoint(patch: Patch) -> None:
+    """Up to where timed messages are delivered is not in the state that a restart begins with."""
+    pack = BrokerState.to_bytes
+
+    def without(state: BrokerState) -> bytes:
+        timer, state.timer = state.timer, TimerMark()
+        try:
+            return pack(state)
+        finally:
+            state.timer = timer
+
+    patch.set(BrokerState, "to_bytes", without)
+
+
+def message_for_a_time_that_is_past(patch: Patch) -> None:
+    """A message whose time has passed as it comes is put on the wheel, behind the mark."""
+    patch.set(Delivery, "now_ms", lambda delivery: delivery._within.gatherer.now_ms() - 3000)
+
+
+def level_not_watched_by_a_new_leader(patch: Patch) -> None:
+    """A new leader delivers what comes, and not what waited before it led."""
+    changed = Delivery.leadership_changed
+
+    def deaf(delivery: Delivery, leadership: Leadership) -> None:
+        term = delivery._term
+        changed(delivery, leadership)
+        if delivery._timers is not None and delivery._term != term:
+            for each in (*delivery._levels, delivery._timers):
+                each._cancel()
+
+    patch.set(Delivery, "leadership_changed", deaf)
+
+
+def deposed_leader_delivers_on(patch: Patch) -> None:
+    """Who led goes on delivering when it leads again, as if nothing had happened."""
+
+    def careless(delivery: Delivery, leadership: Leadership) -> None:
+        if leadership.serving and not delivery._levels:
+            began(delivery, leadership)
+
+    began = Delivery.leadership_changed
+    patch.set(Delivery, "leadership_changed", careless)
+
+
+def waiting_messages_expire(patch: Patch) -> None:
+    """What is too old goes, though messages wait in it for their time, or their end."""
+
+    def heartless(_retention: Retention, stats: list[SegmentStats]) -> int:
+        return stats[-1].end if stats else 0
+
+    patch.set(Retention, "_waiting_position", heartless)
+
+
+def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=8.0, world=WAITING, kinds=kinds)
+
+
+LEADERS = ("crash", "partition", "pause")
+AGAIN = "times and was stored"
+
+BUGS = (
+    _bug("N21x", due_messages_early, "ms early", 5),
+    _bug("N22x", timed_messages_early, "ms early", 5),
+    _bug("N23x", copy_and_mark_apart, AGAIN, 40, *LEADERS),
+    _bug("N24x", mark_not_moved, AGAIN, 5),
+    _bug("N25x", level_begun_at_what_is_applied, AGAIN, 5),
+    _bug("N26x", step_not_begun_anew, "not within", 10, "full disk", "slow disk"),
+    _bug("N27x", messages_in_flight_passed, "not within", 30),
+    _bug("N28x", mark_of_the_wheel_not_in_the_checkpoint, AGAIN, 5, "stop", "crash"),
+    _bug("N29x", message_for_a_time_that_is_past, "not within", 10),
+    _bug("N30x", level_not_watched_by_a_new_leader, "not within", 10, *LEADERS),
+    _bug("N31x", deposed_leader_delivers_on, AGAIN, 40, *LEADERS),
+    _bug("N32x", waiting_messages_expire, "is removed up to", 5, "expiry"),
+)

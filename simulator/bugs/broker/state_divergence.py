@@ -1,0 +1,200 @@
+"""Planted bugs P: what is wrong is in the state of one replica alone, and the proof must find it.
+
+The simulator compares the states of the replicas itself, after every entry. Here it does not: what
+must say that they differ is the shipped proof (``broker/maintenance/state_proofs.py``), within a
+second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import broker.maintenance.state_proofs
+from broker.server.broker import Broker
+from broker.state.commands import (
+    Command,
+    CommitOffset,
+    EndTransaction,
+    Expire,
+    Proof,
+    PutTopic,
+    Schedule,
+    StoreRequests,
+    Timer,
+)
+from broker.state.state_machine import BrokerStateMachine
+from dledger.wire.features import Features
+from simulator.bugs.planted_bug import Bug, Patch
+from simulator.invariants.invariant import Invariant
+from simulator.invariants.raft.state_machine_safety import StateMachineSafety
+from simulator.worlds.registry import BROKERS, TRANSACTIONS, WAITING
+from store.io.filesystem import Bytes
+from store.message.batch import Batch
+from store.state.state_digests import Verdict, by_table, judge
+
+ONE = "n1"
+"""The replica that has the bug."""
+
+Change: TypeAlias = Callable[[BrokerStateMachine, Sequence[Command]], Sequence[Command]]
+
+
+def _blindfold(patch: Patch) -> None:
+    """The simulator's own comparison is off."""
+    patch.set(StateMachineSafety, "applies", Invariant.applies)
+    patch.set(StateMachineSafety, "restored", Invariant.restored)
+    patch.set(StateMachineSafety, "healed", Invariant.healed)
+
+
+def _is_the_one(machine: BrokerStateMachine) -> bool:
+    told = machine.listener
+    return isinstance(told, Broker) and told.context.config.node == ONE
+
+
+def obeys_otherwise(patch: Patch, change: Change) -> None:
+    """One replica obeys other commands than those in the log."""
+    _blindfold(patch)
+    apply = BrokerStateMachine._apply_commands
+
+    def obey(
+        machine: BrokerStateMachine, commands: Sequence[Command], position: int
+    ) -> Proof | None:
+        if _is_the_one(machine):
+            commands = change(machine, commands)
+        return apply(machine, commands, position)
+
+    patch.set(BrokerStateMachine, "_apply_commands", obey)
+
+
+def _without(*kinds: type[Command]) -> Change:
+    return lambda _machine, commands: [each for each in commands if not isinstance(each, kinds)]
+
+
+def one_replica_loses_a_committed_offset(patch: Patch) -> None:
+    """One replica does not take over what groups have consumed."""
+    obeys_otherwise(patch, _without(CommitOffset))
+
+
+def one_replica_has_other_settings_of_a_topic(patch: Patch) -> None:
+    """One replica makes each topic with one queue too many."""
+
+    def change(_machine: BrokerStateMachine, commands: Sequence[Command]) -> Sequence[Command]:
+        return [
+            each._replace(read_queues=each.read_queues + 1) if isinstance(each, PutTopic) else each
+            for each in commands
+        ]
+
+    obeys_otherwise(patch, change)
+
+
+def one_replica_forgets_requests(patch: Patch) -> None:
+    """One replica does not remember which requests an entry holds."""
+    obeys_otherwise(patch, _without(StoreRequests))
+
+
+def one_replica_keeps_what_expired(patch: Patch) -> None:
+    """One replica leaves its queues as they are where the log below them is given up."""
+    obeys_otherwise(patch, _without(Expire))
+
+
+def one_replica_leaves_transactions_open(patch: Patch) -> None:
+    """One replica does not take over that a transaction has ended."""
+    obeys_otherwise(patch, _without(EndTransaction))
+
+
+def one_replica_loses_what_was_delivered_late(patch: Patch) -> None:
+    """One replica does not take over up to where waiting messages are delivered."""
+    obeys_otherwise(patch, _without(Schedule, Timer))
+
+
+def one_replica_forgets_a_transaction(patch: Patch) -> None:
+    """One replica opens no transaction for a half message."""
+    _blindfold(patch)
+    opened = BrokerStateMachine._open_transactions
+
+    def deaf(machine: BrokerStateMachine, first_offset: int, rows: Bytes, batch: Batch) -> None:
+        if not _is_the_one(machine):
+            opened(machine, first_offset, rows, batch)
+
+    patch.set(BrokerStateMachine, "_open_transactions", deaf)
+
+
+def one_replica_forgets_by_itself(patch: Patch) -> None:
+    """One replica loses a topic from memory, and no command was about that."""
+
+    def change(machine: BrokerStateMachine, commands: Sequence[Command]) -> Sequence[Command]:
+        if any(isinstance(each, CommitOffset) for each in commands):
+            machine.state.topics.pop("bills", None)
+        return commands
+
+    obeys_otherwise(patch, change)
+
+
+def one_replica_starts_without_an_offset(patch: Patch) -> None:
+    """One replica forgets an offset of each group as it takes its state from a checkpoint."""
+    _blindfold(patch)
+    restore = BrokerStateMachine.restore
+
+    def forgetful(machine: BrokerStateMachine, state: bytes | None) -> None:
+        restore(machine, state)
+        if _is_the_one(machine):
+            for queues in filter(None, machine.state.offsets.values()):
+                queues.popitem()
+            machine.digests.begin()
+
+    patch.set(BrokerStateMachine, "restore", forgetful)
+
+
+def one_member_is_believed(patch: Patch) -> None:
+    """A proof is judged by what one member says, and not by a majority of them."""
+    one_replica_loses_a_committed_offset(patch)
+
+    def credulous(reports: Mapping[str, bytes]) -> Verdict:
+        said = by_table(reports.get(ONE, b""))
+        return judge(reports)._replace(right=said, wrong={}, contested=())
+
+    patch.set(broker.maintenance.state_proofs, "judge", credulous)
+
+
+def commands_written_before_all_know_them(patch: Patch) -> None:
+    """A leader writes new commands, whoever has announced that it knows them."""
+
+    def careless(_features: Features, _feature: str) -> bool:
+        return True
+
+    patch.set(Features, "known_by_all", careless)
+
+
+def _in(world: str, id_: str, plant: Callable[[Patch], None], table: str, *kinds: str) -> Bug:
+    says = f"has another state in {table}, and says so in time"
+    return Bug(id_, plant, says, 10, seconds=6.0, world=world, kinds=kinds or ("client pause",))
+
+
+BUGS = (
+    _in(BROKERS, "P1x", one_replica_loses_a_committed_offset, "offsets"),
+    _in(BROKERS, "P2x", one_replica_has_other_settings_of_a_topic, "topics"),
+    _in(BROKERS, "P3x", one_replica_forgets_requests, "requests"),
+    _in(BROKERS, "P4x", one_replica_keeps_what_expired, "queues, log", "expiry"),
+    _in(TRANSACTIONS, "P5x", one_replica_leaves_transactions_open, "transactions"),
+    _in(TRANSACTIONS, "P6x", one_replica_forgets_a_transaction, "transactions"),
+    _in(WAITING, "P7x", one_replica_loses_what_was_delivered_late, "waiting"),
+    _in(BROKERS, "P8x", one_replica_forgets_by_itself, "topics"),
+    _in(BROKERS, "P9x", one_replica_starts_without_an_offset, "offsets", "crash"),
+    Bug(
+        "P10x",
+        one_member_is_believed,
+        "gives up a state that is that of most",
+        10,
+        world=BROKERS,
+        kinds=("client pause",),
+    ),
+    Bug(
+        "P11x",
+        commands_written_before_all_know_them,
+        "is given a command that it does not know",
+        40,
+        seconds=2.0,
+        world=BROKERS,
+        kinds=("client pause",),
+    ),
+)

@@ -1,0 +1,233 @@
+"""Planted bugs J: defences against what befalls links, disks at rest, and those who have just
+answered."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+
+from crc32c import crc32c
+
+import broker.state.state_machine
+import dledger.wire.codec
+import store.log.entry_index
+import store.state.checkpoint
+from broker.delivery.message_reader import Found, Status
+from broker.maintenance.derived_files_check import Batches, DerivedCheck
+from broker.nameserver.registration_checks import Claims, EarlierConnectionError, StaleTermError
+from broker.remoting.connection import Connection
+from broker.remoting.processors.consumer_offsets import OffsetProcessor
+from broker.remoting.processors.pull_message import _Pull
+from broker.remoting.protocol.frame import Frame
+from broker.state.queue_expiry import first_offsets
+from broker.state.state_machine import BrokerStateMachine
+from dledger.raft.leader_reads import LeaderReads
+from dledger.raft.read_index import ReadAsked
+from dledger.wire.codec import CRC
+from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.raft.linearizable_reads import STALE
+from simulator.worlds.registry import BROKERS
+from store.index.consume_queue import ConsumeQueue
+from store.io.filesystem import Bytes
+from store.log.entry_index import ROW
+from store.replica_reads import ReplicaReads
+from store.state.checkpoint import Checkpoint, decode_checkpoint
+
+CRC_AT = 8
+"""Where a checkpoint has its CRC, of all that follows."""
+
+
+def frames_believed(patch: Patch) -> None:
+    """Nobody looks at the CRC of a frame between peers."""
+    patch.set(dledger.wire.codec, "unseal", lambda frame: memoryview(frame)[CRC.size :])
+
+
+def reads_before_the_first_entry_of_a_term(patch: Patch) -> None:
+    """A new leader answers reads as of what it knows to be committed, before its first entry is."""
+
+    def early(reads: LeaderReads, asker: str, number: int, now: float) -> None:
+        if reads._rounds.add(ReadAsked(asker, number, reads._local.commit_index)):
+            reads._begin_round(now)
+
+    patch.set(LeaderReads, "ask", early)
+
+
+def _without(patch: Patch, ignored: type[Exception]) -> None:
+    refuse = Claims._refuse
+
+    def lenient(claims: Claims, claim: Hashable, channel: int, refusal: Exception) -> None:
+        if not isinstance(refusal, ignored):
+            refuse(claims, claim, channel, refusal)
+
+    patch.set(Claims, "_refuse", lenient)
+
+
+def late_leader_registered(patch: Patch) -> None:
+    """A NameServer takes the last who registers as leader, whatever its term."""
+    _without(patch, StaleTermError)
+
+
+def late_connection_registered(patch: Patch) -> None:
+    """A NameServer takes what an earlier process of a broker said, though it comes after the next
+    one's."""
+    _without(patch, EarlierConnectionError)
+
+
+def handed_out_is_consumed(patch: Patch) -> None:
+    """A group that asks where it is is told up to where it was given messages."""
+    given: dict[tuple[BrokerStateMachine, str, str, int], int] = {}
+    answer = _Pull._answer
+    query = OffsetProcessor._answer_offset
+
+    def noting(pull: _Pull, found: Found, parts: Sequence[Bytes] = ()) -> None:
+        if found.status is Status.FOUND:
+            given[pull.context.machine, pull.group, pull.topic, pull.queue_id] = found.next_offset
+        answer(pull, found, parts)
+
+    def telling(  # noqa: PLR0917 - as what it replaces
+        processor: OffsetProcessor,
+        connection: Connection,
+        request: Frame,
+        group: str,
+        topic: str,
+        queue_id: int,
+    ) -> None:
+        known = given.get((processor._context.machine, group, topic, queue_id))
+        if known is None:
+            query(processor, connection, request, group, topic, queue_id)
+        else:
+            connection.respond(request, ext={"offset": str(known)})
+
+    patch.set(_Pull, "_answer", noting)
+    patch.set(OffsetProcessor, "_answer_offset", telling)
+
+
+def missing_key_files_not_missed(patch: Patch) -> None:
+    """The key index is taken to have the files that there are as the broker starts."""
+
+    def blind(_check: DerivedCheck, _batches: Batches) -> None:
+        """As if each row had its file."""
+
+    patch.set(DerivedCheck, "_find_keys", blind)
+
+
+def rotted_rows_decide_where_queues_begin(patch: Patch) -> None:
+    """As the log expires the rows of ConsumeQueues are believed, whatever the log says."""
+
+    def believing(
+        queues: Iterable[tuple[str, int, ConsumeQueue]], position: int, _log: ReplicaReads | None
+    ) -> list[tuple[ConsumeQueue, int]]:
+        return first_offsets(queues, position, None)
+
+    patch.set(broker.state.state_machine, "first_offsets", believing)
+
+
+def rotted_checkpoint_taken_for_the_newest(patch: Patch) -> None:
+    """A checkpoint is read without a look at its CRC."""
+
+    def believing(data: bytes, path: str) -> Checkpoint:
+        crc = crc32c(data[CRC_AT + 4 :]).to_bytes(4, "big")
+        return decode_checkpoint(data[:CRC_AT] + crc + data[CRC_AT + 4 :], path)
+
+    patch.set(store.state.checkpoint, "decode_checkpoint", believing)
+
+
+def rows_of_the_entry_index_believed(patch: Patch) -> None:
+    """A row of the entry index is not looked at: it may be that of another entry, or of none."""
+    check = store.log.entry_index._check_rows
+
+    def counting(rows: bytes, first: int, end: int, path: str, byte: int) -> None:
+        if len(rows) != (end - first) * ROW.size:
+            check(rows, first, end, path, byte)
+
+    patch.set(store.log.entry_index, "_check_rows", counting)
+
+
+def rotted_rows_of_queues_not_looked_for(patch: Patch) -> None:
+    """The scrub does not compare ConsumeQueues with the log."""
+    patch.set(DerivedCheck, "_differs", lambda _check, _topic, _queue_id, _first, _rows: None)
+
+
+BUGS = (
+    Bug("J1x", frames_believed, "bits have flipped", 5, kinds=("bits flipped on a link",)),
+    Bug(
+        "J2x",
+        reads_before_the_first_entry_of_a_term,
+        STALE,
+        20,
+        seconds=12.0,
+        kinds=("leader dies unheard",),
+        world=BROKERS,
+    ),
+    Bug(
+        "J3x",
+        late_leader_registered,
+        "has registered as that of term",
+        10,
+        seconds=8.0,
+        kinds=("registration late",),
+        world=BROKERS,
+    ),
+    Bug(
+        "J4x",
+        late_connection_registered,
+        "registered over a later one",
+        20,
+        seconds=8.0,
+        kinds=("registration late",),
+        world=BROKERS,
+    ),
+    Bug(
+        "J5x",
+        handed_out_is_consumed,
+        "was delivered to nobody",
+        20,
+        seconds=8.0,
+        kinds=("dies with what was given",),
+        world=BROKERS,
+    ),
+    Bug(
+        "J6x",
+        missing_key_files_not_missed,
+        "is not as its log says",
+        40,
+        seconds=8.0,
+        kinds=("key index damaged",),
+        world=BROKERS,
+    ),
+    Bug(
+        "J7x",
+        rotted_rows_decide_where_queues_begin,
+        "has another state",
+        60,
+        seconds=8.0,
+        kinds=("ConsumeQueue damaged", "expiry", "crash"),
+        world=BROKERS,
+    ),
+    Bug(
+        "J8x",
+        rotted_checkpoint_taken_for_the_newest,
+        "that nobody had",
+        40,
+        seconds=8.0,
+        kinds=("checkpoint damaged",),
+        world=BROKERS,
+    ),
+    Bug(
+        "J9x",
+        rows_of_the_entry_index_believed,
+        "damage is mended: not within",
+        40,
+        seconds=8.0,
+        kinds=("entry index damaged",),
+        world=BROKERS,
+    ),
+    Bug(
+        "J10x",
+        rotted_rows_of_queues_not_looked_for,
+        "is not as its log says",
+        40,
+        seconds=8.0,
+        kinds=("ConsumeQueue damaged",),
+        world=BROKERS,
+    ),
+)

@@ -1,0 +1,177 @@
+"""Planted bugs K: what the checks of hand-overs, changes, routes and files in mid-run must see."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import store.message.scheduled_topics
+from broker.client.message import MessageQueue
+from broker.client.producer.queue_selection import QueueChoice, Target
+from broker.nameserver.registrations import Registration
+from broker.nameserver.route_table import RegisterResult, RouteTable
+from broker.server.name_server_registration import Registrar
+from dledger.raft.configuration import Configuration
+from dledger.raft.leader import Leading
+from dledger.raft.leadership_transfer import Handover
+from dledger.raft.messages import TimeoutNow
+from dledger.raft.raft_log import LocalLog
+from simulator.bugs.planted_bug import Bug, Patch
+from simulator.worlds.registry import BROKERS, GROUPS, LOOKUPS, NODES, WAITING
+from store.index.key_index import KEY_ROW_SIZE, IndexFile, KeyFlush, KeyIndex
+
+
+def proposals_taken_during_a_hand_over(patch: Patch) -> None:
+    """Who has ordered another to campaign goes on taking proposals."""
+    check = Leading.check_may_propose
+
+    def lenient(leading: Leading) -> None:
+        target, leading.handover.target = leading.handover.target, None
+        try:
+            check(leading)
+        finally:
+            leading.handover.target = target
+
+    patch.set(Leading, "check_may_propose", lenient)
+
+
+def campaign_ordered_before_all_is_there(patch: Patch) -> None:
+    """The order to campaign does not wait until the target holds all, and all is committed."""
+
+    def hasty(handover: Handover) -> None:
+        if handover.target is not None and not handover._sent:
+            handover._sent = True
+            handover._outbox.send(handover.target, TimeoutNow(handover._term))
+
+    patch.set(Handover, "go_on", hasty)
+
+
+def one_entry_too_many_committed(patch: Patch) -> None:
+    """What a node takes for committed is one entry more than what is."""
+    commit_to = LocalLog.commit_to
+    patch.set(LocalLog, "commit_to", lambda local, index: commit_to(local, index + 1))
+
+
+def new_voters_alone_count_where_several_change(patch: Patch) -> None:
+    """While several voters change at once a majority of the new ones is enough."""
+    both = Configuration.quorums.fget  # type: ignore[attr-defined]  # it is a property
+
+    def new_alone(configuration: Configuration) -> tuple[tuple[str, ...], ...]:
+        changed = {*configuration.voters} ^ {*configuration.old_voters}
+        if configuration.is_joint and len(changed) > 1:
+            return (configuration.voters,)
+        quorums: tuple[tuple[str, ...], ...] = both(configuration)
+        return quorums
+
+    patch.set(Configuration, "quorums", property(new_alone))
+
+
+def key_lost_until_the_scrub_comes(patch: Patch) -> None:
+    """A file of the key index lacks its last row until the scrub has made it again."""
+
+    def lossy(flush: KeyFlush) -> None:
+        rows = flush._rows
+        flush._file = flush._index.write(rows[:-KEY_ROW_SIZE] or rows)
+
+    patch.set(KeyFlush, "run", lossy)
+
+
+def new_leader_not_told_at_once(patch: Patch) -> None:
+    """A broker that becomes leader tells the NameServers at its next round, half a minute later."""
+    register_now = Registrar.register_now
+
+    def late(registrar: Registrar) -> None:
+        if not registrar._told:
+            register_now(registrar)
+
+    patch.set(Registrar, "register_now", late)
+
+
+def forgotten_broker_keeps_silent(patch: Patch) -> None:
+    """A broker whose connection to a NameServer ends does not tell it again at once."""
+    patch.set(Registrar, "_connection_lost", lambda _registrar, _nameserver: None)
+    patch.set(Registrar, "_retry_soon", lambda _registrar, _nameserver: None)
+
+
+def first_leader_of_a_name_kept(patch: Patch) -> None:
+    """A NameServer takes the first leader of a name for its leader as long as that lives."""
+    register = RouteTable.register
+
+    def faithful(
+        table: RouteTable, registration: Registration, channel: int, host: str = ""
+    ) -> RegisterResult:
+        group = table._names.get(registration.broker_name)
+        first = None if group is None else group.addresses.get(0)
+        if first is not None and (registration.broker_id == 0) != (first == registration.address):
+            return RegisterResult("", "")
+        return register(table, registration, channel, host)
+
+    patch.set(RouteTable, "register", faithful)
+
+
+def _bug(id_: str, plant: Any, says: str, seeds: int, world: str = NODES, *kinds: str) -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=8.0, world=world, kinds=kinds)
+
+
+def delays_half_as_long(patch: Patch) -> None:
+    """What waits by delay level waits for half of its time, and its row says so."""
+    patch.set(
+        store.message.scheduled_topics,
+        "DELAYS_MS",
+        tuple(delay // 2 for delay in store.message.scheduled_topics.DELAYS_MS),
+    )
+
+
+def named_queue_left_after_a_failed_try(patch: Patch) -> None:
+    """A message whose producer has named the queue goes to any queue after a try that failed."""
+    search = QueueChoice.search
+
+    async def anywhere(
+        choice: QueueChoice, topic: str, _pinned: MessageQueue | None, avoid: Collection[str]
+    ) -> Target:
+        return await search(choice, topic, None, avoid)
+
+    patch.set(QueueChoice, "search", anywhere)
+
+
+def newest_file_of_keys_alone(patch: Patch) -> None:
+    """Of the files of the key index only the newest is searched."""
+    lookup_file = KeyIndex._lookup_file
+
+    def newest(index: KeyIndex, file: IndexFile, key_hash: int, first: int, last: int) -> list[int]:
+        return lookup_file(index, file, key_hash, first, last) if file is index.files[-1] else []
+
+    patch.set(KeyIndex, "_lookup_file", newest)
+
+
+HAND_OVER = ("leader hands over",)
+
+BUGS = (
+    _bug("K1x", newest_file_of_keys_alone, "does not give", 10, LOOKUPS),
+    Bug(
+        "K2x",
+        new_voters_alone_count_where_several_change,
+        "only the disks of | by a majority, only by",
+        25,
+        nodes=5,
+        seconds=12.0,
+        kinds=("several members change", "partial partition", "slow disk"),
+    ),
+    _bug(
+        "K3x",
+        named_queue_left_after_a_failed_try,
+        "has named the queue",
+        10,
+        GROUPS,
+        "crash",
+        "pause",
+    ),
+    _bug("K4x", key_lost_until_the_scrub_comes, "after it was healed", 20, BROKERS),
+    _bug("K5x", new_leader_not_told_at_once, "tells ", 5, BROKERS),
+    _bug("K5bx", forgotten_broker_keeps_silent, "tells no leader", 10, BROKERS, "NameServer crash"),
+    _bug("K5cx", first_leader_of_a_name_kept, "which is none", 10, BROKERS),
+    _bug("K6x", proposals_taken_during_a_hand_over, "to campaign", 40, NODES, *HAND_OVER),
+    _bug("K6bx", campaign_ordered_before_all_is_there, "to campaign", 40, NODES, *HAND_OVER),
+    _bug("K7x", one_entry_too_many_committed, "committed for ever: ", 5),
+    _bug("K8x", delays_half_as_long, "as if it were due", 5, WAITING),
+)

@@ -1,0 +1,140 @@
+"""What a planted bug is, how it is planted and taken out again, and how it is looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from inspect import Parameter, isfunction, signature
+from types import FunctionType
+
+from simulator.faults.injector import FaultPlan
+from simulator.worlds.registry import NODES, Run
+
+SECONDS = 6.0
+PLACES = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Patch:
+    """Attributes replaced, to be put back in the reverse order."""
+
+    def __init__(self) -> None:
+        self._replaced: list[tuple[object, str, object]] = []
+
+    def set(self, owner: object, name: str, value: object) -> None:
+        """Replaces an attribute of a class or module, which must have it.
+
+        Raises :class:`TypeError` for a function that cannot be called as the one it replaces can.
+        """
+        before = vars(owner)[name]
+        if isfunction(before) and isfunction(value) and not _callable_as(value, before):
+            raise TypeError(
+                f"{name}{signature(before)} cannot be replaced by one that takes {signature(value)}"
+            )
+        self._replaced.append((owner, name, before))
+        setattr(owner, name, value)
+
+    def undo(self) -> None:
+        """Puts everything back."""
+        while self._replaced:
+            setattr(*self._replaced.pop())
+
+
+def _callable_as(function: FunctionType, other: FunctionType) -> bool:
+    """Whether it takes what the other may be given: shipped code moves, and calls otherwise."""
+    taken, given = signature(function).parameters, signature(other).parameters
+    kinds = {parameter.kind for parameter in taken.values()}
+    least, most = _places(taken)
+    fewest, all_of_them = _places(given)
+    fits = least <= fewest and (Parameter.VAR_POSITIONAL in kinds or all_of_them <= most)
+    return fits and (
+        Parameter.VAR_KEYWORD in kinds
+        or all(name in taken for name, of in given.items() if of.kind is Parameter.KEYWORD_ONLY)
+    )
+
+
+def _places(parameters: Mapping[str, Parameter]) -> tuple[int, int]:
+    """How many arguments by place there must be, and may be."""
+    places = [each for each in parameters.values() if each.kind in PLACES]
+    return sum(each.default is Parameter.empty for each in places), len(places)
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A bug, what the check that must find it says, and within how many seeds.
+
+    ``says`` has `` | `` between what several checks say, where chance decides which is first.
+
+    ``kinds`` are the faults of the runs in which it is looked for, none for what each seed draws.
+    """
+
+    id: str
+    plant: Callable[[Patch], None]
+    says: str
+    seeds: int
+    nodes: int = 3
+    seconds: float = SECONDS
+    kinds: tuple[str, ...] = ()
+    world: str = NODES
+
+    @property
+    def name(self) -> str:
+        """What it is, in words."""
+        return self.plant.__name__.replace("_", " ")
+
+    @property
+    def told(self) -> str:
+        """What is taken out, in a sentence."""
+        return " ".join((self.plant.__doc__ or "").split())
+
+    def explains(self, violation: str | None) -> bool:
+        """Whether that is what the right check says."""
+        return violation is not None and any(said in violation for said in self.says.split(" | "))
+
+    def of(self, seed: int) -> Run:
+        """The run of a seed, as this bug wants it; the bug itself must be planted."""
+        return Run(
+            seed,
+            world=self.world,
+            nodes=self.nodes,
+            seconds=self.seconds,
+            plan=FaultPlan.of(self.kinds),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How a bug was found: by which seed, after how many, and what else was said before.
+
+    ``seed`` is None if no check said what it must within the budget.
+    """
+
+    bug: Bug
+    seed: int | None
+    tried: int
+    violation: str
+    others: Sequence[str]
+
+
+@contextmanager
+def planted(bug: Bug) -> Iterator[None]:
+    """The bug is in the code meanwhile."""
+    patch = Patch()
+    try:
+        bug.plant(patch)
+        yield
+    finally:
+        patch.undo()
+
+
+def look_for(bug: Bug) -> Finding:
+    """Runs seeds from 1 on until the right check fires, or the budget is spent."""
+    others: list[str] = []
+    with planted(bug):
+        for seed in range(1, bug.seeds + 1):
+            violation = bug.of(seed).play().violation
+            if violation is not None and bug.explains(violation):
+                return Finding(bug, seed, seed, violation, others)
+            if violation is not None:
+                others.append(f"seed {seed}: {violation}")
+    return Finding(bug, None, bug.seeds, "", others)

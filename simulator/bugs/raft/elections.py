@@ -1,0 +1,229 @@
+"""Planted bugs A: votes, terms, elections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from dledger.node.health import Fitness
+from dledger.raft.core import Raft
+from dledger.raft.election import Elections
+from dledger.raft.messages import Heartbeat, VoteRequest, VoteResponse
+from dledger.raft.raft_state import NOBODY, Role
+from dledger.raft.ready import Outbox
+from dledger.raft.replication import Replicator
+from dledger.raft.replication_evidence import Holding
+from simulator.bugs.planted_bug import Bug, Patch
+from store.errors import DamagedError
+from store.io.filesystem import FileSystem
+from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, SlotFile, encode_slot
+from store.state.hard_state import VOTE_NAME, HardState
+
+
+def vote_before_it_is_durable(patch: Patch) -> None:
+    """An answer that needs the disk leaves at once."""
+    patch.set(Outbox, "send_after_write", Outbox.send)
+
+
+def vote_forgotten_at_restart(patch: Patch) -> None:
+    """A node comes back in its term, its vote forgotten."""
+    begin = Raft.__init__
+
+    def forgetful(core: Raft, **arguments: Any) -> None:
+        begin(core, **{**arguments, "vote": NOBODY})
+
+    patch.set(Raft, "__init__", forgetful)
+
+
+def voting_twice_in_a_term(patch: Patch) -> None:
+    """Whoever asks gets the vote, though another has it."""
+    asked = Elections.asked
+
+    def generous(elections: Elections, sender: str, request: VoteRequest, now: float) -> None:
+        standing = elections._standing
+        if request.term == standing.term and standing.role is Role.FOLLOWER:
+            standing.vote = NOBODY
+        asked(elections, sender, request, now)
+
+    patch.set(Elections, "asked", generous)
+
+
+def term_forgotten_at_restart(patch: Patch) -> None:
+    """A node comes back in the term of its last entry."""
+    begin = Raft.__init__
+
+    def forgetful(core: Raft, **arguments: Any) -> None:
+        last_term = arguments["log"].last_term
+        if arguments.get("term", 0) > last_term:
+            arguments = {**arguments, "term": last_term, "vote": NOBODY}
+        begin(core, **arguments)
+
+    patch.set(Raft, "__init__", forgetful)
+
+
+def vote_not_saved(patch: Patch) -> None:
+    """Saving the vote does nothing, and nobody notices."""
+    patch.set(SlotFile, "save", lambda _file, _payload: None)
+
+
+def vote_file_written_anew(patch: Patch) -> None:
+    """The vote's file is emptied and written anew, and an empty one is taken for a new node's."""
+    begin, replace_record = SlotFile.open, SlotFile.save
+
+    def save(slots: SlotFile, payload: bytes) -> None:
+        if not slots.path.endswith(VOTE_NAME):
+            replace_record(slots, payload)
+            return
+        slots._sequence += 1
+        slots.payload = payload
+        slots._file.truncate(0)
+        slots._file.datasync()
+        slots._file.pwrite(encode_slot(slots._sequence, payload) * SLOT_COUNT, 0)
+        slots._file.datasync()
+
+    def trusting(fs: FileSystem, path: str) -> SlotFile:
+        try:
+            return begin(fs, path)
+        except DamagedError:
+            if not path.endswith(VOTE_NAME):
+                raise
+            return SlotFile(fs.open(path), 0, HardState().pack())
+
+    patch.set(SlotFile, "save", save)
+    patch.set(SlotFile, "open", staticmethod(trusting))
+
+
+def rotten_slot_brings_the_old_vote_back(patch: Patch) -> None:
+    """The two slots are written in turn, one with each save, and the second is never synced."""
+
+    def save(slots: SlotFile, payload: bytes) -> None:
+        slots._sequence += 1
+        slots.payload = payload
+        place = slots._sequence % SLOT_COUNT
+        slots._file.pwrite(encode_slot(slots._sequence, payload), place * SLOT_SIZE)
+        if place == 0:
+            slots._file.datasync()
+
+    patch.set(SlotFile, "save", save)
+
+
+def last_term_taken_from_the_current_term(patch: Patch) -> None:
+    """A candidate states its current term for the term of its last entry."""
+    _boasting(patch, lambda request: replace(request, last_term=request.term))
+
+
+def votes_by_length_alone(patch: Patch) -> None:
+    """A voter looks at the index of the last entry and not at its term."""
+    asked = Elections.asked
+
+    def short_sighted(elections: Elections, sender: str, request: VoteRequest, now: float) -> None:
+        asked(elections, sender, replace(request, last_term=elections._log.last_term), now)
+
+    patch.set(Elections, "asked", short_sighted)
+
+
+def _boasting(patch: Patch, change: Callable[[VoteRequest], VoteRequest]) -> None:
+    for name in ("send", "send_after_write"):
+        send = getattr(Outbox, name)
+
+        def altered(outbox: Outbox, to: str, message: Any, send: Any = send) -> None:
+            if isinstance(message, VoteRequest):
+                message = change(message)
+            send(outbox, to, message)
+
+        patch.set(Outbox, name, altered)
+
+
+def no_pre_vote(patch: Patch) -> None:
+    """A node that was cut off raises its term, and deposes a healthy leader when it is back."""
+    campaign = Elections.campaign
+
+    def at_once(elections: Elections, now: float, **_asked: bool) -> None:
+        campaign(elections, now, pre_vote=False)
+
+    patch.set(Elections, "campaign", at_once)
+
+
+def votes_while_a_leader_is_heard(patch: Patch) -> None:
+    """No stickiness: one who does not hear the leader can depose it with the votes of those who
+    do."""
+    asked = Elections.asked
+
+    def fickle(elections: Elections, sender: str, request: VoteRequest, now: float) -> None:
+        standing = elections._standing
+        heard, standing.leader_heard_at = standing.leader_heard_at, float("-inf")
+        asked(elections, sender, request, now)
+        if standing.leader is not None:
+            standing.leader_heard_at = heard
+
+    patch.set(Elections, "asked", fickle)
+
+
+def pre_votes_counted_as_votes(patch: Patch) -> None:
+    """What was answered to the question before the election counts as a vote in it."""
+    answered = Elections.answered
+
+    def careless(elections: Elections, sender: str, answer: VoteResponse, now: float) -> None:
+        standing = elections._standing
+        if answer.granted and answer.pre_vote and standing.role is Role.CANDIDATE:
+            answer = replace(answer, term=standing.term, pre_vote=False)
+        answered(elections, sender, answer, now)
+
+    patch.set(Elections, "answered", careless)
+
+
+def heartbeats_behind_the_disk(patch: Patch) -> None:
+    """Heartbeats wait for the disk, and a leader with a slow one does not give way by itself."""
+
+    def late(
+        replicator: Replicator,
+        peer: str,
+        commit_index: int,
+        number: int,
+        held: tuple[Holding, ...] = (),
+    ) -> None:
+        progress = replicator.peers[peer]
+        commit = min(commit_index, progress.match_index)
+        progress.sent_commit = max(progress.sent_commit, commit)
+        beat = Heartbeat(replicator._term, commit, number, held)
+        replicator._outbox.send_after_write(peer, beat)
+
+    patch.set(Replicator, "_heartbeat", late)
+    patch.set(Fitness, "_tick", lambda _fitness: None)
+
+
+BUGS = (
+    Bug("A1", vote_before_it_is_durable, "its disk holds", 5),
+    Bug("A1b", vote_forgotten_at_restart, "takes its vote for", 40),
+    Bug("A1c", voting_twice_in_a_term, "votes for", 40),
+    Bug("A2", term_forgotten_at_restart, "has spoken in term", 80),
+    Bug("A3", vote_not_saved, "its disk holds", 5),
+    Bug(
+        "A4",
+        vote_file_written_anew,
+        "has spoken in term | takes its vote for | is below the log's last",
+        80,
+        kinds=("power loss within a call", "crash within a call"),
+    ),
+    Bug("A4b", rotten_slot_brings_the_old_vote_back, "its disk holds", 20),
+    Bug("A5", last_term_taken_from_the_current_term, "lacks the committed entry", 100),
+    Bug(
+        "A5b",
+        votes_by_length_alone,
+        "lacks the committed entry",
+        150,
+        kinds=("partition", "crash"),
+    ),
+    Bug("A6", no_pre_vote, "without having been asked for", 5),
+    Bug("A7", votes_while_a_leader_is_heard, "though it hears", 40),
+    Bug("A7b", pre_votes_counted_as_votes, "both lead", 300),
+    Bug(
+        "A9",
+        heartbeats_behind_the_disk,
+        "though only disks",
+        40,
+        seconds=14.0,
+        kinds=("slow disk",),
+    ),
+)

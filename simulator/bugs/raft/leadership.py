@@ -1,0 +1,80 @@
+"""Planted bugs L of leadership: what a leader must do first, and must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dledger.node.leadership_announcer import Announcer
+from dledger.node.proposals import Proposals
+from dledger.raft.core import Raft
+from dledger.raft.leader import Leading
+from dledger.raft.quorum_tracker import Majorities
+from simulator.bugs.planted_bug import Bug, Patch
+from simulator.worlds.registry import BROKERS
+from store.log.entry import Entry, EntryKind
+
+
+def leader_that_nobody_hears_goes_on(patch: Patch) -> None:
+    """A leader does not look whether a majority still answers."""
+    patch.set(Majorities, "heard_since", lambda _majorities, _since: True)
+
+
+def term_begun_without_an_entry(patch: Patch) -> None:
+    """A leader begins its term without an entry of its own."""
+    add = Leading._add
+
+    def silent(leading: Leading, kind: EntryKind, body: bytes) -> int:
+        return leading.first_index if kind is EntryKind.NO_OP else add(leading, kind, body)
+
+    patch.set(Leading, "_add", silent)
+
+
+def writes_taken_before_the_first_entry_is_applied(patch: Patch) -> None:
+    """Who is elected takes proposals at once, whatever it has still to apply."""
+    announce = Announcer.announce
+
+    def at_once(announcer: Announcer) -> None:
+        meanwhile = Patch()
+        meanwhile.set(Raft, "term_first_index", property(lambda _core: -1))
+        try:
+            announce(announcer)
+        finally:
+            meanwhile.undo()
+
+    patch.set(Announcer, "announce", at_once)
+
+
+def entry_of_another_leader_taken_for_the_own(patch: Patch) -> None:
+    """Proposals outlive a leadership, and are acknowledged by whatever entry stands there then."""
+
+    def applied(proposals: Proposals, entry: Entry) -> None:
+        waiting = proposals._waiting
+        while waiting and waiting[0].index <= entry.index:
+            done: Callable[[None], None] = waiting.popleft().done
+            done(None)
+
+    patch.set(Proposals, "applied", applied)
+    patch.set(Proposals, "drop", lambda _proposals: None)
+
+
+BUGS = (
+    Bug(
+        "L1x",
+        leader_that_nobody_hears_goes_on,
+        "no majority has answered",
+        40,
+        seconds=10.0,
+        kinds=("partial partition",),
+    ),
+    Bug("L2x", term_begun_without_an_entry, "not within", 5),
+    Bug(
+        "L3x",
+        writes_taken_before_the_first_entry_is_applied,
+        "cannot be applied",
+        40,
+        seconds=8.0,
+        world=BROKERS,
+        kinds=("crash", "slow disk"),
+    ),
+    Bug("L4x", entry_of_another_leader_taken_for_the_own, "which nobody applied", 40),
+)

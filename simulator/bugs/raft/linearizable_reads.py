@@ -1,0 +1,101 @@
+"""Planted bugs L of reads by index and by lease."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import simulator.worlds.raft_cluster
+from dledger.node.linearizable_reads import LinearizableReads
+from dledger.raft.leader_reads import LeaderReads
+from dledger.raft.raft_state import Role, Standing
+from dledger.raft.read_index import ReadAsked
+from dledger.raft.ready import ReadIndex
+from simulator.bugs.planted_bug import Bug, Patch
+from simulator.worlds.registry import FOLLOWERS
+
+
+def read_from_before_the_term(patch: Patch) -> None:
+    """A leader answers reads from its commit index before an entry of its own is committed."""
+    begin = LeaderReads.__init__
+
+    def at_once(reads: LeaderReads, **parts: Any) -> None:
+        begin(reads, **{**parts, "first_index": -1})
+
+    patch.set(LeaderReads, "__init__", at_once)
+
+
+def read_before_it_is_applied(patch: Patch) -> None:
+    """A read whose index is known is answered from what is applied, though that is less."""
+
+    def answered(reads: LinearizableReads, answer: ReadIndex) -> None:
+        known = None if answer.index is None else -1
+        told(reads, ReadIndex(answer.id, known))
+
+    told = LinearizableReads.answered
+    patch.set(LinearizableReads, "answered", answered)
+
+
+def read_confirmed_by_nobody(patch: Patch) -> None:
+    """A leader answers reads at once, without asking a majority."""
+
+    def at_once(reads: LeaderReads, asker: str, number: int, _now: float) -> None:
+        index = max(reads._local.commit_index, reads._first_index)
+        reads._answer(ReadAsked(asker, number, index))
+
+    patch.set(LeaderReads, "ask", at_once)
+
+
+def lease_not_heeded_by_voters(patch: Patch) -> None:
+    """A voter whose link to the leader broke, or that started anew, gives up the lease at once."""
+    _in_all_groups(patch)
+
+    def is_led(standing: Standing, now: float) -> bool:
+        if standing.role is Role.LEADER:
+            return True
+        known = standing.leader is not None and not standing._by_stranger
+        return known and now - standing.leader_heard_at < standing._config.election_seconds
+
+    def hurry(standing: Standing, now: float) -> None:
+        soon = now + standing._draw(standing._config.lost_leader_seconds)
+        standing.election_at = min(standing.election_at, soon)
+
+    patch.set(Standing, "is_led", is_led)
+    patch.set(Standing, "hurry", hurry)
+
+
+def lease_without_an_end(patch: Patch) -> None:
+    """A lease that was got once does not run out."""
+    _in_all_groups(patch)
+
+    def extend(reads: LeaderReads, confirmed: int) -> None:
+        if any(number <= confirmed for number in reads._round_sent_at):
+            reads._lease_until = float("inf")
+
+    patch.set(LeaderReads, "_extend_lease", extend)
+
+
+def _in_all_groups(patch: Patch) -> None:
+    """A quarter of the groups have leases; a bug of theirs needs no other."""
+    patch.set(
+        simulator.worlds.raft_cluster,
+        "with_leases",
+        lambda config, _streams: replace(config, lease_reads=True),
+    )
+
+
+STALE = "was committed when it was asked | is not linearizable"
+"""A broker that answers a read from an old state is seen first; then what clients were told."""
+
+
+def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=8.0, kinds=kinds, world=FOLLOWERS)
+
+
+BUGS = (
+    _bug("L8x", read_from_before_the_term, STALE, 60, "crash", "slow disk", "delay"),
+    _bug("L9x", read_before_it_is_applied, STALE, 20, "crash", "partition", "pause"),
+    _bug("L10x", read_confirmed_by_nobody, STALE, 60, "partial partition", "pause"),
+    _bug("L11x", lease_not_heeded_by_voters, STALE, 60, "partition", "crash"),
+    _bug("L12x", lease_without_an_end, STALE, 60, "partition", "pause"),
+)

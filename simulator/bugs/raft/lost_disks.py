@@ -1,0 +1,46 @@
+"""Planted bugs L of disks that lost what they held: their votes are counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dledger.raft.bootstrap import Founding
+from dledger.raft.configuration import Configuration
+from dledger.raft.election import Elections
+from dledger.raft.replication_evidence import Holdings
+from simulator.bugs.planted_bug import Bug, Patch
+from simulator.faults.wiped_voter import WIPED_BESIDE_AN_EMPTY_ONE
+
+
+def every_vote_counted(patch: Patch) -> None:
+    """A candidate counts the votes of disks that the log does not name, or that lost something."""
+    answered = Elections.answered
+
+    def credulous(elections: Elections, sender: str, answer: Any, now: float) -> None:
+        meanwhile = Patch()
+        meanwhile.set(Configuration, "trusts", lambda _found, _node, _incarnation: True)
+        meanwhile.set(Holdings, "lacks", lambda _held, _node, _incarnation, _last: False)
+        try:
+            answered(elections, sender, answer, now)
+        finally:
+            meanwhile.undo()
+
+    patch.set(Elections, "answered", credulous)
+
+
+def log_begun_with_a_wiped_voter(patch: Patch) -> None:
+    """An empty node takes a voter that was wiped for a new one, and begins a log with it."""
+    patch.set(Founding, "begins_with", lambda _founding, _member: True)
+
+
+LOST = "lacks the committed entry | whose disk lacks what it held | both lead"
+
+
+def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=12.0, kinds=kinds)
+
+
+BUGS = (
+    _bug("L7x", every_vote_counted, LOST, 20, "old copy put back", "partition"),
+    _bug("L13x", log_begun_with_a_wiped_voter, LOST, 20, WIPED_BESIDE_AN_EMPTY_ONE),
+)

@@ -1,0 +1,150 @@
+"""Planted bugs A, B and C of membership: who leaves, joins, hands over, or has lost its disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+from dledger.errors import ChangeRefusedError
+from dledger.raft.configuration import Configuration, Configurations
+from dledger.raft.configuration_change import Changes
+from dledger.raft.election import Elections
+from dledger.raft.leadership_transfer import Handover
+from dledger.raft.replication_evidence import Holdings
+from simulator.bugs.planted_bug import Bug, Patch
+from simulator.faults.membership import MEMBER_KINDS
+from store.io.filesystem import FileSystem
+from store.state.replication_evidence_file import HeldFile
+
+
+def removed_leader_goes_on(patch: Patch) -> None:
+    """A leader does not look whether it is a member still."""
+    tend = Changes.tend
+
+    def staying(changes: Changes, now: float) -> bool:
+        tend(changes, now)
+        return True
+
+    patch.set(Changes, "tend", staying)
+
+
+def transfer_without_an_end(patch: Patch) -> None:
+    """A leader whose successor never takes over refuses proposals for ever."""
+    begin = Handover.begin
+
+    def for_ever(handover: Handover, target: str, now: float) -> None:
+        begin(handover, target, now)
+        handover.ends_at = inf
+
+    patch.set(Handover, "begin", for_ever)
+
+
+def configuration_forgotten_at_a_restart(patch: Patch) -> None:
+    """A node starts with the voters that the group began with."""
+
+    def forgetful(
+        cls: type[Configurations], voters: Any, _index: int, _packed: bytes, _entries: object
+    ) -> Configurations:
+        return cls(Configuration(tuple(voters)))
+
+    patch.set(Configurations, "recovered", classmethod(forgetful))
+
+
+def configuration_of_a_cut_entry_kept(patch: Patch) -> None:
+    """The membership of an entry that another leader overwrote stays in effect."""
+    patch.set(Configurations, "truncate", lambda _configurations, _first_index: None)
+
+
+def one_server_at_a_time_at_once(patch: Patch) -> None:
+    """Voters change in one step, before an entry of the leader's own term, and unasked."""
+
+    def at_once(changes: Changes) -> Configuration:
+        configurations = changes._local.configurations
+        if configurations.index > changes._local.commit_index:
+            raise ChangeRefusedError("another change of the members is under way")
+        return configurations.current
+
+    def in_one_step(changes: Changes, voters: Sequence[str], now: float) -> int:
+        found = changes._local.configurations.current.with_voters(voters)
+        return changes._change(found.completed(), now)
+
+    patch.set(Changes, "changeable", at_once)
+    patch.set(Changes, "_change_voters", in_one_step)
+
+
+def every_disk_counts(patch: Patch) -> None:
+    """A wiped node confirms and votes as if it still held what it lost."""
+    patch.set(Configuration, "trusts", lambda _configuration, _node, _incarnation: True)
+    patch.set(Elections, "_may_vote", lambda _elections, _sender, _request: True)
+
+
+def old_copy_not_recognised(patch: Patch) -> None:
+    """What is known of the members' disks is learned and saved, and changes nothing."""
+    patch.set(Holdings, "lacks", lambda _holdings, _node, _incarnation, _last_index: False)
+
+
+def what_disks_held_is_forgotten_at_a_restart(patch: Patch) -> None:
+    """What was saved of the members' disks is not read when a node starts."""
+    begin = HeldFile.__init__
+
+    def forgetful(file: HeldFile, fs: FileSystem, state: str, owner: str = "") -> None:
+        begin(file, fs, state, owner)
+        file.held = ()
+
+    patch.set(HeldFile, "__init__", forgetful)
+
+
+def _of_members(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=12.0, kinds=(*MEMBER_KINDS, *kinds))
+
+
+BUGS = (
+    _of_members("A8", removed_leader_goes_on, "that it is no voter", 40),
+    Bug(
+        "A11",
+        transfer_without_an_end,
+        "not within",
+        40,
+        seconds=12.0,
+        # Twice: a hand-over has to meet a link that is cut at that moment.
+        kinds=("leader hands over", "leader hands over", "partial partition", "one-way link"),
+    ),
+    _of_members("B9", configuration_forgotten_at_a_restart, "for the voters after", 40, "crash"),
+    _of_members(
+        "B9b", configuration_of_a_cut_entry_kept, "for the voters after", 200, "crash", "partition"
+    ),
+    Bug(
+        "B8",
+        one_server_at_a_time_at_once,
+        "lacks the committed entry | commits another entry",
+        20,
+        nodes=5,
+        seconds=20.0,
+        kinds=("rival changes",),
+    ),
+    Bug(
+        "C11",
+        every_disk_counts,
+        "lacks the committed entry | both lead",
+        100,
+        seconds=12.0,
+        kinds=("disk wiped", "crash", "one-way link", "partial partition"),
+    ),
+    Bug(
+        "C11b",
+        old_copy_not_recognised,
+        "lacks what it held | lacks the committed entry",
+        40,
+        seconds=12.0,
+        kinds=("old copy put back", "crash", "power loss of all", "partial partition"),
+    ),
+    Bug(
+        "C11c",
+        what_disks_held_is_forgotten_at_a_restart,
+        "lacks what it held | lacks the committed entry",
+        40,
+        seconds=12.0,
+        kinds=("old copy put back", "power loss of all", "partial partition"),
+    ),
+)

@@ -1,0 +1,88 @@
+"""Planted bugs B and C of compaction: what a member lacks is gone, and has to be refilled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import store.recovery.snapshot_install
+from dledger.node.snapshot_receiver import CatchUp
+from dledger.raft.messages import AppendAccepted, AppendRejected, AppendRequest
+from dledger.raft.raft_log import LocalLog
+from dledger.wire.service_messages import RefillNotice
+from simulator.bugs.planted_bug import Bug, Patch
+from store.io.atomic_file import replace_file
+from store.io.filesystem import Bytes, FileSystem
+from store.log.entry import Entry
+from store.recovery.snapshot_install import Refill
+from store.state.hard_state import MARK_NAME
+
+KINDS = ("expiry", "partition", "crash")
+
+
+def follower_behind_the_log_is_not_told(patch: Patch) -> None:
+    """The leader sees that a follower needs what is gone, and does nothing about it."""
+
+    def silent(_catch_up: CatchUp, _leader: str, _notice: RefillNotice) -> None:
+        """As if no notice had come."""
+
+    patch.set(CatchUp, "noticed", silent)
+
+
+def refill_skips_an_entry(patch: Patch) -> None:
+    """The first piece of a refill lacks its first entry, and all others move down by one."""
+    append = Refill.append
+
+    def skipping(refill: Refill, entries: Sequence[Entry]) -> None:
+        if refill.next_index == refill.plan.first_index and len(entries) > 1:
+            refill.next_index += 1
+            entries = entries[1:]
+        append(refill, entries)
+
+    patch.set(Refill, "append", skipping)
+
+
+def refill_installed_without_its_mark(patch: Patch) -> None:
+    """The log is exchanged, and what is known of it stays as it was."""
+
+    def forgetful(fs: FileSystem, directory: str, name: str, data: Bytes) -> None:
+        if name != MARK_NAME:
+            replace_file(fs, directory, name, data)
+
+    patch.set(store.recovery.snapshot_install, "replace_file", forgetful)
+
+
+def refill_taken_for_complete_too_early(patch: Patch) -> None:
+    """A refill is installed as soon as its checkpoint is there."""
+    patch.set(Refill, "ended", property(lambda _refill: True))
+
+
+def given_up_entries_are_a_conflict(patch: Patch) -> None:
+    """An append that follows an entry which was given up is taken for a conflict, and cuts."""
+    accept = LocalLog.accept
+
+    def cutting(
+        local: LocalLog, sender: str, request: AppendRequest
+    ) -> AppendAccepted | AppendRejected | None:
+        if request.prev_index < local.log.first_index - 1:
+            local._truncate(request.prev_index + 1)
+        return accept(local, sender, request)
+
+    patch.set(LocalLog, "accept", cutting)
+
+
+BUGS = (
+    Bug(
+        "B3",
+        given_up_entries_are_a_conflict,
+        "cannot drop entry",
+        60,
+        kinds=("follower unheard",),
+        seconds=12.0,
+    ),
+    Bug("B4", refill_skips_an_entry, "not within", 10, kinds=KINDS, seconds=10.0),
+    Bug("B11", follower_behind_the_log_is_not_told, "not within", 10, kinds=KINDS, seconds=10.0),
+    Bug(
+        "C13", refill_taken_for_complete_too_early, "stops by itself", 10, kinds=KINDS, seconds=10.0
+    ),
+    Bug("C14", refill_installed_without_its_mark, "stops by itself", 10, kinds=KINDS, seconds=10.0),
+)

@@ -1,0 +1,126 @@
+"""Bugs that the simulator once found in this project, planted again: see ``docs/bugs-found.md``."""
+
+from __future__ import annotations
+
+import dledger.node.startup_repair
+import store.log.repair_note
+import store.recovery.opening
+from broker.state.state_machine import BrokerStateMachine, Checkpointing
+from simulator.bugs.planted_bug import Bug, Patch
+from simulator.worlds.registry import BROKERS, CALM
+from store.io.filesystem import Bytes, File
+from store.recovery.log_scan import LogScan
+
+
+def full_disk_in_a_derived_file_stops_a_node(patch: Patch) -> None:
+    """A disk that is full as rows of queues and keys are written is taken for a broken one."""
+
+    def flush(work: Checkpointing) -> None:
+        for each in work._flushes:
+            each.run()
+
+    patch.set(Checkpointing, "flush", flush)
+
+
+def lost_end_taken_for_an_unfinished_write(patch: Patch) -> None:
+    """A segment that is shorter than what was durable in it is opened as if nothing were lost."""
+    patch.set(store.recovery.opening, "cut_short", lambda _log, _floor: None)
+    patch.set(store.recovery.opening, "lost_end", lambda _log, _index, _checkpoint: None)
+    patch.set(dledger.node.startup_repair, "begin_anew", lambda _fs, _directory, _config: 0)
+
+
+def lost_end_not_missed_once_damage_is_mended(patch: Patch) -> None:
+    """Segments are swapped, and what peers put back is all that anybody looks at."""
+    patch.set(store.recovery.opening, "displaced", lambda _log, _position, _floor: False)
+    patch.set(store.recovery.opening, "misplaced", lambda _log, _position: None)
+    patch.set(dledger.node.startup_repair, "begin_anew", lambda _fs, _directory, _config: 0)
+
+
+def log_cut_before_a_checkpoint_says_so(patch: Patch) -> None:
+    """The log is cut when an expiry is applied, whatever the newest checkpoint still counts on."""
+    expire = BrokerStateMachine._expire
+
+    def at_once(machine: BrokerStateMachine, position: int) -> None:
+        expire(machine, position)
+        machine.listener.expired(machine.expired_position)
+
+    patch.set(BrokerStateMachine, "_expire", at_once)
+
+
+def part_of_an_unreadable_block_is_written(patch: Patch) -> None:
+    """An entry is put back by a write of its bytes alone, wherever the disk cannot read."""
+
+    def partial(file: File, data: Bytes, offset: int) -> None:
+        file.pwrite(data, offset)
+
+    patch.set(store.log.repair_note, "write_over", partial)
+
+
+def unreadable_end_taken_for_an_unfinished_write(patch: Patch) -> None:
+    """What the disk cannot read above the durable mark is cut as if it had never been there."""
+
+    def torn(found: LogScan, position: int) -> None:
+        found.stop(position, "no whole entry")
+
+    patch.set(LogScan, "stop_unreadable", torn)
+    patch.set(store.recovery.opening, "lost_end", lambda _log, _index, _checkpoint: None)
+    patch.set(dledger.node.startup_repair, "begin_anew", lambda _fs, _directory, _config: 0)
+
+
+BUGS = (
+    Bug(
+        "E1x",
+        full_disk_in_a_derived_file_stops_a_node,
+        "No space left",
+        20,
+        seconds=8.0,
+        kinds=("full disk",),
+        world=BROKERS,
+    ),
+    Bug(
+        "E2x",
+        lost_end_taken_for_an_unfinished_write,
+        "to be committed and durable",
+        40,
+        seconds=8.0,
+        kinds=("file cut short", "pause"),
+        world=BROKERS,
+    ),
+    Bug(
+        "E3x",
+        log_cut_before_a_checkpoint_says_so,
+        "are missing",
+        80,
+        seconds=8.0,
+        # Calm clients leave queues whose rows are all below the cut.
+        kinds=("expiry", "slow disk", "full disk", "pause"),
+        world=CALM,
+    ),
+    Bug(
+        "E4x",
+        lost_end_not_missed_once_damage_is_mended,
+        "to be committed and durable",
+        40,
+        seconds=8.0,
+        kinds=("files swapped", "pause"),
+        world=BROKERS,
+    ),
+    Bug(
+        "E5x",
+        part_of_an_unreadable_block_is_written,
+        "stops by itself: OSError(5",
+        20,
+        seconds=8.0,
+        kinds=("unreadable sector",),
+        world=BROKERS,
+    ),
+    Bug(
+        "E6x",
+        unreadable_end_taken_for_an_unfinished_write,
+        "to be committed and durable",
+        40,
+        seconds=8.0,
+        kinds=("unreadable sector", "pause"),
+        world=BROKERS,
+    ),
+)

@@ -1,0 +1,96 @@
+"""Planted bugs M of damage at rest: how it is noticed, and put right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import store.log.entry_reader
+import store.log.entry_repair
+import store.recovery.log_scan
+from dledger.node.scrubber import Scrubber
+from simulator.bugs.planted_bug import Bug, Patch
+from simulator.worlds.registry import BROKERS, LOOKUPS
+from store.errors import CorruptEntryError
+from store.io.filesystem import Bytes
+from store.log.entry import HEADER, KINDS, Entry, decode_entry
+from store.log.entry_reader import Run
+from store.replica_reads import ReplicaReads
+
+
+def _unchecked(buffer: Bytes, offset: int = 0, previous_chain_crc: int | None = None) -> Entry:
+    """As ``decode_entry`` where the header makes sense, whatever its CRCs say."""
+    try:
+        return decode_entry(buffer, offset, previous_chain_crc)
+    except CorruptEntryError as error:
+        if "CRC" not in str(error):
+            raise
+    magic, size, index, term, position, _, chain, *_ = HEADER.unpack_from(buffer, offset)
+    if index < 0 or term < 0 or position < 0:
+        raise CorruptEntryError("a number below 0")
+    return Entry(KINDS[magic], index, term, position, chain, memoryview(buffer)[offset:][:size])
+
+
+def crcs_not_compared_at_the_start(patch: Patch) -> None:
+    """A log is opened whose entries are not those that their CRCs are of."""
+    patch.set(store.recovery.log_scan, "decode_entry", _unchecked)
+
+
+def crcs_not_compared_by_reads(patch: Patch) -> None:
+    """Entries are read, for whoever it is, without their CRCs being compared."""
+    patch.set(store.log.entry_reader, "decode_entry", _unchecked)
+    patch.set(store.log.entry_repair, "check_chain", lambda _entry, _chain_crc: None)
+
+
+def records_read_as_they_lie(patch: Patch) -> None:
+    """What clients are given is read without a look at the CRC of its entry."""
+
+    def read_run(reads: ReplicaReads, first_index: int, _last_index: int, _max_bytes: int) -> Run:
+        row = reads._index.row(first_index)
+        data = memoryview(reads._log.read(row.position, row.size))
+        return Run(row.position, data, row.size)
+
+    patch.set(ReplicaReads, "read_run", read_run)
+
+
+def damage_at_rest_not_mended(patch: Patch) -> None:
+    """What the scrub finds damaged stays so."""
+    patch.set(Scrubber, "_mend", lambda _scrubber: None)
+
+
+def nobody_reads_what_is_at_rest(patch: Patch) -> None:
+    """What nobody asks for is never read again."""
+    patch.set(Scrubber, "_step", lambda _scrubber: None)
+
+
+BIT = ("bit flip", "crash", "power loss", "partition")
+
+
+def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=8.0, kinds=kinds or BIT, world=BROKERS)
+
+
+BUGS = (
+    _bug(
+        "M5x",
+        crcs_not_compared_at_the_start,
+        "cannot be applied | are not the log's | commits another entry | is given",
+        10,
+    ),
+    _bug(
+        "M6x",
+        crcs_not_compared_by_reads,
+        "are not the log's | is not as its log says | is given | cannot be applied",
+        20,
+    ),
+    Bug(
+        "M7x",
+        records_read_as_they_lie,
+        "is given | another message is found at position",
+        40,
+        seconds=8.0,
+        kinds=("bit flip",),
+        world=LOOKUPS,  # consumers read what is new; queries read all of the log
+    ),
+    _bug("M8x", damage_at_rest_not_mended, "damage is mended: not within", 10),
+    _bug("M9x", nobody_reads_what_is_at_rest, "damage is mended: not within", 10),
+)

@@ -1,0 +1,266 @@
+"""Planted bugs C: disk, durability, asynchronous input and output."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import store.log.layout
+import store.recovery.log_scan
+import store.recovery.opening
+from dledger.node.checkpointer import Keeper
+from dledger.node.log_writer import LogWriter
+from dledger.node.node import Node
+from dledger.raft.quorum_tracker import Majorities
+from dledger.raft.raft_log import LocalLog
+from dledger.raft.ready import Write
+from simulator.bugs.planted_bug import Bug, Patch
+from simulator.engine.disk import SimulatedFileSystem
+from simulator.worlds.registry import BROKERS
+from store.log.commit_log import CommitLog
+from store.recovery.log_scan import LogScan, scan
+from store.replica import ReplicaStore
+from store.state.hard_state import Mark
+
+
+def completion_taken_for_a_later_write(patch: Patch) -> None:
+    """What was on its way to the disk is cut, and its completion vouches for what took its
+    place."""
+    cut = LocalLog._truncate
+
+    def careless(local: LocalLog, first_index: int) -> None:
+        pending = [list(each) for each in local._writes]
+        cut(local, first_index)
+        for kept, before in zip(local._writes, pending, strict=True):
+            kept[1] = before[1]
+
+    patch.set(LocalLog, "_truncate", careless)
+
+
+def completions_told_one_late(patch: Patch) -> None:
+    """Of the writes of one sync only the first is told to be durable."""
+    written = Node._written
+
+    def forgetful(node: Node, writes: Sequence[Write]) -> None:
+        written(node, writes[:1])
+
+    patch.set(Node, "_written", forgetful)
+
+
+def truncation_that_never_reaches_the_disk(patch: Patch) -> None:
+    """The core cuts, the file does not."""
+    write = LogWriter._write
+
+    def without_cut(writer: LogWriter, writes: Sequence[Write]) -> None:
+        for each in writes:
+            each.truncate_from = None
+        write(writer, writes)
+
+    patch.set(LogWriter, "_write", without_cut)
+
+
+def confirm_before_the_term_is_durable(patch: Patch) -> None:
+    """A follower confirms entries to a leader whose term it may forget."""
+    patch.set(
+        LocalLog,
+        "match_index",
+        property(lambda local: min(local.durable_index, local.verified_index)),
+    )
+
+
+def leader_counts_itself_before_its_sync(patch: Patch) -> None:
+    """What was proposed counts as durable on the leader."""
+    count = Majorities.quorum_index
+
+    def hasty(majorities: Majorities) -> int:
+        majorities._local.durable_index = majorities._local.log.last_index
+        return count(majorities)
+
+    patch.set(Majorities, "quorum_index", hasty)
+
+
+def acknowledgement_before_the_commit(patch: Patch) -> None:
+    """A client is answered when its entry is proposed."""
+    propose = Node.propose
+
+    def eager(node: Node, body_size: int, build: Any, done: Any) -> int:
+        index = propose(node, body_size, build, lambda _error: None)
+        done(None)
+        return index
+
+    patch.set(Node, "propose", eager)
+
+
+def follower_confirms_before_its_sync(patch: Patch) -> None:
+    """What was received counts as durable on a follower."""
+    patch.set(LocalLog, "match_index", LocalLog.received_index)
+
+
+def sync_does_nothing(patch: Patch) -> None:
+    """What was written counts as durable."""
+    patch.set(ReplicaStore, "begin_append", _write_and_sync_apart)
+    patch.set(ReplicaStore, "sync", lambda _store: None)
+
+
+def _write_and_sync_apart(*_arguments: Any) -> bool:
+    return False
+
+
+def failed_sync_tried_again(patch: Patch) -> None:
+    """A second sync says yes, because the kernel has given the pages up."""
+    sync = CommitLog.sync
+
+    def stubborn(log: CommitLog) -> None:
+        try:
+            sync(log)
+        except OSError:
+            sync(log)
+
+    patch.set(ReplicaStore, "begin_append", _write_and_sync_apart)
+    patch.set(CommitLog, "sync", stubborn)
+
+
+def recovered_pages_taken_for_durable(patch: Patch) -> None:
+    """What the page cache holds after a failed sync is trusted by the next process."""
+    patch.set(store.recovery.log_scan, "_write_again", lambda _segment, _floor, _end: None)
+
+
+def torn_tail_taken_for_damage(patch: Patch) -> None:
+    """An unfinished last write keeps the node from starting."""
+    settle = store.recovery.log_scan.settle
+
+    def strict(log: CommitLog, end: int, floor: int) -> int:
+        torn = settle(log, end, floor)
+        if torn:
+            raise OSError(errno.EIO, "the log has a torn tail")
+        return torn
+
+    patch.set(store.recovery.opening, "settle", strict)
+
+
+def torn_tail_not_cut(patch: Patch) -> None:
+    """The remains of unfinished writes stay behind the end of the log."""
+
+    def lazy(log: CommitLog, end: int, _floor: int) -> int:
+        log.end = log.synced_end = end
+        for segment in log.segments.values():
+            segment.sync()
+        return 0
+
+    patch.set(store.recovery.opening, "settle", lazy)
+
+
+def entry_applied_twice_after_a_checkpoint(patch: Patch) -> None:
+    """The state and the index that it belongs to are one apart."""
+    begin = Node.__init__
+
+    def one_behind(made: Node, **arguments: Any) -> None:
+        begin(made, **arguments)
+        made.applier.applied_index = max(made.applied_index - 1, -1)
+
+    patch.set(Node, "__init__", one_behind)
+
+
+def mark_saved_ahead_of_the_log(patch: Patch) -> None:
+    """What is committed is called durable here, though this disk may lack it."""
+
+    def mark(keeper: Keeper) -> None:
+        log = keeper._node.core.log
+        entry = log.entry(log.last_index)
+        replica = keeper._node.store
+        marks = replica._marks
+        if entry is not None and entry.index > marks.mark.index:
+            ahead = replace(
+                marks.mark, index=entry.index, position=entry.end, chain_crc=entry.chain_crc
+            )
+            marks.save(ahead)
+
+    patch.set(Keeper, "_mark", mark)
+
+
+def failed_write_ignored(patch: Patch) -> None:
+    """A node whose disk failed lives on, and goes on answering."""
+
+    def deaf(writer: LogWriter, result: None, error: BaseException | None) -> None:
+        if error is None:
+            written(writer, result, error)
+
+    written = LogWriter._written
+    patch.set(LogWriter, "_written", deaf)
+    # What keeps house would notice too: nothing can be saved any more.
+    patch.set(Keeper, "_failed", lambda _keeper, error: error is not None)
+
+
+def damage_taken_for_a_torn_tail(patch: Patch) -> None:
+    """A damaged entry is taken for an unfinished last write, and all behind it is cut."""
+    tell = store.recovery.opening._tell
+
+    def rash(log: CommitLog, found: LogScan, mark: Mark, _floor: int) -> None:
+        scan(log, found, mark, 0)
+        found.commit_index = min(found.commit_index, found.last_index)
+
+    def told(*, found: LogScan, mark: Mark, **others: Any) -> Any:
+        lowered = replace(mark, commit_index=min(mark.commit_index, found.last_index))
+        return tell(found=found, mark=lowered, **others)
+
+    patch.set(store.recovery.opening, "scan", rash)
+    patch.set(store.recovery.opening, "check_segments", lambda _log, _floor: None)
+    patch.set(store.recovery.opening, "_tell", told)
+
+
+def segment_closed_without_padding(patch: Patch) -> None:
+    """An entry goes to the next segment, and nothing says so where the last one ends."""
+    patch.set(store.log.layout, "padding", bytes)
+
+
+def segment_name_not_synced(patch: Patch) -> None:
+    """A new file is on the disk, and its name is not."""
+    _unsynced(patch, lambda path: path.endswith("commitlog"))
+
+
+def renamed_file_not_synced(patch: Patch) -> None:
+    """A file is renamed into place, and the rename is not on the disk."""
+    _unsynced(patch, lambda path: path.endswith("state"))
+
+
+def _unsynced(patch: Patch, concerns: Callable[[str], bool]) -> None:
+    sync = SimulatedFileSystem.sync_directory
+
+    def forgetful(fs: SimulatedFileSystem, path: str) -> None:
+        if not concerns(path):
+            sync(fs, path)
+
+    patch.set(SimulatedFileSystem, "sync_directory", forgetful)
+
+
+BUGS = (
+    Bug("C1", completion_taken_for_a_later_write, "its disk does not hold it", 300),
+    Bug("C2", completions_told_one_late, "not within", 40),
+    Bug("C3", truncation_that_never_reaches_the_disk, "stops by itself", 60),
+    Bug("C4", confirm_before_the_term_is_durable, "its disk holds", 40),
+    Bug("C5", leader_counts_itself_before_its_sync, "only the disks of", 40),
+    Bug("C5b", acknowledgement_before_the_commit, "which nobody applied", 3),
+    Bug("C6", follower_confirms_before_its_sync, "its disk does not hold it", 20),
+    Bug("C7", sync_does_nothing, "its disk does not hold it", 5),
+    Bug("C8", failed_sync_tried_again, "its disk does not hold it", 100),
+    Bug("C8b", recovered_pages_taken_for_durable, "its disk does not hold it", 200),
+    Bug(
+        "C9",
+        damage_taken_for_a_torn_tail,
+        "to be committed and durable",
+        10,
+        seconds=8.0,
+        kinds=("bit flip", "crash", "power loss", "partition"),
+        world=BROKERS,
+    ),
+    Bug("C10", torn_tail_taken_for_damage, "torn tail", 60),
+    Bug("C10b", torn_tail_not_cut, "its disk does not hold it", 100),
+    Bug("C12", entry_applied_twice_after_a_checkpoint, "the next is", 20),
+    Bug("C15", mark_saved_ahead_of_the_log, "was durable", 100, kinds=("power loss", "slow disk")),
+    Bug("C16", failed_write_ignored, "not within", 60, kinds=("disk error",)),
+    Bug("C18", segment_closed_without_padding, "was durable", 20),
+    Bug("C19x", segment_name_not_synced, "its disk does not hold it", 20),
+    Bug("C20x", renamed_file_not_synced, "its disk holds None", 5),
+)

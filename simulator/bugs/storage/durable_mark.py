@@ -1,0 +1,105 @@
+"""Planted bugs M of what a replica keeps: mark, checkpoints, the order of its writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dledger.node.checkpointer import Keeper
+from simulator.bugs.planted_bug import Bug, Patch
+from store.io.filesystem import Bytes
+from store.log.segment import Segment
+from store.replica import ReplicaStore
+from store.state.durable_mark import Marks
+from store.state.hard_state import Mark
+
+
+def what_is_not_committed_is_marked(patch: Patch) -> None:
+    """The durable mark goes as far as the disk does, and calls all of that committed."""
+
+    def mark(keeper: Keeper) -> None:
+        core, node = keeper._node.core, keeper._node
+        entry = core.log.entry(node.writer.synced_index)
+        if not keeper._marking and entry is not None and entry.index > keeper._marked_index:
+            index, place = entry.index, (entry.end, entry.chain_crc)
+            if node.store.save_mark(index, *place, index):
+                keeper._marked_index = index
+
+    patch.set(Keeper, "_mark", mark)
+
+
+def mark_not_lowered_by_a_cut(patch: Patch) -> None:
+    """Entries are cut, and the mark goes on naming one of them."""
+
+    def lower_for(marks: Marks, first_index: int) -> Mark:
+        return marks._at(first_index - 1)
+
+    patch.set(Marks, "lower_for", lower_for)
+
+
+def segments_removed_before_the_mark_says_so(patch: Patch) -> None:
+    """Expired segments go first, and the mark names the new beginning of the log after that."""
+    expire = ReplicaStore.expire
+    begin_at = Marks.begin_at
+
+    def hasty(replica: ReplicaStore, position: int) -> None:
+        told: list[tuple[int, int]] = []
+
+        def later(_marks: Marks, first_index: int, first_position: int) -> None:
+            told.append((first_index, first_position))
+
+        meanwhile = Patch()
+        meanwhile.set(Marks, "begin_at", later)
+        try:
+            expire(replica, position)
+        finally:
+            meanwhile.undo()
+        for beginning in told:
+            begin_at(replica._marks, *beginning)
+
+    patch.set(ReplicaStore, "expire", hasty)
+
+
+def zeros_written_over_entries(patch: Patch) -> None:
+    """An entry that grew its file lies where zeros are written ahead next."""
+    append = Segment.append
+
+    def forgetful(segment: Segment, data: Bytes, offset: int) -> None:
+        zeroed = segment.zeroed_end
+        append(segment, data, offset)
+        segment.zeroed_end = zeroed
+
+    patch.set(Segment, "append", forgetful)
+
+
+def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = "nodes") -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=8.0, kinds=kinds, world=world)
+
+
+BUGS = (
+    _bug("M1x", what_is_not_committed_is_marked, "are committed", 40),
+    _bug(
+        "M2x",
+        mark_not_lowered_by_a_cut,
+        "not the entry that the durable mark names",
+        100,
+        "partition",
+        "crash",
+        "power loss of all",
+        "crash within a call",
+    ),
+    _bug(
+        "M3x",
+        segments_removed_before_the_mark_says_so,
+        "the segment file is missing",
+        80,  # a machine must die between two certain calls
+        "expiry",
+        "power loss within a call",
+        "crash within a call",
+    ),
+    _bug(
+        "M4x",
+        zeros_written_over_entries,
+        "only the disks of | its disk does not hold it | stops by itself",
+        10,
+    ),
+)

@@ -1,0 +1,95 @@
+"""The seeds that passed already, in a file, so that hours of seeds can be run in several sittings.
+
+One JSON object a line. The first says what was run: a digest of the source files, and the options.
+Each further one is a seed that kept every promise, with what :class:`Passed` holds. A file of other
+code or other options is begun anew: its seeds say nothing about these.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self, TextIO
+
+import broker
+import dledger
+import simulator
+import store
+from simulator.cli.options import Refusal, RunOptions
+from simulator.worlds.outcome import Outcome
+
+PACKAGES = (store, dledger, broker, simulator)
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A seed that kept every promise."""
+
+    seed: int
+    simulated_seconds: float
+    events: int
+    marks: tuple[str, ...]
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> Self:
+        """What is remembered of a run."""
+        marks = tuple(sorted(outcome.marks))
+        return cls(outcome.seed, outcome.simulated_seconds, outcome.events, marks)
+
+
+class PassedSeeds:
+    """The file; :attr:`earlier` are the seeds of earlier sittings. Close it when done."""
+
+    def __init__(self, path: Path, options: RunOptions) -> None:
+        """Raises :class:`Refusal` where the file cannot be written."""
+        self.digest = source_digest()
+        ran = {
+            "code": self.digest,
+            "profile": options.profile.name,
+            "nodes": options.nodes,
+            "minutes": options.minutes,
+        }
+        head = json.dumps(ran) + "\n"
+        self.earlier = {passed.seed: passed for passed in _read(path, head)}
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file: TextIO = path.open("w")
+        except OSError as error:
+            raise Refusal(f"{path} cannot be written: {error.strerror}", 2) from error
+        self._file.write(head)
+        for passed in self.earlier.values():
+            self.add(passed)
+
+    def add(self, passed: Passed) -> None:
+        """Remembers a seed, whatever ends this process afterwards."""
+        self._file.write(json.dumps(asdict(passed)) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
+def source_digest() -> str:
+    """Of all that a run executes: 16 hexadecimal digits over the sources of the packages."""
+    digest = hashlib.sha256()
+    for package in PACKAGES:
+        [home] = package.__path__
+        for path in sorted(Path(home).rglob("*.py")):
+            digest.update(f"{package.__name__}/{path.relative_to(home)}\n".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _read(path: Path, head: str) -> list[Passed]:
+    """What the file holds, if it is of the same run; the last line may have been cut off."""
+    found: list[Passed] = []
+    with suppress(OSError, ValueError, TypeError, KeyError), path.open() as file:
+        if file.readline() == head:
+            for line in file:
+                told = json.loads(line)
+                found.append(Passed(**{**told, "marks": tuple(told["marks"])}))
+    return found

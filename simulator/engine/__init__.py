@@ -1,0 +1,1 @@
+"""The simulated machine: loop, clock, chance, processes, disk, network."""

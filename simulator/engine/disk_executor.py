@@ -1,0 +1,151 @@
+"""Disk work at a virtual time: in order, as slow as the disk is, and gone when the process dies."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from dledger.node.executor import Executors
+from simulator.engine.disk_file import SimulatedFile
+from simulator.engine.event_loop import VirtualLoop
+from simulator.engine.process import Process
+
+if TYPE_CHECKING:
+    from simulator.engine.random_streams import Streams
+    from simulator.hosts.host import Host
+
+T = TypeVar("T")
+
+JOB_SECONDS = (0.0001, 0.002)
+WAITS_CHANCE = 0.05
+"""How often a write that was begun has to wait after all, and must be done again."""
+
+REFUSED_CHANCE = 0.05
+"""How often the disk begins no such write, as where the system has no room for another."""
+
+_Job: TypeAlias = tuple[
+    float, float, Callable[[], Any], Callable[[Any, BaseException | None], None]
+]
+"""How long it takes on a disk of usual speed, after what share of that the work is done, the work,
+and who is told."""
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class SimulatedExecutor:
+    """One lane of a process's disk work (see :class:`dledger.node.executor.Executor`).
+
+    A job takes a while; somewhere within it the work is done, all of it in one instant, and at
+    its end the completion is delivered. So the process may die before the work, after it and
+    before anybody knows, or within it (a fault armed in the host's file system). How long it takes
+    is decided when those before it are done: what queued up at a slow disk goes fast once that is
+    fast again.
+    """
+
+    def __init__(self, loop: VirtualLoop, rng: Random, host: Host, process: Process) -> None:
+        self._loop = loop
+        self._rng = rng
+        self._host = host
+        self._process = process
+        self._free_at = 0.0
+        self._waiting: deque[_Job] = deque()
+        self._busy = False
+
+    def submit(
+        self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        """See :class:`dledger.node.executor.Executor`."""
+        rng = self._rng
+        self._waiting.append((rng.uniform(*JOB_SECONDS), rng.random(), work, done))
+        if not self._busy:
+            self._busy = True
+            self._begin(max(self._loop.now, self._free_at))
+
+    def _begin(self, began: float) -> None:
+        usual_seconds, share, work, done = self._waiting.popleft()
+        seconds = usual_seconds * self._host.disk_slowness
+        self._free_at = began + seconds
+        works_at = began + seconds * share
+        self._loop.at(works_at, self._process.run, self._work, work, done, self._free_at)
+
+    def _work(
+        self,
+        work: Callable[[], Any],
+        done: Callable[[Any, BaseException | None], None],
+        ends_at: float,
+    ) -> None:
+        result: Any = None
+        error: BaseException | None = None
+        try:
+            result = work()
+        except Exception as raised:  # noqa: BLE001 - handed to `done`, which decides
+            error = raised
+        self._loop.at(ends_at, self._process.run, done, result, error)
+        if self._waiting:
+            self._begin(ends_at)
+        else:
+            self._busy = False
+
+    def close(self) -> None:
+        """Nothing to stop: what was submitted ends with the process."""
+
+
+class SimulatedWrites:
+    """Writes that end while nobody waits for them; see :mod:`store.io.async_io`.
+
+    They have a lane of their own: the log lane may be at work at the same time, and must then leave
+    the end of the log alone.
+    """
+
+    def __init__(self, lane: SimulatedExecutor, rng: Random, mark: Callable[[str], None]) -> None:
+        self._lane = lane
+        self._rng = rng
+        self._mark = mark
+
+    def begin(
+        self,
+        file: SimulatedFile,
+        data: bytes,
+        position: int,
+        then: Callable[[OSError | None], None],
+    ) -> bool:
+        """See :meth:`~store.io.filesystem.File.begin_append`."""
+        if self._rng.random() < REFUSED_CHANCE:
+            self._mark("write that the disk did not begin")
+            return False
+        self._lane.submit(partial(self._write, file, data, position), partial(_tell, then))
+        return True
+
+    def _write(self, file: SimulatedFile, data: bytes, position: int) -> None:
+        if self._rng.random() < WAITS_CHANCE:
+            self._mark("write that nobody waited for had to wait")
+            written = self._rng.randrange(len(data) + 1)
+            file.pwrite(data[:written], position)
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), file.path)
+        file.append_direct(data, position)
+        file.datasync()
+
+
+def _tell(
+    then: Callable[[OSError | None], None], _result: None, error: BaseException | None
+) -> None:
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        error = BlockingIOError(errno.EAGAIN, str(error))  # who waits is told what is wrong
+    assert error is None or isinstance(error, OSError)  # noqa: S101 - of a disk nothing else comes
+    then(error)
+
+
+def executors_of(host: Host, process: Process, loop: VirtualLoop, streams: Streams) -> Executors:
+    """The lanes of a process's disk work; its disk gets another for what it begins to write."""
+    disk_times = streams.stream(f"disk times of {host.name}")
+    log, reads, background, begun = (
+        SimulatedExecutor(loop, disk_times, host, process) for _ in range(4)
+    )
+    writes = streams.stream(f"writes of {host.name}")
+    host.fs.writes = SimulatedWrites(begun, writes, host.mark)
+    return Executors(log, reads, background)

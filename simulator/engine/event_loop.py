@@ -1,0 +1,328 @@
+"""An asyncio event loop whose time jumps to the next timer instead of waiting for it.
+
+No thread, no socket, no wall clock: what runs in it is a function of the seed. Callbacks of one
+instant run in the order in which they were scheduled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
+from heapq import heappop, heappush
+from itertools import count
+from math import inf, nextafter
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, TypeVarTuple, Unpack
+
+from simulator.engine.process import Process, Running
+
+if TYPE_CHECKING:
+    from simulator.engine.tcp_sockets import Factory, Interface, Listener
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class StalledError(Exception):
+    """Nothing is scheduled any more, and what was waited for has not happened."""
+
+
+class SpinningError(Exception):
+    """Code goes on and on without any time passing: on a real clock it would burn a processor."""
+
+
+TURNS_MAX = 20_000
+"""Of the loop within one instant."""
+
+
+_Event: TypeAlias = tuple[Callable[..., object], tuple[Any, ...]]
+
+
+class Ready(asyncio.Handle):
+    """A callback that is to be run. It copies no context: nothing that runs here has one."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+
+    def __repr__(self) -> str:
+        return f"{self._callback}"
+
+    def cancel(self) -> None:
+        """See :class:`asyncio.Handle`."""
+        self._cancelled = True
+
+
+NEVER_CANCELLED = Ready(bool, ())
+"""In place of the handle of what asyncio itself calls back: it looks at none."""
+
+
+class Timer(asyncio.TimerHandle):
+    """As :class:`Ready`, at a time."""
+
+    __slots__ = ()
+
+    def __init__(self, when: float, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self._when = when
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._source_traceback = None
+
+    def __repr__(self) -> str:
+        return f"{self._callback} at {self._when:.6f} s"
+
+    def cancel(self) -> None:
+        """See :class:`asyncio.TimerHandle`."""
+        self._cancelled = True
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """A loop under virtual time, in seconds from 0.
+
+    It has a heap of its own, because that of the base class leaves open which of two timers of
+    one instant is first.
+    """
+
+    _ready: deque[asyncio.Handle | _Event]  # of the base class, which adds to it in ``call_soon``
+    _stopping: bool  # likewise
+    _check_closed: Callable[[], None]  # likewise
+
+    get_debug = staticmethod(bool)  # never; asked for each future, and cheaper than a function
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        """What :meth:`time` tells, without a call."""
+        self._turns = 0
+        self._timers: list[tuple[float, int, asyncio.TimerHandle | _Event]] = []
+        self._order = count()
+        self.running = Running()
+
+    def time(self) -> float:
+        """Virtual seconds since the loop was made."""
+        return self.now
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """See :class:`asyncio.AbstractEventLoop`."""
+        del context
+        timer = Timer(when, self._run_own, (callback, *args))
+        heappush(self._timers, (when, next(self._order), timer))
+        return timer
+
+    def call_soon(
+        self,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        """See :class:`asyncio.AbstractEventLoop`."""
+        del context
+        self._check_closed()
+        ready = Ready(self._run_own, (callback, *args))
+        self._ready.append(ready)
+        return ready
+
+    def _run_own(self, callback: Callable[..., object], *args: object) -> None:
+        outside = self.running.enter(self)
+        try:
+            callback(*args)
+        finally:
+            self.running.leave(outside)
+
+    def soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
+        """As :meth:`call_soon`, for what is never cancelled and does not ask which loop runs."""
+        self._ready.append((callback, args))
+
+    def at(self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
+        """As :meth:`call_at`, for what is never cancelled and does not ask which loop runs."""
+        heappush(self._timers, (when, next(self._order), (callback, args)))
+
+    def after(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
+        """As :meth:`at`, so many seconds from now."""
+        heappush(self._timers, (self.now + delay, next(self._order), (callback, args)))
+
+    def _run_once(self) -> None:
+        """Turns until somebody stops it: each runs what is ready by now, else what the nearest
+        timers of one instant start."""
+        ready = self._ready
+        take = ready.popleft
+        self.running.forget()
+        while True:
+            if ready or self._stopping:
+                events = [take() for _ in range(len(ready))]
+            else:
+                events = [self._next_event()]  # what is of the same instant comes right after it
+            self._turns += 1
+            if self._turns > TURNS_MAX:
+                raise SpinningError(f"{TURNS_MAX} turns at {self.now:.6f} s: {events[0]}")
+            for event in events:
+                if type(event) is tuple:
+                    callback, args = event
+                # An event is a tuple or a handle; mypy does not tell them apart by `type() is`.
+                elif event._cancelled:  # type: ignore[union-attr]
+                    continue
+                else:
+                    callback, args = event._callback, event._args  # type: ignore[union-attr, assignment]
+                try:
+                    callback(*args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - as asyncio's handles do
+                    self.call_exception_handler({"message": str(callback), "exception": error})
+            if self._stopping:
+                return
+
+    def _next_event(self) -> asyncio.Handle | _Event:
+        """Lets time pass to the next event; others of that instant are ready then."""
+        timers = self._timers
+        while timers:
+            when, _, event = heappop(timers)
+            # mypy does not take the other kind out of the union by that.
+            if type(event) is tuple or not event._cancelled:  # type: ignore[union-attr]
+                break
+        else:
+            raise StalledError(f"nothing is left to happen after {self.now:.6f} s")
+        now = self.now
+        if when > now:
+            self.now = now = when
+            self._turns = 0
+        while timers and timers[0][0] <= now:
+            self._ready.append(heappop(timers)[2])
+        return event
+
+    def _write_to_self(self) -> None:
+        """Nobody waits in a system call to be woken."""
+
+
+class ProcessLoop(VirtualLoop):
+    """The loop as one process sees it: its callbacks are events of that process.
+
+    It has what the shipped code uses: timers, callbacks, futures, tasks and, with an
+    ``interface``, connections. Nothing runs on it: it hands on to the loop of the whole cluster.
+    Its clock runs at ``rate`` seconds a second.
+    """
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        process: Process,
+        *,
+        interface: Interface | None = None,
+        rate: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.close()
+        self._loop = loop
+        self._process = process
+        self._interface = interface
+        self._rate = rate
+        self._run = process.run
+        self._soon = loop._ready.append
+        process.runs_on(self, loop.running)
+
+    def time(self) -> float:
+        """See :class:`VirtualLoop`."""
+        return self._loop.now * self._rate
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """See :class:`asyncio.AbstractEventLoop`."""
+        if self._rate != 1.0:
+            asked, when = when, when / self._rate
+            while when * self._rate < asked:  # else it would ring a hair early, again and again
+                when = nextafter(when, inf)
+        del context
+        loop = self._loop
+        timer = Timer(when, self._run, (callback, *args))
+        heappush(loop._timers, (when, next(loop._order), timer))
+        return timer
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """See :class:`asyncio.AbstractEventLoop`."""
+        loop = self._loop
+        if self._rate != 1.0:
+            when = loop.now * self._rate + delay
+            return self.call_at(when, callback, *args, context=context)
+        when = loop.now + delay
+        timer = Timer(when, self._run, (callback, *args))
+        heappush(loop._timers, (when, next(loop._order), timer))
+        return timer
+
+    def call_soon(
+        self,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        """See :class:`asyncio.AbstractEventLoop`."""
+        if context is not None:
+            # Futures and tasks name a context, and ask for no handle.
+            self._soon((self._run, (callback, *args)))
+            return NEVER_CANCELLED
+        ready = Ready(self._run, (callback, *args))
+        self._soon(ready)
+        return ready
+
+    def call_soon_threadsafe(
+        self,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        """See :class:`asyncio.AbstractEventLoop`; there is one thread."""
+        return self.call_soon(callback, *args, context=context)
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        """See :class:`asyncio.AbstractEventLoop`."""
+        return asyncio.Task(
+            coro, loop=self, name=None if name is None else str(name), context=context
+        )
+
+    # Of asyncio's many arguments a simulated network knows these few.
+    async def create_connection(  # type: ignore[override]  # of its overloads one is used
+        self, protocol_factory: Factory, host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """See :class:`asyncio.AbstractEventLoop`."""
+        assert self._interface is not None  # noqa: S101 - a process without a network dials nobody
+        return await self._interface.connect(protocol_factory, host, port)
+
+    async def create_server(  # type: ignore[override]  # of its overloads one is used
+        self, protocol_factory: Factory, host: str, port: int, *, backlog: int
+    ) -> Listener:
+        """See :class:`asyncio.AbstractEventLoop`; no ``backlog`` is ever full."""
+        del backlog
+        assert self._interface is not None  # noqa: S101 - as above
+        return self._interface.listen(protocol_factory, host, port)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """See :class:`asyncio.AbstractEventLoop`; nobody hears what remains of a dead process."""
+        if self._process.alive:
+            self._loop.call_exception_handler(context)

@@ -1,0 +1,284 @@
+"""The peers' network of a simulated cluster: delay, loss, duplication, reordering, partitions.
+
+Messages pass through the shipped codec. A link that is cut is either noticed, as a closed socket
+is, or silently swallows what is sent, as a dead cable does. A process that dies breaks its links.
+So does one that is sent a frame whose bits have flipped on the way (``engine/bit_flips.py``), as
+the shipped transport does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from dledger.errors import PeerError
+from dledger.raft.messages import Message
+from dledger.wire.codec import MessageEncoder, decode_message
+from dledger.wire.features import FEATURES, STATE_PROOF
+from dledger.wire.service_messages import StateReport
+from dledger.wire.transport import TransportHandler
+from simulator.engine.bit_flips import flipped
+from simulator.engine.violation import Violation
+
+if TYPE_CHECKING:
+    from simulator.engine.event_loop import VirtualLoop
+    from simulator.engine.process import Process
+    from simulator.engine.random_streams import Streams
+    from simulator.hosts.host import Host
+
+NOTICE_SECONDS = (0.0001, 0.001)
+DIAL_SECONDS = 0.002
+REDIAL_SECONDS = 0.02
+DELAY_SECONDS_MIN = 0.0001
+IN_ORDER_SECONDS = 1e-6
+RESEND_SECONDS = 0.2
+
+
+@dataclass(slots=True)
+class NetworkFaults:
+    """What goes wrong, as probabilities for a message; delays in seconds."""
+
+    loss: float = 0.0
+    duplication: float = 0.0
+    reordering: float = 0.0
+    flips: float = 0.0
+    delay_max: float = 0.002
+
+
+class SimulatedTransport:
+    """One process's end of all its links (see :class:`dledger.wire.transport.Transport`)."""
+
+    def __init__(self, network: Network, host: Host, process: Process) -> None:
+        self.process = process
+        self.features: Collection[str] = FEATURES
+        """What its process announces."""
+        self._network = network
+        self._host = host
+        self._encoder = MessageEncoder()
+        self._handler: TransportHandler | None = None
+        self._up: dict[str, bool] = {}
+
+    async def start(self, handler: TransportHandler) -> None:
+        """See :class:`dledger.wire.transport.Transport`."""
+        self._handler = handler
+        self._network.attach(self._host.name, self)
+
+    async def stop(self) -> None:
+        """See :class:`dledger.wire.transport.Transport`."""
+        self._handler = None
+        self._network.detach(self._host.name, self)
+
+    def send(self, peer: str, message: Message) -> None:
+        """See :class:`dledger.wire.transport.Transport`."""
+        if not self.process.alive:
+            return  # the event in which it died goes on to its end
+        network = self._network
+        number = network.sent = network.sent + 1
+        self._host.sends(peer, number, message)
+        if self._up.get(peer) and not network.withholds(self._host.name, message):
+            frame = b"".join(self._encoder.encode(message))
+            self._host.feed(frame)
+            network.carry(self._host.name, peer, number, frame)
+
+    def reset(self, peer: str) -> None:
+        """See :class:`dledger.wire.transport.Transport`."""
+        self._host.note(f"breaks the link to {peer}")
+        self._network.break_link(self._host.name, peer)
+
+    def set_peers(self, members: Collection[str], addresses: Mapping[str, str]) -> None:
+        """See :class:`dledger.wire.transport.Transport`. Here everybody finds everybody by name."""
+
+    def linked(self) -> list[str]:
+        """The peers to which this end takes its links for whole."""
+        return [peer for peer, up in self._up.items() if up]
+
+    def receive(self, sender: str, number: int, frame: bytes, flipped: bool) -> None:
+        """A frame arrives, as it was sent or not."""
+        if self._handler is None or not self._up.get(sender):
+            return
+        if flipped:
+            self._refuse(sender, number, frame)
+            return
+        message = decode_message(frame)
+        if isinstance(message, StateReport) and STATE_PROOF not in self.features:
+            raise Violation(f"{self._host.name} gets a message that its program does not know")
+        self._host.receives(sender, number, message)
+        self._handler.on_message(sender, message)
+
+    def _refuse(self, sender: str, number: int, frame: bytes) -> None:
+        """Nothing that came behind such a frame is heard: the connection is dialled anew."""
+        try:
+            message = decode_message(frame)
+        except PeerError as error:
+            self._host.note(f"refuses #{number} of {sender}: {error}")
+            self._host.mark("damaged frame refused")
+            self.link(sender, up=False, features=())
+            self._network.break_link(self._host.name, sender)
+        else:
+            raise Violation(
+                f"{self._host.name} takes frame #{number} of {sender}, in which bits have flipped, "
+                f"for {type(message).__name__}"
+            )
+
+    def link(self, peer: str, up: bool, features: Collection[str]) -> None:
+        """A link came up or broke, and this end notices; the peer announced these features."""
+        if self._handler is None or self._up.get(peer, False) == up:
+            return
+        self._up[peer] = up
+        self._host.note(f"link {peer} {'up' if up else 'lost'}")
+        if up:
+            self._handler.on_peer_connected(peer, features)
+        else:
+            self._handler.on_peer_lost(peer)
+
+
+class Network:
+    """All links of a cluster."""
+
+    def __init__(self, loop: VirtualLoop, streams: Streams, faults: NetworkFaults) -> None:
+        self._loop = loop
+        self._streams = streams
+        self._link_times = streams.stream("links")
+        self.faults = faults
+        self._ends: dict[str, SimulatedTransport] = {}
+        self._cut: dict[tuple[str, str], None] = {}
+        self._last_arrival: dict[tuple[str, str], float] = {}
+        self._rngs: dict[tuple[str, str], Random] = {}
+        self.sent = 0
+        """Numbers the messages of a run, so that a trace tells which one arrives."""
+        self._told_of_healing: list[Callable[[], None]] = []
+        self.late: dict[tuple[str, str], float] = {}
+        """By how many seconds streams from one to the other take longer."""
+        self._withheld: dict[str, int] = {}
+
+    # --- processes
+
+    def attach(self, name: str, end: SimulatedTransport) -> None:
+        """A process listens; links to all that can be reached come up soon."""
+        self._ends[name] = end
+        self.relink()
+
+    def detach(self, name: str, end: SimulatedTransport) -> None:
+        """A process is gone; its peers see their sockets close."""
+        if self._ends.get(name) is not end:
+            return
+        del self._ends[name]
+        for peer in self._ends:
+            if not self._is_cut(name, peer):
+                self._notice(peer, name, up=False)
+
+    def relink(self) -> None:
+        """Links come up where both ends are there and do not have them."""
+        names = list(self._ends)
+        for place, one in enumerate(names):
+            for other in names[place + 1 :]:
+                if not self._is_cut(one, other):
+                    self._loop.after(DIAL_SECONDS + self._soon(), self._connect, one, other)
+
+    # --- faults
+
+    def cut(self, sender: str, receiver: str, *, noticed: bool) -> None:
+        """Nothing from ``sender`` reaches ``receiver`` any more."""
+        self._cut[sender, receiver] = None
+        if noticed:
+            self.break_link(sender, receiver)
+
+    def heal(self) -> None:
+        """Nothing is cut any more, late, or withheld."""
+        self._cut.clear()
+        self.late.clear()
+        self._withheld.clear()
+        for name, end in self._ends.items():
+            for peer in end.linked():
+                if peer not in self._ends:
+                    self._notice(name, peer, up=False)
+        self.relink()
+        for tell in self._told_of_healing:
+            tell()
+
+    def on_heal(self, tell: Callable[[], None]) -> None:
+        """Calls back whenever nothing is cut any more."""
+        self._told_of_healing.append(tell)
+
+    def withhold_commits(self, sender: str, index: int) -> None:
+        """No peer hears from this one that more is committed than that."""
+        self._withheld[sender] = index
+
+    def withholds(self, sender: str, message: Message) -> bool:
+        """Whether this is lost, because of what it tells."""
+        index = self._withheld.get(sender)
+        return index is not None and getattr(message, "commit_index", -1) > index
+
+    def cuts(self, sender: str, receiver: str) -> bool:
+        """Whether nothing passes from one to the other."""
+        return (sender, receiver) in self._cut
+
+    def stream_delay(self, rng: Random) -> float:
+        """Seconds that a chunk of a stream takes: what is lost on the way is sent again."""
+        faults = self.faults
+        delay = rng.uniform(DELAY_SECONDS_MIN, faults.delay_max)
+        while faults.loss and rng.random() < faults.loss:
+            delay += RESEND_SECONDS
+        return delay
+
+    def break_link(self, one: str, other: str) -> None:
+        """Both ends see their sockets close, and find each other again if nothing is cut."""
+        self._notice(one, other, up=False)
+        self._notice(other, one, up=False)
+        self._loop.after(REDIAL_SECONDS, self.relink)
+
+    # --- frames
+
+    def carry(self, sender: str, receiver: str, number: int, frame: bytes) -> None:
+        """Takes one frame along, or not."""
+        faults, way = self.faults, (sender, receiver)
+        rng = self._rngs.get(way)
+        if rng is None:
+            rng = self._rngs[way] = self._streams.stream(f"{sender} to {receiver}")
+        if way in self._cut or (faults.loss and rng.random() < faults.loss):
+            return
+        twice = faults.duplication and rng.random() < faults.duplication
+        loop = self._loop
+        for _ in range(2 if twice else 1):
+            at = loop.now + rng.uniform(DELAY_SECONDS_MIN, faults.delay_max)
+            if not faults.reordering or rng.random() >= faults.reordering:
+                earliest = self._last_arrival.get(way, 0.0) + IN_ORDER_SECONDS
+                at = max(at, earliest)
+                self._last_arrival[way] = at
+            flips = faults.flips and rng.random() < faults.flips
+            arriving = flipped(frame, rng) if flips else frame
+            loop.at(at, self._arrive, way, number, arriving, bool(flips))
+
+    def _arrive(self, way: tuple[str, str], number: int, frame: bytes, flipped: bool) -> None:
+        sender, receiver = way
+        end = self._ends.get(receiver)
+        if end is not None and way not in self._cut:
+            end.process.run(end.receive, sender, number, frame, flipped)
+
+    # --- links
+
+    def _is_cut(self, one: str, other: str) -> bool:
+        return (one, other) in self._cut or (other, one) in self._cut
+
+    def _soon(self) -> float:
+        return self._link_times.uniform(*NOTICE_SECONDS)
+
+    def _notice(self, name: str, peer: str, *, up: bool) -> None:
+        end = self._ends.get(name)
+        if end is not None:
+            self._loop.after(self._soon(), end.process.run, end.link, peer, up, ())
+
+    def _connect(self, one: str, other: str) -> None:
+        here, there = self._ends.get(one), self._ends.get(other)
+        if here is None or there is None or self._is_cut(one, other):
+            return
+        if here.process.paused or there.process.paused:
+            return  # who does not run accepts nobody; dialled anew when it is resumed
+        if other in here.linked() and one in there.linked():
+            return
+        for end, peer in ((here, other), (there, one)):
+            end.process.run(end.link, peer, False, ())
+        for end, peer, far in ((here, other, there), (there, one, here)):
+            end.process.run(end.link, peer, True, far.features)

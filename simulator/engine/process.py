@@ -1,0 +1,125 @@
+"""One life of a node's process, from its start to its end: it runs, it is stopped, it dies.
+
+Everything that happens to a node passes through :meth:`Process.run`: its timers, its completed
+disk work, the frames and link changes of its transport, and what its clients ask. So what belongs
+to a dead process is dropped, and what happens to a stopped one waits, in order.
+"""
+
+from __future__ import annotations
+
+from asyncio.events import AbstractEventLoop, _set_running_loop
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVarTuple, Unpack
+
+from simulator.engine.disk import PowerLossError
+
+Ts = TypeVarTuple("Ts")
+
+
+class Running:
+    """Which loop asyncio finds running, for all processes of a cluster.
+
+    It is exchanged only where the code of another one begins to run: to tell asyncio costs a
+    system call.
+    """
+
+    __slots__ = ("inside", "told")
+
+    def __init__(self) -> None:
+        self.inside: AbstractEventLoop | None = None
+        """That of the event which is going on."""
+        self.told: AbstractEventLoop | None = None
+        """What asyncio finds."""
+
+    def enter(self, loop: AbstractEventLoop) -> AbstractEventLoop | None:
+        """An event of this loop begins, perhaps within one of another loop; returns that."""
+        outside, self.inside = self.inside, loop
+        if self.told is not loop:
+            self.told = loop
+            _set_running_loop(loop)
+        return outside
+
+    def leave(self, outside: AbstractEventLoop | None) -> None:
+        """It ends."""
+        self.inside = outside
+        if outside is not None and self.told is not outside:
+            self.told = outside
+            _set_running_loop(outside)
+
+    def forget(self) -> None:
+        """Asyncio was told otherwise."""
+        self.told = None
+
+
+class Process:
+    """See the module. ``after``, if given, is called after each event; ``died`` if one ends the
+    process.
+
+    ``loop`` is the loop that the code of the process finds running, so that whatever it makes
+    there (a sleep, a future, a task) is an event of this process too.
+    """
+
+    __slots__ = ("_after", "_died", "_running", "_runs", "_waiting", "alive", "loop", "paused")
+
+    def __init__(
+        self, *, died: Callable[[], None], after: Callable[[], None] | None = None
+    ) -> None:
+        self.alive = True
+        self.paused = False
+        self._runs = True
+        self.loop: AbstractEventLoop | None = None
+        self._running: Running | None = None
+        self._after = after
+        self._died = died
+        self._waiting: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+
+    def run(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
+        """One event of this process: now, once it is resumed, or never."""
+        if not self._runs:
+            if self.alive:
+                self._waiting.append((callback, args))
+            return
+        running, loop, outside = self._running, self.loop, None
+        if running is not None and loop is not None:
+            # As Running.enter and leave do, without the calls: everything comes through here.
+            outside, running.inside = running.inside, loop
+            if running.told is not loop:
+                running.told = loop
+                _set_running_loop(loop)
+        dies = False
+        try:
+            callback(*args)
+        except PowerLossError:
+            dies = True
+        finally:
+            if running is not None:
+                running.inside = outside
+                if outside is not None and running.told is not outside:
+                    running.leave(outside)
+        if dies:
+            self._died()
+        elif self._after is not None:
+            self._after()
+
+    def runs_on(self, loop: AbstractEventLoop, running: Running) -> None:
+        """From the next event on its code finds this loop running."""
+        self.loop, self._running = loop, running
+
+    def pause(self) -> None:
+        """As SIGSTOP, or a long garbage collection: time passes, and nothing happens."""
+        self.paused = True
+        self._runs = False
+
+    def resume(self) -> None:
+        """What happened meanwhile happens to it now, in one instant."""
+        self.paused = False
+        self._runs = self.alive
+        waiting, self._waiting = self._waiting, deque()
+        for callback, args in waiting:
+            self.run(callback, *args)
+
+    def end(self) -> None:
+        """Nothing runs from now on."""
+        self.alive = self._runs = False
+        self._waiting.clear()

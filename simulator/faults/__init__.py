@@ -1,0 +1,1 @@
+"""The faults: what may happen to a cluster, and when."""

@@ -1,0 +1,366 @@
+"""Everything that can be done to a cluster, by the name that a schedule has for it.
+
+Each is small and says all in its arguments: no chance in here. A host that is not in a state for
+it (down already, say) is left alone, so that a schedule from which something was taken still runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from simulator.faults import derived_file_damage, disk_damage
+from simulator.hosts.observed_host import Ending
+
+if TYPE_CHECKING:
+    from simulator.worlds.raft_cluster import Cluster
+
+Argument = str | int | float
+ArgumentType = type[str] | type[int] | type[float]
+
+NOTICED = "noticed"
+SILENT = "silent"
+CONSUMER = "consumer"
+LEADER = "leader"
+
+
+class HostName(str):
+    """The name of a host."""
+
+    __slots__ = ()
+
+
+class How(str):
+    """How a link is cut: noticed, as a closed socket is, or silent, as a dead cable."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> How:
+        """Raises :class:`ValueError` for any other word."""
+        if text not in (NOTICED, SILENT):
+            raise ValueError(f"a link is cut {NOTICED} or {SILENT}, not {text!r}")
+        return super().__new__(cls, text)
+
+
+class Part(str):
+    """What of a replica can be made again from its log."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Part:
+        """Raises :class:`ValueError` for any other word."""
+        if text not in derived_file_damage.PARTS:
+            raise ValueError(
+                f"beside its log a replica has {', '.join(derived_file_damage.PARTS)}, not {text!r}"
+            )
+        return super().__new__(cls, text)
+
+
+class Way(str):
+    """How a file is damaged."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Way:
+        """Raises :class:`ValueError` for any other word."""
+        if text not in derived_file_damage.WAYS:
+            raise ValueError(f"a file is {', '.join(derived_file_damage.WAYS)}, not {text!r}")
+        return super().__new__(cls, text)
+
+
+class Victim(str):
+    """Who dies."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Victim:
+        """Raises :class:`ValueError` for any other word."""
+        if text not in (CONSUMER, LEADER):
+            raise ValueError(f"the {CONSUMER} dies or the {LEADER}, not {text!r}")
+        return super().__new__(cls, text)
+
+
+@dataclass(frozen=True, slots=True)
+class ActionKind:
+    """What an action is called, takes, and does."""
+
+    name: str
+    types: tuple[ArgumentType, ...]
+    run: Callable[..., None]
+
+
+ACTIONS: dict[str, ActionKind] = {}
+
+
+def action(
+    *types: ArgumentType,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Makes a function of a cluster and such arguments an action; its name is the function's."""
+
+    def register(run: Callable[..., Any]) -> Callable[..., Any]:
+        name = run.__name__.replace("_", "-")
+        ACTIONS[name] = ActionKind(name, types, run)
+        return run
+
+    return register
+
+
+# --- processes and machines
+
+
+@action(HostName)
+def start(cluster: Cluster, host: str) -> None:
+    cluster.host(host).start()
+
+
+@action(HostName)
+def stop(cluster: Cluster, host: str) -> None:
+    cluster.host(host).stop()
+
+
+@action(HostName)
+def crash(cluster: Cluster, host: str) -> None:
+    cluster.host(host).crash()
+
+
+@action(HostName, int)
+def crash_within(cluster: Cluster, host: str, calls: int) -> None:
+    """In the middle of one of its next file calls."""
+    cluster.host(host).end_within_a_call(Ending.CRASH, calls)
+
+
+@action(HostName)
+def lose_power(cluster: Cluster, host: str) -> None:
+    cluster.host(host).lose_power()
+
+
+@action(HostName, int)
+def lose_power_within(cluster: Cluster, host: str, calls: int) -> None:
+    cluster.host(host).end_within_a_call(Ending.POWER_LOSS, calls)
+
+
+@action(HostName)
+def pause(cluster: Cluster, host: str) -> None:
+    cluster.host(host).pause()
+
+
+@action(HostName)
+def resume(cluster: Cluster, host: str) -> None:
+    cluster.host(host).resume()
+
+
+# --- disks
+
+
+@action(HostName, int)
+def fail_call(cluster: Cluster, host: str, calls: int) -> None:
+    cluster.host(host).fail_a_call(calls)
+
+
+@action(HostName, int)
+def fill_disk(cluster: Cluster, host: str, room: int) -> None:
+    cluster.host(host).fill_disk(room)
+
+
+@action(HostName)
+def free_disk(cluster: Cluster, host: str) -> None:
+    cluster.host(host).free_disk()
+
+
+@action(HostName, float)
+def slow_disk(cluster: Cluster, host: str, times: float) -> None:
+    cluster.host(host).slow_disk(times)
+
+
+@action(str)
+def expire(cluster: Cluster, host: str) -> None:
+    cluster.host(host).expire()
+
+
+# --- the network
+
+
+@action(HostName)
+def withhold_commits(cluster: Cluster, host: str) -> None:
+    """What it sends is lost where that tells of more committed entries than there are now, until
+    all is healed. What it has committed then its clients alone hear of."""
+    node = cluster.host(host).node
+    if node is not None:
+        cluster.network.withhold_commits(host, node.core.commit_index)
+
+
+@action(HostName, str, float)
+def delay_stream(cluster: Cluster, host: str, station: str, seconds: float) -> None:
+    """What it writes to a client or a NameServer arrives so much later, until all is healed."""
+    cluster.network.late[host, station] = seconds
+
+
+@action(HostName, HostName, How)
+def cut(cluster: Cluster, sender: str, receiver: str, how: str) -> None:
+    """From one to the other, and not back; ``how``: noticed or silent."""
+    cluster.cut(cluster.host(sender), cluster.host(receiver), noticed=how == NOTICED)
+
+
+@action()
+def heal(cluster: Cluster) -> None:
+    cluster.heal_network()
+
+
+@action(float)
+def loss(cluster: Cluster, share: float) -> None:
+    cluster.network.faults.loss = share
+
+
+@action(float)
+def duplication(cluster: Cluster, share: float) -> None:
+    cluster.network.faults.duplication = share
+
+
+@action(float)
+def reordering(cluster: Cluster, share: float) -> None:
+    cluster.network.faults.reordering = share
+
+
+@action(float)
+def flips(cluster: Cluster, share: float) -> None:
+    """In such a share of the frames between peers bits flip on the way."""
+    cluster.network.faults.flips = share
+
+
+@action(float)
+def delay(cluster: Cluster, seconds_max: float) -> None:
+    cluster.network.faults.delay_max = seconds_max
+
+
+# --- clients, and who tells them where the brokers are; nothing in a cluster of bare nodes
+
+
+@action(str)
+def start_client(cluster: Cluster, client: str) -> None:
+    for station in cluster.stations_named(client):
+        station.start()
+
+
+@action(str)
+def crash_client(cluster: Cluster, client: str) -> None:
+    for station in cluster.stations_named(client):
+        station.crash()
+
+
+@action(str)
+def pause_client(cluster: Cluster, client: str) -> None:
+    for station in cluster.stations_named(client):
+        station.pause()
+
+
+@action(str)
+def resume_client(cluster: Cluster, client: str) -> None:
+    for station in cluster.stations_named(client):
+        station.resume()
+
+
+@action(str, str)
+def cut_client(cluster: Cluster, client: str, host: str) -> None:
+    """Both ways, and nobody notices but by waiting."""
+    for station in cluster.stations_named(client):
+        cluster.network.cut(station.name, host, noticed=False)
+        cluster.network.cut(host, station.name, noticed=False)
+
+
+@action(HostName)
+def write_at_once(cluster: Cluster, host: str) -> None:
+    """Those who ask for offsets and topics write each of them there, now."""
+    cluster.ask_at_once(cluster.host(host), True)
+
+
+@action(HostName)
+def read_at_once(cluster: Cluster, host: str) -> None:
+    """Likewise: they read."""
+    cluster.ask_at_once(cluster.host(host), False)
+
+
+@action(str, Victim)
+def crash_given(cluster: Cluster, client: str, victim: str) -> None:
+    """When this consumer is given messages the next time, it dies, or the leader does."""
+    cluster.crash_given(client, victim)
+
+
+# --- clocks
+
+
+@action(HostName, int)
+def set_clock(cluster: Cluster, host: str, milliseconds: int) -> None:
+    """The wall clock jumps by so much."""
+    cluster.host(host).clock.jump(milliseconds)
+
+
+@action(HostName, float)
+def drift_clock(cluster: Cluster, host: str, rate: float) -> None:
+    """From its next start on its clock counts so many seconds in a second."""
+    cluster.host(host).clock.rate = rate
+
+
+# --- disks, call by call and at rest
+
+
+@action(HostName, str, int)
+def fail_operation(cluster: Cluster, host: str, operation: str, calls: int) -> None:
+    """The so-manieth call of that name fails: ``pread``, ``pwrite``, ``datasync``, ``rename``."""
+    cluster.host(host).fail_a_call(calls, operation)
+
+
+@action(HostName, float, int)
+def flip_bit(cluster: Cluster, host: str, share: float, bit: int) -> None:
+    """At rest, in the log below the durable mark; ``share`` of the way through it."""
+    disk_damage.flip_bit(cluster, cluster.host(host), share, bit)
+
+
+@action(HostName, float)
+def lose_sector(cluster: Cluster, host: str, share: float) -> None:
+    """The disk cannot read it any more; written as a whole, its block reads well again."""
+    disk_damage.lose_sector(cluster, cluster.host(host), share)
+
+
+@action(HostName, Part, Way, float)
+def damage_file(cluster: Cluster, host: str, part: str, way: str, share: float) -> None:
+    """At rest, in what can be made again from the log; ``share`` of the way through it."""
+    derived_file_damage.damage_file(cluster, cluster.host(host), part, way, share)
+
+
+@action(HostName)
+def wipe_disk(cluster: Cluster, host: str) -> None:
+    """It is replaced by an empty one, in a minority of the machines of a run."""
+    disk_damage.wipe_disk(cluster, cluster.host(host))
+
+
+@action(HostName)
+def copy_disk(cluster: Cluster, host: str) -> None:
+    """Of a process that runs; it is kept for :func:`restore_disk`."""
+    cluster.host(host).copy_disk()
+
+
+@action(HostName)
+def restore_disk(cluster: Cluster, host: str) -> None:
+    """The copy is put in the place of the disk, if that is a loss that can be recognised."""
+    disk_damage.restore_disk(cluster, cluster.host(host))
+
+
+@action(HostName, float)
+def lose_file(cluster: Cluster, host: str, share: float) -> None:
+    disk_damage.lose_file(cluster, cluster.host(host), share)
+
+
+@action(HostName, float)
+def cut_file(cluster: Cluster, host: str, share: float) -> None:
+    disk_damage.cut_file(cluster, cluster.host(host), share)
+
+
+@action(HostName, float, float)
+def swap_files(cluster: Cluster, host: str, one: float, other: float) -> None:
+    disk_damage.swap_files(cluster, cluster.host(host), one, other)
+
+
+@action(HostName, float, float)
+def misdirect_write(cluster: Cluster, host: str, source: float, target: float) -> None:
+    disk_damage.misdirect_write(cluster, cluster.host(host), source, target)

@@ -1,0 +1,51 @@
+"""Who dies between the hand-out of messages and the commit of the offset behind them.
+
+The group must be given them again then: at least once, and never lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simulator.faults.actions import LEADER
+from simulator.workload.history import Listener, Place
+
+if TYPE_CHECKING:
+    from simulator.worlds.broker_cluster import WholeCluster
+    from store.message.record import MessageRecord
+
+
+class GivenMessages(Listener):
+    """Waits for the next answer to a pull of a consumer, once it is told to."""
+
+    def __init__(self, cluster: WholeCluster) -> None:
+        self._cluster = cluster
+        self._armed: dict[str, str] = {}
+
+    def arm(self, client: str, victim: str) -> None:
+        """As soon as that consumer is given something the victim dies."""
+        self._armed[client] = victim
+
+    def disarm(self) -> None:
+        """Nobody dies of it any more."""
+        self._armed.clear()
+
+    def delivered(self, consumer: str, _place: Place, _record: MessageRecord) -> None:
+        """See :class:`Listener`. The consumer handles all of the answer in the same event."""
+        client = consumer.partition(".")[0]
+        victim = self._armed.pop(client, None)
+        if victim is not None:
+            self._cluster.loop.soon(self._strike, client, victim)
+
+    def _strike(self, client: str, victim: str) -> None:
+        cluster = self._cluster
+        if victim == LEADER:
+            leader = cluster.leader()
+            if leader is None:
+                return
+            leader.mark("leader died with messages just given out")
+            leader.crash()
+            return
+        for station in cluster.stations_named(client):
+            station.mark("consumer died with messages just given to it")
+            station.crash()

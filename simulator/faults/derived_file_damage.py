@@ -1,0 +1,106 @@
+"""Damage at rest to what a replica can make again: checkpoints, ConsumeQueues, both indexes.
+
+The bounds are those of ``faults/disk_damage.py``: a minority of the machines of a run. Beside that
+one whole checkpoint is left to a machine whose log has expired, for without one it cannot start
+(``docs/safety.md``). Nor are both checkpoints and ConsumeQueues of one machine damaged: what an
+older checkpoint says of queues may no longer be in the log. Such a machine must come up and be
+whole in the end, all by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simulator.engine.disk_file import SECTOR_SIZE
+from simulator.faults.disk_damage import DIRECTORY
+from simulator.hosts.durable_state import durable_mark
+
+if TYPE_CHECKING:
+    from simulator.hosts.host import Host
+    from simulator.worlds.raft_cluster import Cluster
+
+CHECKPOINTS, QUEUES, KEYS = "checkpoint", "ConsumeQueue", "keyindex"
+PARTS = {
+    CHECKPOINTS: "state/checkpoint-",
+    QUEUES: "consumequeue/",
+    KEYS: "keyindex/",
+    "index": "index/",
+}
+"""What is damaged, and how the paths of its files begin."""
+
+EITHER_OR = {CHECKPOINTS: QUEUES, QUEUES: CHECKPOINTS}
+
+FLIPPED, ZEROED, CUT, LOST, UNREADABLE = "flipped", "zeroed", "cut", "lost", "unreadable"
+WAYS = (FLIPPED, ZEROED, CUT, LOST, UNREADABLE)
+"""A bit is another; a sector is zeros; the file ends there, is gone, or cannot be read there."""
+
+
+def damage_file(cluster: Cluster, host: Host, part: str, way: str, share: float) -> None:
+    """A file of that part is damaged so, on a machine that is then down; ``share``: where in the
+    part. Nothing where there is nothing to hit, or too much would be."""
+    if not cluster.atlas.allows(host.name):
+        return
+    place = _place(host, part, share)
+    if place is None or EITHER_OR.get(part) in host.damaged_parts:
+        return
+    if part == CHECKPOINTS and not _other_checkpoint(host, place[0]):
+        return
+    cluster.atlas.damaged[host.name] = None
+    host.crash()
+    path, byte = place
+    if path not in host.fs.files():
+        return  # a process that dies leaves nothing half done behind; one that ended before may
+    host.damaged_parts[part] = host.boot
+    if part == CHECKPOINTS:
+        host.damaged_checkpoints[path] = None
+    host.note(f"{path} is {way} at {byte}")
+    host.mark(f"{part} damaged at rest")
+    _damage(host, path, way, byte)
+
+
+def _damage(host: Host, path: str, way: str, byte: int) -> None:
+    if way == FLIPPED:
+        host.fs.flip_bit(path, byte, byte % 8)
+    elif way == ZEROED:
+        size = len(host.fs.visible_bytes(path))
+        begin = byte - byte % SECTOR_SIZE
+        host.fs.overwrite(path, bytes(min(SECTOR_SIZE, size - begin)), begin)
+    elif way == CUT:
+        host.fs.cut(path, byte)
+    elif way == LOST:
+        host.fs.vanish(path)
+    else:
+        host.mark("sector cannot be read")
+        host.fs.lose_sector(path, byte)
+
+
+def _place(host: Host, part: str, share: float) -> tuple[str, int] | None:
+    """File and byte."""
+    begin = f"{DIRECTORY}/{PARTS[part]}"
+    paths = [path for path in host.fs.files() if path.startswith(begin) and path[-1].isdigit()]
+    sizes = {path: len(host.fs.visible_bytes(path)) for path in paths}
+    at = int(share * sum(sizes.values()))
+    for path, size in sizes.items():
+        if at < size:
+            return path, at
+        at -= size
+    return None
+
+
+def _other_checkpoint(host: Host, path: str) -> bool:
+    """Whether the machine needs none, or the disk has another one that is whole, of entries from
+    which the log leads on."""
+    mark = durable_mark(host)
+    if mark is None:
+        return False
+    if mark.first_index == 0:
+        return True
+    for other in host.fs.files():
+        name = other.rpartition("-")[2]
+        begins = other.startswith(f"{DIRECTORY}/{PARTS[CHECKPOINTS]}") and name.isdigit()
+        if not begins or other == path or other in host.damaged_checkpoints:
+            continue
+        on_disk = host.fs.durable_bytes(other) == host.fs.visible_bytes(other)
+        if on_disk and int(name) >= mark.first_index - 1:
+            return True
+    return False

@@ -1,0 +1,256 @@
+"""What time and accidents do to a disk that nobody writes to, and to whose disk: the fault atlas.
+
+Damage strikes a machine whose process is down (it is crashed first). It strikes only a minority of
+the machines of a run, and only what the machine has marked as durable: so one good copy of every
+committed entry is left at the others, and each loss is one that a node can notice. A run that loses
+more has no right answer, and a store that fails it is not wrong.
+
+A node whose log is damaged may refuse to start, or repair itself. It may not serve, vote or answer
+as if nothing had happened; the checks of the run see to that. What can be made again from the log
+(``derived.py``) is no reason to refuse.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dledger.raft.configuration import LOST_INCARNATION, NO_INCARNATION
+from simulator.engine.disk_file import SECTOR_SIZE
+from simulator.hosts.durable_state import durable_mark, saved_holdings
+from simulator.invariants.raft.membership import MembersOfTheLog
+from store.log.layout import segment_name, segment_start
+
+if TYPE_CHECKING:
+    from simulator.hosts.disk_host import DiskCopy
+    from simulator.hosts.host import Host
+    from simulator.worlds.raft_cluster import Cluster
+
+DIRECTORY = "/data"
+LOG_DIRECTORY = f"{DIRECTORY}/commitlog"
+
+
+class FaultAtlas:
+    """Which machines are damaged: a minority at most."""
+
+    def __init__(self, machines: int) -> None:
+        self._most = (machines - 1) // 2
+        self.damaged: dict[str, None] = {}
+
+    def alone(self, name: str) -> bool:
+        """Whether no other machine is damaged; if so, none will be."""
+        if any(each != name for each in self.damaged):
+            return False
+        self.damaged[name] = None
+        self._most = 0
+        return True
+
+    def allows(self, name: str) -> bool:
+        """Whether this machine may be damaged (once more)."""
+        return name in self.damaged or len(self.damaged) < self._most
+
+
+def flip_bit(cluster: Cluster, host: Host, share: float, bit: int) -> None:
+    """One bit of the log is another."""
+    place = _strike(cluster, host, share)
+    if place is not None:
+        host.note(f"bit {bit} flips at {place[0]}:{place[1]}")
+        host.fs.flip_bit(*place, bit % 8)
+
+
+def lose_file(cluster: Cluster, host: Host, share: float) -> None:
+    """A segment is gone."""
+    place = _strike(cluster, host, share)
+    if place is not None:
+        host.note(f"{place[0]} is lost")
+        host.fs.vanish(place[0])
+
+
+def cut_file(cluster: Cluster, host: Host, share: float) -> None:
+    """A segment has lost its end."""
+    place = _strike(cluster, host, share)
+    if place is not None:
+        host.note(f"{place[0]} is cut at {place[1]}")
+        host.fs.cut(*place)
+
+
+def swap_files(cluster: Cluster, host: Host, one: float, other: float) -> None:
+    """Two segments have each other's bytes."""
+    here, there = _place(host, one), _place(host, other)
+    if here is None or there is None or here[0] == there[0]:
+        return
+    if _strike(cluster, host, one, swaps=True) is not None:
+        host.note(f"{here[0]} and {there[0]} are swapped")
+        host.fs.swap(here[0], there[0])
+        host.files_swapped = True
+
+
+def misdirect_write(cluster: Cluster, host: Host, source: float, target: float) -> None:
+    """A sector of one place stands in another too."""
+    here, there = _place(host, source), _place(host, target)
+    if here is None or there is None:
+        return
+    from_at, to_at = (place[1] - place[1] % SECTOR_SIZE for place in (here, there))
+    sector = host.fs.durable_bytes(here[0], from_at, SECTOR_SIZE)
+    if sector and (here[0], from_at) != (there[0], to_at):
+        if sector == host.fs.durable_bytes(there[0], to_at, len(sector)):
+            return
+        # Only what is marked as durable may suffer.
+        end = _marked_in(host, there[0])
+        if to_at < end and _strike(cluster, host, target) is not None:
+            host.note(f"a sector of {here[0]}:{from_at} is written to {there[0]}:{to_at}")
+            host.fs.overwrite(there[0], sector[: end - to_at], to_at)
+
+
+def lose_sector(cluster: Cluster, host: Host, share: float) -> None:
+    """The disk cannot read a sector of the log."""
+    place = _strike(cluster, host, share)
+    if place is not None:
+        host.note(f"{place[0]} cannot be read at {place[1]}")
+        host.mark("sector cannot be read")
+        host.fs.lose_sector(*place)
+
+
+def wipe_disk(cluster: Cluster, host: Host) -> None:
+    """All of a disk is lost, of a voter of a group whose log says on which disk it votes.
+
+    It must come back by itself: nothing about it may stop with an error. All others hold something
+    of the log, or have saved on which disk they met this one: else those that are empty and never
+    heard of it elect one of them, as in a new group (``docs/safety.md``).
+    """
+    if not _all_disks_noted(cluster, host):
+        return
+    others = [other for other in cluster.hosts if other is not host]
+    if not all(_holds_something(other) or _met(cluster, other, host) for other in others):
+        return
+    if cluster.atlas.allows(host.name):
+        cluster.atlas.damaged[host.name] = None
+        host.replace_disk()
+        host.mark("disk replaced by an empty one")
+
+
+def _holds_something(host: Host) -> bool:
+    mark = durable_mark(host)
+    return mark is not None and mark.index >= 0
+
+
+def _met(cluster: Cluster, other: Host, host: Host) -> bool:
+    """Whether an empty machine, which was never wiped itself, knows the disk that counts for
+    ``host``, also after a power failure."""
+    leader = cluster.leader()
+    if other.has_lost_disk or leader is None or leader.node is None:
+        return False
+    noted = leader.node.core.configuration.incarnations[host.name]
+    return any(
+        (held.node, held.incarnation) == (host.name, noted) for held in saved_holdings(other)
+    )
+
+
+def restore_disk(cluster: Cluster, host: Host) -> None:
+    """An old copy of a disk is put back, if all others have saved all that this disk held.
+
+    That is what a group promises to recognise (``docs/safety.md``), until the copy holds as much
+    again. No other disk of the run is damaged: it might have been the one that knew.
+    """
+    copy = host.disk_copy
+    if (
+        copy is None
+        or host.damaged
+        or host.node is None
+        or host.node.core.incarnation != copy.incarnation
+        or not _all_disks_noted(cluster, host)
+    ):
+        return
+    for other in cluster.hosts:
+        if other is not host and not _knows(other, host, copy):
+            return
+    if cluster.atlas.alone(host.name):
+        host.restore_disk(copy)
+        host.mark("old copy of a disk put back")
+
+
+def _knows(knowing: Host, host: Host, copy: DiskCopy) -> bool:
+    assert host.node is not None  # noqa: S101 - the caller has looked
+    needed = max(copy.last_index + 1, host.node.core.durable_index)
+    return any(
+        held.node == host.name
+        and held.incarnation == copy.incarnation
+        and held.last_index >= needed
+        for held in saved_holdings(knowing)
+    )
+
+
+def _all_disks_noted(cluster: Cluster, host: Host) -> bool:
+    """Whether all machines vote, and the log says on which disk this one does."""
+    leader = cluster.leader()
+    if leader is None or leader.node is None:
+        return False
+    core = leader.node.core
+    found = core.configuration
+    return (
+        not found.is_joint
+        and len(found.voters) == len(cluster.hosts)
+        and core.configurations.index <= core.commit_index
+        and found.incarnations.get(host.name, NO_INCARNATION) > LOST_INCARNATION
+    )
+
+
+def _strike(
+    cluster: Cluster, host: Host, share: float, *, swaps: bool = False
+) -> tuple[str, int] | None:
+    """File and byte to damage on a machine that is then down; None if there is nothing to hit.
+
+    While files are swapped no name says what is marked as durable: they may be swapped once more.
+    """
+    place = _place(host, share)
+    if host.files_swapped and not swaps:
+        return None
+    if place is None or not cluster.atlas.allows(host.name) or _members_away(cluster):
+        return None
+    if not _disk_known(cluster, host):
+        return None
+    cluster.atlas.damaged[host.name] = None
+    host.crash()
+    host.be_damaged()
+    host.mark("disk damaged at rest")
+    return place
+
+
+def _disk_known(cluster: Cluster, host: Host) -> bool:
+    """Whether the log says, wherever any of it is, on which disk this machine votes.
+
+    One that has lost the end of its log is on another disk then. In the first second of a group
+    that is taken for the first one (``docs/safety.md``).
+    """
+    (members,) = (of for of in cluster.hosts[0].invariants if isinstance(of, MembersOfTheLog))
+    return all(
+        members.known[other.name].incarnations.get(host.name, NO_INCARNATION) != NO_INCARNATION
+        for other in cluster.hosts
+        if _holds_something(other)
+    )
+
+
+def _members_away(cluster: Cluster) -> bool:
+    """Whether any host, as far as its log went when it ran last, knows of fewer voters than there
+    are hosts: then each one is needed."""
+    (members,) = (of for of in cluster.hosts[0].invariants if isinstance(of, MembersOfTheLog))
+    known = members.known.values()
+    return any(each.old_voters or len(each.voters) < len(cluster.hosts) for each in known)
+
+
+def _place(host: Host, share: float) -> tuple[str, int] | None:
+    mark = durable_mark(host)
+    if mark is None or mark.position <= mark.first_position:
+        return None
+    marked = mark.position - mark.first_position
+    position = mark.first_position + min(int(share * marked), marked - 1)
+    start = segment_start(position, host.segment_size)
+    path = f"{LOG_DIRECTORY}/{segment_name(start)}"
+    size = len(host.fs.durable_bytes(path) or b"")
+    return (path, position - start) if position - start < size else None
+
+
+def _marked_in(host: Host, path: str) -> int:
+    """Bytes of the file that are below the mark."""
+    mark = durable_mark(host)
+    start = int(path.rpartition("/")[2])
+    return 0 if mark is None else min(mark.position - start, host.segment_size)

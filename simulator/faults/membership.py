@@ -1,0 +1,213 @@
+"""Members that leave and come back, leaders that hand over, and voters that lose their disk.
+
+A minority of the hosts is away at most, and in a group of brokers one alone, so that what the
+checks there take for a majority of the hosts is one of the voters too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from dledger.errors import ProposeError
+from dledger.node.membership_changes import Membership
+from dledger.raft.configuration import MemberAddress
+from simulator.faults.actions import HostName, action
+
+if TYPE_CHECKING:
+    from simulator.faults.injector import FaultInjector
+    from simulator.hosts.host import Host
+    from simulator.worlds.raft_cluster import Cluster
+
+
+def _ask(cluster: Cluster, what: str, request: Callable[[Membership], None]) -> None:
+    """An operator asks whoever leads; what comes of it is noted, and nobody is told."""
+    leader = cluster.leader()
+    if leader is not None:
+        _ask_at(leader, what, request)
+
+
+def _ask_at(leader: Host, what: str, request: Callable[[Membership], None]) -> None:
+    if leader.process is None:
+        return
+
+    def ask() -> None:
+        assert leader.node is not None  # noqa: S101 - an event of its process
+        membership = leader.node.membership
+        if membership.busy:
+            return
+        try:
+            request(membership)
+        except ProposeError as error:
+            leader.note(f"{what} is refused: {error}")
+
+    leader.process.run(ask)
+
+
+def _told(leader: Host | None, what: str) -> Callable[[Exception | None], None]:
+    def done(error: Exception | None) -> None:
+        if leader is not None:
+            leader.note(f"{what}: {error or 'done'}")
+            if error is None:
+                leader.mark(what.split(" of ", maxsplit=1)[0])
+
+    return done
+
+
+def _address(cluster: Cluster, host: str) -> MemberAddress:
+    return MemberAddress(*cluster.host(host).addresses)
+
+
+@action(HostName)
+def hand_over(cluster: Cluster, host: str) -> None:
+    """Whoever leads lets that host lead."""
+    done = _told(cluster.leader(), f"handing over of the leadership to {host}")
+    _ask(cluster, f"handing over to {host}", lambda members: members.transfer(host, done))
+
+
+@action(HostName)
+def remove_member(cluster: Cluster, host: str) -> None:
+    """Unless too many are away, or another one may refuse to run because of its disk, or has an
+    empty disk that the log does not count yet: two voters of whom one has lost its disk are a group
+    no more."""
+    leader = cluster.leader()
+    if leader is not None and _may_leave(cluster, leader, host):
+        _ask_to_remove(cluster, leader, host)
+
+
+@action(HostName, HostName)
+def remove_member_at(cluster: Cluster, leader: str, host: str) -> None:
+    """An operator with no patience asks just that one, if it takes itself for the leader at all."""
+    asked = cluster.host(leader)
+    if _may_leave(cluster, asked, host):
+        assert asked.node is not None  # noqa: S101 - it has members
+        if asked.node.core.commit_index < asked.node.core.term_first_index:
+            asked.mark("asked for a change before the first entry of a term")
+        _ask_to_remove(cluster, asked, host)
+
+
+def _ask_to_remove(cluster: Cluster, asked: Host, host: str) -> None:
+    what = f"removal of {host}"
+
+    def remove(members: Membership) -> None:
+        # A process that was paused hears of it late, and by then it may be one too many.
+        if _may_leave(cluster, asked, host):
+            members.remove(host, _told(asked, what))
+
+    _ask_at(asked, what, remove)
+
+
+def _may_leave(cluster: Cluster, leader: Host, host: str) -> bool:
+    others = [each for each in cluster.hosts if each.name != host]
+    if leader.node is None or any(each.damaged for each in others):
+        return False
+    if not all(_disk_counts(leader, each) for each in others):
+        return False
+    found = leader.node.core.configuration
+    away = len(cluster.hosts) - len(found.voters)
+    return not found.is_joint and away < cluster.members_away_max
+
+
+@action(str)
+def replace_members(cluster: Cluster, voters: str) -> None:
+    """From now on the voters are those of such names, between commas: all in one step. No command
+    of an operator does it; the core does."""
+    leader = cluster.leader()
+    if leader is None or leader.process is None:
+        return
+    wanted = voters.split(",")
+
+    def replace() -> None:
+        node = leader.node
+        assert node is not None  # noqa: S101 - an event of its process
+        if node.membership.busy or not _may_replace(cluster, leader, wanted):
+            return
+        try:
+            node.core.lead().changes.replace(wanted, leader.own_time)
+        except ProposeError as error:
+            leader.note(f"change to {voters} is refused: {error}")
+            return
+        node.after_event()
+
+    leader.process.run(replace)
+
+
+def _may_replace(cluster: Cluster, leader: Host, wanted: Sequence[str]) -> bool:
+    """Unless too many would be away, or one that stays may refuse to run, or has another disk than
+    the log says."""
+    hosts = [each for each in cluster.hosts if each.name in wanted]
+    away = len(cluster.hosts) - len(hosts)
+    return away <= cluster.members_away_max and all(
+        not each.damaged and _disk_counts(leader, each) for each in hosts
+    )
+
+
+@action(HostName)
+def add_member(cluster: Cluster, host: str) -> None:
+    """Comes back as a learner, and is promoted at the next try."""
+    leader = cluster.leader()
+    if leader is None or leader.node is None:
+        return
+    found = leader.node.core.configuration
+    if host in found.learners:
+        done = _told(leader, f"promotion of {host}")
+        _ask(cluster, f"promotion of {host}", lambda members: members.promote(host, done))
+    elif host not in found.voters:
+        done = _told(leader, f"addition of {host}")
+        address = _address(cluster, host)
+        _ask(
+            cluster, f"addition of {host}", lambda members: members.add_learner(host, address, done)
+        )
+
+
+def _disk_counts(leader: Host, host: Host) -> bool:
+    """Whether the leader has noted the disk that this machine has now; one never lost is noted."""
+    if not host.has_lost_disk:
+        return True
+    if leader.node is None or host.node is None:
+        return False
+    core = leader.node.core
+    noted = core.configurations.at(core.commit_index).incarnations.get(host.name)
+    core = host.node.core
+    return noted == core.incarnation and core.durable_index >= host.lost_index
+
+
+def bring_back(cluster: Cluster) -> bool:
+    """Whether every host that must run is a voter; one that is not is helped on its way."""
+    leader = cluster.leader()
+    if leader is None or leader.node is None:
+        return False
+    found = leader.node.core.configuration
+    for host in cluster.whole_hosts():
+        if host.name not in found.voters:
+            add_member(cluster, host.name)
+            return False
+    return not found.is_joint
+
+
+# --- faults, in the sense of this package
+
+
+def _leader_hands_over(injector: FaultInjector) -> None:
+    injector.do_to_one("hand-over")
+
+
+def _member_leaves(injector: FaultInjector) -> None:
+    injector.do_to_one("remove-member")
+
+
+def _member_returns(injector: FaultInjector) -> None:
+    for host in injector.names():
+        injector.do("add-member", host)
+
+
+def _disk_wiped(injector: FaultInjector) -> None:
+    injector.do_to_one("wipe-disk")
+
+
+MEMBER_KINDS: dict[str, Callable[[FaultInjector], None]] = {
+    "leader hands over": _leader_hands_over,
+    "member leaves": _member_leaves,
+    "member returns": _member_returns,
+    "disk wiped": _disk_wiped,
+}

@@ -1,0 +1,103 @@
+"""What is done to a cluster in a run, as a list of single actions that can be kept and edited.
+
+Whatever draws faults at random (``faults/injector.py``) does nothing to the cluster itself: it asks
+the :class:`Schedule` for actions (``faults/actions.py``), which notes each with its time and then
+performs it. The list of a run can be played again, without the generator of faults: the same list
+gives the same run, and a list with an action less is a run with a fault less. That is what
+``shrink`` makes use of, and what a scenario file holds, one line each::
+
+    at 1.250394 crash n0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from simulator.faults.actions import ACTIONS, Argument, HostName
+
+if TYPE_CHECKING:
+    from simulator.worlds.raft_cluster import Cluster
+
+TIME_DIGITS = 6
+
+
+class ScheduleError(ValueError):
+    """A line is no action; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing done, at a time in virtual seconds."""
+
+    at: float
+    name: str
+    arguments: tuple[Argument, ...] = ()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names of the hosts that it is done to."""
+        kinds = zip(ACTIONS[self.name].types, self.arguments, strict=True)
+        return tuple(str(value) for type_, value in kinds if type_ is HostName)
+
+    @property
+    def told(self) -> str:
+        """What is done, without the time."""
+        return " ".join([self.name, *map(str, self.arguments)])
+
+    def __str__(self) -> str:
+        return f"at {self.at!r} {self.told}"
+
+
+def parse_action(line: str) -> Action:
+    """The action that a line says. Raises :class:`ScheduleError`."""
+    at, when, *words = line.split() + [""] * (3 - len(line.split()))
+    name, *given = words
+    kind = ACTIONS.get(name)
+    if at != "at" or kind is None:
+        raise ScheduleError(
+            f"{line!r} is not 'at SECONDS ACTION ...' with one of {', '.join(sorted(ACTIONS))}"
+        )
+    if len(given) != len(kind.types):
+        raise ScheduleError(f"{line!r}: {name} takes {len(kind.types)} arguments")
+    try:
+        arguments = tuple(type_(text) for type_, text in zip(kind.types, given, strict=True))
+        return Action(float(when), name, arguments)
+    except ValueError as error:
+        raise ScheduleError(f"{line!r}: {error}") from None
+
+
+class Schedule:
+    """The actions of one run: those done so far, and perhaps a list to be played.
+
+    ``given`` is played if it is not None, and then nothing else is done: what chance proposes
+    through :meth:`propose` is refused.
+    """
+
+    def __init__(self, cluster: Cluster, given: Sequence[Action] | None) -> None:
+        self.done: list[Action] = []
+        self._cluster = cluster
+        self._given = given
+
+    @property
+    def played(self) -> bool:
+        """Whether the actions come from a list."""
+        return self._given is not None
+
+    def start(self) -> None:
+        """Sets the alarm for each action of a list."""
+        for action in self._given or ():
+            self._cluster.loop.call_at(action.at, self._perform, action)
+
+    def propose(self, name: str, *arguments: Argument) -> None:
+        """An action that chance has chosen, to be done now."""
+        if self._given is None:
+            self._perform(Action(self._cluster.loop.time(), name, arguments))
+
+    def _perform(self, action: Action) -> None:
+        self.done.append(action)
+        self._cluster.trace.note("act", action.told)
+        for invariant in self._cluster.told_of_actions:
+            invariant.acted(action)
+        ACTIONS[action.name].run(self._cluster.struck_by(action), *action.arguments)

@@ -1,0 +1,52 @@
+"""What befalls a group as it begins: a voter that holds nothing yet, and another one that is wiped.
+
+It strikes as the run begins; later no voter is empty that was not wiped itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from simulator.faults.actions import SILENT
+
+if TYPE_CHECKING:
+    from simulator.faults.injector import FaultInjector
+
+WIPED_BESIDE_AN_EMPTY_ONE = "voter wiped beside an empty one"
+
+WIPED_WITHIN = (1.4, 2.4)
+"""Who is empty has saved by then which disks it met."""
+HEALED_AFTER = 4.0
+
+
+def wiped_beside_an_empty_one(injector: FaultInjector) -> None:
+    """One voter and a minority of the others do not hear each other. If it leads, they are empty;
+    then one that hears all is wiped, and the leader cut off: of three, it alone holds the log."""
+    cluster, names = injector.cluster, injector.names()
+    nodes = [host.node for host in cluster.hosts if host.node is not None]
+    if any(node.core.log.last_index >= 0 for node in nodes):
+        return
+    if not injector.begin_sequence(WIPED_WITHIN[1] + HEALED_AFTER):
+        return
+    one, *minority = injector.rng.sample(names, (len(names) + 1) // 2)
+    for other in minority:
+        _cut_apart(injector, one, other)
+    wiped_at = injector.rng.uniform(*WIPED_WITHIN)
+    injector.after(wiped_at, _wipe_another, injector, [one, *minority])
+    injector.do_after(wiped_at + HEALED_AFTER, "heal")
+
+
+def _wipe_another(injector: FaultInjector, apart: Sequence[str]) -> None:
+    leader, names = injector.cluster.leader(), injector.names()
+    if leader is None or leader.name not in apart:
+        return
+    for name in names:
+        if name != leader.name:
+            _cut_apart(injector, leader.name, name)
+    injector.do("wipe-disk", injector.rng.choice([each for each in names if each not in apart]))
+
+
+def _cut_apart(injector: FaultInjector, one: str, other: str) -> None:
+    injector.do("cut", one, other, SILENT)
+    injector.do("cut", other, one, SILENT)

@@ -1,0 +1,1 @@
+"""The machines of a cluster, and what runs on them."""

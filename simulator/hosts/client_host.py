@@ -1,0 +1,99 @@
+"""A machine without a disk that matters: a NameServer's, or a client's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING
+
+from simulator.engine.event_loop import ProcessLoop
+from simulator.engine.machine_clock import MachineClock
+from simulator.engine.process import Process
+from simulator.engine.tcp_sockets import Interface
+
+if TYPE_CHECKING:
+    from simulator.hosts.observed_host import World
+
+Main = Callable[["Station"], Coroutine[object, object, None]]
+
+
+class Station:
+    """Runs ``main`` in a process of its own, each time that it is started.
+
+    ``boot`` counts the processes; ``loop`` is that of the present one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        ip: str,
+        world: World,
+        main: Main,
+        ended: Callable[[Station], None] = lambda _station: None,
+    ) -> None:
+        """``ended`` is told of every process that ends before its time."""
+        self.name = name
+        self.ip = ip
+        self.boot = 0
+        self.clock = MachineClock(world.loop)
+        self.loop: ProcessLoop
+        self.process: Process | None = None
+        self._world = world
+        self._main = main
+        self._ended = ended
+        self._interface: Interface | None = None
+
+    @property
+    def true_time(self) -> float:
+        """Virtual seconds, whatever its own clock says."""
+        return self._world.loop.time()
+
+    def note(self, what: str) -> None:
+        """Adds an event to the trace."""
+        self._world.trace.note(self.name, what)
+
+    def mark(self, what: str) -> None:
+        """Counts a situation that runs should get into."""
+        self._world.trace.mark(what)
+
+    def start(self) -> None:
+        """Starts a process, unless one is there."""
+        if self.process is not None:
+            return
+        self.boot += 1
+        self.note("starts")
+        process = self.process = Process(died=self.crash)
+        self._interface = Interface(self._world.sockets, process, self.name, self.ip)
+        self.loop = ProcessLoop(
+            self._world.loop, process, interface=self._interface, rate=self.clock.rate
+        )
+        process.run(self._begin)
+
+    def _begin(self) -> None:
+        self.loop.create_task(self._main(self)).add_done_callback(lambda task: task.result())
+
+    def crash(self) -> None:
+        """The process dies at once."""
+        if self.process is None or self._interface is None:
+            return
+        self.note("process dies")
+        self.process.end()
+        self.process = None
+        self._world.sockets.process_ended(self._interface, power_lost=False)
+        self._ended(self)
+
+    def pause(self) -> None:
+        """Nothing on it runs until :meth:`resume`."""
+        if self.process is not None:
+            self.note("is paused")
+            self.process.pause()
+
+    def resume(self) -> None:
+        """Runs again, late."""
+        if self.process is not None and self.process.paused:
+            self.note("is resumed")
+            self.process.resume()
+
+    def switch_off(self) -> None:
+        """The simulation is over."""
+        if self.process is not None:
+            self.process.end()

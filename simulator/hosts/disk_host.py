@@ -1,0 +1,116 @@
+"""What can happen to the disk of one simulated machine, which outlives its processes."""
+
+from __future__ import annotations
+
+import errno
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from simulator.engine.disk import Fault, SimulatedFileSystem
+from simulator.engine.process import Process
+from simulator.hosts.disks_before_damage import SoundDisks
+from simulator.hosts.observed_host import Watched, World
+
+
+@dataclass(frozen=True, slots=True)
+class DiskCopy:
+    """A disk as it was: whose, and how far its log went then, synced or not."""
+
+    fs: SimulatedFileSystem
+    incarnation: int
+    last_index: int
+
+
+class DiskOwner(Watched, ABC):
+    """A machine as far as its disk goes, and whether a process is on it."""
+
+    def __init__(self, name: str, world: World) -> None:
+        super().__init__(name, world)
+        self.fs = SimulatedFileSystem(world.streams.stream(f"disk of {name}"))
+        self.process: Process | None = None
+        self.disk_slowness = 1.0
+        self.damaged = False
+        self.damaged_parts: dict[str, int] = {}
+        """Of what is derived (``derived.py``), with the process that was the last before that."""
+        self.damaged_checkpoints: dict[str, None] = {}
+        """Their paths, of this disk."""
+        self.sound_disks = SoundDisks()
+        self.has_lost_disk = False
+        self.lost_index = -1
+        """How far the log went on the last of them: less is on its disk until it is refilled."""
+        self.disk_copy: DiskCopy | None = None
+        self._disk_errors: list[Fault] = []
+        self._disk_filled = False
+
+    @abstractmethod
+    def lose_power(self) -> None:
+        """The machine loses power: unsynced sectors and names survive by chance."""
+
+    @property
+    def _disk_failed(self) -> bool:
+        """Whether a call failed under the present process that was told to."""
+        return any(fault.hit for fault in self._disk_errors)
+
+    def fail_a_call(self, calls: int, operation: str = "") -> None:
+        """The ``calls``-th file call from now fails, as with a bad sector: of those that change
+        anything, or of those of that name."""
+        if self.process is not None:
+            self.note(f"the disk fails in {calls} calls{operation and f' of {operation}'}")
+            operations = (operation,) if operation else ()
+            fault = Fault(calls, errno.EIO, operations=operations)
+            self._disk_errors.append(self.fs.inject(fault))
+
+    def fill_disk(self, room: int) -> None:
+        """Something else fills the disk but for ``room`` bytes, until :meth:`free_disk`."""
+        self.note(f"the disk has {room} bytes left")
+        self._disk_filled = True
+        self.fs.capacity = self.fs.used_bytes() + room
+
+    def free_disk(self) -> None:
+        """There is room again."""
+        if self.fs.capacity is not None:
+            self.note("the disk has room again")
+            self.fs.capacity = None
+
+    def replace_disk(self) -> None:
+        """Another, empty disk is put in; the machine is without power meanwhile."""
+        self._lose_disk("gets an empty disk")
+        self.fs.wipe()
+        self.disk_copy = None
+
+    def copy_disk(self) -> None:
+        """Somebody copies the disk as it is, under way as it may be."""
+        if self.node is not None:
+            self.note("has its disk copied")
+            core = self.node.core
+            self.disk_copy = DiskCopy(self.fs.copy(), core.incarnation, core.log.last_index)
+
+    def restore_disk(self, copy: DiskCopy) -> None:
+        """The copy is put in; the machine is without power meanwhile."""
+        self._lose_disk(f"gets a copy of its disk with a log to {copy.last_index} at most")
+        self.fs.become(copy.fs)
+        self.fs.power_loss()
+        self.disk_copy = None
+
+    def _lose_disk(self, what: str) -> None:
+        if self.node is not None:
+            self.lost_index = max(self.lost_index, self.node.core.durable_index)
+        self.lose_power()
+        self.note(what)
+        self.has_lost_disk = True
+        self.sound_disks.keep(self.fs, self.now)
+        self.damaged_checkpoints.clear()
+        host: Any = self
+        for invariant in self.invariants:
+            invariant.disk_replaced(host)
+
+    def be_damaged(self) -> None:
+        """From now on some of what is on its disk may be wrong."""
+        self.damaged = True
+        self.sound_disks.keep(self.fs, self.now)
+
+    def slow_disk(self, times: float) -> None:
+        """Disk work takes so many times as long as that of a good disk."""
+        self.disk_slowness = times
+        self.note(f"disk is {times:g} times as slow")

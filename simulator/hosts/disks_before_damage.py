@@ -1,0 +1,33 @@
+"""What a disk held before it was damaged, or lost: it counts for a moment, and then no more.
+
+A message may be acknowledged while the answer of one who held it is on its way, and his disk is
+damaged behind it, or lost. That breaks no promise. What is acknowledged later must be held by what
+is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simulator.engine.disk import SimulatedFileSystem
+
+UNDER_WAY_SECONDS = 5.5
+"""Within this time a client has heard what was said because of what a disk held. It waits a second
+and a half for an answer, slow links and disks included, and is paused for four seconds at most when
+that arrives. A leader that is paused keeps it waiting no longer."""
+
+
+class SoundDisks:
+    """Of one machine."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[float, SimulatedFileSystem]] = []  # until when, and what
+
+    def keep(self, fs: SimulatedFileSystem, now: float) -> None:
+        """The disk is about to be damaged, or taken away."""
+        self._kept.append((now + UNDER_WAY_SECONDS, fs.copy()))
+
+    def at(self, now: float) -> Sequence[SimulatedFileSystem]:
+        """Those that still count; what no longer does is dropped."""
+        self._kept = [each for each in self._kept if each[0] >= now]
+        return [fs for _, fs in self._kept]

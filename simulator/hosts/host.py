@@ -1,0 +1,372 @@
+"""One simulated machine: a disk that outlives its processes, and at most one process on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+
+from dledger.errors import InvariantError, OpenAnewError, RefilledError
+from dledger.node.node import Node
+from dledger.node.startup_repair import Prepare, open_mended, open_prepared
+from dledger.raft.configuration import FIRST_INCARNATION
+from dledger.wire.features import FEATURES
+from simulator.engine.disk_executor import executors_of
+from simulator.engine.event_loop import ProcessLoop
+from simulator.engine.machine_clock import MachineClock
+from simulator.engine.peer_network import SimulatedTransport
+from simulator.engine.process import Process
+from simulator.engine.tcp_sockets import Interface
+from simulator.engine.violation import Violation
+from simulator.hosts.disk_host import DiskOwner
+from simulator.hosts.hash_state_machine import ChainMachine
+from simulator.hosts.observed_host import Ending, GroupConfig, World
+from store.errors import (
+    DamagedError,
+    DamagedLogError,
+    DiskFullError,
+    FatalDiskError,
+    MissingSegmentError,
+    StoreError,
+)
+from store.replica import ReplicaStore, StoreConfig
+
+DIRECTORY = "/data"
+PEER_PORT, CLIENT_PORT, HTTP_PORT = 10915, 10911, 8080
+MIN_FREE_BYTES = 4 << 10
+PASSES_TO_FIND = 2
+"""Of the scrub: in the first a file's bounds may be found wrong, and then in the second what lies
+outside of them missing."""
+
+EXPIRY_SECONDS = (0.0, 0.3, 0.6)
+"""When a host gives up what it can: it keeps two checkpoints, and what the older one needs."""
+
+
+class Host(DiskOwner):
+    """A machine of the cluster, by the name of its node. ``boot`` counts its processes."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        group: GroupConfig,
+        world: World,
+        ended: Callable[[Host], None],
+    ) -> None:
+        """``ended`` is told of every process that ends."""
+        super().__init__(name, world)
+        self.ip = group.ip(name)
+        self.clock = MachineClock(world.loop)
+        self.refuses = False
+        """Its last process would not run: because of damage, and not of a disk that failed."""
+        self.features: Collection[str] = FEATURES
+        """What its process announces to its peers, and knows; its next one knows all."""
+        self.files_swapped = False  # since the log was opened last, with every file in its place
+        self._incarnations = world.streams.stream(f"incarnations of {name}")
+        self._group = group
+        self._ended = ended
+        self._loop: ProcessLoop
+        self._interface: Interface | None = None
+        self._transport: SimulatedTransport | None = None
+        self._opening: asyncio.Task[ReplicaStore] | None = None
+        self._ending = Ending.POWER_LOSS
+
+    @property
+    def segment_size(self) -> int:
+        """Bytes of a segment of the log."""
+        return self._group.segment_size
+
+    @property
+    def group_name(self) -> str:
+        """Of the group of brokers."""
+        return self._group.name
+
+    @property
+    def voters(self) -> Sequence[str]:
+        """The members with which the group began."""
+        return self._group.voters
+
+    @property
+    def addresses(self) -> tuple[str, str, str]:
+        """Where it listens: for peers, clients, and HTTP."""
+        return f"{self.ip}:{PEER_PORT}", f"{self.ip}:{CLIENT_PORT}", f"{self.ip}:{HTTP_PORT}"
+
+    @property
+    def own_time(self) -> float:
+        """Seconds on the clock of its process, which may drift."""
+        return self._loop.time()
+
+    @property
+    def kept_from_running(self) -> bool:
+        """Whether damage keeps it from running: it refuses to, or waits until it is mended. Who is
+        stopping, or is down between two processes, is not kept: he will be back."""
+        return self.node is None and self.damaged and (self.refuses or self.process is not None)
+
+    def part_is_doubtful(self, part: str) -> bool:
+        """Whether damage to that part of what is derived may not have been found yet."""
+        if part not in self.damaged_parts:
+            return False
+        return self.node is None or self.node.scrubber.passes < PASSES_TO_FIND
+
+    # --- what can happen to it
+
+    def start(self) -> None:
+        """Starts a process, unless one is there: the store recovers, the node joins the group."""
+        if self.process is not None:
+            return
+        self.boot += 1
+        if self.boot > 1:
+            self.features = FEATURES
+        process = self.process = Process(after=self._step, died=self._died)
+        process.run(self._boot, process)
+
+    def crash(self) -> None:
+        """The process dies at once."""
+        self._end(Ending.CRASH)
+
+    def lose_power(self) -> None:
+        """The machine loses power: unsynced sectors and names survive by chance."""
+        self._end(Ending.POWER_LOSS)
+
+    def end_within_a_call(self, ending: Ending, calls: int) -> None:
+        """It ends so in the middle of the ``calls``-th file call from now that changes anything."""
+        if self.process is not None:
+            self.note(f"{ending.value} in {calls} calls")
+            self._ending = ending
+            self.fs.lose_power_at(calls)
+
+    def expire(self) -> None:
+        """Saves checkpoints, and gives up what none of them needs, as retention may."""
+        if self.node is None:
+            return
+        self.note("gives up old segments")
+        for seconds in EXPIRY_SECONDS:
+            self._loop.call_later(seconds, self._expire, self.node)
+
+    def _expire(self, node: Node) -> None:
+        if node is self.node and node.failure is None:
+            node.keeper.checkpoint()
+            node.keeper.expire(node.core.log.end_position)
+
+    def pause(self) -> None:
+        """Nothing on it runs until :meth:`resume`."""
+        if self.process is not None:
+            self.note("is paused")
+            self.process.pause()
+
+    def resume(self) -> None:
+        """Runs again, late."""
+        if self.process is not None and self.process.paused:
+            self.note("is resumed")
+            self.mark("paused process resumed")
+            self.process.resume()
+            self._world.network.relink()
+
+    def stop(self) -> None:
+        """Stops in order, as at SIGTERM."""
+        if self.process is not None:
+            self.process.run(self._stop, self.process)
+
+    def switch_off(self) -> None:
+        """The simulation is over: what is left of the process is never run."""
+        if self.process is not None:
+            self.process.end()
+
+    def work_again(self) -> None:
+        """Nothing is wrong with it any more."""
+        self.disk_slowness = 1.0
+        self.free_disk()
+        self.fs.disarm()
+        self.resume()
+        self.start()
+
+    # --- processes
+
+    def _boot(self, process: Process) -> None:
+        group = self._group
+        config = StoreConfig(
+            "sim",
+            self.name,
+            group.segment_size,
+            min_free_bytes=MIN_FREE_BYTES,
+            index_rows_per_file=16,
+            incarnation=self._incarnations.randrange(FIRST_INCARNATION, 1 << 62),
+            direct=True,
+        )
+        prepare = self._make_prepare()
+        try:
+            store = open_prepared(self.fs, DIRECTORY, config, prepare)
+        except (DamagedLogError, MissingSegmentError) as error:
+            if self.damaged:
+                self._mend(error, config, process, prepare)
+            else:
+                self._refuses(error)
+        except (StoreError, OSError) as error:
+            self._refuses(error)
+        else:
+            self._come_up(process)
+            self._run_node(store, process)
+
+    def _come_up(self, process: Process) -> None:
+        """The process has an address and a loop from now on."""
+        world = self._world
+        self._interface = Interface(world.sockets, process, self.name, self.ip)
+        self._loop = ProcessLoop(
+            world.loop, process, interface=self._interface, rate=self.clock.rate
+        )
+
+    def _make_prepare(self) -> Prepare:
+        """What a process does with its log before it makes a node; here nothing is derived."""
+        return lambda _store: None
+
+    def _mend(
+        self, damage: DamagedError, config: StoreConfig, process: Process, prepare: Prepare
+    ) -> None:
+        """Its peers put back what keeps the log from being opened, as far as they have it."""
+        self.note(f"is to be mended: {damage}")
+        self._come_up(process)
+        opening = open_mended(
+            self.fs,
+            DIRECTORY,
+            config,
+            partial(self._make_transport, process),
+            self._loop,
+            self._group.voters,
+            prepare=prepare,
+        )
+        self._opening = self._loop.create_task(opening)
+        self._opening.add_done_callback(partial(self._mended, process))
+
+    def _make_transport(self, process: Process) -> SimulatedTransport:
+        self._transport = SimulatedTransport(self._world.network, self, process)
+        self._transport.features = self.features
+        return self._transport
+
+    def _mended(self, process: Process, task: asyncio.Task[ReplicaStore]) -> None:
+        self._opening = None
+        if task.cancelled():
+            self.mark("stopped before it was mended")
+            self._stopped(process, None)
+            return
+        error = task.exception()
+        if error is None:
+            self.mark("damage mended before the node started")
+            self._run_node(task.result(), process)
+        elif isinstance(error, StoreError | OSError):
+            self._refuses(error)
+        else:
+            raise error
+
+    def _run_node(self, store: ReplicaStore, process: Process) -> None:
+        found = store.recovered
+        self.note(
+            f"boots: term {found.term}, vote {found.vote or 'none'}, log to {found.last_index}, "
+            f"commit {found.commit_index}, cut {found.torn_bytes_cut}"
+        )
+        self.refuses = self.files_swapped = False
+        self.node = self._make_node(store, process)
+        for invariant in self.invariants:
+            invariant.booted(self)
+        self._loop.create_task(self._start_node()).add_done_callback(self._started)
+
+    def _make_node(self, store: ReplicaStore, process: Process) -> Node:
+        """What runs on the machine; here a bare node, whose state is a hash of what it applied."""
+        group, world = self._group, self._world
+        transport = self._make_transport(process)
+        return Node(
+            node=self.name,
+            voters=group.voters,
+            store=store,
+            transport=transport,
+            machine=ChainMachine(self._applied, self._leadership, self._restored),
+            executors=executors_of(self, process, world.loop, world.streams),
+            loop=self._loop,
+            rng=world.streams.stream(f"node {self.name}"),
+            on_fatal=self._stops,
+            config=group.raft,
+        )
+
+    async def _start_node(self) -> None:
+        assert self.node is not None  # noqa: S101 - it is just made
+        await self.node.start()
+
+    async def _stop_node(self) -> None:
+        assert self.node is not None  # noqa: S101 - the caller has looked
+        await self.node.stop()
+
+    def _started(self, task: asyncio.Task[None]) -> None:
+        error = task.exception()
+        if isinstance(error, DamagedLogError):
+            self._stops(error)  # and is mended as it starts the next time
+        elif isinstance(error, StoreError | OSError):
+            self._refuses(error)
+        elif error is not None:
+            raise error
+
+    def _stop(self, process: Process) -> None:
+        self.note("is asked to stop")
+        if self.node is None:
+            if self._opening is not None and not self._opening.cancel():
+                # It has just ended, and the node is about to be made: then that is what stops.
+                self._loop.call_soon(self._stop, process)
+            return
+        task = self._loop.create_task(self._stop_node())
+        task.add_done_callback(lambda ended: self._stopped(process, ended.result()))
+
+    def _stopped(self, process: Process, _result: None) -> None:
+        if self.process is process:
+            self.mark("stopped in order")
+            self._end(Ending.CRASH)
+
+    def _refuses(self, error: BaseException) -> None:
+        """It does not start. With this disk it never will, if that is because of damage."""
+        self.refuses = not (self._disk_failed or self._disk_filled)
+        self._stops(error)
+
+    def _stops(self, error: BaseException) -> None:
+        """The node gives up by itself. Right after a disk error, and never otherwise."""
+        self.note(f"stops: {error}")
+        if isinstance(error, OpenAnewError):
+            self.mark(
+                "refilled by a peer" if isinstance(error, RefilledError) else "state taken again"
+            )
+            self._end(Ending.CRASH)
+            self.start()
+            return
+        full = self._disk_filled and isinstance(error, DiskFullError | FatalDiskError)
+        broken = self._disk_failed
+        damaged = (self.damaged or bool(self.damaged_parts)) and isinstance(error, StoreError)
+        if isinstance(error, InvariantError) or not (full or broken or damaged):
+            raise Violation(f"{self.name} stops by itself: {error!r}") from error
+        if damaged:
+            self.mark("damage kept a node from running")
+        else:
+            self.mark("disk full stopped a node" if full else "disk error stopped a node")
+        self._end(Ending.CRASH)
+
+    def _died(self) -> None:
+        self.mark(f"{self._ending.value} within a file call")
+        self._end(self._ending)
+
+    def _end(self, ending: Ending) -> None:
+        if self.process is None:
+            if ending is Ending.POWER_LOSS:
+                self.fs.power_loss()
+            return
+        self.note(ending.value)
+        self.process.end()
+        self.process = self.node = self._opening = None
+        self._disk_errors.clear()
+        self._disk_filled = self.fs.capacity is not None
+        if self._transport is not None:
+            self._world.network.detach(self.name, self._transport)
+            self._transport = None
+        if self._interface is not None:
+            power_lost = ending is Ending.POWER_LOSS
+            self._world.sockets.process_ended(self._interface, power_lost=power_lost)
+            self._interface = None
+        if ending is Ending.POWER_LOSS:
+            self.fs.power_loss()
+        else:
+            self.fs.crash()
+        self._ended(self)

@@ -1,0 +1,185 @@
+"""What is told of a machine: every event to the trace, and to each invariant what it wants to know.
+
+Beside it is what all machines of a cluster stand in and share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dledger.config import RaftConfig
+from dledger.node.node import Node
+from dledger.node.state_machine import Leadership
+from dledger.raft.messages import Message
+from dledger.raft.raft_state import Role
+from simulator.engine.event_loop import VirtualLoop
+from simulator.engine.peer_network import Network
+from simulator.engine.random_streams import Streams
+from simulator.engine.tcp_sockets import Sockets
+from simulator.invariants.invariant import Part, those_told, wants
+from store.log.entry import Entry
+
+if TYPE_CHECKING:
+    from simulator.engine.trace import Trace
+    from simulator.invariants import Invariant
+
+Told: TypeAlias = Callable[[Any, str, Message], None]
+
+
+class Ending(Enum):
+    """How a process ends. The kernel still writes what a dead process gave it; a machine without
+    power does not."""
+
+    CRASH = "process dies"
+    POWER_LOSS = "power fails"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """What all hosts of a group share."""
+
+    voters: Sequence[str]
+    raft: RaftConfig
+    segment_size: int
+    name: str = "broker-a"
+    subnet: str = "10.0.0"
+
+    def ip(self, name: str) -> str:
+        """The address of a member's machine."""
+        return f"{self.subnet}.{self.voters.index(name) + 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the hosts of a cluster stand in."""
+
+    loop: VirtualLoop
+    streams: Streams
+    network: Network
+    sockets: Sockets
+    trace: Trace
+
+
+_State: TypeAlias = tuple[int, int, int, int, int, Role, str, int]
+"""Commit index, durable index, chain CRC, last index, term, role, vote, boot."""
+
+
+def _changed(before: _State | None, state: _State) -> int:
+    """In which parts (:class:`~simulator.invariants.invariant.Part`) these differ."""
+    if before is None or before[7] != state[7]:
+        return 15
+    return (
+        (before[0] != state[0])
+        | (before[1] != state[1]) << 1
+        | (before[2:4] != state[2:4]) << 2
+        | (before[4:7] != state[4:7]) << 3
+    )
+
+
+class Watched:
+    """A machine by the name of its node. ``boot`` counts its processes."""
+
+    def __init__(self, name: str, world: World) -> None:
+        self.name = name
+        self.boot = 0
+        self.node: Node | None = None
+        self.invariants: Sequence[Invariant] = ()
+        self._world = world
+        self.note: Callable[[str], None] = partial(world.trace.note, name)
+        """Adds an event to the trace."""
+        self.feed = world.trace.feed
+        """Makes bytes of the last event part of the run's hash."""
+        self._stepped: _State | None = None
+        self.watch(())
+
+    def watch(self, invariants: Sequence[Invariant]) -> None:
+        """Tells them from now on what happens here, and each only what it wants to be told."""
+        self.invariants = invariants
+        stepped = [
+            (int(each.step_parts), each.stepped) for each in invariants if wants(each, "stepped")
+        ]
+        self._on_step: list[list[Callable[[Any], None]]] = [
+            [tell for parts, tell in stepped if parts & changed] for changed in range(Part.ALL + 1)
+        ]
+        self._on_send: dict[type[Message], list[Told]] = {}
+        self._on_receipt: dict[type[Message], list[Told]] = {}
+        self._on_apply: list[Callable[[Any, Entry, bytes], None]] = [
+            each.applies for each in invariants if wants(each, "applies")
+        ]
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the beginning of the run."""
+        return self._world.loop.time()
+
+    def mark(self, what: str) -> None:
+        """Counts a situation that runs should get into."""
+        self._world.trace.mark(what)
+
+    # --- what invariants are told
+
+    def _step(self) -> None:
+        """An event was handled: all that must hold is checked, if anything of it changed."""
+        if self.node is None:
+            return
+        core = self.node.core
+        standing, local, log = core.standing, core.local, core.log
+        state = (
+            local.commit_index,
+            local.durable_index,
+            log.chain_crc,
+            log.last_index,
+            standing.term,
+            standing.role,
+            standing.vote,
+            self.boot,
+        )
+        before = self._stepped
+        if state == before:
+            return
+        self._stepped = state
+        for tell in self._on_step[_changed(before, state)]:
+            tell(self)
+
+    def sends(self, peer: str, number: int, message: Message) -> None:
+        """Called before a message leaves; its number is one of its own in the whole run."""
+        self._world.trace.note(self.name, f"-> {peer} #{number}", message)
+        kind = type(message)
+        told = self._on_send.get(kind)
+        if told is None:
+            found = those_told(self.invariants, "sends", kind)
+            told = self._on_send[kind] = [each.sends for each in found]
+        for tell in told:
+            tell(self, peer, message)
+
+    def receives(self, sender: str, number: int, message: Message) -> None:
+        """Called before a message is handled; a repeated one has the number of the first."""
+        kind = type(message)
+        self.note(f"<- {sender} #{number} {kind.__name__}")
+        told = self._on_receipt.get(kind)
+        if told is None:
+            found = those_told(self.invariants, "receives", kind)
+            told = self._on_receipt[kind] = [each.receives for each in found]
+        for tell in told:
+            tell(self, sender, message)
+
+    def _applied(self, entry: Entry, digest: bytes) -> None:
+        self.note(f"applies {entry.index} of term {entry.term}, {digest.hex()}")
+        self._world.trace.feed(digest)
+        for tell in self._on_apply:
+            tell(self, entry, digest)
+
+    def _restored(self, index: int, digest: bytes) -> None:
+        host: Any = self
+        for invariant in self.invariants:
+            invariant.restored(host, index, digest)
+
+    def _leadership(self, leadership: Leadership) -> None:
+        self.note(
+            f"is {leadership.role.value} of term {leadership.term}"
+            f"{', serving' if leadership.serving else ''}"
+        )

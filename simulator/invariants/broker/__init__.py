@@ -1,0 +1,1 @@
+"""Promises to the clients of brokers."""

@@ -1,0 +1,84 @@
+"""What is derived from the log follows from it: ConsumeQueues, key index, entry index, state.
+
+``dledger verify`` reads the disk of each replica when all is healed and nothing moves, and finds
+nothing. It makes all of it again from the log. It does so in mid-run, too: soon after a process has
+started or links were healed, and where damage was done, once that is mended. One disk at a time,
+and seldom, for a look costs as much as half a second of a run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dledger.raft.messages import Heartbeat, HeartbeatResponse, Message
+from simulator.engine.violation import Violation
+from simulator.invariants.damage_repaired import PASSES
+from simulator.invariants.invariant import Invariant
+from store.verify import verify_replica
+
+if TYPE_CHECKING:
+    from simulator.faults.schedule import Action
+    from simulator.hosts.host import Host
+
+DIRECTORY = "/data"
+SETTLED_SECONDS = 1.0
+"""After a healing: what was rebuilt is in use by then."""
+
+PAUSE_SECONDS = 8.0
+"""Between two looks in mid-run: they take less than a tenth of the time of a run."""
+
+
+class DerivedFilesSound(Invariant):
+    """Reads a copy of the disk: a process has the other one open."""
+
+    sent_kinds = (Heartbeat, HeartbeatResponse)
+
+    def __init__(self) -> None:
+        self._due: dict[str, float] = {}
+        self._hosts: dict[str, None] = {}
+        self._looked_at = 0.0
+
+    def booted(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        self._hosts[host.name] = None
+        self._due[host.name] = host.now + SETTLED_SECONDS
+
+    def acted(self, action: Action) -> None:
+        """See :class:`Invariant`."""
+        if action.name == "heal":
+            for name in self._hosts:
+                self._due.setdefault(name, action.at + SETTLED_SECONDS)
+
+    def sends(self, host: Host, _peer: str, _message: Message) -> None:
+        """See :class:`Invariant`."""
+        due = self._due.get(host.name)
+        if due is None or host.now < max(due, self._looked_at + PAUSE_SECONDS):
+            return
+        struck = host.damaged or host.damaged_parts
+        if host.node is None or (struck and not _is_mended(host)):
+            return
+        del self._due[host.name]
+        self._looked_at = host.now
+        host.mark("derived files compared in mid-run")
+        self._look(host, f", {host.now - due + SETTLED_SECONDS:.1f} s after it was healed")
+
+    def healed(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        if host.node is None:
+            return  # it refused to start, and says why
+        self._look(host)
+
+    def _look(self, host: Host, when: str = "") -> None:
+        for what in ("keyindex", "consumequeue/orders/0"):
+            if sum(path.startswith(f"{DIRECTORY}/{what}/") for path in host.fs.files()) > 1:
+                host.mark(f"several files below {what.partition('/')[0]}")
+        report = verify_replica(host.fs.copy(), DIRECTORY)
+        for finding in report.findings:
+            raise Violation(f"the disk of {host.name} is not as its log says{when}: {finding}")
+
+
+def _is_mended(host: Host) -> bool:
+    """Damage strikes a machine that is down; so all passes of its process come after that."""
+    assert host.node is not None  # noqa: S101 - the caller has looked
+    scrubber = host.node.scrubber
+    return scrubber.passes >= PASSES and not scrubber.damage

@@ -1,0 +1,97 @@
+"""What was sent is what is stored, and what is stored is what is given: every field of a message.
+
+Body, flag, tags, keys, properties and born time of each committed record are those that its client
+sent. The hash in its ConsumeQueue row is that of its tags, Java's ``String.hashCode``, which is
+computed here once more. A consumer is given the record as the log has it, field by field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from simulator.engine.violation import Violation
+from simulator.invariants.invariant import Invariant
+from simulator.workload.history import Listener, Place, Sent, number_of
+from store.log.entry import HEADER_SIZE, Entry, EntryKind
+from store.message.batch import QUEUE_ROW, decode_batch
+from store.message.record import MessageRecord, decode_record
+
+if TYPE_CHECKING:
+    from simulator.hosts.host import Host
+
+OWN_PROPERTIES = frozenset(("UNIQ_KEY", "WAIT", "TAGS", "KEYS"))
+"""Of a plain message: those that clients make of its fields, or add to each."""
+
+
+class ContentKept(Invariant, Listener):
+    """Follows the messages of some topics.
+
+    ``more_properties``: what else clients or brokers add there.
+    """
+
+    def __init__(self, topics: Sequence[str], more_properties: Collection[str] = ()) -> None:
+        self._topics = topics
+        self._added = OWN_PROPERTIES.union(more_properties)
+        self._sent: dict[int, Sent] = {}
+        self._records: dict[Place, MessageRecord] = {}
+        self._last_index = -1
+
+    def sent(self, sent: Sent) -> None:
+        """See :class:`~simulator.workload.history.Listener`."""
+        self._sent[sent.number] = sent
+
+    def applies(self, _host: Host, entry: Entry, _digest: bytes) -> None:
+        """See :class:`Invariant`."""
+        if entry.index <= self._last_index or entry.kind is not EntryKind.DATA:
+            return
+        self._last_index = entry.index
+        batch = decode_batch(entry.body)
+        for run in batch.runs:
+            if run.topic not in self._topics:
+                continue
+            for number in range(run.count):
+                at = (run.first_row + number) * QUEUE_ROW.size
+                position, _size, code = QUEUE_ROW.unpack_from(batch.rows, at)
+                record = decode_record(batch.records, position - entry.position - HEADER_SIZE)
+                place = (run.topic, run.queue_id, run.first_offset + number)
+                self._check(place, record, code)
+                self._records[place] = record
+
+    def _check(self, place: Place, record: MessageRecord, code: int) -> None:
+        sent = self._sent.get(number_of(record.body))
+        if sent is None or sent.content is None:
+            raise Violation(f"{place} holds message {number_of(record.body)}, which nobody sent")
+        content, properties = sent.content, record.property_map
+        fields = {
+            "body": (sent.body, record.body),
+            "flag": (content.flag, record.flag),
+            "born time": (content.born_ms, record.born_timestamp),
+            "tags": (content.tags, properties.get("TAGS", "")),
+            "keys": (content.keys, properties.get("KEYS", "")),
+            "hash of the tags": (java_hash(content.tags), code),
+            "properties": (
+                dict(content.properties),
+                {name: told for name, told in properties.items() if name not in self._added},
+            ),
+        }
+        for name, (expected, found) in fields.items():
+            if expected != found:
+                raise Violation(
+                    f"message {sent.number} was sent with the {name} {expected!r}, and {place} "
+                    f"holds {found!r}"
+                )
+
+    def delivered(self, consumer: str, place: Place, record: MessageRecord) -> None:
+        """See :class:`~simulator.workload.history.Listener`."""
+        stored = self._records.get(place)
+        if stored is not None and stored != record:
+            raise Violation(f"{consumer} is given {record} for {place}, which holds {stored}")
+
+
+def java_hash(text: str) -> int:
+    """Java's ``String.hashCode`` of text in the basic plane; 0 of none."""
+    code = 0
+    for letter in text:
+        code = (31 * code + ord(letter)) & 0xFFFFFFFF
+    return code - (1 << 32) if code >= 1 << 31 else code

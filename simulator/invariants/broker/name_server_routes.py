@@ -1,0 +1,143 @@
+"""A NameServer tells who leads, soon after nothing is wrong any more (docs/safety.md, promise 7).
+
+What it must answer follows from what was seen: who leads, since when that and the NameServer run,
+and that nothing is wrong between them. Looked at as the leader sends its heartbeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dledger.raft.messages import Heartbeat, Message
+from dledger.raft.raft_state import Role
+from simulator.engine.violation import Violation
+from simulator.invariants.invariant import Invariant
+from store.log.entry import Entry, EntryKind
+from store.message.batch import decode_batch
+
+if TYPE_CHECKING:
+    from simulator.engine.peer_network import Network
+    from simulator.faults.schedule import Action
+    from simulator.hosts.client_host import Station
+    from simulator.hosts.host import Host
+
+ROUTE_SECONDS = 3.0
+"""A broker that a NameServer forgot tells it again after a second; then it takes round trips."""
+
+LOOK_SECONDS = 0.5
+"""Heartbeats are more frequent: between two that are further apart the leader did not run."""
+
+CALM_DELAY_SECONDS = 0.02
+LEADER_ID = 0
+
+
+class Answering(Protocol):
+    """The tables of a NameServer, as it answers from them."""
+
+    def cluster_info(self) -> dict[str, Any]:
+        """``ClusterInfo``."""
+        ...
+
+    def route(self, topic: str) -> dict[str, Any] | None:
+        """``TopicRouteData``; None where nobody has the topic."""
+        ...
+
+
+class RoutesTold(Invariant):
+    """Follows one broker group and one NameServer.
+
+    ``answering`` gives what that answers from. ``topics`` are never deleted.
+    """
+
+    sent_kinds = (Heartbeat,)
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        hosts: Sequence[Host],
+        name_server: Station,
+        answering: Callable[[], Answering | None],
+        network: Network,
+        topics: Sequence[str],
+    ) -> None:
+        self._group = group
+        self._hosts = hosts
+        self._name_server = name_server
+        self._answering = answering
+        self._network = network
+        self._topics = topics
+        self._stored: dict[str, float] = {}
+        """Topics that have a message, since when."""
+        self._applied: dict[str, tuple[int, int]] = {}
+        """By host: the process, and the term of the last entry that it applied."""
+        self._stopping: dict[str, int] = {}
+        """By host the process that was asked to stop: it takes leave of the NameServer first."""
+        self._calm: tuple[object, ...] = ()
+        self._since = self._looked_at = 0.0
+
+    def acted(self, action: Action) -> None:
+        """See :class:`Invariant`."""
+        if action.name == "stop":
+            self._stopping.update(
+                (host.name, host.boot) for host in self._hosts if host.name in action.arguments
+            )
+
+    def applies(self, host: Host, entry: Entry, _digest: bytes) -> None:
+        """See :class:`Invariant`."""
+        self._applied[host.name] = (host.boot, entry.term)
+        if entry.kind is EntryKind.DATA and len(self._stored) < len(self._topics):
+            for run in decode_batch(entry.body).runs:
+                if run.topic in self._topics:
+                    self._stored.setdefault(run.topic, host.now)
+
+    def sends(self, host: Host, _peer: str, _message: Message) -> None:
+        """See :class:`Invariant`."""
+        calm, now = self._calm_of(host), host.now
+        if calm != self._calm or now - self._looked_at > LOOK_SECONDS:
+            self._calm, self._since = calm, now
+        self._looked_at = now
+        answering = self._answering()
+        if calm and answering is not None and now - self._since >= ROUTE_SECONDS:
+            host.mark("NameServer asked in a calm phase")
+            self._check(host, answering)
+
+    def _calm_of(self, host: Host) -> tuple[object, ...]:
+        """Who leads in which term, and the processes of both; nothing where something is wrong."""
+        node, names = host.node, self._name_server
+        if node is None or node.core.role is not Role.LEADER or names.process is None:
+            return ()
+        if self._stopping.get(host.name) == host.boot:
+            return ()
+        core, network = node.core, self._network
+        cut = network.cuts(host.name, names.name) or network.cuts(names.name, host.name)
+        if cut or network.faults.loss or network.faults.delay_max > CALM_DELAY_SECONDS:
+            return ()
+        terms = [each.node.core.term for each in self._hosts if each.node is not None]
+        if self._applied.get(host.name) != (host.boot, core.term):
+            return ()  # it does not serve yet: no entry of its own is committed
+        if max(terms) > core.term or host.name not in core.configuration.voters:
+            return ()
+        return (host.name, host.boot, core.term, names.boot)
+
+    def _check(self, host: Host, answering: Answering) -> None:
+        tables = [("the cluster", answering.cluster_info()["brokerAddrTable"].get(self._group))]
+        for topic, stored_at in self._stored.items():
+            if stored_at <= self._since:
+                route = answering.route(topic) or {"brokerDatas": ()}
+                tables.append((topic, _named(self._group, route["brokerDatas"])))
+        for what, data in tables:
+            told = None if data is None else data["brokerAddrs"].get(LEADER_ID)
+            if told != host.addresses[1]:
+                seconds = host.now - self._since
+                raise Violation(
+                    f"{self._name_server.name} tells "
+                    f"{'no leader' if told is None else f'{told} as the leader, which is none,'} "
+                    f"of {self._group} to who asks for {what}, and {host.name} has led without a "
+                    f"fault for {seconds:.1f} s"
+                )
+
+
+def _named(group: str, brokers: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    return next((each for each in brokers if each["brokerName"] == group), None)

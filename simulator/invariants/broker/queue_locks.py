@@ -1,0 +1,129 @@
+"""A queue that is consumed in order has one owner at a time, and its messages come in order.
+
+Locks are the leader's alone, as RocketMQ's are: a new leader knows none. So nothing is said here of
+locks that different leaders, or one leader in different terms, have granted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broker.client.message import MessageQueue
+from dledger.raft.raft_state import Role
+from simulator.engine.violation import Violation
+from simulator.invariants.invariant import Invariant, Part
+from simulator.workload.push_listener import Asked, Watch
+
+if TYPE_CHECKING:
+    from simulator.hosts.host import Host
+
+LOCK_SECONDS = 50.0
+"""A lock lives for 60 seconds of the broker's clock, which may be fast."""
+
+SETTLED_SECONDS = 5.0
+"""What a client has sent to give a lock up may arrive so late, behind its next request."""
+
+
+@dataclass(slots=True)
+class _Grant:
+    owner: str
+    asked: Asked
+    known_at: float
+
+
+class OneOwner(Invariant, Watch):
+    """Follows the locks of one group. ``now`` gives virtual seconds."""
+
+    step_parts = Part.STANDING
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._leads: dict[str, int] = {}
+        self._grants: dict[MessageQueue, _Grant] = {}
+        self._given_up: dict[tuple[str, MessageQueue], float] = {}
+        self._consuming: dict[MessageQueue, dict[str, Asked]] = {}
+        self._last: dict[tuple[str, MessageQueue], int] = {}
+
+    def booted(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        self._leads.pop(host.addresses[1], None)
+
+    def stepped(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        address = host.addresses[1]
+        if host.node is not None and host.node.core.role is Role.LEADER:
+            self._leads[address] = host.node.core.term
+        else:
+            self._leads.pop(address, None)
+
+    # --- what clients do
+
+    def asks(self, address: str) -> Asked:
+        """A lock is about to be asked for at this leader."""
+        return Asked(self._now(), address, self._leads.get(address, -1))
+
+    def locked(self, consumer: str, queue: MessageQueue, asked: Asked) -> Asked | None:
+        """It is granted; None where the leader of that address was another one meanwhile."""
+        now, owner = self._now(), consumer.partition(".")[0]
+        given_up = self._given_up.get((owner, queue), -SETTLED_SECONDS)
+        if asked.term < 0 or self._leads.get(asked.address) != asked.term:
+            return None
+        if asked.at - given_up < SETTLED_SECONDS:
+            return None
+        held = self._grants.get(queue)
+        if held is not None and (held.asked.address, held.asked.term) == (
+            asked.address,
+            asked.term,
+        ):
+            if held.owner == owner:
+                held.asked = asked
+                return asked
+            if held.known_at < asked.at and now - held.asked.at < LOCK_SECONDS:
+                raise Violation(
+                    f"{owner} is granted {queue.topic}/{queue.queue_id} in term {asked.term}, and "
+                    f"{held.owner} holds it"
+                )
+        self._grants[queue] = _Grant(owner, asked, now)
+        return asked
+
+    def unlocks(self, consumer: str, queue: MessageQueue) -> None:
+        """It is about to be given up."""
+        owner = consumer.partition(".")[0]
+        self._given_up[owner, queue] = self._now()
+        held = self._grants.get(queue)
+        if held is not None and held.owner == owner:
+            del self._grants[queue]
+
+    def takes(self, consumer: str, queue: MessageQueue) -> None:
+        """It begins with the queue, anywhere."""
+        self._last.pop((consumer, queue), None)
+
+    def begins(self, consumer: str, queue: MessageQueue, offset: int, lock: Asked | None) -> None:
+        """It begins with a message. Who waits for the next attempt begins with the same again."""
+        last = self._last.get((consumer, queue), -1)
+        if offset < last:
+            raise Violation(
+                f"{consumer} consumes {offset} of {queue.topic}/{queue.queue_id} after {last}"
+            )
+        self._last[consumer, queue] = offset
+        others = self._consuming.setdefault(queue, {})
+        if lock is None:
+            return
+        for other, held in others.items():
+            if (held.address, held.term) == (lock.address, lock.term):
+                raise Violation(
+                    f"{consumer} and {other} consume {queue.topic}/{queue.queue_id} at once"
+                )
+        others[consumer] = lock
+
+    def ends(self, consumer: str, queue: MessageQueue) -> None:
+        """It is done with the message."""
+        self._consuming.get(queue, {}).pop(consumer, None)
+
+    def client_ended(self, client: str) -> None:
+        """Its process died."""
+        for consuming in self._consuming.values():
+            for consumer in [each for each in consuming if each.partition(".")[0] == client]:
+                del consuming[consumer]

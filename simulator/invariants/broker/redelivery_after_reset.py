@@ -1,0 +1,34 @@
+"""A group that is moved back is given all from there on again (code 222), if its leader stays.
+
+What the leader remembers of it is lost with its office, as RocketMQ's is: then an operator asks
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from simulator.workload.history import Listener, Place
+from store.message.record import MessageRecord
+
+
+class DeliveredAgain(Listener):
+    """What a group is given from the time on when it is moved. ``is_wanted`` says of a place in the
+    log whether the group filters what is there."""
+
+    def __init__(self, is_wanted: Callable[[Place], bool]) -> None:
+        self._is_wanted = is_wanted
+        self._due: dict[Place, None] = {}
+
+    def begin(self, ends: Mapping[tuple[str, int], int]) -> None:
+        """The group is about to be moved back in these queues."""
+        places = ((*queue, offset) for queue, end in ends.items() for offset in range(end))
+        self._due = {place: None for place in places if self._is_wanted(place)}
+
+    def delivered(self, _consumer: str, place: Place, _record: MessageRecord) -> None:
+        """See :class:`~simulator.workload.history.Listener`."""
+        self._due.pop(place, None)
+
+    def is_complete(self, moved: Mapping[tuple[str, int], int]) -> bool:
+        """Whether all has come from the offsets on to which the queues were moved."""
+        return all(offset < moved[topic, queue_id] for topic, queue_id, offset in self._due)

@@ -1,0 +1,123 @@
+"""Messages that wait are delivered exactly once, and not early.
+
+What is delivered, and when it was due, is taken from the committed log; what was promised, from
+what the clients were told. Due is what the leader's clock says: clocks that are wrong deliver at
+wrong times, and never twice or not at all. What waits is not removed, but from a full disk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from broker.state.commands import Expire, decode_commands
+from simulator.engine.violation import Violation
+from simulator.invariants.broker.due_time import due_ms
+from simulator.invariants.invariant import Invariant
+from simulator.workload.history import Listener, Place, Sent, number_of
+from store.log.entry import HEADER_SIZE, Entry, EntryKind
+from store.message.batch import QUEUE_ROW, decode_batch
+from store.message.record import MessageRecord, decode_record
+from store.message.scheduled_topics import DEFERRED_TOPICS
+
+if TYPE_CHECKING:
+    from simulator.faults.schedule import Action
+    from simulator.hosts.host import Host
+
+
+FILL_DISK = "fill-disk"
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """One message: positions and due times of its records that wait, and how many went out."""
+
+    stored: list[tuple[int, int]] = field(default_factory=list)
+    delivered: int = 0
+
+
+class WaitedMessages(Invariant, Listener):
+    """Follows the messages of one topic, all of which wait before."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._messages: dict[int, _Waiting] = {}
+        self._places: dict[Place, int] = {}
+        self._sent: dict[int, Sent] = {}
+        self._last_index = -1
+        self._expired_position = 0
+        self._disk_filled = False
+
+    def acted(self, action: Action) -> None:
+        """See :class:`Invariant`."""
+        self._disk_filled |= action.name == FILL_DISK
+
+    def applies(self, _host: Host, entry: Entry, _digest: bytes) -> None:
+        """See :class:`Invariant`."""
+        if entry.index <= self._last_index or entry.kind is not EntryKind.DATA:
+            return
+        self._last_index = entry.index
+        batch = decode_batch(entry.body)
+        for run in batch.runs:
+            if run.topic != self._topic and run.topic not in DEFERRED_TOPICS:
+                continue
+            for place in range(run.count):
+                at = (run.first_row + place) * QUEUE_ROW.size
+                position, _size, code = QUEUE_ROW.unpack_from(batch.rows, at)
+                record = decode_record(batch.records, position - entry.position - HEADER_SIZE)
+                number = number_of(record.body)
+                message = self._messages.setdefault(number, _Waiting())
+                if run.topic != self._topic:
+                    due = due_ms(record, self._sent[number].delay_level, code)
+                    message.stored.append((position, due))
+                    continue
+                self._goes_out(number, message, record.store_timestamp)
+                self._places[run.topic, run.queue_id, run.first_offset + place] = number
+        for command in decode_commands(batch.commands):
+            if isinstance(command, Expire):
+                self._expires(command.position)
+
+    def _expires(self, end: int) -> None:
+        self._expired_position = max(self._expired_position, end)
+        for number, message in self._messages.items() if not self._disk_filled else ():
+            for position, _due_ms in message.stored:
+                if position < end and not message.delivered:
+                    raise Violation(
+                        f"message {number} is removed up to {end}, and waits at {position}"
+                    )
+
+    def _goes_out(self, number: int, message: _Waiting, now_ms: int) -> None:
+        if message.delivered == len(message.stored):
+            raise Violation(
+                f"message {number} is delivered {message.delivered + 1} times and was stored "
+                f"{len(message.stored)} times to wait"
+            )
+        due = min(due for _position, due in message.stored)
+        message.delivered += 1
+        if now_ms < due:
+            raise Violation(f"message {number} is delivered {due - now_ms} ms early")
+
+    def sent(self, sent: Sent) -> None:
+        """See :class:`Listener`."""
+        self._sent[sent.number] = sent
+
+    def stored(self, sent: Sent) -> None:
+        """See :class:`Listener`."""
+        if sent.number not in self._messages:
+            raise Violation(f"message {sent.number} is acknowledged; nobody applied it")
+
+    def delivered(self, consumer: str, place: Place, record: MessageRecord) -> None:
+        """See :class:`Listener`."""
+        number = number_of(record.body)
+        if self._places.get(place) != number:
+            raise Violation(f"{consumer} is given message {number} for {place}")
+
+    @property
+    def waiting(self) -> list[int]:
+        """The numbers of those that wait, but for what retention has removed."""
+        return [
+            number
+            for number, message in self._messages.items()
+            if message.delivered < len(message.stored)
+            and all(position >= self._expired_position for position, _ in message.stored)
+        ]

@@ -1,0 +1,182 @@
+"""What is stored where: promises 1 to 3 of docs/safety.md, at the level of messages.
+
+Offsets of a queue are dense and never name another message (bugs D2, D6 of the list there); an
+acknowledged message is where its producer was told, on the disks of a majority, and in the end on
+every replica; what is delivered is committed (D9). A producer's retry is stored once (D5). The
+ConsumeQueues of each replica equal those that follow from the log (D1), and begin with the first
+message that it still has (D3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broker.state.commands import Expire, decode_commands
+from simulator.engine.violation import Violation
+from simulator.hosts.broker_host import BrokerHost
+from simulator.hosts.durable_state import held_entry
+from simulator.invariants.invariant import Invariant
+from simulator.workload.history import Listener, Place, Sent, number_of
+from store.log.entry import HEADER_SIZE, Entry, EntryKind
+from store.message.batch import QUEUE_ROW, decode_batch
+from store.message.record import HEAD, MessageRecord, decode_record
+
+if TYPE_CHECKING:
+    from simulator.hosts.host import Host
+
+BODY_SIZE_FIELD = -1  # the last of HEAD
+RETRY_MS = 60_000
+"""For so long brokers remember what was sent to them, as ``dedup_window_seconds`` has it."""
+
+
+MESSAGES_MANY = 10
+"""In one entry: more than one request of the clients holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A message in the log: its body, its record and row, and the entry that holds them."""
+
+    body: bytes
+    record: bytes
+    row: bytes
+    position: int
+    entry: Entry
+
+
+class StoredMessages(Invariant, Listener):
+    """Takes each committed entry apart once, when the first node applies it."""
+
+    def __init__(self, hosts: Sequence[Host], topics: Sequence[str]) -> None:
+        """``topics``: those to which the clients of the history send."""
+        self.places: dict[Place, Stored] = {}
+        self.ends: dict[tuple[str, int], int] = {}
+        self._by_number: dict[int, Place] = {}
+        self._hosts = hosts
+        self._topics = topics
+        self._last_index = -1
+        self._expired_position = 0
+        self._acknowledged: dict[Place, Sent] = {}
+
+    def applies(self, host: Host, entry: Entry, _digest: bytes) -> None:
+        """See :class:`Invariant`."""
+        if entry.index <= self._last_index:
+            return
+        self._last_index = entry.index
+        if entry.kind is not EntryKind.DATA:
+            return
+        batch = decode_batch(entry.body)
+        if sum(run.count for run in batch.runs) >= MESSAGES_MANY:
+            host.mark("entry of many messages")
+        for run in batch.runs:
+            queue = (run.topic, run.queue_id)
+            end = self.ends.get(queue, 0)
+            if run.first_offset != end:
+                raise Violation(
+                    f"entry {entry.index} gives offsets from {run.first_offset} on in {queue}, "
+                    f"the next was {end}"
+                )
+            self.ends[queue] = end + run.count
+            if run.topic not in self._topics:
+                continue
+            for number in range(run.count):
+                at = (run.first_row + number) * QUEUE_ROW.size
+                row = bytes(batch.rows[at : at + QUEUE_ROW.size])
+                self._add(host, entry, (*queue, end + number), row)
+        for command in decode_commands(batch.commands) if batch.commands else ():
+            if isinstance(command, Expire):
+                self._expired_position = max(self._expired_position, command.position)
+
+    def _add(self, host: Host, entry: Entry, place: Place, row: bytes) -> None:
+        position, size, _code = QUEUE_ROW.unpack(row)
+        start = position - entry.position - HEADER_SIZE
+        record = bytes(entry.body[start : start + size])
+        body_size = HEAD.unpack_from(record)[BODY_SIZE_FIELD]
+        body = record[HEAD.size : HEAD.size + body_size]
+        self.places[place] = Stored(body, record, row, position, entry)
+        number = number_of(body)
+        before = self._by_number.get(number)
+        if before is not None:
+            self._stored_again(host, number, self.places[before], self.places[place])
+        self._by_number[number] = place
+
+    def _stored_again(self, host: Host, number: int, first: Stored, again: Stored) -> None:
+        """Allowed where nobody can know any more that it was stored, or the clocks of the leaders
+        say that it was long ago."""
+        before = decode_record(first.record).store_timestamp
+        since = decode_record(again.record).store_timestamp - before
+        if first.entry.position < self._expired_position:
+            host.mark("message sent again after it was removed")
+        elif since > RETRY_MS:
+            host.mark("message sent again after clocks had jumped")
+        else:
+            raise Violation(
+                f"message {number} is stored twice, by entries {first.entry.index} and "
+                f"{again.entry.index}, {since} ms later"
+            )
+
+    def stored(self, sent: Sent) -> None:
+        """See :class:`Listener`."""
+        place = sent.place
+        assert place is not None  # noqa: S101 - it is acknowledged
+        stored = self.places.get(place)
+        if stored is None:
+            raise Violation(f"message {sent.number} is acknowledged as {place}; nobody applied it")
+        if stored.body != sent.body:
+            raise Violation(
+                f"message {sent.number} is acknowledged as {place}; message "
+                f"{number_of(stored.body)} is there"
+            )
+        self._acknowledged[place] = sent
+        holding = [
+            each.name for each in self._hosts if held_entry(each, stored.entry, each.segment_size)
+        ]
+        if 2 * len(holding) <= len(self._hosts):
+            raise Violation(
+                f"message {sent.number} is acknowledged, and only the disks of {holding} hold its "
+                f"entry {stored.entry.index}"
+            )
+
+    def delivered(self, consumer: str, place: Place, record: MessageRecord) -> None:
+        """See :class:`Listener`."""
+        stored = self.places.get(place)
+        if stored is None:
+            raise Violation(f"{consumer} is given {place}, which is not committed")
+        if stored.body != record.body:
+            raise Violation(f"{consumer} is given another message for {place}")
+
+    def healed(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        assert isinstance(host, BrokerHost)  # noqa: S101 - others have no queues
+        machine, store = host.broker.context.machine, host.broker.context.node.store
+        for (topic, queue_id), end in self.ends.items():
+            if topic not in self._topics:
+                continue
+            queue = machine.queue(topic, queue_id)
+            if queue is None or queue.end_offset != end:
+                raise Violation(f"{host.name}: {topic}/{queue_id} does not end at {end}")
+            first = queue.first_offset
+            for offset in range(first):
+                given_up = self.places.get((topic, queue_id, offset))
+                if given_up is None or given_up.position >= self._expired_position:
+                    raise Violation(
+                        f"{host.name}: {topic}/{queue_id} begins at {first} and ends at {end}; it "
+                        f"has given up {offset}, which the log still has"
+                    )
+            expected = [self.places[topic, queue_id, offset] for offset in range(first, end)]
+            rows = b""
+            while part := queue.read(first + len(rows) // QUEUE_ROW.size, end - first):
+                rows += part
+            if rows != b"".join(each.row for each in expected):
+                raise Violation(f"{host.name}: the rows of {topic}/{queue_id} are not the log's")
+            for each in expected:
+                if store.read(each.position, len(each.record)) != each.record:
+                    raise Violation(
+                        f"{host.name} has another record at {each.position}, "
+                        f"of message {number_of(each.body)}"
+                    )
+            for place in self._acknowledged:
+                if place[:2] == (topic, queue_id) and not place[2] < end:
+                    raise Violation(f"{host.name} lacks {place}, which was acknowledged")

@@ -1,0 +1,145 @@
+"""Transactions, as their producers see them: each is published once at most, and only if its
+producer has decided to commit it; what a producer was told to be committed is published (D7).
+
+Brokers ask about one no more often than they may, whoever leads, and roll back by themselves only
+what they have asked about so often, or for as long. One that is open is not removed, but from a
+full disk.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from broker.state.commands import CheckTransaction, EndTransaction, Expire, decode_commands
+from simulator.engine.violation import Violation
+from simulator.faults.schedule import Action
+from simulator.hosts.host import Host
+from simulator.invariants.broker.scheduled_messages import FILL_DISK
+from simulator.invariants.invariant import Invariant
+from simulator.workload.history import number_of
+from simulator.workload.transaction_producer import TOPIC, PayingHistory
+from store.log.entry import Entry, EntryKind
+from store.message.batch import Batch, decode_batch
+from store.message.record import iter_records
+
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+CHECKS_MAX = 15
+"""Of one transaction: what brokers are set to by default (docs/rocketmq.md)."""
+
+
+class PublishedOnce(Invariant):
+    """Takes each committed entry apart once, when the first node applies it."""
+
+    def __init__(self, history: PayingHistory, hosts: Sequence[Host], interval_ms: int) -> None:
+        """``interval_ms``: what brokers wait before they ask first, and between."""
+        self.published: dict[int, int] = {}
+        """By number: the index of the entry."""
+        self._hosts = hosts
+        self._patience_ms = (1 + CHECKS_MAX) * interval_ms
+        self._latest_ms = 0
+        """What any machine's clock has said. Some are a day ahead, and leaders go on from there."""
+        self._half: dict[int, tuple[int, int]] = {}
+        """By position: number of the half message, and when it was stored."""
+        self._checks: Counter[int] = Counter()
+        self._checked_ms: dict[int, int] = {}
+        """When it was asked about last, by the clock of who asked."""
+        self._apart_ms = interval_ms * 2 // 5
+        self._open: dict[int, None] = {}
+        self._disk_filled = False
+        self._history = history
+        self._last_index = -1
+        history.committed = self._committed
+
+    def acted(self, action: Action) -> None:
+        """See :class:`Invariant`."""
+        self._disk_filled |= action.name == FILL_DISK
+
+    def applies(self, host: Host, entry: Entry, _digest: bytes) -> None:
+        """See :class:`Invariant`."""
+        if entry.index <= self._last_index:
+            return
+        self._last_index = entry.index
+        if entry.kind is not EntryKind.DATA:
+            return
+        batch = decode_batch(entry.body)
+        if any(run.topic == TOPIC for run in batch.runs):
+            numbers = [
+                number_of(record.body)
+                for record in iter_records(batch.records)
+                if record.topic == TOPIC
+            ]
+            self._add(host, entry.index, numbers)
+        self._latest_ms = max(self._latest_ms, *(each.clock.wall_ms() for each in self._hosts))
+        if any(run.topic == HALF_TOPIC for run in batch.runs):
+            for record in iter_records(batch.records):
+                if record.topic == HALF_TOPIC:
+                    half = number_of(record.body), record.store_timestamp
+                    self._half[record.position] = half
+                    self._open[record.position] = None
+        if batch.commands:
+            self._follow(host, batch, entry.index)
+
+    def _follow(self, host: Host, batch: Batch, index: int) -> None:
+        for command in decode_commands(batch.commands):
+            match command:
+                case CheckTransaction(_offset, position, now_ms):
+                    host.mark("transaction asked about")
+                    self._asked(position, now_ms)
+                case EndTransaction(_offset, position):
+                    self._open.pop(position, None)
+                    self._ends(position, index)
+                case Expire(end):
+                    self._expires(end)
+                case _:
+                    pass
+
+    def _expires(self, end: int) -> None:
+        for position in [position for position in self._open if position < end]:
+            del self._open[position]
+            if not self._disk_filled:
+                raise Violation(
+                    f"transaction {self._half[position][0]} is open, and the log is removed up to "
+                    f"{end}"
+                )
+
+    def _asked(self, position: int, now_ms: int) -> None:
+        """A leader's clock that is ahead of its machine's goes half as fast."""
+        self._checks[position] += 1
+        apart_ms = now_ms - self._checked_ms.get(position, now_ms - self._apart_ms)
+        self._checked_ms[position] = now_ms
+        if self._checks[position] > CHECKS_MAX or apart_ms < self._apart_ms:
+            raise Violation(
+                f"transaction {self._half[position][0]} is asked about "
+                f"{self._checks[position]} times, {apart_ms} ms after the last time"
+            )
+
+    def _ends(self, position: int, index: int) -> None:
+        """Where its producer has decided to commit it, it is published in that entry, or given up
+        as late as that may be."""
+        number, stored_ms = self._half[position]
+        if (
+            self._history.outcomes[number]
+            and self._history.positions.get(number) == position
+            and number not in self.published
+            and self._checks[position] < CHECKS_MAX
+            and self._latest_ms - stored_ms < self._patience_ms
+        ):
+            raise Violation(
+                f"transaction {number} is rolled back by entry {index}, and was to be committed"
+            )
+
+    def _add(self, host: Host, index: int, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            first = self.published.setdefault(number, index)
+            if first != index:
+                raise Violation(
+                    f"transaction {number} is published by entry {first}, and again by {index}"
+                )
+            if not self._history.outcomes[number]:
+                raise Violation(f"transaction {number} is published, and was not committed")
+            host.mark("transaction published")
+
+    def _committed(self, number: int) -> None:
+        if number not in self.published:
+            raise Violation(f"transaction {number} was told to be committed; nobody applied it")

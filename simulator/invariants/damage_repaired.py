@@ -1,0 +1,60 @@
+"""What was damaged on a disk must be whole again in the end, be it before its node starts or after.
+
+No promise is broken by a machine that refuses to start, and none by one that waits for entries that
+all others have given up, or that was removed as it waited: members give nothing to others.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from simulator.hosts.host import Host
+
+PASSES = 2
+"""Of the scrub: the first of them may have begun before the damage."""
+
+
+class DamageMended:
+    """Begins when the faults end."""
+
+    def __init__(self, hosts: Sequence[Host]) -> None:
+        self._hosts = hosts
+        self._passes = {host.name: (host.boot, _passes(host) + PASSES) for host in hosts}
+
+    def __call__(self) -> bool:
+        """Whether all that must be mended is."""
+        damaged = [host for host in self._hosts if host.damaged or host.damaged_parts]
+        return all(self._mended(host) for host in damaged)
+
+    def _mended(self, host: Host) -> bool:
+        if host.node is None:
+            waits = host.process is not None and not self._can_be_mended(host)
+            return host.damaged and (host.refuses or waits)
+        boot, passes = self._passes[host.name]
+        needed = passes if boot == host.boot else PASSES
+        damage = host.node.scrubber.damage
+        return _passes(host) >= needed and not any(index >= self._kept(host) for index in damage)
+
+    def _can_be_mended(self, host: Host) -> bool:
+        """Its peers give it each committed entry, if they have given up none, and know it."""
+        return self._kept(host) == 0 and self._is_member(host)
+
+    def _is_member(self, host: Host) -> bool:
+        known = [
+            each.node.core.configuration
+            for each in self._hosts
+            if each is not host and each.node is not None
+        ]
+        return any(host.name in {*found.voters, *found.learners} for found in known)
+
+    def _kept(self, host: Host) -> int:
+        """The first entry that all others have; none where one of them is down."""
+        others = [each.node for each in self._hosts if each is not host]
+        return max(sys.maxsize if node is None else node.store.first_index for node in others)
+
+
+def _passes(host: Host) -> int:
+    return 0 if host.node is None else host.node.scrubber.passes

@@ -1,0 +1,1 @@
+"""Promises of Raft and of the store."""

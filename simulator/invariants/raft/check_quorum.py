@@ -1,0 +1,98 @@
+"""What a leader does not do for long: lead where no majority answers (check-quorum, thesis 6.2),
+and wait for a change of the voters that does not come about (``docs/safety.md``).
+
+Both are looked at whenever it sends heartbeats, by its own clock. Who did not send any for a while
+was paused, or its disk was; then the time begins anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dledger.raft.core import Raft
+from dledger.raft.messages import (
+    AppendAccepted,
+    AppendRejected,
+    Heartbeat,
+    HeartbeatResponse,
+    Message,
+)
+from dledger.raft.raft_state import Role
+from simulator.engine.violation import Violation
+from simulator.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from simulator.hosts.host import Host
+
+ANSWERED_ELECTIONS = 2.1
+"""Election timeouts within which a majority must have answered: a leader looks once in each whether
+one did within the last."""
+
+
+class LeadsNoLongerThanItMay(Invariant):
+    """Remembers of each leadership when it was answered, and since when its voters change."""
+
+    sent_kinds = (Heartbeat,)
+    received_kinds = (AppendAccepted, AppendRejected, HeartbeatResponse)
+
+    def __init__(self) -> None:
+        self._of: dict[str, _Leadership] = {}
+
+    def receives(self, host: Host, sender: str, message: Message) -> None:
+        """See :class:`Invariant`."""
+        known = self._of.get(host.name)
+        if (
+            known is not None
+            and isinstance(message, AppendAccepted | AppendRejected | HeartbeatResponse)
+            and message.term == known.term
+        ):
+            known.answered[sender] = host.own_time
+
+    def sends(self, host: Host, _peer: str, _message: Message) -> None:
+        """See :class:`Invariant`."""
+        core = host.node.core if host.node is not None else None
+        if core is None or core.role is not Role.LEADER:
+            return
+        now, known = host.own_time, self._of.get(host.name)
+        seconds = core.config.election_seconds
+        if known is None or known.key != (host.boot, core.term) or now - known.beat_at > seconds:
+            known = self._of[host.name] = _Leadership(host.boot, core.term, now)
+        known.beat_at = now
+        self._answered(core, known, now)
+        self._changed(core, known, now)
+
+    def _answered(self, core: Raft, known: _Leadership, now: float) -> None:
+        since = now - ANSWERED_ELECTIONS * core.config.election_seconds
+        if known.since > since:
+            return
+        heard = [name for name, at in known.answered.items() if at > since]
+        heard.append(core.node)
+        for voters in core.configuration.quorums:
+            if 2 * sum(voter in heard for voter in voters) > len(voters):
+                return
+        raise Violation(
+            f"{core.node} leads term {core.term}, and no majority has answered it since {since:.3f}"
+        )
+
+    def _changed(self, core: Raft, known: _Leadership, now: float) -> None:
+        found, index = core.configuration, core.configurations.index
+        if not found.is_joint:
+            known.change = None
+        elif known.change is None or known.change[0] != index:
+            known.change = (index, now)
+        else:
+            seconds = now - known.change[1]
+            if seconds > core.config.change_seconds + 2 * core.config.election_seconds:
+                raise Violation(
+                    f"{core.node} waits for {seconds:.1f} s for the change of the voters "
+                    f"in entry {index}"
+                )
+
+
+class _Leadership:
+    def __init__(self, boot: int, term: int, now: float) -> None:
+        self.key = (boot, term)
+        self.term = term
+        self.since = self.beat_at = now
+        self.answered: dict[str, float] = {}
+        self.change: tuple[int, float] | None = None  # the joint configuration's index, since when

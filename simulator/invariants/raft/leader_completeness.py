@@ -1,0 +1,40 @@
+"""Leader completeness (thesis, figure 3.2): a leader has every entry that was committed in an
+earlier term, whenever it hears of the votes that made it leader.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dledger.raft.raft_state import Role
+from simulator.engine.violation import Violation
+from simulator.invariants.invariant import Invariant, Part
+from simulator.invariants.raft.committed_entries import CommittedForEver
+
+if TYPE_CHECKING:
+    from simulator.hosts.host import Host
+
+
+class LeaderCompleteness(Invariant):
+    """Looks at each leader once, when it begins."""
+
+    step_parts = Part.STANDING
+
+    def __init__(self, committed: CommittedForEver) -> None:
+        self._committed = committed
+        self._looked: dict[int, None] = {}
+
+    def stepped(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        core = host.node.core if host.node is not None else None
+        if core is None or core.role is not Role.LEADER or core.term in self._looked:
+            return
+        self._looked[core.term] = None
+        for index, (term, _) in self._committed.entries.items():
+            if index < core.log.first_index or self._committed.terms[index] >= core.term:
+                continue
+            if core.log.term_at(index) != term:
+                raise Violation(
+                    f"leader {host.name} of term {core.term} lacks the committed entry {index} "
+                    f"of term {term}"
+                )

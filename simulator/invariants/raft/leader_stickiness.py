@@ -1,0 +1,63 @@
+"""Who hears a leader gives nobody else its vote (thesis 4.2.3).
+
+Otherwise one node with a bad link keeps deposing a leader that all others hear. An election that
+the leader ordered is another matter, and so is a vote that was given before, waits for the disk,
+and is asked for once more meanwhile (a frame that came twice). How long a leader was not heard is
+asked of the voter's own clock, as the voter does: it may be faster than others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dledger.raft.messages import AppendRequest, Heartbeat, Message, VoteRequest, VoteResponse
+from simulator.engine.violation import Violation
+from simulator.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from simulator.hosts.host import Host
+
+
+class StickToTheLeader(Invariant):
+    """Remembers when each process heard its leader, and who asked it for a vote meanwhile."""
+
+    sent_kinds = (VoteResponse,)
+    received_kinds = (Heartbeat, AppendRequest, VoteRequest)
+
+    def __init__(self) -> None:
+        self._heard: dict[tuple[str, int], tuple[int, float]] = {}  # term of the leader, own time
+        self._refuse: dict[tuple[str, int, str, int, bool], str] = {}
+
+    def receives(self, host: Host, sender: str, message: Message) -> None:
+        """See :class:`Invariant`. The node has not seen the message yet."""
+        core = host.node.core if host.node is not None else None
+        if core is None:
+            return
+        process = (host.name, host.boot)
+        match message:
+            case Heartbeat(term=term) | AppendRequest(term=term):
+                if term >= core.standing.term:
+                    self._heard[process] = (term, host.own_time)
+            case VoteRequest(term=term, pre_vote=pre_vote):
+                leader_term, at = self._heard.get(process, (-1, 0.0))
+                asked = (*process, sender, term, pre_vote)
+                if (
+                    not message.ordered
+                    and core.leader is not None
+                    and leader_term == core.term
+                    and host.own_time - at < core.config.election_seconds
+                    and (pre_vote or (core.standing.term, core.standing.vote) != (term, sender))
+                ):
+                    self._refuse[asked] = core.leader
+                else:
+                    self._refuse.pop(asked, None)
+
+    def sends(self, host: Host, peer: str, message: Message) -> None:
+        """See :class:`Invariant`."""
+        if isinstance(message, VoteResponse) and message.granted:
+            asked = (host.name, host.boot, peer, message.term, message.pre_vote)
+            if asked in self._refuse:
+                raise Violation(
+                    f"{host.name} votes for {peer} in term {message.term} "
+                    f"though it hears {self._refuse[asked]}"
+                )

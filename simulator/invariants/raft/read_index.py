@@ -1,0 +1,50 @@
+"""A read by index sees all that was committed when it was asked (ReadIndex, thesis 6.4), wherever.
+
+Clients compare what they were told with each other, which shows a stale read only where somebody
+wrote the same thing meanwhile. Here each read is compared with what any node had taken for
+committed: its index must be applied when the read is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dledger.errors import ProposeError
+from simulator.engine.violation import Violation
+from simulator.invariants.invariant import Invariant
+from simulator.invariants.raft.committed_entries import CommittedForEver
+
+if TYPE_CHECKING:
+    from dledger.node.node import Node
+    from simulator.hosts.host import Host
+
+
+class ReadsSeeWhatIsCommitted(Invariant):
+    """Watches the reads of each process. ``committed`` must be told of an event before this is."""
+
+    def __init__(self, committed: CommittedForEver) -> None:
+        self._committed = committed
+
+    def booted(self, host: Host) -> None:
+        """See :class:`Invariant`."""
+        node = host.node
+        if node is None:
+            return
+        add = node.reads.add
+        vars(node.reads)["add"] = lambda done: add(self._watched(host.name, node, done))
+
+    def _watched(
+        self, name: str, node: Node, done: Callable[[ProposeError | None], None]
+    ) -> Callable[[ProposeError | None], None]:
+        newest = self._committed.newest
+
+        def answered(error: ProposeError | None) -> None:
+            if error is None and node.applied_index < newest:
+                raise Violation(
+                    f"{name} answers a read from entry {node.applied_index}, and entry {newest} "
+                    "was committed when it was asked"
+                )
+            done(error)
+
+        return answered

@@ -1,0 +1,1 @@
+"""A run written down, made smaller, or drawn from a profile."""

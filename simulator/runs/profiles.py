@@ -1,0 +1,200 @@
+"""Profiles: how long runs are, how many, and among which faults their seeds choose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simulator.faults.broker_injector import DAMAGE_KINDS, WHOLE_KINDS, WholeFaultInjector
+from simulator.faults.injector import KINDS
+from simulator.faults.membership import MEMBER_KINDS
+from simulator.faults.raft_sequences import NODE_SEQUENCE_KINDS, SEQUENCE_KINDS
+from simulator.worlds.registry import (
+    ASKING,
+    BROKERS,
+    BURSTS,
+    CALM,
+    CALM_ASKING,
+    CALM_FOLLOWERS,
+    CALM_LOOKUPS,
+    CALM_PUSHING,
+    CALM_TRANSACTIONS,
+    CALM_WAITING,
+    FOLLOWERS,
+    GROUPS,
+    LOOKUPS,
+    NODES,
+    PUSHING,
+    TRANSACTIONS,
+    WAITING,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """``kinds`` are the faults that exist at all (``faults.KINDS``), none given for every kind.
+
+    ``minutes`` is simulated time with faults; ``seeds`` what is run where nothing else is asked;
+    ``worlds`` are taken in turn, seed by seed; ``nodes`` is how many a group has where nothing else
+    is asked, but for one seed in ``fives``, which has five (0: none has). A ``thorough`` profile
+    has failed too if its seeds missed a situation that they are for
+    (``runs/expected_coverage.py``).
+    """
+
+    name: str
+    told: str
+    minutes: float
+    seeds: tuple[int, int]
+    worlds: tuple[str, ...] = (NODES, BROKERS)
+    kinds: tuple[str, ...] = ()
+    thorough: bool = False
+    nodes: int = 3
+    fives: int = 0
+
+    def kinds_of(self, seed: int) -> tuple[str, ...]:
+        """The kinds for the world of a seed: bare nodes know nothing of clients and clocks."""
+        of_nodes = (*KINDS, *MEMBER_KINDS, *SEQUENCE_KINDS, *NODE_SEQUENCE_KINDS)
+        known = of_nodes if self.world(seed) == NODES else WHOLE_KINDS
+        return tuple(kind for kind in self.kinds if kind in known)
+
+    def nodes_of(self, seed: int) -> int:
+        """How many a group of that seed has. Of three voters a majority is all but one, and rules
+        that are wrong for others pass."""
+        return 5 if self.fives and seed % self.fives == self.fives - 1 else self.nodes
+
+    def world(self, seed: int) -> str:
+        """The world of a seed."""
+        return self.worlds[seed % len(self.worlds)]
+
+
+DEFAULT_KINDS = (*WholeFaultInjector.drawn_kinds, *MEMBER_KINDS, *SEQUENCE_KINDS)
+ALL_KINDS = (*DEFAULT_KINDS, *DAMAGE_KINDS, *NODE_SEQUENCE_KINDS)
+DISK_KINDS = (
+    "crash within a call",
+    "power loss",
+    "power loss of all",
+    "power loss within a call",
+    "disk error",
+    "full disk",
+    "slow disk",
+    "expiry",
+    "sync error",
+    "read error",
+    "disk wiped",
+    *DAMAGE_KINDS,
+)
+NETWORK_KINDS = (
+    "pause",
+    "partition",
+    "partial partition",
+    "one-way link",
+    "loss",
+    "duplication",
+    "reordering",
+    "bits flipped on a link",
+    "delay",
+    "flapping link",
+    "client cut off",
+    "client pause",
+)
+
+MEMBER_PROFILE_KINDS = (
+    *MEMBER_KINDS,
+    "crash",
+    "power loss",
+    "stop",
+    "pause",
+    "partition",
+    "one-way link",
+    "loss",
+    "delay",
+    "slow disk",
+    *SEQUENCE_KINDS,
+    *NODE_SEQUENCE_KINDS,
+)
+
+DAMAGE_PROFILE_KINDS = (*DAMAGE_KINDS, "crash", "power loss", "stop", "partition")
+
+PROFILES = {
+    profile.name: profile
+    for profile in (
+        Profile("quick", "short runs, bare nodes and whole brokers in turn", 0.1, (1, 100)),
+        Profile("nodes", "bare nodes for twenty seconds", 1 / 3, (1, 200), (NODES,)),
+        Profile(
+            "default",
+            "whole brokers for twenty seconds",
+            1 / 3,
+            (1, 100),
+            (
+                CALM_PUSHING,
+                CALM,
+                CALM_WAITING,
+                CALM_TRANSACTIONS,
+                CALM_LOOKUPS,
+                CALM_ASKING,
+                CALM_FOLLOWERS,
+            ),
+            DEFAULT_KINDS,
+            fives=8,  # and not 7: each of the seven worlds has five at times
+        ),
+        Profile(
+            "transactions",
+            "whole brokers whose clients have transactions",
+            1 / 3,
+            (1, 100),
+            (TRANSACTIONS,),
+        ),
+        Profile("disk", "power, disks, crashes within a call", 1 / 3, (1, 100), kinds=DISK_KINDS),
+        Profile("network", "pauses and links", 1 / 3, (1, 100), kinds=NETWORK_KINDS),
+        Profile(
+            "membership",
+            "members leave and return, leaders hand over",
+            1 / 3,
+            (1, 200),
+            kinds=MEMBER_PROFILE_KINDS,
+        ),
+        Profile(
+            "voters",
+            "five voters, whose leaders have rivals",
+            1 / 3,
+            (1, 200),
+            (NODES,),
+            MEMBER_PROFILE_KINDS,
+            nodes=5,
+        ),
+        Profile(
+            "damage",
+            "disks damaged at rest, a minority of them",
+            1 / 3,
+            (1, 100),
+            (BROKERS,),
+            DAMAGE_PROFILE_KINDS,
+        ),
+        Profile("followers", "reads by index at any broker", 1 / 3, (1, 100), (FOLLOWERS,)),
+        Profile("asking", "requests and replies, SQL92", 1 / 3, (1, 100), (ASKING,)),
+        Profile("pushing", "consumers like RocketMQ's Java client", 1 / 3, (1, 100), (PUSHING,)),
+        Profile("lookups", "queries by key, position and time", 1 / 3, (1, 100), (LOOKUPS,)),
+        Profile("groups", "two broker groups behind one NameServer", 1 / 3, (1, 100), (GROUPS,)),
+        Profile("waiting", "messages that wait for their time", 1 / 3, (1, 100), (WAITING,)),
+        Profile(
+            "nightly",
+            "thousands of runs of a minute",
+            1.0,
+            (1, 5000),
+            (
+                NODES,
+                BROKERS,
+                NODES,
+                WAITING,
+                BURSTS,
+                TRANSACTIONS,
+                FOLLOWERS,
+                ASKING,
+                PUSHING,
+                LOOKUPS,
+                GROUPS,
+            ),
+            ALL_KINDS,
+            thorough=True,
+        ),
+    )
+}

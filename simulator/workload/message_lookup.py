@@ -1,0 +1,116 @@
+"""A client that looks messages up, as RocketMQ's console does: by key, by position, by time."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from broker.client.errors import ClientError
+from broker.client.route.route_cache import Routes
+from broker.remoting.client import RemotingClient
+from broker.remoting.protocol.errors import CallError
+from broker.remoting.protocol.ext_fields import ext_int
+from simulator.hosts.broker_host import GROUP as BROKER
+from simulator.hosts.client_host import Station
+from simulator.invariants.broker.message_lookup import LookedUp, keys_of
+from store.message.record import decode_record, record_bounds
+
+BY_KEY, BY_TIME, BY_POSITION = 12, 29, 33
+SUCCESS, NOT_FOUND = 0, 22
+MISSING = "missing"
+PAUSE_SECONDS_MAX = 0.3
+REQUEST_SECONDS = 1.5
+TIME_MAX_MS = 1 << 41
+
+
+class LookingUpClient:
+    """Asks any broker, one thing at a time, of messages that are committed."""
+
+    def __init__(
+        self,
+        name_servers: str,
+        topic: str,
+        known: LookedUp,
+        rng: Random,
+        *,
+        pause_max: float = PAUSE_SECONDS_MAX,
+    ) -> None:
+        self._name_servers = name_servers
+        self._topic = topic
+        self._known = known
+        self._rng = rng
+        self._pause_max = pause_max
+        self._working = True
+
+    def stop(self) -> None:
+        """Asks nothing more."""
+        self._working = False
+
+    async def main(self, station: Station) -> None:
+        """The process of the client."""
+        loop, rng = asyncio.get_running_loop(), self._rng
+        remoting = RemotingClient(loop)
+        routes = Routes(loop, remoting, self._name_servers.split(";"), rng)
+        while self._working:
+            await asyncio.sleep(rng.uniform(0.02, self._pause_max))
+            if not self._known.by_position:
+                continue
+            ask = rng.choice((self._by_key, self._by_time, self._by_position))
+            try:
+                route = await routes.get(self._topic)
+                address = rng.choice(sorted(route.brokers[BROKER].values()))
+                await ask(station, remoting, address)
+            except (CallError, ClientError, KeyError) as error:
+                station.note(f"finds nothing: {error}")
+                await routes.recover(self._topic, BROKER)
+        routes.close()
+        await remoting.close()
+
+    async def _by_key(self, station: Station, remoting: RemotingClient, address: str) -> None:
+        record = self._rng.choice(list(self._known.by_position.values())).record
+        key = self._rng.choice([key for key in keys_of(record) if key])
+        indexed = self._known.indexed(address)
+        ext = {
+            "topic": record.topic,
+            "key": key,
+            "maxNum": "32",
+            "beginTimestamp": "0",
+            "endTimestamp": str(TIME_MAX_MS),
+        }
+        answer = await remoting.invoke(address, BY_KEY, ext, timeout=REQUEST_SECONDS)
+        if answer.code in {SUCCESS, NOT_FOUND}:
+            body = answer.body if answer.code == SUCCESS else b""
+            found = [
+                (decode_record(body, start), bytes(body[start:end]))
+                for start, end in record_bounds(body)
+            ]
+            indexed = min(indexed, self._known.indexed(address))  # of the process that answered
+            self._known.found_by_key(record.topic, key, indexed, found)
+            station.mark("message found by key" if found else "nothing found by key")
+
+    async def _by_position(self, station: Station, remoting: RemotingClient, address: str) -> None:
+        position = self._rng.choice(list(self._known.by_position))
+        applied = self._known.applied(address)
+        ext = {"offset": str(position)}
+        answer = await remoting.invoke(address, BY_POSITION, ext, timeout=REQUEST_SECONDS)
+        if answer.code == SUCCESS:
+            self._known.found_at(position, applied, bytes(answer.body))
+            station.mark("message found by position")
+        elif MISSING in (answer.ext or {}):
+            self._known.found_at(position, applied, None)
+
+    async def _by_time(self, station: Station, remoting: RemotingClient, address: str) -> None:
+        record = self._rng.choice(list(self._known.by_position.values())).record
+        time_ms = record.store_timestamp + self._rng.choice((-1, 0, 0, 1))
+        applied = self._known.applied(address)
+        ext = {
+            "topic": record.topic,
+            "queueId": str(record.queue_id),
+            "timestamp": str(time_ms),
+            "boundaryType": "lower",
+        }
+        answer = await remoting.invoke(address, BY_TIME, ext, timeout=REQUEST_SECONDS)
+        if answer.code == SUCCESS:
+            offset = ext_int(answer, "offset")
+            self._known.found_by_time(record.topic, record.queue_id, time_ms, applied, offset)
+            station.mark("message found by time")

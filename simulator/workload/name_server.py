@@ -1,0 +1,65 @@
+"""The NameServer of a run: no registration that comes late undoes what a later leader has said.
+
+What a deposed leader said on a slow link, or an earlier process of a broker, may come at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from broker.nameserver.registration_checks import EarlierConnectionError, StaleTermError
+from broker.nameserver.registrations import LEADER_ID, Registration
+from broker.nameserver.route_table import RegisterResult, RouteTable
+from broker.nameserver.server import NameServer
+from simulator.engine.violation import Violation
+from simulator.hosts.client_host import Station
+
+
+class WatchedRoutes(RouteTable):
+    """Compares each registration that is taken with those before it."""
+
+    def __init__(self, clock: Callable[[], int], station: Station) -> None:
+        super().__init__(clock)
+        self._station = station
+        self._terms: dict[str, tuple[int, str]] = {}  # of each name the highest, and whose
+        self._channels: dict[str, int] = {}  # the latest by which an address registered
+
+    def register(self, registration: Registration, channel: int, host: str = "") -> RegisterResult:
+        """See :class:`RouteTable`."""
+        name, address = registration.broker_name, registration.address
+        if name not in self.cluster_info()["brokerAddrTable"]:
+            self._terms.pop(name, None)
+        if address not in self._live:
+            self._channels.pop(address, None)  # the later connection has ended meanwhile
+        try:
+            result = super().register(registration, channel, host)
+        except (StaleTermError, EarlierConnectionError) as error:
+            self._station.note(f"refuses a registration: {error}")
+            self._station.mark("registration came late")
+            raise
+        if registration.broker_id == LEADER_ID:
+            term, leader = self._terms.get(name, (0, ""))
+            told = registration.term or 0
+            if told < term:
+                raise Violation(
+                    f"the NameServer takes {address} of term {told} for the leader, though "
+                    f"{leader} has registered as that of term {term}"
+                )
+            self._terms[name] = told, address
+        if channel < self._channels.get(address, channel):
+            raise Violation(
+                f"the NameServer takes what {address} said over a connection, though it has "
+                "registered over a later one"
+            )
+        self._channels[address] = channel
+        return result
+
+
+class WatchedNameServer(NameServer):
+    """See the module."""
+
+    def __init__(self, station: Station, host: str, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(loop, host, port)
+        self.routes = WatchedRoutes(lambda: int(loop.time() * 1000), station)

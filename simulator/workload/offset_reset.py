@@ -1,0 +1,97 @@
+"""An operator who moves a group back while it consumes: request 222, as admin tools send it."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from broker.client.consumer.offset_reset_body import reset_offsets
+from broker.client.errors import ClientError
+from broker.client.message import MessageQueue
+from broker.client.route.route_cache import Routes
+from broker.remoting.client import RemotingClient
+from broker.remoting.protocol.errors import CallError
+from broker.remoting.protocol.ext_fields import ext_int
+from simulator.hosts.broker_host import GROUP as BROKER
+from simulator.hosts.client_host import Station
+from simulator.workload.java_requests import QUERY_OFFSET, REQUEST_SECONDS, RESET, SUCCESS
+
+PAUSE_SECONDS = (0.5, 4.0)
+MAX_OFFSET = 30
+
+
+class MovingOperator:
+    """Moves one queue of a topic at a time, to where the group has been; never beyond."""
+
+    def __init__(self, name_servers: str, group: str, topic: str, rng: Random) -> None:
+        self._name_servers = name_servers
+        self._group = group
+        self._topic = topic
+        self._rng = rng
+        self._working = True
+        self.moved: dict[MessageQueue, int] | None = None
+        """After :meth:`move_all`: where the queues were moved."""
+        self._all_wanted = False
+
+    def stop(self) -> None:
+        """Moves nothing more, until :meth:`move_all`."""
+        self._working = False
+
+    def move_all(self) -> None:
+        """Moves the group to the beginning of all queues, once that is possible."""
+        self.moved, self._all_wanted = None, True
+
+    async def main(self, station: Station) -> None:
+        """The process of the operator."""
+        loop = asyncio.get_running_loop()
+        remoting = RemotingClient(loop)
+        routes = Routes(loop, remoting, self._name_servers.split(";"), self._rng)
+        while True:
+            await asyncio.sleep(0.2 if self._all_wanted else self._rng.uniform(*PAUSE_SECONDS))
+            try:
+                if self._all_wanted:
+                    self.moved = await self._move(remoting, routes, 0, -1)
+                    self._all_wanted = self.moved is None
+                elif self._working:
+                    await self._move_one(station, remoting, routes)
+            except (CallError, ClientError) as error:
+                station.note(f"moves nothing: {error}")
+                await routes.recover(self._topic, BROKER)
+
+    async def _move_one(self, station: Station, remoting: RemotingClient, routes: Routes) -> None:
+        route = await routes.get(self._topic)
+        queue = self._rng.choice(route.read_queues)
+        ext = {"topic": queue.topic, "queueId": str(queue.queue_id), "consumerGroup": self._group}
+        leader = routes.leader(queue)
+        committed = await remoting.invoke(leader, QUERY_OFFSET, ext, timeout=REQUEST_SECONDS)
+        end = await remoting.invoke(leader, MAX_OFFSET, ext, timeout=REQUEST_SECONDS)
+        if (committed.code, end.code) != (SUCCESS, SUCCESS):
+            await routes.refresh(self._topic)
+            return
+        # Only from where the group has been are others than the first offset no way forward.
+        known = ext_int(committed, "offset") > 0
+        last = ext_int(end, "offset") if known else 0
+        offset = self._rng.choice((last, self._rng.randint(0, last)))
+        moved = await self._move(remoting, routes, offset, queue.queue_id)
+        if moved is not None:
+            station.note(f"has moved the group: {moved}")
+
+    async def _move(
+        self, remoting: RemotingClient, routes: Routes, offset: int, queue_id: int
+    ) -> dict[MessageQueue, int] | None:
+        """Where the broker says that the group goes on; None if it was not moved."""
+        route = await routes.get(self._topic)
+        ext = {
+            "topic": self._topic,
+            "group": self._group,
+            "timestamp": "0",
+            "isForce": "false",
+            "offset": str(offset),
+            "queueId": str(queue_id),
+        }
+        leader = routes.leader(route.read_queues[0])
+        answer = await remoting.invoke(leader, RESET, ext, timeout=REQUEST_SECONDS)
+        if answer.code != SUCCESS:
+            await routes.refresh(self._topic)
+            return None
+        return reset_offsets(answer.body)

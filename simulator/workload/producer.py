@@ -1,0 +1,180 @@
+"""Clients that send: single messages and batches, one by one or many at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+
+from broker.client.client_identity import ClientIdentity
+from broker.client.config import ProducerConfig
+from broker.client.errors import ClientError, RefusedError, outcome_unknown
+from broker.client.message import MessageQueue, SendResult
+from broker.client.producer.pending_send import Delivery
+from broker.client.producer.producer import Producer
+from broker.client.producer.queue_selection import Target
+from broker.client.producer.send_dispatcher import Deliverer
+from broker.remoting.protocol.errors import CallError
+from simulator.hosts.client_host import Station
+from simulator.workload.history import Content, History, Sent
+from simulator.workload.message_content import content_of, message_of
+
+DEADLINE_SECONDS = 8.0
+CONFIG = ProducerConfig(
+    deadline_seconds=DEADLINE_SECONDS, request_seconds=1.5, missing_topic_seconds=4.0
+)
+BATCH_MAX = 5
+FILLER_MAX = 120
+
+
+class PlainDeliverer(Deliverer):
+    """Sends again without asking, as Apache's clients do: brokers alone know of its retries."""
+
+    async def _find_earlier_try(self, _delivery: Delivery, _target: Target) -> SendResult | None:
+        return None
+
+
+class PlainProducer(Producer):
+    """See :class:`PlainDeliverer`."""
+
+    deliverer_class = PlainDeliverer
+
+
+class ProducingClient:
+    """``pause_max``: the longest time between two sends, in seconds.
+
+    With ``patient`` it waits for each acknowledgement before it sends again, and sends to one
+    queue after the other: then the order of its messages in each queue is promised. Without, it
+    sends again without asking whether the first try was stored, and it may send ``bursts``: so
+    many requests at the same instant, and a pause that is so many times as long after them.
+    ``content``: what a message of that number, born then, holds.
+    """
+
+    def __init__(
+        self,
+        name_servers: str,
+        topics: tuple[str, ...],
+        history: History,
+        rng: Random,
+        *,
+        pause_max: float,
+        patient: bool,
+        bursts: Sequence[int] = (1,),
+        config: ProducerConfig = CONFIG,
+        content: Callable[[int, int], Content] = content_of,
+    ) -> None:
+        self._name_servers = name_servers
+        self._topics = topics
+        self._history = history
+        self._rng = rng
+        self._pause_max = pause_max
+        self._patient = patient
+        self._bursts = bursts
+        self._config = config
+        self._content = content
+        self._working = True
+        self.stored_in_the_end = False
+        """Whether a request was acknowledged that was sent after :meth:`stop`."""
+
+    def stop(self) -> None:
+        """Sends no more; a patient one goes on until one more request is acknowledged."""
+        self._working = False
+
+    async def main(self, station: Station) -> None:
+        """The process of the client."""
+        rng = self._rng
+        make = Producer if self._patient else PlainProducer
+        producer = make(
+            self._name_servers,
+            self._config,
+            wall_clock=station.clock.wall_ms,
+            rng=rng,
+            identity=ClientIdentity(station.ip, station.boot, rng.getrandbits(32)),
+        )
+        await producer.start()
+        burst = 1
+        while self._working:
+            await asyncio.sleep(rng.uniform(0.005, burst * self._pause_max))
+            if not self._working:
+                break
+            if self._patient:
+                await self._send_patiently(station, producer)
+                continue
+            if len(self._bursts) > 1:
+                burst = rng.choice(self._bursts)
+            for _ in range(burst):
+                self._send(station, producer, *self._batch(station))
+        while self._patient and not self.stored_in_the_end:
+            await asyncio.sleep(rng.uniform(0.02, self._pause_max))
+            answer = await self._send_patiently(station, producer)
+            self.stored_in_the_end = answer is not None and answer.exception() is None
+        await asyncio.sleep(DEADLINE_SECONDS + 1.0)
+        await producer.close()
+        station.note("has closed its producer")
+
+    def _batch(self, station: Station) -> tuple[str, list[Sent]]:
+        """What the next request holds: one message, or several, of one topic."""
+        rng = self._rng
+        topic = rng.choice(self._topics)
+        lane = f"{station.name}.{station.boot}" if self._patient else ""
+        count = rng.choice((1, 1, 1, rng.randint(2, BATCH_MAX)))
+        return topic, [
+            self._history.send(station.name, rng.randrange(FILLER_MAX), lane) for _ in range(count)
+        ]
+
+    async def _send_patiently(
+        self, station: Station, producer: Producer
+    ) -> asyncio.Future[SendResult] | None:
+        topic, batch = self._batch(station)
+        try:
+            queue = self._rng.choice(await producer.queues(topic))
+        except (ClientError, CallError) as error:
+            self._not_sent(batch, error)
+            return None
+        answer = self._send(station, producer, topic, batch, queue)
+        if answer is not None:
+            await asyncio.wait([answer])
+        return answer
+
+    def _send(
+        self,
+        station: Station,
+        producer: Producer,
+        topic: str,
+        batch: list[Sent],
+        queue: MessageQueue | None = None,
+    ) -> asyncio.Future[SendResult] | None:
+        """One request; None where nothing was sent."""
+        born_ms = station.clock.wall_ms()
+        messages = [message_of(topic, sent, self._content(sent.number, born_ms)) for sent in batch]
+        try:
+            if len(messages) > 1:
+                answer = producer.send_batch_nowait(messages, queue)
+            else:
+                answer = producer.send_nowait(messages[0], queue)
+        except (ClientError, CallError) as error:
+            self._not_sent(batch, error)
+            return None
+        answer.add_done_callback(partial(self._answered, batch))
+        return answer
+
+    def _not_sent(self, batch: list[Sent], error: ClientError | CallError) -> None:
+        for sent in batch:
+            self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=False)
+
+    def _answered(self, batch: list[Sent], answer: asyncio.Future[SendResult]) -> None:
+        error = answer.exception()
+        if error is None:
+            result = answer.result()
+            for place, sent in enumerate(batch):
+                self._history.acknowledge(sent, result.queue, result.queue_offset + place)
+        elif isinstance(error, ClientError | CallError):
+            self._failed(batch, error)
+        else:
+            raise error
+
+    def _failed(self, batch: list[Sent], error: ClientError | CallError) -> None:
+        unknown = not isinstance(error, RefusedError) or outcome_unknown(error)
+        for sent in batch:
+            self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=unknown)

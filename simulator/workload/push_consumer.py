@@ -1,0 +1,47 @@
+"""Consumers like RocketMQ's Java push consumer, as processes of a run; see
+``workload/push_member.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from random import Random
+
+from simulator.hosts.client_host import Station
+from simulator.workload.push_listener import Watch
+from simulator.workload.push_member import PushMember
+from simulator.workload.push_settings import RETRY_PREFIX, PushSettings
+
+
+class PushClient:
+    """One member of a group. ``topics``: the tags that are wanted of each, none for all."""
+
+    def __init__(
+        self,
+        name_servers: str,
+        group: str,
+        topics: Mapping[str, Collection[str]],
+        watch: Watch,
+        rng: Random,
+        *,
+        in_order: bool = False,
+    ) -> None:
+        wanted = {**topics, RETRY_PREFIX + group: ()}
+        self._settings = PushSettings(name_servers, group, wanted, watch, rng, in_order)
+        self._member: PushMember | None = None
+        self._boot = 0
+        self._leaves_at = -1
+
+    async def main(self, station: Station) -> None:
+        """The process of the client."""
+        if self._leaves_at == station.boot:
+            return
+        self._boot, self._member = station.boot, PushMember(self._settings, station)
+        await self._member.run()
+
+    def close(self, station: Station) -> None:
+        """Leaves the group in order; as an event of its process, be it the first."""
+        if self._member is not None and self._boot == station.boot:
+            self._member.close()
+        else:
+            self._leaves_at = station.boot

@@ -1,0 +1,73 @@
+"""What the consumers of ``workload/push_consumer.py`` tell of all that they do, for checks to
+listen to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker.client.message import MessageQueue
+from simulator.workload.history import Place
+from store.message.record import MessageRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """When a lock was asked for, and of whom: the leader's address, and its term."""
+
+    at: float
+    address: str
+    term: int
+
+
+class Watch:
+    """Is told what the members of a group do. Each method raises what it finds to be wrong; here
+    none finds anything."""
+
+    def given(self, consumer: str, place: Place, record: MessageRecord) -> None:
+        """A broker gave a message."""
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds, whatever the clocks of machines say."""
+        return 0.0
+
+    def answered(self, consumer: str, address: str, place: Place, asked_at: float) -> None:
+        """A pull that was asked then is answered; the message there is the first of the answer."""
+
+    def delivered(self, consumer: str, place: Place, record: MessageRecord) -> None:
+        """The program got it."""
+
+    def fails(self, _record: MessageRecord) -> bool:
+        """Whether the program cannot consume it."""
+        return False
+
+    def sends_back(self, record: MessageRecord) -> None:
+        """It is sent back, once more."""
+
+    def sent_back(self, record: MessageRecord) -> None:
+        """A broker said that it is stored for the next attempt."""
+
+    def is_gone(self, _record: MessageRecord) -> bool:
+        """Whether retention may have removed it."""
+        return False
+
+    def asks(self, address: str) -> Asked:
+        """A lock is about to be asked for."""
+        return Asked(0.0, address, -1)
+
+    def locked(self, _consumer: str, _queue: MessageQueue, _asked: Asked) -> Asked | None:
+        """It is granted; None where nobody can say by whom."""
+        return None
+
+    def unlocks(self, consumer: str, queue: MessageQueue) -> None:
+        """It is about to be given up."""
+
+    def takes(self, consumer: str, queue: MessageQueue) -> None:
+        """The consumer begins with a queue, wherever the group is."""
+
+    def begins(self, consumer: str, queue: MessageQueue, offset: int, lock: Asked | None) -> None:
+        """The program begins with a message of a locked queue."""
+
+    def ends(self, consumer: str, queue: MessageQueue) -> None:
+        """And is done with it."""

@@ -1,0 +1,391 @@
+"""Consumers that behave on the wire as RocketMQ's Java push consumer, 4.9, does.
+
+They say how far they are with their pulls and one-way, are held, filter by tag once more, send back
+what they cannot consume, and share the queues out by themselves. Those that consume in order lock
+their queues first. Times are shorter than Java's: seconds stand for tens of seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+
+from broker.client.consumer.offset_reset_body import reset_offsets
+from broker.client.errors import ClientError
+from broker.client.message import MessageQueue
+from broker.client.route.route_cache import Routes
+from broker.remoting.client import RemotingClient
+from broker.remoting.connection import Connection
+from broker.remoting.protocol.errors import CallError
+from broker.remoting.protocol.frame import Frame
+from simulator.hosts.broker_host import GROUP as BROKER
+from simulator.hosts.client_host import Station
+from simulator.workload import java_requests as wire
+from simulator.workload.process_queue import TakenQueue
+from simulator.workload.push_messages import RETRIES_MAX, RETRY_LEVEL
+from simulator.workload.push_settings import (
+    BELIEF_SECONDS,
+    PERSIST_SECONDS,
+    REBALANCE_SECONDS,
+    REBASE_SECONDS,
+    RETRY_PREFIX,
+    ROUTES_SECONDS,
+    WAITING_MAX,
+    PushSettings,
+)
+from store.message.record import MessageRecord, decode_record, record_bounds
+
+
+class PushMember:
+    """In one process."""
+
+    def __init__(self, client: PushSettings, station: Station) -> None:
+        self._client = client
+        self._watch = client.watch
+        self._rng = client.rng
+        self._station = station
+        self._loop = asyncio.get_running_loop()
+        self._name = f"{station.name}.{station.boot}"
+        handlers = {wire.MEMBERS_CHANGED: self._members_changed, wire.RESET_CLIENT: self._reset}
+        remoting = self._remoting = RemotingClient(self._loop, handlers)
+        self._routes = Routes(self._loop, remoting, client.name_servers.split(";"), client.rng)
+        # Java's clients may be given a name, and then keep their id when they start again.
+        self._wire = wire.JavaWire(remoting, client.group, f"{station.ip}@{client.group}")
+        self._version = station.boot
+        self._taken: dict[MessageQueue, TakenQueue] = {}
+        self._doubtful: dict[MessageQueue, None] = {}
+        """Queues that the broker may hold locked for this member, which has not taken them."""
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._routes_due = self._loop.time() + ROUTES_SECONDS
+        self._closing = False
+        self._woken: asyncio.Future[None] = self._loop.create_future()
+
+    async def run(self) -> None:
+        self._run(self._persist_regularly())
+        while not self._closing:
+            try:
+                await self._rebalance()
+            except (CallError, ClientError) as error:
+                self._station.note(f"cannot share out the queues: {error}")
+                await self._recover()
+            if not self._closing:
+                await asyncio.wait([self._woken], timeout=REBALANCE_SECONDS)
+            self._woken = self._loop.create_future()
+        await self._leave()
+
+    def close(self) -> None:
+        self._closing = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._woken.done():
+            self._woken.set_result(None)
+
+    def _run(self, work: Coroutine[object, object, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        if not task.cancelled():
+            task.result()
+
+    async def _recover(self) -> None:
+        for topic in self._client.topics:
+            if not topic.startswith(RETRY_PREFIX):
+                await self._routes.recover(topic, BROKER)
+
+    def _leader(self, queue: MessageQueue) -> str:
+        return self._routes.leader(queue)
+
+    # --- who has which queue
+
+    def _members_changed(self, _: Connection, _request: Frame) -> None:
+        self._wake()
+
+    async def _rebalance(self) -> None:
+        if self._loop.time() >= self._routes_due:
+            await self._look_up_routes()
+        await self._greet()
+        for topic in self._client.topics:
+            route = self._routes.cached(topic)
+            leader = None if route is None else route.leader(BROKER)
+            if route is None:
+                continue
+            members = None if leader is None else await self._wire.members(leader)
+            if leader is None or members is None:
+                await self._routes.refresh(topic)
+                continue
+            share = wire.share_of(route.read_queues, members, self._wire.client_id)
+            for queue in [each for each in self._taken if each.topic == topic]:
+                if queue not in share:
+                    await self._give_up(self._taken[queue])
+            for queue in [each for each in self._doubtful if each.topic == topic]:
+                if queue not in share:  # an answer was lost
+                    self._watch.unlocks(self._name, queue)
+                    self._wire.unlock(leader, queue)
+            for queue in share:
+                if queue not in self._taken and not self._closing:
+                    await self._take(queue)
+        if self._client.in_order:
+            await self._renew()
+
+    async def _look_up_routes(self) -> None:
+        self._routes_due = self._loop.time() + ROUTES_SECONDS
+        for topic in self._client.topics:
+            if self._routes.cached(topic) is not None:
+                await self._routes.refresh(topic)
+
+    async def _greet(self) -> None:
+        """All brokers, leaders or not, as Java's consumers do; it also makes the retry topic."""
+        addresses: dict[str, None] = {}
+        lost = False
+        for topic in self._client.topics:
+            try:
+                route = await self._routes.get(topic)
+            except ClientError:
+                if not topic.startswith(RETRY_PREFIX):
+                    raise
+                continue
+            addresses |= dict.fromkeys(route.brokers.get(BROKER, {}).values())
+        for address in addresses:
+            try:
+                await self._wire.heartbeat(address, self._client.topics, self._version)
+            except CallError as error:
+                lost = True
+                self._station.note(f"{address} hears no heartbeat: {error}")
+        if lost:
+            await self._look_up_routes()
+
+    async def _take(self, queue: MessageQueue) -> None:
+        leader, lock, asked_at = self._leader(queue), None, self._loop.time()
+        if self._client.in_order:
+            asked = self._watch.asks(leader)
+            self._doubtful[queue] = None
+            held = await self._wire.lock(leader, [queue])
+            if held is None:
+                await self._routes.refresh(queue.topic)
+            if held is None or queue not in held:
+                return
+            lock = self._watch.locked(self._name, queue, asked)
+        answer = await self._wire.committed(leader, queue)
+        offset = int(str((answer.ext or {})["offset"])) if answer.code == wire.SUCCESS else 0
+        taken = self._taken[queue] = TakenQueue(queue, offset, offset)
+        taken.lock, taken.locked_at = lock, asked_at
+        self._doubtful.pop(queue, None)
+        self._watch.takes(self._name, queue)
+        self._station.note(f"takes {queue.topic}/{queue.queue_id} from {offset} on")
+        self._run(self._pull(taken))
+        if self._client.in_order:
+            self._run(self._consume_in_order(taken))
+
+    async def _give_up(self, taken: TakenQueue) -> None:
+        taken.dropped = True
+        await self._idle(taken)
+        self._taken.pop(taken.queue, None)
+        self._station.note(f"gives up {taken.queue.topic}/{taken.queue.queue_id}")
+        try:
+            leader = self._leader(taken.queue)
+        except ClientError:
+            return
+        self._wire.commit(leader, taken.queue, taken.done)
+        if self._client.in_order:
+            self._doubtful[taken.queue] = None  # the broker may never hear what follows
+            self._watch.unlocks(self._name, taken.queue)
+            self._wire.unlock(leader, taken.queue)
+
+    async def _idle(self, taken: TakenQueue) -> None:
+        """The program is done with the message that it has begun."""
+        while taken.busy:  # noqa: ASYNC110 - as Java's clients wait for the queue's lock
+            await asyncio.sleep(0.01)
+
+    async def _renew(self) -> None:
+        for queue, taken in list(self._taken.items()):
+            leader, asked_at = self._leader(queue), self._loop.time()
+            asked = self._watch.asks(leader)
+            held = await self._wire.lock(leader, [queue])
+            if held is None:
+                await self._routes.refresh(queue.topic)
+            elif queue in held:
+                taken.lock, taken.locked_at = self._watch.locked(self._name, queue, asked), asked_at
+            else:
+                taken.locked_at = -BELIEF_SECONDS
+
+    def _may_consume(self, taken: TakenQueue) -> bool:
+        if not self._client.in_order:
+            return True
+        return self._loop.time() - taken.locked_at < BELIEF_SECONDS and taken.locked_at >= 0
+
+    # --- what the queues hold
+
+    async def _pull(self, taken: TakenQueue) -> None:
+        queue = taken.queue
+        while not taken.dropped and not self._closing:
+            if len(taken.waiting) >= WAITING_MAX or not self._may_consume(taken):
+                await asyncio.sleep(0.05)
+                continue
+            asked_at = self._watch.now
+            try:
+                leader = self._leader(queue)
+                answer = await self._wire.pull(
+                    leader, queue, taken.next_offset, taken.done, self._version
+                )
+            except (CallError, ClientError):
+                await self._routes.recover(queue.topic, BROKER)
+                continue
+            if taken.dropped:
+                return
+            if answer.code == wire.SUCCESS:
+                first = self._found(taken, answer)
+                place = (queue.topic, queue.queue_id, first)
+                self._watch.answered(self._name, leader, place, asked_at)
+            elif answer.code == wire.OFFSET_MOVED:
+                await self._begin_at(taken, wire.next_offset(answer))
+            elif answer.code in {wire.NOT_FOUND, wire.RETRY_AT_ONCE}:
+                taken.next_offset = wire.next_offset(answer)
+                if not taken.waiting:
+                    taken.done = max(taken.done, taken.next_offset)
+                await asyncio.sleep(0.02)
+            else:
+                self._station.note(f"a pull is answered with {answer.code}: {answer.remark}")
+                self._wake()  # a new leader does not know what is wanted before a heartbeat
+                await asyncio.sleep(0.3)
+                await self._routes.recover(queue.topic, BROKER)
+
+    def _found(self, taken: TakenQueue, answer: Frame) -> int:
+        """The offset of the first message."""
+        first = -1
+        queue, tags = taken.queue, self._client.topics[taken.queue.topic]
+        wanted: list[MessageRecord] = []
+        for start, _end in record_bounds(answer.body):
+            record = decode_record(answer.body, start)
+            first = record.queue_offset if first < 0 else first
+            place = (queue.topic, queue.queue_id, record.queue_offset)
+            self._watch.given(self._name, place, record)
+            if not tags or record.property_map.get("TAGS") in tags:
+                wanted.append(record)
+        taken.next_offset = wire.next_offset(answer)
+        taken.waiting |= {record.queue_offset: record for record in wanted}
+        if wanted and not self._client.in_order:
+            self._run(self._consume(taken, wanted))
+        return first
+
+    async def _consume(self, taken: TakenQueue, records: list[MessageRecord]) -> None:
+        for record in records:
+            if taken.dropped:
+                return
+            if self._rng.random() < 0.2:
+                await asyncio.sleep(self._rng.uniform(0.0, 0.2))
+                if taken.dropped:
+                    return
+            self._deliver(taken, record)
+            if self._watch.fails(record):
+                await self._send_back(taken, record)
+            if not taken.dropped:
+                self._finish(taken, record.queue_offset)
+
+    def _deliver(self, taken: TakenQueue, record: MessageRecord) -> None:
+        queue = taken.queue
+        self._watch.delivered(
+            self._name, (queue.topic, queue.queue_id, record.queue_offset), record
+        )
+
+    def _finish(self, taken: TakenQueue, offset: int) -> None:
+        """All before the first that waits is done with."""
+        del taken.waiting[offset]
+        done = min(taken.waiting, default=offset + 1)
+        taken.done = max(taken.done, done)
+
+    async def _send_back(self, taken: TakenQueue, record: MessageRecord) -> None:
+        while not taken.dropped:
+            self._watch.sends_back(record)
+            try:
+                answer = await self._wire.send_back(
+                    self._leader(taken.queue), record, RETRY_LEVEL, RETRIES_MAX
+                )
+            except (CallError, ClientError):
+                await self._routes.recover(taken.queue.topic, BROKER)
+                continue
+            if answer.code == wire.SUCCESS:
+                self._watch.sent_back(record)
+                self._station.mark("message sent back")
+                return
+            if answer.code == wire.SYSTEM_ERROR and self._watch.is_gone(record):
+                self._station.mark("message removed before it was sent back")
+                return
+            await self._routes.recover(taken.queue.topic, BROKER)
+
+    async def _consume_in_order(self, taken: TakenQueue) -> None:
+        queue = taken.queue
+        failed: dict[int, None] = {}
+        while not taken.dropped and not self._closing:
+            if not taken.waiting or not self._may_consume(taken):
+                await asyncio.sleep(0.05)
+                continue
+            offset = min(taken.waiting)
+            record = taken.waiting[offset]
+            taken.busy = True
+            self._watch.begins(self._name, queue, offset, taken.lock)
+            if self._rng.random() < 0.3:
+                await asyncio.sleep(self._rng.uniform(0.0, 0.1))
+            self._deliver(taken, record)
+            self._watch.ends(self._name, queue)
+            taken.busy = False
+            if self._watch.fails(record) and offset not in failed and not taken.dropped:
+                failed[offset] = None  # the queue waits, and the message comes again
+                await asyncio.sleep(0.1)
+            elif not taken.dropped:
+                self._finish(taken, offset)
+
+    # --- how far it is
+
+    async def _persist_regularly(self) -> None:
+        while not self._closing:
+            await asyncio.sleep(PERSIST_SECONDS)
+            for taken in list(self._taken.values()):
+                try:
+                    self._wire.commit(self._leader(taken.queue), taken.queue, taken.done)
+                except ClientError:
+                    continue
+
+    async def _begin_at(self, taken: TakenQueue, offset: int) -> None:
+        """The queue goes on elsewhere: it is dropped, and taken anew once that is said."""
+        queue = taken.queue
+        taken.dropped = True
+        await asyncio.sleep(REBASE_SECONDS)
+        await self._idle(taken)
+        if self._taken.get(queue) is not taken:
+            return
+        taken.done = offset
+        try:
+            self._wire.commit(self._leader(queue), queue, offset)
+        except ClientError as error:
+            self._station.note(f"goes on elsewhere, and can tell nobody: {error}")
+        del self._taken[queue]
+        self._station.note(f"{queue.topic}/{queue.queue_id} goes on at {offset}")
+        self._wake()
+
+    def _reset(self, _: Connection, request: Frame) -> None:
+        """Request 220: an operator has moved the group."""
+        for queue, offset in reset_offsets(request.body).items():
+            taken = self._taken.get(queue)
+            if taken is not None and not taken.dropped:
+                self._station.mark("group reset while it consumed")
+                self._run(self._begin_at(taken, offset))
+
+    async def _leave(self) -> None:
+        for taken in list(self._taken.values()):
+            await self._give_up(taken)
+        for topic in self._client.topics:
+            route = self._routes.cached(topic)
+            for address in () if route is None else route.brokers.get(BROKER, {}).values():
+                try:
+                    await self._wire.unregister(address)
+                except CallError:
+                    continue
+        for task in self._tasks:
+            task.cancel()
+        self._routes.close()
+        await self._remoting.close()
+        self._station.note("has left its group")

@@ -1,0 +1,39 @@
+"""What consumers like RocketMQ's Java client are given to do, and how they fare with it.
+
+All of it follows from the number of a message: its tag, whether a group wants it, and at which
+attempts it cannot be consumed. Two of the tags have the same hash.
+"""
+
+from __future__ import annotations
+
+from simulator.workload.history import Content
+from simulator.workload.message_content import content_of
+
+TAGS = ("Aa", "BB", "red", "")
+WANTED_TAGS = ("Aa", "red")
+RETRIES_MAX = 2
+"""A message that fails once more after so many further attempts is a dead letter."""
+
+RETRY_LEVEL = 1
+"""The delay before the next attempt: 1 s."""
+
+
+def tag_of(number: int) -> str:
+    """The tag of the message of that number."""
+    return TAGS[number % len(TAGS)]
+
+
+def task_content(number: int, born_ms: int) -> Content:
+    """What the message of that number holds."""
+    return content_of(number, born_ms)._replace(tags=tag_of(number))
+
+
+def is_wanted(number: int) -> bool:
+    """Whether a group that filters by tags is to be given the message."""
+    return tag_of(number) in WANTED_TAGS
+
+
+def fails(number: int, attempts: int) -> bool:
+    """Whether the message cannot be consumed, after so many attempts that failed."""
+    kind = number // len(TAGS) % 8
+    return kind == 0 or (kind == 1 and attempts == 0)

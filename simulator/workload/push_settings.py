@@ -1,0 +1,39 @@
+"""What consumers like RocketMQ's Java push consumer are told, and how patient they are.
+
+Times are shorter than Java's: seconds stand for tens of seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from random import Random
+
+from simulator.workload.push_listener import Watch
+
+REBALANCE_SECONDS = 2.0
+PERSIST_SECONDS = 1.0
+BELIEF_SECONDS = 6.0
+"""For so long a lock is taken to be held that was not renewed; the broker's lives ten times as
+long. Java's clients say 30 s, and 60 s is the broker's."""
+
+ROUTES_SECONDS = 3.0
+"""Between two looks at the routes where nothing has failed (Java's clients: 30 s): a broker that
+does not lead any more answers pulls, and takes no commit."""
+
+REBASE_SECONDS = 0.5
+WAITING_MAX = 64
+RETRY_PREFIX = "%RETRY%"
+
+
+@dataclass(frozen=True, slots=True)
+class PushSettings:
+    """What a member of a group is told. ``topics``: the tags that are wanted of each, none for
+    all."""
+
+    name_servers: str
+    group: str
+    topics: Mapping[str, Collection[str]]
+    watch: Watch
+    rng: Random
+    in_order: bool

@@ -1,0 +1,172 @@
+"""Clients that ask, and clients that answer: requests whose replies are waited for.
+
+Who answers takes, by an SQL92 expression over the properties, a part of the questions alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from broker.client.client_identity import ClientIdentity
+from broker.client.consumer.consumer import Consumer
+from broker.client.consumer.message_selector import Sql
+from broker.client.errors import ClientError
+from broker.client.producer.producer import Producer
+from broker.client.received_message import ReceivedMessage
+from broker.remoting.protocol.errors import CallError
+from simulator.engine.violation import Violation
+from simulator.hosts.client_host import Station
+from simulator.workload.consumer import CONFIG as CONSUMER_CONFIG
+from simulator.workload.consumer import WatchedConsumer, records
+from simulator.workload.history import History, number_of
+from simulator.workload.message_content import content_of, message_of
+from simulator.workload.producer import CONFIG
+
+SIDES = 4
+WANTED = Sql("side BETWEEN 1 AND 2 AND kind = 'question'")
+TIMEOUT_SECONDS = 2.0
+PAUSE_MAX = 0.3
+
+
+def side_of(number: int) -> int:
+    """What the question says of itself."""
+    return number % SIDES
+
+
+def is_wanted(number: int) -> bool:
+    """Whether somebody answers this question: what ``WANTED`` says."""
+    return side_of(number) in (1, 2)
+
+
+def answer_to(body: bytes) -> bytes:
+    """The one right answer."""
+    return b"answer to " + body
+
+
+class AskingClient:
+    """Asks one question at a time, and waits for the answer, or until there can be none."""
+
+    def __init__(
+        self,
+        name_servers: str,
+        topic: str,
+        history: History,
+        rng: Random,
+        *,
+        pause_max: float = PAUSE_MAX,
+    ) -> None:
+        self._name_servers = name_servers
+        self._topic = topic
+        self._history = history
+        self._rng = rng
+        self._pause_max = pause_max
+        self._working = True
+        self.answered_in_the_end = False
+        """Whether a question was answered that was asked after :meth:`stop`."""
+
+    def stop(self) -> None:
+        """Goes on until one more question is answered."""
+        self._working = False
+
+    async def main(self, station: Station) -> None:
+        """The process of the client."""
+        rng = self._rng
+        producer = Producer(
+            self._name_servers,
+            CONFIG,
+            wall_clock=station.clock.wall_ms,
+            rng=rng,
+            identity=ClientIdentity(station.ip, station.boot, rng.getrandbits(32)),
+        )
+        await producer.start()
+        while not self.answered_in_the_end:
+            await asyncio.sleep(rng.uniform(0.02, self._pause_max))
+            last = not self._working
+            answered = await self._ask(station, producer)
+            self.answered_in_the_end = last and answered
+        await producer.close()
+
+    async def _ask(self, station: Station, producer: Producer) -> bool:
+        sent = self._history.send(station.name, self._rng.randrange(50))
+        number = sent.number
+        content = content_of(number, station.clock.wall_ms())
+        sides = {"side": str(side_of(number)), "kind": "question"}
+        content = content._replace(properties={**content.properties, **sides})
+        message = message_of(self._topic, sent, content)
+        try:
+            reply = await producer.request(message, TIMEOUT_SECONDS)
+        except (ClientError, CallError) as error:
+            # Whether the question is stored nobody knows: only its answer is waited for.
+            self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=True)
+            return False
+        if bytes(reply.body) != answer_to(sent.body) or not is_wanted(number):
+            raise Violation(f"question {number} is answered with {bytes(reply.body)!r}")
+        self._history.reply(sent)
+        station.mark("request answered")
+        return True
+
+
+class AnsweringClient:
+    """One member of the group that answers."""
+
+    def __init__(
+        self,
+        name_servers: str,
+        group: str,
+        topic: str,
+        history: History,
+        rng: Random,
+    ) -> None:
+        self._name_servers = name_servers
+        self._group = group
+        self._topic = topic
+        self._history = history
+        self._rng = rng
+        self._consumer: Consumer | None = None
+        self._boot = 0
+
+    async def main(self, station: Station) -> None:
+        """The process of the client."""
+        rng = self._rng
+        name = f"{station.name}.{station.boot}"
+        clock = station.clock.wall_ms
+        identity = ClientIdentity(station.ip, station.boot, rng.getrandbits(32))
+        consumer = self._consumer = WatchedConsumer(
+            self._name_servers,
+            self._group,
+            {self._topic: WANTED},
+            start_from="earliest",
+            config=CONSUMER_CONFIG,
+            wall_clock=clock,
+            rng=rng,
+            identity=identity,
+        )
+        replier = Producer(self._name_servers, CONFIG, wall_clock=clock, rng=rng, identity=identity)
+        consumer.station = station
+        self._boot = station.boot
+        await consumer.start()
+        await replier.start()
+        async for batch in consumer:
+            queue = batch.queue
+            found = records(station, batch)
+            for message, record in found:
+                self._history.deliver(name, queue, message.queue_offset, record)
+            station.note(f"has {queue.topic}/{queue.queue_id} up to {batch.next_offset}")
+            consumer.acknowledge(queue, batch.next_offset)
+            for message, record in found:
+                await self._answer(station, replier, message, record.body)
+
+    def close(self, station: Station) -> None:
+        """Leaves the group in order; as an event of its process."""
+        if self._consumer is not None and self._boot == station.boot:
+            station.loop.create_task(self._consumer.close())
+
+    async def _answer(
+        self, station: Station, replier: Producer, message: ReceivedMessage, body: bytes
+    ) -> None:
+        try:
+            await replier.reply(message, answer_to(body))
+            station.note(f"has answered {number_of(body)}")
+        except (ClientError, CallError) as error:
+            station.note(f"{type(error).__name__}: {error}")

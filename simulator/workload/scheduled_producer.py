@@ -1,0 +1,96 @@
+"""A client whose messages are not to be delivered at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from random import Random
+
+from broker.client.client_identity import ClientIdentity
+from broker.client.errors import ClientError, RefusedError, outcome_unknown
+from broker.client.message import Message, SendResult
+from broker.client.producer.producer import Producer
+from broker.remoting.protocol.errors import CallError
+from simulator.hosts.client_host import Station
+from simulator.workload.history import History, Sent
+from simulator.workload.message_content import content_of, message_of
+from simulator.workload.producer import CONFIG, DEADLINE_SECONDS
+
+LEVELS = (1, 1, 2)
+DELAY_MS_MAX = 4000
+PAUSE_MAX = 0.2
+
+
+class DelayingClient:
+    """Sends to one topic, by delay level or with a time of delivery."""
+
+    def __init__(
+        self,
+        name_servers: str,
+        topic: str,
+        history: History,
+        rng: Random,
+        *,
+        pause_max: float = PAUSE_MAX,
+        bursts: Sequence[int] = (1,),
+    ) -> None:
+        """``bursts``: so many messages at the same instant, one of these each time."""
+        self._name_servers = name_servers
+        self._topic = topic
+        self._history = history
+        self._rng = rng
+        self._pause_max = pause_max
+        self._bursts = bursts
+        self._working = True
+
+    def stop(self) -> None:
+        """Sends nothing more."""
+        self._working = False
+
+    async def main(self, station: Station) -> None:
+        """The process of the client."""
+        rng = self._rng
+        producer = Producer(
+            self._name_servers,
+            CONFIG,
+            wall_clock=station.clock.wall_ms,
+            rng=rng,
+            identity=ClientIdentity(station.ip, station.boot, rng.getrandbits(32)),
+        )
+        await producer.start()
+        while self._working:
+            await asyncio.sleep(rng.uniform(0.005, self._pause_max))
+            for _ in range(rng.choice(self._bursts) if len(self._bursts) > 1 else 1):
+                self._send(station, producer)
+        await asyncio.sleep(DEADLINE_SECONDS + 1.0)
+        await producer.close()
+
+    def _send(self, station: Station, producer: Producer) -> None:
+        sent = self._history.send(station.name, self._rng.randrange(50))
+        try:
+            answer = producer.send_nowait(self._message(sent, station.clock.wall_ms()))
+        except (ClientError, CallError) as error:
+            self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=False)
+        else:
+            answer.add_done_callback(partial(self._answered, sent))
+
+    def _message(self, sent: Sent, born_ms: int) -> Message:
+        rng, content = self._rng, content_of(sent.number, born_ms)
+        if rng.random() < 0.5:
+            sent.delay_level = rng.choice(LEVELS)
+            return message_of(self._topic, sent, content, delay_level=sent.delay_level)
+        delay = {"TIMER_DELAY_MS": str(rng.randrange(20, DELAY_MS_MAX))}
+        content = content._replace(properties={**content.properties, **delay})
+        return message_of(self._topic, sent, content)
+
+    def _answered(self, sent: Sent, answer: asyncio.Future[SendResult]) -> None:
+        error = answer.exception()
+        if error is None:
+            result = answer.result()
+            self._history.acknowledge(sent, result.queue, result.queue_offset)
+        elif isinstance(error, ClientError | CallError):
+            unknown = not isinstance(error, RefusedError) or outcome_unknown(error)
+            self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=unknown)
+        else:
+            raise error

@@ -1,0 +1,99 @@
+"""What clients of two broker groups are told: each group's checks hear what happens in its queues.
+
+And an operator who makes the topics at both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+
+from broker.client.errors import ClientError
+from broker.client.message import MessageQueue
+from broker.client.route.route_cache import Routes
+from broker.remoting.client import RemotingClient
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.errors import CallError
+from simulator.hosts.client_host import Station
+from simulator.workload.history import History, Listener
+
+DEFAULT_TOPIC = "TBW102"
+"""Every broker has it, so its route names them all."""
+
+PAUSE_SECONDS = 0.1
+REQUEST_SECONDS = 1.5
+
+
+class HistoryOfGroups(History):
+    """Messages have one numbering. ``others``: histories whose listeners are those of a group."""
+
+    def __init__(self, note: Callable[[str, str], None]) -> None:
+        super().__init__(note)
+        self.others: dict[str, History] = {}
+
+    @property
+    def all_listeners(self) -> Sequence[Listener]:
+        """See :class:`History`."""
+        others = [listener for other in self.others.values() for listener in other.listeners]
+        return [*self.listeners, *others]
+
+    def listeners_of(self, queue: MessageQueue) -> Sequence[Listener]:
+        """See :class:`History`."""
+        other = self.others.get(queue.broker)
+        return self.listeners if other is None else other.listeners
+
+
+class TopicMaker:
+    """Makes topics of so many queues at the leader of each group, until all are there."""
+
+    def __init__(
+        self,
+        name_servers: str,
+        *,
+        groups: Sequence[str],
+        topics: Sequence[str],
+        queues: int,
+        rng: Random,
+        made: Callable[[], None],
+    ) -> None:
+        """``made`` is called when all are there."""
+        self._made = made
+        self._name_servers = name_servers
+        self._wanted = [(group, topic) for group in groups for topic in topics]
+        self._queues = queues
+        self._rng = rng
+
+    @property
+    def done(self) -> bool:
+        """Whether both groups have all of them."""
+        return not self._wanted
+
+    async def main(self, station: Station) -> None:
+        """The process of the operator."""
+        loop = asyncio.get_running_loop()
+        remoting = RemotingClient(loop)
+        routes = Routes(loop, remoting, self._name_servers.split(";"), self._rng)
+        while self._wanted:
+            group, topic = self._wanted[0]
+            try:
+                await routes.refresh(DEFAULT_TOPIC)
+                address = routes.leader(MessageQueue(DEFAULT_TOPIC, group, 0))
+                await self._make(remoting, address, topic)
+            except (ClientError, CallError) as error:
+                station.note(f"{topic} is not made: {type(error).__name__}: {error}")
+                await asyncio.sleep(PAUSE_SECONDS)
+        station.note("has made all topics")
+        self._made()
+        routes.close()
+        await remoting.close()
+
+    async def _make(self, remoting: RemotingClient, address: str, topic: str) -> None:
+        count = str(self._queues)
+        fields = {"topic": topic, "readQueueNums": count, "writeQueueNums": count, "perm": "6"}
+        code = RequestCode.UPDATE_AND_CREATE_TOPIC
+        answer = await remoting.invoke(address, code, fields, timeout=REQUEST_SECONDS)
+        if answer.code == ResponseCode.SUCCESS:
+            del self._wanted[0]
+        else:
+            await asyncio.sleep(PAUSE_SECONDS)

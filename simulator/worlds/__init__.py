@@ -1,0 +1,1 @@
+"""Worlds: which cluster and which clients a run has."""

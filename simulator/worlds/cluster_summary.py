@@ -1,0 +1,26 @@
+"""What nodes have come to, in words, for a violation that is of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from simulator.worlds.raft_cluster import Cluster
+
+
+def say(groups: Sequence[Cluster]) -> str:
+    """Role, term and how far each host is."""
+    said = []
+    for host in (host for group in groups for host in group.hosts):
+        node = host.node
+        if node is None:
+            said.append(f"{host.name} down")
+            continue
+        core = node.core
+        said.append(
+            f"{host.name} {core.role.value} of term {core.term}, log to {core.log.last_index}, "
+            f"durable {core.durable_index}, commit {core.commit_index}, "
+            f"applied {node.applied_index}"
+        )
+    return "; ".join(said)

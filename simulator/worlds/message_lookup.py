@@ -1,0 +1,42 @@
+"""A whole cluster with a client that looks messages up at any broker: by key, position and time.
+
+A world of its own, so that the seeds of the others go on meaning what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simulator.engine.random_streams import CountingRandom
+from simulator.hosts.client_host import Station
+from simulator.invariants import Invariant
+from simulator.invariants.broker.message_lookup import LookedUp
+from simulator.workload.message_lookup import PAUSE_SECONDS_MAX, LookingUpClient
+from simulator.worlds.broker_cluster import TOPICS, WholeCluster
+
+
+class LookupsCluster(WholeCluster):
+    """See the module."""
+
+    struck_clients = (*WholeCluster.struck_clients, "l0")
+
+    def _make_clients(self, rng: CountingRandom) -> None:
+        super()._make_clients(rng)
+        self._known = LookedUp(TOPICS)
+        self._looking = LookingUpClient(
+            self.name_servers,
+            TOPICS[0],
+            self._known,
+            self.streams.stream("looking up"),
+            pause_max=self.added_pauses * PAUSE_SECONDS_MAX,
+        )
+        self.clients.append(
+            Station("l0", "10.0.1.70", self.world, self._looking.main, self._client_ended)
+        )
+
+    def _make_invariants(self) -> Sequence[Invariant]:
+        return [*super()._make_invariants(), self._known]
+
+    def _stop_clients(self) -> None:
+        super()._stop_clients()
+        self._looking.stop()

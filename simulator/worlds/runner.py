@@ -1,0 +1,63 @@
+"""Running a cluster through a script to its end, and what came of it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Coroutine, Sequence
+
+from simulator.engine.violation import Violation
+from simulator.faults.injector import FaultPlan
+from simulator.faults.schedule import Action
+from simulator.worlds.outcome import Outcome
+from simulator.worlds.raft_cluster import Cluster
+
+
+def simulate(
+    seed: int,
+    *,
+    nodes: int = 3,
+    seconds: float = 20.0,
+    plan: FaultPlan | None = None,
+    kinds: Sequence[str] = (),
+    schedule: Sequence[Action] | None = None,
+    client_seconds: float | None = None,
+    show: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Runs one seed to its end. For ``plan``, ``kinds`` and ``schedule`` see :class:`Cluster`, for
+    the times :meth:`Cluster.run`."""
+    cluster = Cluster(seed, nodes=nodes, plan=plan, kinds=kinds, schedule=schedule, show=show)
+    return play(cluster, lambda cluster: cluster.run(seconds, client_seconds))
+
+
+Script = Callable[[Cluster], Coroutine[object, object, None]]
+
+
+def play(cluster: Cluster, script: Script) -> Outcome:
+    """Runs a cluster through a script to its end.
+
+    Without the garbage collector: when it runs depends on more than the seed, and what it finds to
+    finalise is pending tasks of dead processes, which may speak up at any time.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _play(cluster, script)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _play(cluster: Cluster, script: Script) -> Outcome:
+    violation: str | None = None
+    picture = ""
+    try:
+        cluster.loop.run_until_complete(script(cluster))
+    except Violation as broken:
+        violation, picture = str(broken), broken.page
+    except Exception as error:  # noqa: BLE001 - any failure of shipped code is a finding
+        violation = f"{type(error).__name__}: {error}"
+    if violation is not None:
+        cluster.trace.note("!!!", violation)
+    outcome = cluster.outcome(violation, picture)
+    cluster.switch_off()
+    return outcome

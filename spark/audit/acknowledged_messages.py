@@ -1,0 +1,221 @@
+"""Is what was acknowledged in the log? The list is what the command line printed, or bare ids.
+
+A message is a JSON object with ``msg_id`` (RocketMQ's: address and port of the broker, then the
+position in the log, in hexadecimal), and as far as there are such ``queue_id``, ``queue_offset``,
+``broker`` (of ``dledger produce --json``), ``topic`` and ``unique_key`` (of ``dledger consume
+--json`` and ``dledger message``). Objects stand one a line, or in one JSON array. A line that is no
+object is the ``msg_id`` alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spark.audit.audit import GroupAudit, Told
+from spark.errors import ReplicaError
+from spark.remote_file_system import open_file_system
+from store.errors import CorruptRecordError, DamagedError, DataFormatError
+from store.io.filesystem import FileSystem
+from store.log.layout import segment_name, segment_start
+from store.message.properties import UNIQUE_KEY, find_property
+from store.message.record import MessageRecord, decode_record
+from store.verify import Finding, FindingKind
+from store.verify.files.audit_files import AuditFiles
+from store.verify.findings import FindingLog
+from store.verify.state.state_reader import read_state
+
+# Hosts have 4 or 16 bytes; the port has 4 and the position 8.
+_ID_DIGITS = (32, 56)
+_POSITION_DIGITS = 16
+_TEXTS = ("broker", "topic", "unique_key")
+_NUMBERS = ("queue_id", "queue_offset")
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """One acknowledged message, by where its broker said that it is; ``None`` is not known."""
+
+    msg_id: str
+    group: str | None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    topic: str | None = None
+    unique_key: str | None = None
+
+    @property
+    def position(self) -> int:
+        return int(self.msg_id[-_POSITION_DIGITS:], 16)
+
+    def fits(self, record: MessageRecord) -> bool:
+        """Whether a record is that message, as far as is known of it."""
+        unique = find_property(record.properties, UNIQUE_KEY) or b""
+        return record.position == self.position and all(
+            expected is None or expected == found
+            for expected, found in (
+                (self.queue_id, record.queue_id),
+                (self.queue_offset, record.queue_offset),
+                (self.topic, record.topic),
+                (self.unique_key, unique.decode(errors="replace")),
+            )
+        )
+
+    def __str__(self) -> str:
+        queue = "" if self.queue_id is None else f" of queue {self.queue_id}"
+        number = "" if self.queue_offset is None else f", number {self.queue_offset}{queue}"
+        return f"the acknowledged message {self.msg_id}{number}"
+
+
+def read_acknowledged(path: str) -> list[Acknowledged]:
+    """The list in a file; ``-`` is standard input.
+
+    Raises :class:`~spark.errors.ReplicaError` naming the line that is none of a message.
+    """
+    try:
+        if path == "-":
+            return list(parse_list(sys.stdin.read(), "standard input"))
+        with open(path, encoding="utf-8") as file:
+            return list(parse_list(file.read(), path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ReplicaError(f"{path}: {error}") from error
+
+
+def parse_list(text: str, name: str) -> Iterator[Acknowledged]:
+    if text.lstrip().startswith("["):
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise ReplicaError(f"{name}: begins as a JSON array and is none: {error}") from error
+        for number, one in enumerate(found, 1):
+            yield parse_message(one, f"{name}, message {number}")
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        where = f"{name}, line {number}"
+        stripped = line.strip()
+        if stripped.startswith("{"):
+            try:
+                yield parse_message(json.loads(stripped), where)
+            except ValueError as error:
+                raise ReplicaError(f"{where}: not one JSON object: {error}") from error
+        elif stripped:
+            yield parse_message({"msg_id": stripped}, where)
+
+
+def parse_message(found: Any, where: str) -> Acknowledged:
+    try:
+        group, topic, unique_key = (
+            None if found.get(name) is None else str(found[name]) for name in _TEXTS
+        )
+        queue_id, queue_offset = (
+            None if found.get(name) is None else int(found[name]) for name in _NUMBERS
+        )
+        msg_id = str(found["msg_id"])
+        one = Acknowledged(msg_id, group, queue_id, queue_offset, topic, unique_key)
+        if len(one.msg_id) not in _ID_DIGITS:
+            raise ValueError(f"msg_id {one.msg_id} does not have {_ID_DIGITS[0]} digits")
+        int(one.msg_id, 16)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ReplicaError(
+            f"{where}: not what dledger produce --json prints for a message: {error}"
+        ) from error
+    return one
+
+
+def check_acknowledged(
+    root: str, groups: Sequence[GroupAudit], listed: Sequence[Acknowledged]
+) -> list[Told]:
+    """A finding for each listed message that the committed log does not hold.
+
+    It is looked up in the replica that knows most of the log; the audit proper tells whether the
+    others hold the same.
+    """
+    fs, _ = open_file_system(root)
+    told: list[Told] = []
+    by_group = {audit.plan.group: audit for audit in groups}
+    if len(by_group) == 1:
+        listed = [replace(one, group=one.group or next(iter(by_group))) for one in listed]
+    nameless = next((one for one in listed if one.group is None), None)
+    if nameless is not None:
+        raise ReplicaError(
+            f"the message {nameless.msg_id} of the list names no broker, and replicas of "
+            f"{len(by_group)} groups were given: audit one group at a time"
+        )
+    for group in sorted({one.group or "" for one in listed}):
+        ours = sorted(
+            (one for one in listed if one.group == group),
+            key=lambda one: (one.position, one.msg_id),
+        )
+        audit = by_group.get(group)
+        if audit is None:
+            what = f"the list names the group {group}, of which no replica was given"
+            raise ReplicaError(what)
+        log = CommittedLog(fs, audit)
+        for one in ours:
+            found = log.mismatch(one)
+            if found is not None:
+                told.append(log.tell(one, found))
+    return told
+
+
+class CommittedLog:
+    """The replica of a group that knows most of it."""
+
+    def __init__(self, fs: FileSystem, audit: GroupAudit) -> None:
+        self._files = AuditFiles(fs)  # what cannot be read holds no message
+        self._group = audit.plan
+        self._replica = max(audit.plan.replicas, key=lambda replica: replica.known_index)
+        try:
+            identity = self._replica.identity
+            log = FindingLog(self._replica.name)
+            state = read_state(fs, self._replica.directory, identity, log)
+        except (DamagedError, DataFormatError) as error:
+            raise ReplicaError(str(error)) from error
+        self._first = state.mark.first_position
+        self._end = state.durable_position
+
+    def path(self, position: int) -> tuple[str, int]:
+        start = segment_start(position, self._group.segment_size)
+        return f"{self._replica.directory}/commitlog/{segment_name(start)}", position - start
+
+    def mismatch(self, one: Acknowledged) -> str | None:
+        """What is there instead of the message; ``None`` where it is there, or has expired."""
+        if one.position < self._first:
+            return None
+        if one.position >= self._end:
+            return f"the end of the committed log at {self._end}"
+        path, byte = self.path(one.position)
+        try:
+            file = self._files.open(path, writable=False)
+        except FileNotFoundError:
+            return "no such segment"
+        try:
+            size = int.from_bytes(file.pread(4, byte), "big")
+            record = decode_record(file.pread(min(size, self._group.segment_size), byte))
+        except CorruptRecordError as error:
+            return f"no message: {error}"
+        finally:
+            file.close()
+        if one.fits(record):
+            return None
+        return (
+            f"message {record.queue_offset} of queue {record.queue_id} of {record.topic} at "
+            f"position {record.position}"
+        )
+
+    def tell(self, one: Acknowledged, found: str) -> Told:
+        path, byte = self.path(one.position)
+        finding = Finding(
+            FindingKind.ENTRY,
+            self._replica.name,
+            None,
+            None,
+            path,
+            byte,
+            str(one),
+            found,
+            "the message is lost unless the list is newer than the snapshot: report it",
+        )
+        return Told(finding, self._group.group, listed=True)

@@ -1,0 +1,173 @@
+"""The audit as Spark jobs: one task checks one range of the log over all replicas of a group.
+
+All groups are planned in one job, their ranges checked in the next, and then their derived files,
+so groups are audited side by side. Tasks read the replicas themselves and give back a summary of a
+range; no row of the log ever goes through Spark, and nothing is shuffled. The check is the one of
+``dledger verify`` (:mod:`store.verify`), so both find the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from spark.audit.spark_task_runner import SparkRun
+from spark.audit.task_size import REQUESTS_AT_ONCE, count_cores, log_bytes, range_bytes_for
+from spark.errors import ReplicaError
+from spark.remote_file_system import open_file_system
+from store.errors import StoreError
+from store.io.filesystem import FileSystem, Readable
+from store.verify import (
+    Buffers,
+    Finding,
+    GroupPlan,
+    RangeResult,
+    check_range,
+    finish_audit,
+    plan_audit,
+)
+from store.verify.derived_files import check_derived
+from store.verify.plan.replica_identities import distinct_directories
+from store.verify.plan.replica_locks import lock_replicas, untold
+
+RANGES_AT_ONCE = 4096
+"""Of all groups together. Each gives some 50 bytes a queue that it has messages of, and up to
+512 KiB of what its commands do to the broker's state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A finding of a group."""
+
+    finding: Finding
+    group: str
+    listed: bool = False
+    """Whether it is about a message of the list of those that were acknowledged."""
+
+    @property
+    def kind(self) -> str:
+        """That of the finding, or ``acknowledged``."""
+        return "acknowledged" if self.listed else self.finding.kind.value
+
+    def __str__(self) -> str:
+        return self.finding.line(self.kind)
+
+
+@dataclass(slots=True)
+class GroupAudit:
+    """What the audit of one group gave; ``seconds`` of each range are those of its task.
+
+    Results are without their parts, which the findings are made of.
+    """
+
+    plan: GroupPlan
+    results: list[RangeResult]
+    seconds: dict[int, float]
+
+
+@dataclass(slots=True)
+class Audit:
+    """The whole result. ``scan_seconds`` is the time of the Spark jobs alone."""
+
+    groups: list[GroupAudit] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
+    scan_seconds: float = 0.0
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(result.bytes_read for group in self.groups for result in group.results)
+
+
+def run_audit(
+    session: SparkSession, directories: Sequence[str], range_bytes: int | None = None
+) -> Audit:
+    """Audits the replicas in ``directories``: paths, or URLs of one file system.
+
+    A task checks about ``range_bytes`` of each replica's log; where that is left out, the size
+    follows from that of the log and the number of cores.
+    Raises :class:`~spark.errors.ReplicaError` for what is no replica, or one that is in use.
+    """
+    root = directories[0]
+    opened = [open_file_system(directory) for directory in directories]
+    fs, paths = opened[0][0], [path for _, path in opened]
+    if len({type(each) for each, _ in opened}) > 1:
+        raise ReplicaError("the replicas lie on different kinds of file systems: copy them to one")
+    audit = Audit()
+    run = SparkRun(session, root)
+    paths, findings = distinct_directories(fs, paths)
+    with ExitStack() as locks:
+        try:
+            unlocked = lock_replicas(fs, paths, locks)
+            size = range_bytes or task_size(session, fs, paths)
+            plan = plan_audit(fs, paths, size, run)
+            for groups in waves(plan.groups):
+                audit_groups(fs, run, groups, audit)
+        except (StoreError, OSError) as error:
+            raise ReplicaError(str(error)) from error
+        for finding in [*findings, *unlocked, *untold(plan.findings, unlocked)]:
+            name = finding.replica.partition("/")[0]
+            audit.told.append(Told(finding, name))
+    return audit
+
+
+def task_size(session: SparkSession, fs: FileSystem, paths: Sequence[str]) -> int:
+    """Bytes of log in a task, where nobody says."""
+    return range_bytes_for(log_bytes(fs, paths), count_cores(session))
+
+
+def waves(groups: Sequence[GroupPlan]) -> Iterator[list[GroupPlan]]:
+    """Groups that are audited side by side: enough for any cluster, and what a driver can hold."""
+    some: list[GroupPlan] = []
+    ranges = 0
+    for group in groups:
+        if some and ranges + len(group.ranges) > RANGES_AT_ONCE:
+            yield some
+            some, ranges = [], 0
+        some.append(group)
+        ranges += len(group.ranges)
+    if some:
+        yield some
+
+
+def audit_groups(fs: FileSystem, run: SparkRun, groups: Sequence[GroupPlan], audit: Audit) -> None:
+    """Adds what was found in the groups to ``audit``."""
+    began = time.perf_counter()
+    checked = check_ranges(run, groups)
+    results = [[result for result, _ in some] for some in checked]
+    derived = check_derived(fs, run, groups, results)
+    audit.scan_seconds += time.perf_counter() - began
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        told = list(pool.map(partial(finish_audit, fs), groups, results, derived))
+    for group, some, files, found in zip(groups, checked, derived, told, strict=True):
+        seconds = {result.number: taken for result, taken in some}
+        # What goes across ranges is told by now, and is most of what they gave.
+        kept = [replace(result, parts=()) for result in files.results]
+        audit.groups.append(GroupAudit(group, kept, seconds))
+        audit.told += [Told(finding, group.group) for finding in found]
+
+
+def check_ranges(
+    run: SparkRun, groups: Sequence[GroupPlan]
+) -> list[list[tuple[RangeResult, float]]]:
+    """All ranges of each group, with the seconds of their tasks: one job for all groups."""
+    lean = [group.for_ranges() for group in groups]
+    tasks = [(of, plan.number) for of, group in enumerate(groups) for plan in group.ranges]
+    found: list[list[tuple[RangeResult, float]]] = [[] for _ in groups]
+    for (of, _), result in zip(tasks, run.on_executors(timed_range, lean, tasks), strict=True):
+        found[of].append(result)
+    return found
+
+
+def timed_range(
+    fs: Readable, group: GroupPlan, number: int, buffers: Buffers
+) -> tuple[RangeResult, float]:
+    """The check of a range, and its seconds."""
+    began = time.perf_counter()
+    result = check_range(fs, group, number, buffers)
+    return result, time.perf_counter() - began

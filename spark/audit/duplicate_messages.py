@@ -1,0 +1,89 @@
+"""The search for messages that are in the log twice, as a Spark job: a task a slice of the hashes.
+
+Each task reads its part of each file of the key index, so nothing has to be shuffled.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.errors import PythonException
+from pyspark.sql import SparkSession
+
+from spark.audit.audit import GroupAudit, Told
+from spark.errors import ReplicaError
+from spark.remote_file_system import open_file_system
+from store.verify import FindingKind
+from store.verify.index.duplicate_messages import HASHES, DuplicateSearch
+
+MESSAGES_OF_A_SLICE = 1 << 22
+SCHEMA = "findings binary"
+# Where the files are damaged in which the search would look, another replica is taken.
+HINDERING = frozenset(
+    {
+        FindingKind.ENTRY,
+        FindingKind.SEGMENT,
+        FindingKind.KEY_INDEX,
+        FindingKind.BATCH,
+        FindingKind.ENTRY_INDEX,
+        FindingKind.CHECKPOINT,
+        FindingKind.MARK,
+        FindingKind.FORMAT,
+    }
+)
+
+
+def find_duplicates(
+    session: SparkSession, root: str, groups: Sequence[GroupAudit], told: Sequence[Told]
+) -> list[Told]:
+    """A finding for each message that came twice, of the replica that knows most of each group.
+
+    Raises :class:`~spark.errors.ReplicaError` where no replica of a group is fit to be searched.
+    """
+    found: list[Told] = []
+    hindered = {one.finding.replica for one in told if one.finding.kind in HINDERING}
+    for audit in groups:
+        replicas = audit.plan.replicas
+        fit = [place for place, one in enumerate(replicas) if one.name not in hindered]
+        if not fit:
+            raise ReplicaError(
+                f"{audit.plan.group}: in each replica log or key index are damaged, so that "
+                "duplicates cannot be looked for: audit without --duplicates"
+            )
+        place = max(fit, key=lambda place: replicas[place].known_index)
+        messages = sum(result.messages for result in audit.results)
+        slices = max(1, -(-messages // MESSAGES_OF_A_SLICE))
+        frame = session.range(0, slices, 1, slices)
+        try:
+            rows = frame.mapInArrow(slice_task(root, audit, place, slices), SCHEMA).collect()
+        except PythonException as error:
+            raise ReplicaError(f"duplicates could not be looked for: {last_line(error)}") from error
+        for row in rows:
+            found += [Told(one, audit.plan.group) for one in pickle.loads(row["findings"])]
+    return sorted(found, key=lambda one: (one.finding.index_first or 0, one.finding.position))
+
+
+def last_line(error: PythonException) -> str:
+    """Of a traceback that came from a task, what the error itself said."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in reversed(lines) if "Error: " in line), lines[0])
+
+
+def slice_task(
+    root: str, audit: GroupAudit, place: int, slices: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    group = audit.plan
+
+    def search(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        fs, _ = open_file_system(root)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                low, high = number * HASHES // slices, (number + 1) * HASHES // slices
+                findings = DuplicateSearch(fs, group, place).find(low, high)
+                yield pa.RecordBatch.from_pydict(
+                    {"findings": pa.array([pickle.dumps(findings)], pa.binary())}
+                )
+
+    return search

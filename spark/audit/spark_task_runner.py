@@ -1,0 +1,117 @@
+"""The tasks of a check as Spark jobs: of all groups together, so that all cores have work.
+
+A job is a row a task; the plans of groups go to the executors once, and a task unpacks that of its
+own group. Nothing is shuffled.
+"""
+
+from __future__ import annotations
+
+import gc
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from spark.remote_file_system import open_file_system
+from store.io.filesystem import Readable
+from store.verify import Buffers
+from store.verify.plan.task_runner import Result, Shared, Task
+
+RESULT_SCHEMA = "number bigint, result binary"
+JOB_BYTES = 64 << 20
+"""Of the payloads of a job's tasks, which go to each executor."""
+JOB_TASKS = 100_000
+
+
+class SparkRun:
+    """Runs tasks on the executors; ``root`` is a path or URL of their file system."""
+
+    def __init__(self, session: SparkSession, root: str) -> None:
+        self._session = session
+        self._root = root
+
+    def __call__(
+        self,
+        check: Callable[[Readable, Shared, Task, Buffers], Result],
+        shared: Sequence[Shared],
+        tasks: Sequence[tuple[int, Task]],
+    ) -> list[Result]:
+        """The results in the order of the tasks. One that is alone runs here: a job costs more."""
+        if len(tasks) > 1:
+            return self.on_executors(check, shared, tasks)
+        fs, _ = open_file_system(self._root)
+        return [check(fs, shared[number], task, buffers()) for number, task in tasks]
+
+    def on_executors(
+        self,
+        check: Callable[[Readable, Shared, Task, Buffers], Result],
+        shared: Sequence[Shared],
+        tasks: Sequence[tuple[int, Task]],
+    ) -> list[Result]:
+        """The results in the order of the tasks."""
+        packed = [(number, pickle.dumps(task)) for number, task in tasks]
+        parts = [pickle.dumps(part) for part in shared]
+        results: list[Result] = []
+        for some in jobs(packed):
+            rows = self.frame(check, parts, some).collect()
+            found = {row["number"]: row["result"] for row in rows}
+            results += [pickle.loads(found[number]) for number in range(len(some))]
+        return results
+
+    def frame(
+        self,
+        check: Callable[[Readable, Shared, Task, Buffers], Result],
+        shared: Sequence[bytes],
+        tasks: Sequence[tuple[int, bytes]],
+    ) -> DataFrame:
+        """A row for each task: nothing in it makes Spark exchange rows."""
+        count = len(tasks)
+        numbers = self._session.range(0, count, 1, count)
+        return numbers.mapInArrow(run_tasks(self._root, check, shared, tasks), RESULT_SCHEMA)
+
+
+def jobs(tasks: Sequence[tuple[int, bytes]]) -> Iterator[Sequence[tuple[int, bytes]]]:
+    """Cuts tasks into jobs."""
+    begin = size = 0
+    for number, (_, task) in enumerate(tasks):
+        if number > begin and (size + len(task) > JOB_BYTES or number - begin == JOB_TASKS):
+            yield tasks[begin:number]
+            begin, size = number, 0
+        size += len(task)
+    if begin < len(tasks):
+        yield tasks[begin:]
+
+
+def run_tasks(
+    root: str,
+    check: Callable[[Readable, Shared, Task, Buffers], Result],
+    shared: Sequence[bytes],
+    tasks: Sequence[tuple[int, bytes]],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What a Spark task runs; it goes to the executors together with what is shared."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if not gc.get_freeze_count():
+            # Spark collects garbage after each task: what is loaded by now need not be looked at.
+            gc.freeze()
+        fs, _ = open_file_system(root)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                of, task = tasks[number]
+                result = check(fs, pickle.loads(shared[of]), pickle.loads(task), buffers())
+                yield pa.RecordBatch.from_pydict(
+                    {
+                        "number": pa.array([number], pa.int64()),
+                        "result": pa.array([pickle.dumps(result)], pa.binary()),
+                    }
+                )
+
+    return run
+
+
+@cache
+def buffers() -> Buffers:
+    """A worker runs many tasks, one at a time."""
+    return Buffers()

@@ -1,0 +1,59 @@
+"""How much of the log one task checks, where nobody says.
+
+A task costs a twentieth to a tenth of a second beside its check, which is what the check of 100 to
+200 MB of replicas costs: few large tasks waste least. But each core needs one, and what a failure
+repeats or a damaged entry makes dearer is a whole range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from store.io.filesystem import FileSystem
+from store.log.layout import parse_segment_name, segment_name
+from store.verify.files.audit_files import AuditFiles
+
+RANGE_BYTES_MIN = 64 << 20
+RANGE_BYTES_MAX = 1 << 30
+REQUESTS_AT_ONCE = 16
+"""Of the driver: a store lets each request wait."""
+UNKNOWN_CORES = 64
+"""Of a Connect server, which does not tell: tasks that are small for few cores cost little."""
+
+
+def range_bytes_for(log_bytes: int, cores: int) -> int:
+    """Bytes of log in a range: as many ranges a core as it takes to have none above the largest."""
+    rounds = -(-log_bytes // (cores * RANGE_BYTES_MAX))
+    return max(RANGE_BYTES_MIN, -(-log_bytes // max(cores * rounds, 1)))
+
+
+def count_cores(session: SparkSession) -> int:
+    """How many tasks run at once."""
+    try:
+        return max(1, session.sparkContext.defaultParallelism)
+    except AttributeError:  # as PySpark's own error for a session of Connect is
+        return UNKNOWN_CORES
+
+
+def log_bytes(fs: FileSystem, directories: Sequence[str]) -> int:
+    """Bytes from the first segment to the end of the last, of the replica that has most."""
+    paths = [f"{directory}/commitlog" for directory in directories]
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        return max(pool.map(partial(_log_bytes, fs), paths))
+
+
+def _log_bytes(fs: FileSystem, directory: str) -> int:
+    files = AuditFiles(fs)
+    names = files.list_directory(directory) if files.exists(directory) else []
+    starts = sorted(start for name in names if (start := parse_segment_name(name)) is not None)
+    if not starts:
+        return 0
+    last = files.open(f"{directory}/{segment_name(starts[-1])}", writable=False)
+    try:
+        return starts[-1] + last.size() - starts[0]
+    finally:
+        last.close()

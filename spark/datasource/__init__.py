@@ -1,0 +1,1 @@
+"""Snapshots as a data source of Spark."""

@@ -1,0 +1,154 @@
+"""Cutting a snapshot's log into pieces of about equal size, and reading such a piece.
+
+A piece is a range of entries, and need not end where a segment does: a big segment is read by many
+tasks. Where an entry lies is taken from the entry index, which a snapshot holds up to its last
+entry; each header must then be the one that the index states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from spark.datasource.snapshots import Snapshot
+from spark.errors import ReplicaError
+from store.io.filesystem import File, FileSystem
+from store.log.entry import HEADER, HEADER_SIZE, KINDS
+from store.log.entry_index import ROW, ROW_SIZE, Row
+from store.log.layout import segment_name, segment_start
+from store.verify.files.row_files import RowFiles
+
+ROWS_AT_ONCE = 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Entries ``first`` to ``last`` of a snapshot: what one task reads."""
+
+    snapshot: Snapshot
+    first: int
+    last: int
+
+
+@dataclass(slots=True)
+class LogEntry:
+    """One entry as it lies there; ``body`` is unchecked."""
+
+    index: int
+    term: int
+    kind: str
+    position: int
+    size: int
+    chain_crc: int
+    body_crc: int
+    path: str
+    byte: int
+    body: bytes
+
+
+def cut(snapshot: Snapshot, first: int, last: int, range_bytes: int) -> list[Piece]:
+    """The entries ``first`` to ``last`` in pieces of about ``range_bytes`` bytes of log."""
+    manifest = snapshot.manifest
+    first, last = max(first, manifest.first_index), min(last, manifest.commit_index)
+    if first > last:
+        return []
+    rows = IndexRows(snapshot.open(), snapshot)
+    begin, end = rows.row(first).position, rows.row(last).end
+    borders = [first]
+    for wanted in range(begin + range_bytes, end, range_bytes):
+        low, high = borders[-1] + 1, last + 1
+        while low < high:
+            middle = (low + high) // 2
+            if rows.row(middle).position < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        if borders[-1] < low <= last:
+            borders.append(low)
+    borders.append(last + 1)
+    return [Piece(snapshot, here, following - 1) for here, following in pairwise(borders)]
+
+
+class IndexRows:
+    """The entry index of a snapshot, each row checked to be the one asked for."""
+
+    def __init__(self, fs: FileSystem, snapshot: Snapshot) -> None:
+        self._files = RowFiles(fs, f"{snapshot.path}/index", ROW_SIZE)
+
+    def row(self, index: int) -> Row:
+        return next(self.rows(index, index))
+
+    def rows(self, first: int, last: int) -> Iterator[Row]:
+        """Raises :class:`~spark.errors.ReplicaError` where a row is not there."""
+        for start in range(first, last + 1, ROWS_AT_ONCE):
+            count = min(ROWS_AT_ONCE, last + 1 - start)
+            data = self._files.read(start, count)
+            for place in range(count):
+                row = None
+                if len(data) >= (place + 1) * ROW_SIZE:
+                    row = Row._make(ROW.unpack_from(data, place * ROW_SIZE))
+                index = start + place
+                if row is None or row.entry_index != index or row.position < 0:
+                    path, byte = self.locate(index)
+                    what = "the file ends" if row is None else "another row is there"
+                    raise ReplicaError(f"{path}, byte {byte}: not the row of entry {index}: {what}")
+                yield row
+
+    def locate(self, index: int) -> tuple[str, int]:
+        return self._files.locate(index)
+
+
+def read_entries(piece: Piece) -> Iterator[LogEntry]:
+    """The entries of a piece, one at a time, so that memory stays bounded by the largest.
+
+    Raises :class:`~spark.errors.ReplicaError` naming file and byte where an entry is not there.
+    """
+    fs = piece.snapshot.open()
+    size = piece.snapshot.segment_size
+    file: File | None = None
+    try:
+        for row in IndexRows(fs, piece.snapshot).rows(piece.first, piece.last):
+            start = segment_start(row.position, size)
+            path = f"{piece.snapshot.path}/commitlog/{segment_name(start)}"
+            if file is None or file.path != path:
+                if file is not None:
+                    file.close()
+                file = open_segment(fs, path, row.position - start)
+            yield read_entry(file, row, row.position - start)
+    finally:
+        if file is not None:
+            file.close()
+
+
+def open_segment(fs: FileSystem, path: str, byte: int) -> File:
+    try:
+        return fs.open(path, writable=False)
+    except FileNotFoundError as error:
+        raise ReplicaError(f"{path}, byte {byte}: the segment is missing") from error
+
+
+def read_entry(file: File, row: Row, byte: int) -> LogEntry:
+    where = f"{file.path}, byte {byte}: entry {row.entry_index}"
+    there = file.size() - byte
+    if row.size < HEADER_SIZE or there < row.size:
+        raise ReplicaError(f"{where} has {row.size} bytes, of which the file holds {max(0, there)}")
+    data = file.pread(row.size, byte)
+    if len(data) < row.size:
+        raise ReplicaError(f"{where} has {row.size} bytes, of which {len(data)} can be read")
+    magic, size, index, term, position, _channel, chain, crc, length = HEADER.unpack_from(data)
+    stated = (row.magic, row.size, row.entry_index, row.term, row.position, row.size - HEADER_SIZE)
+    if stated != (magic, size, index, term, position, length) or magic not in KINDS:
+        raise ReplicaError(f"{where}: the header there is not the one that the entry index states")
+    return LogEntry(
+        index,
+        term,
+        KINDS[magic].name.lower(),
+        position,
+        size,
+        chain,
+        crc,
+        file.path,
+        byte,
+        data[HEADER_SIZE:],
+    )

@@ -1,0 +1,199 @@
+"""Replicas that do not lie on a local path: read by what Arrow or fsspec can open.
+
+``s3://``, ``gs://``, ``hdfs://`` and ``file://`` go through Arrow's own file systems, any other
+scheme through fsspec. Files are read in ranges; nothing is ever written.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+
+import fsspec
+import pyarrow as pa
+import pyarrow.fs as arrowfs
+
+from spark.errors import ReplicaError
+from store.io.filesystem import Bytes, FileSystem, Lock
+from store.io.os_filesystem import OsFileSystem
+
+
+def open_file_system(path: str) -> tuple[FileSystem, str]:
+    """The file system of a path or URL, and the path within it.
+
+    Raises :class:`~spark.errors.ReplicaError` for a scheme that neither Arrow nor fsspec knows.
+    """
+    scheme, separator, rest = path.partition("://")
+    if not separator:
+        # Executors have other working directories.
+        return OsFileSystem(), os.path.abspath(path)
+    if scheme == "file" and rest.startswith("/"):
+        return OsFileSystem(), trim(rest)
+    try:
+        found, inner = arrowfs.FileSystem.from_uri(path)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ImportError) as first:
+        try:
+            opened, inner = fsspec.core.url_to_fs(path)
+        except (ValueError, ImportError, OSError) as error:
+            # Of a scheme that Arrow knows, its own reason is the one that helps.
+            reason = str(first if isinstance(first, OSError) else error).partition("\n")[0]
+            raise ReplicaError(f"{path}: this cannot be opened: {reason}") from error
+        found = arrowfs.PyFileSystem(arrowfs.FSSpecHandler(opened))
+    return RemoteFileSystem(found), trim(inner)
+
+
+def trim(path: str) -> str:
+    return path.rstrip("/") or "/"
+
+
+def steps(path: str) -> list[str]:
+    """The names that a path is made of, however its slashes stand."""
+    return [name for name in path.split("/") if name]
+
+
+READ_AHEAD = 4 << 20
+
+
+class RemoteFile:
+    """One open file, for reading only.
+
+    The check compares replicas by pieces that a processor's cache can hold. To a store each read
+    is a request, so those that go into a buffer, one after the other, are answered from a larger.
+    """
+
+    def __init__(self, path: str, file: pa.NativeFile) -> None:
+        self._path = path
+        self._file = file
+        self._size: int = file.size()
+        self._held = memoryview(b"")
+        self._held_position = 0
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def pread(self, size: int, position: int) -> bytes:
+        if position >= self.size():
+            return b""
+        data: bytes = self._file.read_at(size, position)
+        return data
+
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        at = position - self._held_position
+        wanted = min(len(buffer), max(self._size - position, 0))
+        if at < 0 or at + wanted > len(self._held):
+            self._held = memoryview(self.pread(max(len(buffer), READ_AHEAD), position))
+            self._held_position, at = position, 0
+        data = self._held[at : at + wanted]
+        buffer[: len(data)] = data
+        return len(data)
+
+    def pwrite(self, data: Bytes, position: int) -> None:  # noqa: ARG002 - of the interface
+        raise read_only(self._path)
+
+    def append_direct(self, data: Bytes, position: int) -> None:  # noqa: ARG002 - of the interface
+        raise read_only(self._path)
+
+    def begin_append(
+        self,
+        data: Bytes,  # noqa: ARG002 - of the interface
+        position: int,  # noqa: ARG002 - of the interface
+        then: Callable[[OSError | None], None],  # noqa: ARG002 - of the interface
+    ) -> bool:
+        raise read_only(self._path)
+
+    def datasync(self) -> None:
+        raise read_only(self._path)
+
+    def drop_cached(self, size: int, position: int) -> None:
+        """Nothing of it is in this machine's page cache."""
+
+    def size(self) -> int:
+        return self._size
+
+    def truncate(self, size: int) -> None:  # noqa: ARG002 - of the interface
+        raise read_only(self._path)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class RemoteFileSystem:
+    """Arrow's file systems behind :class:`~store.io.filesystem.FileSystem`; read only."""
+
+    def __init__(self, inner: arrowfs.FileSystem) -> None:
+        self._inner = inner
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> RemoteFile:
+        if create or writable:
+            raise read_only(path)
+        return RemoteFile(path, self._inner.open_input_file(path))
+
+    def exists(self, path: str) -> bool:
+        found: bool = self._inner.get_file_info(path).type != arrowfs.FileType.NotFound
+        return found
+
+    def list_directory(self, path: str) -> list[str]:
+        # Google's store knows no directories, and of those Arrow lists only what was made as one.
+        is_deep = self._inner.type_name == "gcs"
+        infos = self._inner.get_file_info(arrowfs.FileSelector(path, recursive=is_deep))
+        # A store may tell other paths than it was asked by (with or without slashes at the ends or
+        # doubled, or with the directory itself), and Arrow's names of "name/" are empty.
+        directory = steps(path)
+        found = [steps(info.path) for info in infos]
+        if is_deep:
+            depth = len(directory)
+            return sorted({one[depth] for one in found if len(one) > depth})
+        return sorted({one[-1] for one in found if one != directory})
+
+    def list_tree(self, path: str) -> dict[str, tuple[str, ...]]:
+        """Names by directory, all below ``path``: a store lists a thousand in one request."""
+        infos = self._inner.get_file_info(arrowfs.FileSelector(path, recursive=True))
+        depth = len(steps(path))
+        found: dict[str, set[str]] = {path: set()}
+        for info in infos:
+            above = path
+            for name in steps(info.path)[depth:]:
+                found.setdefault(above, set()).add(name)
+                above = f"{above}/{name}"
+            if info.type == arrowfs.FileType.Directory:
+                found.setdefault(above, set())
+        return {directory: tuple(sorted(names)) for directory, names in found.items()}
+
+    def identify(self, path: str) -> str:
+        return "/".join(steps(path))
+
+    def make_directories(self, path: str, *, sync: bool = True) -> None:  # noqa: ARG002 - interface
+        raise read_only(path)
+
+    def sync_all(self, path: str) -> None:
+        raise read_only(path)
+
+    def rename(self, source: str, target: str) -> None:  # noqa: ARG002 - of the interface
+        raise read_only(target)
+
+    def link(self, source: str, target: str) -> None:  # noqa: ARG002 - of the interface
+        raise read_only(target)
+
+    def remove(self, path: str) -> None:
+        raise read_only(path)
+
+    def remove_tree(self, path: str) -> None:
+        raise read_only(path)
+
+    def sync_directory(self, path: str) -> None:
+        raise read_only(path)
+
+    def free_bytes(self, path: str) -> int:
+        raise read_only(path)
+
+    def total_bytes(self, path: str) -> int:
+        raise read_only(path)
+
+    def lock(self, path: str) -> Lock:
+        raise read_only(path)
+
+
+def read_only(path: str) -> OSError:
+    return OSError(errno.EROFS, "read through Arrow, where nothing can be written", path)

@@ -1,0 +1,1 @@
+"""The report of an audit: HTML, charts, result files."""

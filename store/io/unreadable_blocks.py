@@ -1,0 +1,81 @@
+"""Reading and writing where the disk may have sectors that it cannot read.
+
+A page of the cache is read before some of it is written, so a write that covers a part of an
+unreadable block fails, and with it whoever wanted to put right what stands there. A write of whole
+blocks needs no reading: the disk gives them another place. What else such a block held is lost
+already; zeros take its place, and are found and put back like any other damage.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from store.io.filesystem import BLOCK_SIZE, Bytes, File
+
+UNREADABLE = frozenset(
+    {errno.EIO, errno.ENODATA, errno.EBADMSG, getattr(errno, "EUCLEAN", errno.EIO)}
+)
+"""By these a read says that the disk, or the file system by a checksum, has lost what was there.
+Others (no descriptors, no memory) say nothing of the bytes."""
+
+
+def read_readable(file: File, size: int, offset: int) -> tuple[bytes, bool]:
+    """Up to ``size`` bytes from ``offset`` on, and whether a block that cannot be read ended them.
+
+    Fewer otherwise only where the file ends. Raises ``OSError`` that tells nothing of the bytes.
+    """
+    try:
+        return file.pread(size, offset), False
+    except OSError as error:
+        if error.errno not in UNREADABLE:
+            raise
+    parts: list[bytes] = []
+    at, end = offset, offset + size
+    while at < end:
+        wanted = min(BLOCK_SIZE - at % BLOCK_SIZE, end - at)
+        try:
+            part = file.pread(wanted, at)
+        except OSError as error:
+            if error.errno not in UNREADABLE:
+                raise
+            return b"".join(parts), True
+        parts.append(part)
+        at += len(part)
+        if len(part) < wanted:
+            break
+    return b"".join(parts), False
+
+
+def reach(file: File, size: int, offset: int) -> tuple[int, int]:
+    """From where to where a write of these bytes must go: over the whole of a block at either end
+    that cannot be read. What it covers beside them becomes zeros."""
+    begin, end = offset, offset + size
+    first, last = begin - begin % BLOCK_SIZE, end - end % BLOCK_SIZE
+    if begin > first and not _is_readable(file, first):
+        begin = first
+    if end > last and not _is_readable(file, last):
+        end = last + BLOCK_SIZE
+    return begin, end
+
+
+def write_over(file: File, data: Bytes, offset: int) -> None:
+    """Writes over what is there, readable or not. The file keeps its size, if they fit into it."""
+    begin, end = reach(file, len(data), offset)
+    data_end = offset + len(data)
+    if (begin, end) == (offset, data_end):
+        file.pwrite(data, offset)
+        return
+    size = max(file.size(), data_end)
+    file.pwrite(bytes(offset - begin) + bytes(data) + bytes(end - data_end), begin)
+    if end > size:
+        file.truncate(size)
+
+
+def _is_readable(file: File, block: int) -> bool:
+    try:
+        file.pread(BLOCK_SIZE, block)
+    except OSError as error:
+        if error.errno not in UNREADABLE:
+            raise
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""The commit log: entries, segments, reading, repair, retention."""

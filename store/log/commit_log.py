@@ -1,0 +1,378 @@
+"""The commit log: one line of bytes, entry after entry, over segments.
+
+This layer knows bytes and positions and takes the order of entries on trust;
+:class:`~store.replica.ReplicaStore` checks indexes and terms. The log always ends with its last
+entry: what follows in the last segment is zeros, and the padding that closes a segment is written
+together with the entry that opens the next one.
+
+Threads: :meth:`append`, :meth:`sync` and :meth:`truncate` belong to the storage thread, and so does
+:meth:`begin_append`, but any thread may call it while that one has nothing to do;
+:meth:`prepare_next`, :meth:`drop_cached` and :meth:`expire` to one background thread, reads to any.
+The table of segments is changed under a lock and read without one.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable, Sequence
+
+from store.errors import DamagedError, DiskFullError, OutOfRangeError
+from store.io.filesystem import File, FileSystem
+from store.log.entry import PADDING_SIZE, Entry
+from store.log.layout import laid_out, segment_start
+from store.log.segment import ZERO_STEP, Segment, SegmentSpan
+
+# Descriptors kept open, most of them for reading old segments.
+OPEN_SEGMENTS_MAX = 128
+# How far the zeros run ahead of the entries: enough for a second of heavy load, and little enough
+# that a node that starts does not fill its disk's queue with zeros.
+ZEROED_AHEAD = 32 << 20
+# What stays in the page cache where nobody reads the log, and how much is dropped at a time.
+CACHE_KEPT = 64 << 20
+CACHE_STEP = 1 << 20
+OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class CommitLog:
+    """The log from ``first_position`` to ``end``, of which all below ``synced_end`` is durable."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        segment_size: int,
+        min_free_bytes: int,
+        *,
+        direct: bool = False,
+    ) -> None:
+        """``direct``: the log is written past the page cache (see :mod:`store.io.direct_io`)."""
+        self._fs = fs
+        self._table = threading.Lock()
+        self._opened: dict[int, None] = {}
+        self._dirty: dict[int, Segment] = {}
+        self._refused = False
+        self._closing = False
+        self.directory = directory
+        self.segment_size = segment_size
+        self.min_free_bytes = min_free_bytes
+        self.direct = direct
+        self.segments: dict[int, Segment] = {}
+        self.first_position = 0
+        self.end = 0
+        self.synced_end = 0
+        self._cached_from = -1
+
+    # The storage thread.
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Writes entries that follow the log's end: one write for each segment they touch.
+
+        Raises :class:`~store.errors.StoreError` where a position is not the next one, and
+        :class:`~store.errors.DiskFullError` where there is no room: in both cases the log ends
+        where it did. Any other failure is an ``OSError``.
+        """
+        if not entries:
+            return
+        writes = laid_out(entries, self.end, self.segment_size)
+        end = entries[-1].end
+        try:
+            for position, data in writes:
+                segment = self._segment_of(position)
+                self._dirty[segment.start] = segment
+                segment.append(data, position - segment.start)
+        except OSError as error:
+            if error.errno not in OUT_OF_SPACE:
+                raise
+            self._refused = True
+            missing = end - self.end
+            raise DiskFullError(f"{self.directory}: no room for {missing} bytes") from error
+        self.end = end
+
+    def begin_append(
+        self,
+        entries: Sequence[Entry],
+        written: Callable[[], None],
+        then: Callable[[OSError | None], None],
+    ) -> bool:
+        """Begins to append and sync in one, where it is one write that the disk can do meanwhile.
+
+        ``written`` is called before ``then`` if all went well: the log has ended behind the entries
+        by then, and nobody sees yet that they are durable.
+
+        Raises :class:`~store.errors.StoreError` as :meth:`append` does. For ``then`` and what is
+        returned see :meth:`~store.io.filesystem.File.begin_append`; the log ends where it did until
+        the write has ended well.
+        """
+        position = self.end
+        segment = self.segments.get(segment_start(position, self.segment_size))
+        if segment is None or self._dirty or not entries:
+            return False
+        writes = laid_out(entries, self.end, self.segment_size)
+        if len(writes) > 1:
+            return False
+        end = entries[-1].end
+
+        def ended(error: OSError | None) -> None:
+            if error is None:
+                self.end = end
+                written()
+                self.synced_end = end
+            then(error)
+
+        return segment.begin_append(writes[0][1], position - segment.start, ended)
+
+    def sync(self) -> None:
+        """All that was appended is durable on return. Every ``OSError`` is final."""
+        end = self.end
+        dirty, self._dirty = self._dirty, {}
+        for segment in dirty.values():
+            segment.sync()
+        self.synced_end = end
+
+    def truncate(self, end: int) -> None:
+        """Makes the log end at ``end`` and zeroes all that it held behind; durable on return."""
+        old_end, self.end = self.end, end
+        self.synced_end = min(self.synced_end, end)
+        start = segment_start(end, self.segment_size)
+        while start < old_end:
+            segment = self.segments[start]
+            segment.clear(max(end - start, 0), min(old_end - start, segment.size))
+            self._dirty[start] = segment
+            start += self.segment_size
+        self.sync()
+
+    # Recovery, before any other thread knows this log.
+
+    def new_segment(self, start: int) -> Segment:
+        """The segment that begins at ``start``, not yet opened nor in the table."""
+        return Segment(self._fs, self.directory, start, self.segment_size, direct=self.direct)
+
+    def remove_segment(self, segment: Segment) -> None:
+        """Removes the file and its place in the table; :meth:`sync_directory` makes it durable."""
+        self.segments.pop(segment.start, None)
+        segment.close()
+        self._fs.remove(segment.path)
+
+    def sync_directory(self) -> None:
+        self._fs.sync_directory(self.directory)
+
+    # The background thread.
+
+    @property
+    def needs_preparation(self) -> bool:
+        """Whether :meth:`prepare_next` has something to do, room on the disk permitting."""
+        return any(
+            self._zeroed_end(start) < self._zeros_wanted(start, ZEROED_AHEAD // 2)
+            for start in self._starts_ahead()
+        )
+
+    def prepare_next(self) -> None:
+        """Zeroes what lies ahead: of the current segment and, once that is half used, the next.
+
+        Stops where the disk would be left with less than ``min_free_bytes``; that is no error.
+        """
+        for start in self._starts_ahead():
+            wanted = self._zeros_wanted(start, ZEROED_AHEAD)
+            if self._zeroed_end(start) < wanted and self._has_free(self._step_size()):
+                self._prepare(self._segment_of(start), wanted)
+
+    def drop_cached(self) -> None:
+        """Gives the page cache of all but the newest durable bytes back to the system.
+
+        A log that is only written would else fill the memory of the machine with pages that nobody
+        reads, each of them new: where that memory has to be found first, because other pages must
+        be given up or a hypervisor has to provide it, finding it costs many times what writing
+        into it does. What is dropped is taken again for what is written next.
+        """
+        if self._cached_from < 0:
+            self._cached_from = self.synced_end  # what recovery read is left to the system
+        position = max(self._cached_from, self.first_position)
+        kept_from = self.synced_end - CACHE_KEPT
+        while position + CACHE_STEP <= kept_from:
+            start = segment_start(position, self.segment_size)
+            size = min(kept_from, start + self.segment_size) - position
+            segment = self.segments.get(start)
+            if segment is not None:
+                self._open_for_reading(segment).drop_cached(size, position - start)
+            position += size
+        self._cached_from = position
+
+    def start_segment(self) -> None:
+        """Makes the segment of ``end`` where it does not exist, with a first step of zeros.
+
+        On a full disk that waits: the log can be read, and has no room.
+        """
+        try:
+            segment = self._segment_of(self.end)
+            if segment.zeroed_end == 0:
+                segment.zero_step(segment.file)
+        except OSError as error:
+            if error.errno not in OUT_OF_SPACE:
+                raise
+            self._refused = True
+
+    def expire(self, position: int) -> None:
+        """Removes the segments that lie wholly below ``position``, oldest first."""
+        self.first_position = max(self.first_position, position)
+        with self._table:
+            kept = dict(self.segments)
+            removed = [
+                kept.pop(start) for start in list(kept) if start + self.segment_size <= position
+            ]
+            self.segments = kept
+            for segment in removed:
+                self._opened.pop(segment.start, None)
+        for segment in removed:
+            segment.let_go()
+            self._fs.remove(segment.path)
+        if removed:
+            self._fs.sync_directory(self.directory)
+            self._refused = False
+
+    # Any thread.
+
+    def has_room(self, size: int) -> bool:
+        """Whether an entry of ``size`` bytes can be appended without running out of disk."""
+        start = segment_start(self.end, self.segment_size)
+        needed = size + PADDING_SIZE
+        current = self.segments.get(start)
+        if current is not None and self.end - start + needed <= current.zeroed_end:
+            return True
+        following = self.segments.get(start + self.segment_size)
+        if (
+            current is not None
+            and current.zeroed_end == self.segment_size
+            and following is not None
+            and needed <= following.zeroed_end
+        ):
+            return True
+        return not self._refused and self._has_free(needed)
+
+    def opened(self, start: int) -> File | None:
+        """The file of a segment as this log reads and writes it; None where there is none."""
+        segment = self.segments.get(start)
+        try:
+            return None if segment is None else self._open_for_reading(segment)
+        except FileNotFoundError:
+            return None
+
+    def spans(self) -> list[SegmentSpan]:
+        """The segments that hold entries, oldest first."""
+        end = self.end
+        return [
+            SegmentSpan(start, min(start + self.segment_size, end))
+            for start in sorted(self.segments)
+            if start < end
+        ]
+
+    def read(self, position: int, size: int) -> bytes:
+        """The bytes at ``position``, which lie within one segment.
+
+        Raises :class:`~store.errors.OutOfRangeError` for bytes that the log does not hold, and
+        :class:`~store.errors.DamagedError` where the file cannot give what the log holds.
+        """
+        start = segment_start(position, self.segment_size)
+        segment = self.segments.get(start)
+        offset = position - start
+        if (
+            segment is None
+            or not self.first_position <= position <= position + size <= self.end
+            or offset + size > self.segment_size
+        ):
+            raise OutOfRangeError(
+                f"{size} bytes at position {position} are not in one segment of the log, "
+                f"which holds {self.first_position} to {self.end}"
+            )
+        try:
+            data = self._open_for_reading(segment).pread(size, offset)
+        except OSError as error:
+            if self.segments.get(start) is not segment:
+                raise OutOfRangeError(f"position {position} has just expired") from error
+            raise DamagedError(segment.path, offset, f"cannot be read: {error}") from error
+        if len(data) < size:
+            raise DamagedError(segment.path, offset + len(data), "the segment file is cut short")
+        return data
+
+    def locate(self, position: int) -> tuple[str, int]:
+        """The file that holds ``position``, and the byte in that file."""
+        start = segment_start(position, self.segment_size)
+        return self.new_segment(start).path, position - start
+
+    def close(self) -> None:
+        """Closes all files. No other call may be under way or follow."""
+        self._closing = True
+        for segment in self.segments.values():
+            segment.close()
+
+    def _open_for_reading(self, segment: Segment) -> File:
+        opened = segment.opened
+        if opened is not None:
+            return opened
+        with self._table:
+            file = segment.file
+            self._opened[segment.start] = None
+            self._close_oldest()
+        return file
+
+    def _close_oldest(self) -> None:
+        """Keeps the number of descriptors bounded; what may still need a sync stays open."""
+        if len(self._opened) <= OPEN_SEGMENTS_MAX:
+            return
+        unsynced = segment_start(self.synced_end, self.segment_size)
+        for start in self._opened:
+            if start < unsynced:
+                del self._opened[start]
+                self.segments[start].let_go()
+                return
+
+    def _segment_of(self, position: int) -> Segment:
+        """The segment in which ``position`` lies, made where it does not exist yet."""
+        start = segment_start(position, self.segment_size)
+        segment = self.segments.get(start)
+        if segment is not None:
+            return segment
+        with self._table:
+            segment = self.segments.get(start)
+            if segment is None:
+                segment = self.new_segment(start)
+                segment.create()
+                self.segments[start] = segment
+                self._opened[start] = None
+                self._close_oldest()
+        return segment
+
+    def _prepare(self, segment: Segment, wanted: int) -> None:
+        file = self._fs.open(segment.path)
+        try:
+            while segment.zeroed_end < wanted and not self._closing:
+                segment.zero_step(file)
+                self._refused = False
+                if not self._has_free(self._step_size()):
+                    break
+        except OSError as error:
+            if error.errno not in OUT_OF_SPACE:
+                raise
+            self._refused = True
+        finally:
+            file.close()
+
+    def _zeroed_end(self, start: int) -> int:
+        segment = self.segments.get(start)
+        return 0 if segment is None else segment.zeroed_end
+
+    def _zeros_wanted(self, start: int, ahead: int) -> int:
+        """The offset in the segment to which zeros should run, ``ahead`` bytes from the end on."""
+        return max(min(self.segment_size, self.end + ahead - start), 0)
+
+    def _starts_ahead(self) -> list[int]:
+        start = segment_start(self.end, self.segment_size)
+        if self.end - start < self.segment_size // 2:
+            return [start]
+        return [start, start + self.segment_size]
+
+    def _step_size(self) -> int:
+        return min(ZERO_STEP, self.segment_size)
+
+    def _has_free(self, size: int) -> bool:
+        return self._fs.free_bytes(self.directory) >= self.min_free_bytes + size

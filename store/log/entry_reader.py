@@ -1,0 +1,224 @@
+"""Reading entries back from the log, each checked against everything that is known about it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+from store.errors import CorruptEntryError, DamagedError, OutOfRangeError
+from store.log.commit_log import CommitLog
+from store.log.entry import HEADER, HEADER_SIZE, Entry, decode_entry
+from store.log.entry_index import ROW, EntryIndex, Row
+from store.log.layout import segment_start
+
+ROWS_AT_FIRST = 64
+ROWS_GROWTH = 8
+"""Who reads entries usually wants few: so many rows are read, then so many times as many."""
+
+GUESSES_MAX = 4
+"""Then what is left is halved: entries may be of very different sizes."""
+
+ROTTED_MAX = 512
+"""So many rows that have rotted are stepped over: four blocks of a disk."""
+
+_Row: TypeAlias = tuple[Any, ...]
+_POSITION, _SIZE, _INDEX = map(Row._fields.index, ("position", "size", "entry_index"))
+
+
+def read_entries(
+    log: CommitLog, index: EntryIndex, first_index: int, last_index: int, max_bytes: int
+) -> list[Entry]:
+    """The entries of a range, as many as ``max_bytes`` hold but at least one.
+
+    One read for each segment they lie in; the entries share its bytes. Raises
+    :class:`~store.errors.OutOfRangeError` and :class:`~store.errors.DamagedError`.
+    """
+    entries: list[Entry] = []
+    run: list[_Row] = []
+    room = max_bytes
+    segment = range(0)
+    for row in _rows(index, first_index, last_index, max_bytes):
+        room -= row[_SIZE]
+        if room < 0 and run:
+            break
+        if row[_POSITION] not in segment:
+            if run:
+                _read_run(log, index, run, entries)
+            start = segment_start(row[_POSITION], log.segment_size)
+            segment = range(start, start + log.segment_size)
+            run = []
+        run.append(row)
+    _read_run(log, index, run, entries)
+    return entries
+
+
+class Run(NamedTuple):
+    """Whole entries that lie one behind the other in a segment, checked."""
+
+    position: int
+    data: memoryview
+    first_size: int
+    """Bytes of the first entry."""
+
+
+def read_run(
+    log: CommitLog, index: EntryIndex, first_index: int, last_index: int, max_bytes: int
+) -> Run:
+    """As :func:`read_entries`, as far as one segment goes; as one piece of memory."""
+    rows: list[_Row] = []
+    for row in _rows(index, first_index, last_index, max_bytes):
+        if rows and (
+            row[_POSITION] != rows[-1][_POSITION] + rows[-1][_SIZE]
+            or row[_POSITION] + row[_SIZE] - rows[0][_POSITION] > max_bytes
+        ):
+            break
+        rows.append(row)
+    data = _read_run(log, index, rows, [])
+    return Run(rows[0][_POSITION], data, rows[0][_SIZE])
+
+
+def _rows(index: EntryIndex, first_index: int, last_index: int, max_bytes: int) -> Iterator[_Row]:
+    """The rows of entries of which ``max_bytes`` are wanted, some at a time.
+
+    Raises :class:`~store.errors.OutOfRangeError` when the next are not there.
+    """
+    # No more than could fit, were all entries empty.
+    end = min(last_index, first_index + max_bytes // HEADER_SIZE) + 1
+    if first_index >= end:
+        index.rows(first_index, end)  # raises, saying what it has
+    first, count = first_index, ROWS_AT_FIRST
+    while first < end:
+        yield from ROW.iter_unpack(index.rows(first, min(first + count, end)))
+        first, count = first + count, count * ROWS_GROWTH
+
+
+def index_at(index: EntryIndex, position: int, last_index: int) -> int:
+    """The first entry that begins at ``position`` or behind it, of those up to ``last_index``.
+
+    By the rows alone: what the log itself has at ``position`` may be damaged.
+    """
+    low, high = index.first_index, last_index
+    while low < high:
+        middle = (low + high) // 2
+        if index.row(middle).position < position:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def entry_at(log: CommitLog, index: EntryIndex, position: int, last_index: int) -> int:
+    """The last entry that begins at ``position`` or before it, of those up to ``last_index``.
+
+    Looks where it would be were all entries of one size, so that few rows are read. Raises
+    :class:`~store.errors.OutOfRangeError` where there is none.
+    """
+    low, high = index.first_index, last_index
+    begin, end = log.first_position, log.end
+    looks = 0
+    while True:
+        looks += 1
+        share = (position - begin) / (end - begin) if end > begin and looks <= GUESSES_MAX else 0.5
+        middle = low + int(min(max(share, 0.0), 1.0) * (high - low))
+        first = max(min(middle, high + 1 - ROWS_AT_FIRST // 2) - ROWS_AT_FIRST // 2, low)
+        rows = list(ROW.iter_unpack(index.rows(first, min(first + ROWS_AT_FIRST, high + 1))))
+        starts = [row[_POSITION] for row in rows]
+        if position < starts[0] and first > low:
+            high, end = first - 1, starts[0]
+        elif position >= starts[-1] + rows[-1][_SIZE] and first + len(rows) <= high:
+            low, begin = first + len(rows), starts[-1] + rows[-1][_SIZE]
+        else:
+            return first + bisect_right(starts, position) - 1
+
+
+def confirmed_entry_at(log: CommitLog, index: EntryIndex, position: int, last_index: int) -> int:
+    """As :func:`entry_at`, and no rotted row of another entry leads elsewhere, nor keeps from it.
+
+    Only rows are counted on which say what the headers of their entries say, so that this reads
+    more. Where no such row is that of ``position``, the first that could be is what is returned.
+    Raises :class:`~store.errors.DamagedError` where too many rows in a row have rotted, and
+    :class:`~store.errors.OutOfRangeError` where all these entries end before ``position``, or none
+    begins there or before.
+    """
+    if position < log.first_position:
+        raise OutOfRangeError(f"position {position} is before the log's {log.first_position}")
+
+    def confirmed(place: int) -> Row | None:
+        try:
+            row = index.row(place)
+            header = _read_by(log, index, row, row.position, HEADER_SIZE)
+        except DamagedError:
+            return None
+        magic, size, entry_index, term, begin, *_ = HEADER.unpack(header)
+        return row if row == Row(magic, begin, size, entry_index, term) else None
+
+    low, high = index.first_index, last_index
+    while low < high:
+        place = middle = (low + high + 1) // 2
+        while (row := confirmed(place)) is None and place < high:
+            place += 1
+            if place - middle > ROTTED_MAX:
+                path, byte = index.locate(middle)
+                raise DamagedError(path, byte, f"none of {ROTTED_MAX} rows is that of its entry")
+        if row is not None and row.position <= position:
+            low = place
+        else:
+            high = middle - 1
+    row = confirmed(low)
+    if row is None or position < row.end:
+        return low
+    if low == last_index:
+        raise OutOfRangeError(f"position {position} is behind entry {low}, which ends at {row.end}")
+    return low + 1 if confirmed(low + 1) is None else low
+
+
+def read_chain_crc(log: CommitLog, index: EntryIndex, row: Row) -> int:
+    """The chain CRC that the header of an entry states."""
+    return int.from_bytes(_read_by(log, index, row, row.position + 36, 4), "big")
+
+
+def _read_run(
+    log: CommitLog, index: EntryIndex, rows: list[_Row], entries: list[Entry]
+) -> memoryview:
+    """Adds the entries of rows that share a segment; returns the bytes that they share."""
+    start = end = rows[0][_POSITION]
+    size = rows[-1][_POSITION] + rows[-1][_SIZE] - start
+    data = memoryview(_read_by(log, index, rows[0], start, size))
+    chain_crc = entries[-1].chain_crc if entries else None
+    for row in rows:
+        if row[_POSITION] != end:
+            raise _wrong_row(index, row, f"the entry before it ends at {end}")
+        try:
+            entry = decode_entry(data, end - start, chain_crc)
+            found = (entry.kind, entry.position, len(entry.data), entry.index, entry.term)
+            if found != row:
+                raise CorruptEntryError(
+                    "entry differs from its row in the entry index", expected=row, found=found
+                )
+        except CorruptEntryError as error:
+            path, byte = log.locate(end)
+            raise DamagedError(path, byte, str(error)) from error
+        entries.append(entry)
+        chain_crc = entry.chain_crc
+        end += row[_SIZE]
+    return data
+
+
+def _read_by(log: CommitLog, index: EntryIndex, row: _Row, position: int, size: int) -> bytes:
+    """Bytes that rows say the log has. ``row``: the first of them.
+
+    The log has what a row of it leads to, for as long as there is the row: rows come after their
+    entries, and go before them. So a row that leads out of the log has rotted.
+    """
+    try:
+        return log.read(position, size)
+    except OutOfRangeError as error:
+        if not index.first_index <= row[_INDEX] < index.end_index:
+            raise
+        raise _wrong_row(index, row, str(error)) from error
+
+
+def _wrong_row(index: EntryIndex, row: _Row, what: str) -> DamagedError:
+    path, byte = index.locate(row[_INDEX])
+    return DamagedError(path, byte, f"row {row} of the entry index leads astray: {what}")

@@ -1,0 +1,224 @@
+"""Checking what lies in the log, and putting back single entries that rotted.
+
+An entry is checked against its own CRCs, against its row in the entry index and against the entry
+before it. A peer's entry is put back only where it fits there as the lost one did: the chain CRC
+says so, and position and size leave no byte over. A row alone is made again from its entry.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from store.errors import CorruptEntryError, DamagedError, EntryTooLargeError, StoreError
+from store.io.filesystem import Bytes, FileSystem
+from store.log.commit_log import OUT_OF_SPACE, CommitLog
+from store.log.entry import HEADER_SIZE, PADDING_SIZE, Entry, check_chain, decode_entry, padding
+from store.log.entry_index import ROW, EntryIndex, Row
+from store.log.entry_reader import read_chain_crc, read_entries
+from store.log.layout import next_position, segment_start
+from store.log.repair_note import lost_end, put_back
+
+
+class Checked(NamedTuple):
+    """What a piece of the log is like: what was read of it, and what is damaged, by index."""
+
+    next_index: int
+    size: int
+    entries: list[Entry]
+    damage: dict[int, DamagedError]
+
+
+def check_entries(
+    log: CommitLog, index: EntryIndex, first_index: int, last_index: int, max_bytes: int
+) -> Checked:
+    """Reads some entries from ``first_index`` on and tells which are damaged.
+
+    Raises :class:`~store.errors.OutOfRangeError` where the log does not hold them.
+    """
+    try:
+        entries = read_entries(log, index, first_index, last_index, max_bytes)
+        _check_before(log, index, entries[0])
+        _check_padding(log, index, entries, last_index)
+    except DamagedError:
+        return _check_each(log, index, first_index, last_index, max_bytes)
+    size = sum(entry.size for entry in entries)
+    return Checked(entries[-1].index + 1, size, entries, {})
+
+
+def _check_each(
+    log: CommitLog, index: EntryIndex, first_index: int, last_index: int, max_bytes: int
+) -> Checked:
+    entries: list[Entry] = []
+    damage: dict[int, DamagedError] = {}
+    size = 0
+    place = first_index
+    while place <= last_index and size < max_bytes:
+        try:
+            (entry,) = read_entries(log, index, place, place, 1)
+            if place - 1 not in damage:
+                try:
+                    _check_before(log, index, entry)
+                except DamagedError as error:
+                    if place - 1 == index.first_index:
+                        # It may as well be that one's chain CRC, which nothing else vouches for.
+                        damage[place - 1] = error
+                        entries = [each for each in entries if each.index != place - 1]
+                    raise
+            _check_padding(log, index, [entry], last_index)
+            entries.append(entry)
+            size += entry.size
+        except DamagedError as error:
+            damage[place] = error
+            size += ROW.size
+        place += 1
+    return Checked(place, size, entries, damage)
+
+
+def _check_before(log: CommitLog, index: EntryIndex, entry: Entry) -> None:
+    if entry.index == index.first_index > 0:
+        return  # what was before it has been given up
+    try:
+        row = index.row(entry.index - 1) if entry.index else None
+        check_chain(entry, 0 if row is None else read_chain_crc(log, index, row))
+    except CorruptEntryError as error:
+        path, byte = log.locate(entry.position)
+        raise DamagedError(path, byte, str(error)) from error
+
+
+def _check_padding(log: CommitLog, index: EntryIndex, entries: list[Entry], last: int) -> None:
+    nexts = [entry.position for entry in entries[1:]]
+    if entries[-1].index < last:
+        behind = _row_if_whole(index, entries[-1].index + 1)
+        nexts += [] if behind is None else [behind.position]
+    for entry, following in zip(entries, nexts, strict=False):
+        end = segment_start(entry.position, log.segment_size) + log.segment_size
+        if following == end and log.read(entry.end, PADDING_SIZE) != padding(end - entry.end):
+            path, byte = log.locate(entry.end)
+            raise DamagedError(path, byte, "padding of the segment")
+
+
+def mend_entry(
+    fs: FileSystem,
+    directory: str,
+    log: CommitLog,
+    index: EntryIndex,
+    entry: Entry,
+    *,
+    known_end: int,
+) -> None:
+    """Writes a peer's entry where the log has a damaged one; durable and read back on return.
+
+    What is below the position ``known_end`` is committed, and known to be durable even after a
+    power failure: what is lost there is noticed. Raises :class:`~store.errors.StoreError` where
+    the entry does not fit, or cannot be written without losing more than that: nothing is then.
+    """
+    following = _check_fits(log, index, entry)
+    start = segment_start(entry.position, log.segment_size)
+    path, byte = log.locate(entry.position)
+    pieces: list[tuple[int, Bytes]] = [(entry.position, entry.data)]
+    if following is not None and following.position == start + log.segment_size:
+        pieces.append((entry.end, padding(following.position - entry.end)))
+    if lost_end(fs, directory, log.segment_size, pieces) > known_end:
+        raise StoreError(
+            f"entry {entry.index} shares a block that cannot be read with what is not known to be "
+            "committed: it is put back when the log goes on, or when it is opened the next time"
+        )
+    put_back(fs, directory, log.segment_size, pieces, log.opened(start))
+    row = ROW.pack(entry.kind, entry.position, entry.size, entry.index, entry.term)
+    index.mend(entry.index, row)
+    (found,) = read_entries(log, index, entry.index, entry.index, 1)
+    if found.data != entry.data:
+        raise DamagedError(path, byte, "the disk does not give back what was written")
+
+
+def mend_row(log: CommitLog, index: EntryIndex, place: int) -> bool:
+    """Writes the row of an entry anew where that alone has rotted; durable and read back on return.
+
+    Returns whether it had. Everything that the row says is in the header of the entry, and where
+    that lies the entry before it says, to which the chain CRC ties it.
+    """
+    if not index.first_index < place < index.flushed_end:
+        return False  # before the first entry there is none that says where it lies
+    try:
+        (before,) = read_entries(log, index, place - 1, place - 1, 1)
+        entry = _entry_behind(log, before)
+    except StoreError:
+        return False
+    row = Row(entry.kind, entry.position, entry.size, entry.index, entry.term)
+    if row == _row_if_whole(index, place):
+        return False
+    try:
+        index.mend(place, ROW.pack(*row))
+    except OSError as error:
+        if error.errno not in OUT_OF_SPACE:
+            raise
+        return False
+    return row == _row_if_whole(index, place)
+
+
+def _entry_behind(log: CommitLog, before: Entry) -> Entry:
+    """The entry behind a whole one, as the log alone has it.
+
+    Raises :class:`~store.errors.StoreError` where it is not whole.
+    """
+    position = before.end
+    start = segment_start(position, log.segment_size)
+    if log.read(position, PADDING_SIZE) == padding(start + log.segment_size - position):
+        position = start + log.segment_size
+    size = int.from_bytes(log.read(position + 4, 4), "big")
+    entry = decode_entry(log.read(position, max(size, HEADER_SIZE)), 0, before.chain_crc)
+    if (entry.index, entry.position) != (before.index + 1, position):
+        raise CorruptEntryError(
+            "entry of another place",
+            expected=(before.index + 1, position),
+            found=(entry.index, entry.position),
+        )
+    return entry
+
+
+def _check_fits(log: CommitLog, index: EntryIndex, entry: Entry) -> Row | None:
+    """The row of the entry behind, if that is whole and where the log goes on."""
+    position = log.first_position
+    if entry.index > index.first_index:
+        previous = index.row(entry.index - 1)
+        position = next_position(previous.end, entry.size, log.segment_size)
+        try:
+            check_chain(entry, read_chain_crc(log, index, previous))
+        except CorruptEntryError as error:
+            raise StoreError(f"entry {entry.index} of a peer does not fit: {error}") from error
+    if entry.position != position:
+        raise StoreError(
+            f"entry {entry.index} of a peer lies at {entry.position}, ours at {position}"
+        )
+    if entry.index + 1 >= index.end_index:
+        fits, following = entry.end == log.end, None
+    else:
+        following = _row_if_whole(index, entry.index + 1)
+        fits = following is None or _lies_behind(following, entry, log.segment_size)
+        if not fits and not _leads_to_its_entry(log, index, entry.index + 1):
+            fits, following = True, None  # it may have rotted itself, so it says nothing
+    if not fits:
+        raise StoreError(f"entry {entry.index} of a peer has another size than ours")
+    return following
+
+
+def _lies_behind(following: Row, entry: Entry, segment_size: int) -> bool:
+    try:
+        return following.position == next_position(entry.end, following.size, segment_size)
+    except EntryTooLargeError:
+        return False
+
+
+def _leads_to_its_entry(log: CommitLog, index: EntryIndex, place: int) -> bool:
+    try:
+        read_entries(log, index, place, place, 1)
+    except StoreError:
+        return False
+    return True
+
+
+def _row_if_whole(index: EntryIndex, place: int) -> Row | None:
+    try:
+        return index.row(place)
+    except DamagedError:
+        return None

@@ -1,0 +1,166 @@
+"""Segments: the files of the commit log, zeroed ahead of use.
+
+A segment file is named by the position of its first byte and is filled with real zeros before
+entries are written into it, because a sync that need not grow the file is much cheaper. Zeros
+are written in steps of 1 MiB, each synced, by a background thread: a sync of entries in the same
+file waits for no more than one step. Where that thread lags, writes
+of entries grow the file themselves: correct, and slower.
+
+Threads: the storage thread writes entries while the background thread writes zeros into the same
+file. ``zeroed_end`` divides the two: below it only the storage thread writes, without a lock;
+at and above it whoever grows the file holds the lock and then moves the line up. It never moves
+down, so zeros can never overwrite an entry. The two threads sync through descriptors of their
+own, because Linux reports a failed write-back once per descriptor, and an error that only the
+background thread saw would leave the storage thread's next sync a lie.
+"""
+
+from __future__ import annotations
+
+import mmap
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from store.io.filesystem import BLOCK_SIZE, Bytes, File, FileSystem
+from store.io.unreadable_blocks import read_readable, write_over
+from store.log.layout import segment_name
+
+ZERO_STEP = 1 << 20
+_ZEROS = memoryview(mmap.mmap(-1, ZERO_STEP))  # whole pages, for direct writes
+
+
+class SegmentSpan(NamedTuple):
+    """The positions that a segment covers with entries; ``end`` is exclusive."""
+
+    start: int
+    end: int
+
+
+class Segment:
+    """One file of the log, from position ``start`` to ``start + size``. Offsets are in the file."""
+
+    def __init__(
+        self, fs: FileSystem, directory: str, start: int, size: int, *, direct: bool = False
+    ) -> None:
+        """``direct``: what is appended goes past the page cache, where the size allows that."""
+        self._fs = fs
+        self._directory = directory
+        self._file: File | None = None
+        self._growing = threading.Lock()
+        self.path = f"{directory}/{segment_name(start)}"
+        self.start = start
+        self.size = size
+        self.direct = direct and size % BLOCK_SIZE == 0
+        self.zeroed_end = 0
+        self.name_durable = False
+
+    def create(self) -> None:
+        """Makes the file, empty, or takes what a crash left under its name."""
+        self._file = self._fs.open(self.path, create=True)
+        self.zeroed_end = min(self._file.size(), self.size)
+
+    def adopt(self) -> None:
+        """Takes a file that exists."""
+        self.zeroed_end = min(self.file.size(), self.size)
+
+    @property
+    def opened(self) -> File | None:
+        """The file, if it is open."""
+        return self._file
+
+    @property
+    def file(self) -> File:
+        """The open file; opened at the first use."""
+        file = self._file
+        if file is None:
+            file = self._file = self._fs.open(self.path)
+        return file
+
+    def let_go(self) -> None:
+        """Drops the open file; reads under way finish, and the next use opens it again."""
+        self._file = None
+
+    def close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def read(self, size: int, offset: int) -> bytes:
+        return self.file.pread(size, offset)
+
+    def read_readable(self, size: int, offset: int) -> tuple[bytes, bool]:
+        """See :func:`store.io.unreadable_blocks.read_readable`."""
+        return read_readable(self.file, size, offset)
+
+    def append(self, data: Bytes, offset: int) -> None:
+        """Writes ``data`` at the end of the log: nothing but zeros lies behind it."""
+        end = offset + len(data)
+        if end <= self.zeroed_end:
+            self._append(self.file, data, offset)
+            return
+        with self._growing:
+            self._append(self.file, data, offset)
+            self.zeroed_end = max(self.zeroed_end, end)
+
+    def begin_append(
+        self, data: Bytes, offset: int, then: Callable[[OSError | None], None]
+    ) -> bool:
+        """Begins to append and sync, where that needs no other step; see :class:`File`."""
+        file = self._file
+        return (
+            self.direct
+            and self.name_durable
+            and file is not None
+            and offset + len(data) <= self.zeroed_end
+            and file.begin_append(data, offset, then)
+        )
+
+    def write(self, data: Bytes, offset: int) -> None:
+        """Writes over bytes that are there, whatever lies behind them."""
+        self.file.pwrite(data, offset)
+
+    def sync(self) -> None:
+        """All that was written, and the name of the file, is durable on return."""
+        self.file.datasync()
+        self._sync_name()
+
+    def zero_step(self, file: File) -> bool:
+        """Adds one step of synced zeros through ``file``, a descriptor of the caller's own.
+
+        Returns whether there is more to do.
+        """
+        with self._growing:
+            begin = self.zeroed_end
+            if self.direct:
+                begin += -begin % BLOCK_SIZE  # the entry that grew the file has filled its block
+            length = min(ZERO_STEP, self.size - begin)
+            if length <= 0:
+                self.zeroed_end = self.size
+                return False
+            self._append(file, _ZEROS[:length], begin)
+            self.zeroed_end = begin + length
+        file.datasync()
+        self._sync_name()
+        return begin + length < self.size
+
+    def clear(self, begin: int, end: int) -> None:
+        """Overwrites the bytes from offset ``begin`` to ``end`` with zeros, not yet synced."""
+        for offset in range(begin, end, ZERO_STEP):
+            self.write(_ZEROS[: min(ZERO_STEP, end - offset)], offset)
+
+    def clear_over(self, begin: int, end: int) -> None:
+        """As :meth:`clear`, also where the disk cannot read what is there: for recovery, which
+        takes what else is lost there for damage (:mod:`store.io.unreadable_blocks`)."""
+        for offset in range(begin, end, ZERO_STEP):
+            write_over(self.file, _ZEROS[: min(ZERO_STEP, end - offset)], offset)
+
+    def _append(self, file: File, data: Bytes, offset: int) -> None:
+        if self.direct:
+            file.append_direct(data, offset)
+        else:
+            file.pwrite(data, offset)
+
+    def _sync_name(self) -> None:
+        if not self.name_durable:
+            self._fs.sync_directory(self._directory)
+            self.name_durable = True

@@ -1,0 +1,1 @@
+"""Messages: RocketMQ's record, and the batch that an entry holds."""

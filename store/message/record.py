@@ -1,0 +1,282 @@
+"""One message as RocketMQ stores it: record version 1, big-endian.
+
+::
+
+    byte  type       field
+       0  i32        TOTALSIZE, this field included
+       4  i32        MAGICCODE 0xDAA320A7
+       8  i32        BODYCRC: CRC-32 (zlib) of the body as stored, masked with 0x7FFFFFFF
+      12  i32        QUEUEID
+      16  i32        FLAG
+      20  i64        QUEUEOFFSET
+      28  i64        PHYSICALOFFSET: position of this record in the commit log
+      36  i32        SYSFLAG
+      40  i64        BORNTIMESTAMP, ms
+      48  8 bytes    BORNHOST: IPv4 and port as i32 (20 bytes with SYSFLAG 0x10)
+      56  i64        STORETIMESTAMP, ms
+      64  8 bytes    STOREHOST (20 bytes with SYSFLAG 0x20)
+      72  i32        RECONSUMETIMES
+      76  i64        PREPAREDTRANSACTIONOFFSET
+      84  i32        length of the body, the body
+          i8         length of the topic, the topic
+          i16        length of the properties, the properties
+
+What this broker writes always has IPv4 hosts; both kinds are read.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+from crc32c import crc32c
+from isal.isal_zlib import crc32
+
+from store.errors import CorruptRecordError
+from store.io.filesystem import Bytes
+from store.message.java_hash import tags_code
+from store.message.properties import KEYS, TAGS, UNIQUE_KEY, decode_properties, find_property
+
+RECORD_MAGIC = 0xDAA320A7 - (1 << 32)
+RECORD_FIXED_SIZE = 91
+TOPIC_BYTES_MAX = 127
+PROPERTIES_BYTES_MAX = 32767
+
+# Up to and with the length of the body; hosts are 8 bytes each.
+HEAD = struct.Struct(">iiiiiqqiq8sq8siqi")
+# The same bytes, of which a staged message has BORN and TRIED, and all of an entry STORED.
+STAGED_HEAD = struct.Struct(">iiiiiqq20s16s12si")
+BORN = struct.Struct(">iq8s")
+STORED = struct.Struct(">q8s")
+TRIED = struct.Struct(">iq")
+NEVER_TRIED = TRIED.pack(0, 0)
+_PREFIX = struct.Struct(">iiiiiqqiq")
+_TAIL = struct.Struct(">iqi")
+_TIMESTAMP = struct.Struct(">q")
+_PLACE = struct.Struct(">ii4xi4xqq")
+_BORN_V6 = 0x10
+_STORE_V6 = 0x20
+V6_HOSTS = _BORN_V6 | _STORE_V6
+
+
+class StagedMessage(NamedTuple):
+    """A message with all that can be computed before its place in the log is known."""
+
+    size: int
+    """Of its record, in bytes."""
+
+    body: Bytes
+    properties: bytes
+    flag: int
+    born: bytes
+    """SYSFLAG, BORNTIMESTAMP and BORNHOST as in the record."""
+
+    tried: bytes
+    """RECONSUMETIMES and PREPAREDTRANSACTIONOFFSET as in the record."""
+
+    body_crc: int
+    tags_code: int
+    key_hashes: tuple[int, ...]
+
+
+@lru_cache(maxsize=65536)
+def key_prefix(topic: str) -> int:
+    """The CRC32C of ``topic#``, on which the hash of each of its keys goes on."""
+    return crc32c(b"%b#" % topic.encode())
+
+
+def key_hash(topic: str, key: bytes) -> int:
+    """The hash under which the key index knows a key: CRC32C of ``topic#key``."""
+    return crc32c(key, key_prefix(topic))
+
+
+def derive(prefix: int, properties: bytes) -> tuple[int, tuple[int, ...]]:
+    """Tag code and key hashes of a message: of its unique key, then of each word of its keys.
+
+    ``prefix`` is the :func:`key_prefix` of its topic.
+    """
+    unique = find_property(properties, UNIQUE_KEY)
+    code, words = tag_and_keys(properties)
+    if unique:
+        words = (unique, *words)
+    return code, tuple([crc32c(word, prefix) for word in words])
+
+
+def tag_and_keys(properties: bytes) -> tuple[int, tuple[bytes, ...]]:
+    """The code of the tag, 0 where there is none, and the words of the keys."""
+    tag = find_property(properties, TAGS)
+    keys = find_property(properties, KEYS)
+    return (
+        tags_code(tag.decode(errors="replace")) if tag else 0,
+        tuple(keys.split()) if keys else (),
+    )
+
+
+def stage_message(
+    topic: str,
+    body: Bytes,
+    properties: bytes,
+    *,
+    flag: int = 0,
+    sys_flag: int = 0,
+    born_timestamp: int,
+    born_host: bytes,
+    reconsume_times: int = 0,
+    prepared_position: int = 0,
+) -> StagedMessage:
+    """Computes checksum, tag code and key hashes, once, on the leader.
+
+    ``born_host`` is 4 bytes of IPv4 and the port as i32; limits are the caller's to check.
+    """
+    code, hashes = derive(key_prefix(topic), properties) if properties else (0, ())
+    return StagedMessage(
+        record_size(topic, len(body), len(properties)),
+        body,
+        properties,
+        flag,
+        BORN.pack(sys_flag, born_timestamp, born_host),
+        TRIED.pack(reconsume_times, prepared_position),
+        crc32(body) & 0x7FFFFFFF,
+        code,
+        hashes,
+    )
+
+
+def record_size(topic: str, body_size: int, properties_size: int) -> int:
+    """Bytes of a record with IPv4 hosts."""
+    return RECORD_FIXED_SIZE + len(topic.encode()) + body_size + properties_size
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRecord:
+    """A decoded record; times are ms, hosts as stored."""
+
+    size: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    position: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: bytes
+    store_timestamp: int
+    store_host: bytes
+    reconsume_times: int
+    prepared_position: int
+    body: bytes = field(repr=False)
+    topic: str
+    properties: bytes
+
+    @property
+    def property_map(self) -> dict[str, str]:
+        """The properties as a mapping."""
+        return decode_properties(self.properties)
+
+
+def decode_record(buffer: Bytes, offset: int = 0) -> MessageRecord:
+    """The record at ``offset``. Raises :class:`CorruptRecordError` saying what is wrong."""
+    view = memoryview(buffer)[offset:]
+    try:
+        return _decode(view)
+    except struct.error as error:
+        raise CorruptRecordError(f"record at byte {offset} is cut short: {error}") from None
+    except CorruptRecordError as error:
+        raise CorruptRecordError(f"record at byte {offset}: {error}") from None
+
+
+def _decode(view: memoryview) -> MessageRecord:
+    size, magic, crc, queue_id, flag, queue_offset, position, sys_flag, born = _PREFIX.unpack_from(
+        view
+    )
+    if magic != RECORD_MAGIC:
+        raise CorruptRecordError(
+            f"magic {magic & 0xFFFFFFFF:08x} is not {RECORD_MAGIC & 0xFFFFFFFF:08x}"
+        )
+    if not RECORD_FIXED_SIZE <= size <= len(view):
+        raise CorruptRecordError(f"size {size} does not fit the {len(view)} bytes there are")
+    view = view[:size]
+    place = _PREFIX.size
+    born_end = place + (20 if sys_flag & _BORN_V6 else 8)
+    (store_timestamp,) = _TIMESTAMP.unpack_from(view, born_end)
+    host_start = born_end + _TIMESTAMP.size
+    host_end = host_start + (20 if sys_flag & _STORE_V6 else 8)
+    reconsume, prepared, body_size = _TAIL.unpack_from(view, host_end)
+    body_start = host_end + _TAIL.size
+    topic_start = body_start + body_size + 1
+    if body_size < 0 or topic_start > size:
+        raise CorruptRecordError(f"a body of {body_size} bytes leaves the record")
+    body = bytes(view[body_start : topic_start - 1])
+    if crc32(body) & 0x7FFFFFFF != crc:
+        raise CorruptRecordError(
+            f"body CRC {crc32(body) & 0x7FFFFFFF:08x} is not the stated {crc:08x}"
+        )
+    properties_start = topic_start + view[topic_start - 1] + 2
+    if properties_start > size:
+        raise CorruptRecordError("the topic leaves the record")
+    stated = int.from_bytes(view[properties_start - 2 : properties_start], "big")
+    if properties_start + stated != size:
+        raise CorruptRecordError(f"{stated} bytes of properties do not end the record")
+    try:
+        topic = str(view[topic_start : properties_start - 2], "utf-8")
+    except UnicodeDecodeError:
+        raise CorruptRecordError("the topic is not UTF-8") from None
+    return MessageRecord(
+        size,
+        crc,
+        queue_id,
+        flag,
+        queue_offset,
+        position,
+        sys_flag,
+        born,
+        bytes(view[place:born_end]),
+        store_timestamp,
+        bytes(view[host_start:host_end]),
+        reconsume,
+        prepared,
+        body,
+        topic,
+        bytes(view[properties_start:]),
+    )
+
+
+def is_record_of(
+    buffer: Bytes, start: int, *, size: int, queue_id: int, queue_offset: int, position: int
+) -> bool:
+    """Whether the record that begins at ``start`` says of itself what a row of a queue says of it.
+
+    There must be :data:`RECORD_FIXED_SIZE` bytes.
+    """
+    stated = size, RECORD_MAGIC, queue_id, queue_offset, position
+    return _PLACE.unpack_from(buffer, start) == stated
+
+
+def record_bounds(buffer: Bytes) -> list[tuple[int, int]]:
+    """Start and end of each record in bytes that hold records back to back, bodies unread.
+
+    Raises :class:`CorruptRecordError` where a size leads astray.
+    """
+    bounds: list[tuple[int, int]] = []
+    start = 0
+    total = len(buffer)
+    unpack = struct.Struct(">ii").unpack_from
+    while start < total:
+        if total - start < RECORD_FIXED_SIZE:
+            raise CorruptRecordError(f"record at byte {start} is cut short")
+        size, magic = unpack(buffer, start)
+        end = start + size
+        if magic != RECORD_MAGIC or size < RECORD_FIXED_SIZE or end > total:
+            raise CorruptRecordError(f"record at byte {start}: magic or size {size} is wrong")
+        bounds.append((start, end))
+        start = end
+    return bounds
+
+
+def iter_records(buffer: Bytes) -> Iterator[MessageRecord]:
+    """The records that lie back to back in ``buffer``, each checked."""
+    for start, _ in record_bounds(buffer):
+        yield decode_record(buffer, start)

@@ -1,0 +1,58 @@
+"""Topics whose messages wait for a time: what the tags code of their ConsumeQueue rows holds.
+
+It is the time of delivery, ms since 1970, instead of the hash of a tag (RocketMQ's
+``CommitLog.checkMessageAndReturnSize``), so that nobody has to read a record to know when it is
+due:
+
+- in ``SCHEDULE_TOPIC_XXXX``, of which queue *n* is delay level *n + 1*: the time at which the
+  record was stored, and that level's delay;
+- in ``rmq_sys_wheel_timer``: what the property ``TIMER_OUT_MS`` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from store.message.properties import find_property
+from store.message.record import StagedMessage
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+DEFERRED_TOPICS = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC))
+
+TIMER_OUT_MS = b"TIMER_OUT_MS"
+
+_SECOND, _MINUTE, _HOUR = 1_000, 60_000, 3_600_000
+DELAYS_MS = (
+    *(1 * _SECOND, 5 * _SECOND, 10 * _SECOND, 30 * _SECOND),
+    *(minutes * _MINUTE for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30)),
+    *(1 * _HOUR, 2 * _HOUR),
+)
+"""By queue of ``SCHEDULE_TOPIC_XXXX``: RocketMQ's default ``messageDelayLevel``."""
+
+LEVEL_MAX = len(DELAYS_MS)
+
+_MS_DIGITS_MAX = 18
+
+
+def with_deliver_times(
+    messages: Sequence[StagedMessage], queue_id: int, store_timestamp: int
+) -> list[StagedMessage]:
+    """Messages for a queue of ``SCHEDULE_TOPIC_XXXX`` that are stored at ``store_timestamp``."""
+    deliver_ms = store_timestamp + DELAYS_MS[queue_id]
+    return [message._replace(tags_code=deliver_ms) for message in messages]
+
+
+def row_code(
+    topic: str, queue_id: int, properties: bytes, store_timestamp: int, tags_code: int
+) -> int:
+    """What the row of a record in one of :data:`DEFERRED_TOPICS` holds.
+
+    ``tags_code`` is that of its tag, for a record that no leader has put there.
+    """
+    if topic == SCHEDULE_TOPIC:
+        return store_timestamp + DELAYS_MS[queue_id] if 0 <= queue_id < LEVEL_MAX else tags_code
+    out_ms = find_property(properties, TIMER_OUT_MS) or b""
+    if out_ms.isdigit() and len(out_ms) <= _MS_DIGITS_MAX:
+        return int(out_ms)
+    return tags_code

@@ -1,0 +1,1 @@
+"""From a directory after any crash to a replica that is open."""

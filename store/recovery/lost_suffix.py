@@ -1,0 +1,139 @@
+"""Noticing that a log has lost its end: what lay behind the last known entry may be gone as well.
+
+The durable mark lags behind the log, so recovery takes whatever is not whole behind it for writes
+that were never confirmed. That is wrong where the file itself was damaged there: a segment that is
+shorter than what was durable in it, is not there at all, cannot be read there, holds other bytes
+than the last entry that was known to be durable, or has become another segment's, may have lost
+entries that this replica confirmed. It must not vote as if it had never had them. Nobody can tell
+how many there were, so the directory becomes another disk, by a new incarnation: its owner is
+refilled, and counts again once it holds all that it may have confirmed.
+"""
+
+from __future__ import annotations
+
+from store.errors import CorruptEntryError, DamagedError
+from store.log.commit_log import CommitLog
+from store.log.entry import HEADER_SIZE, PADDING_SIZE, Entry, decode_entry
+from store.log.entry_index import EntryIndex
+from store.log.entry_reader import index_at
+from store.log.layout import segment_start
+from store.log.segment import Segment
+from store.state.checkpoint import Checkpoint
+
+
+def cut_short(log: CommitLog, floor: int) -> Segment | None:
+    """The segment of the last byte below ``floor``, if it is shorter than that."""
+    if floor <= log.first_position:
+        return None
+    segment = log.segments[segment_start(floor - 1, log.segment_size)]
+    return segment if segment.zeroed_end < floor - segment.start else None
+
+
+def cut_segments(log: CommitLog, index: EntryIndex, last_index: int) -> tuple[int, ...]:
+    """Where those segments begin that lack bytes of their entries, though another is behind them.
+
+    What a checkpoint covers is not read as the log is opened. A segment that was closed before all
+    of it was zeroed, or that a refill wrote, is shorter than others and lacks nothing.
+    """
+    last = segment_start(log.end, log.segment_size)
+    return tuple(
+        segment.start
+        for segment in sorted(log.segments.values(), key=lambda each: each.start)
+        if segment.start < last
+        and segment.zeroed_end < segment.size
+        and not _has_its_entries(segment, index, last_index)
+    )
+
+
+def _has_its_entries(segment: Segment, index: EntryIndex, last_index: int) -> bool:
+    """Whether the file goes on to the padding behind the last entry, as far as the index tells."""
+    try:
+        behind = index_at(index, segment.start + segment.size, last_index)
+        last = index.row(max(behind - 1, index.first_index))
+    except DamagedError:
+        return False
+    within = segment.start <= last.position < segment.start + segment.size
+    return within and last.end + PADDING_SIZE <= segment.start + segment.zeroed_end
+
+
+def fill(segment: Segment, floor: int) -> None:
+    """Gives the segment its length back, with zeros, durably: it is told to be short only once."""
+    segment.clear_over(segment.zeroed_end, floor - segment.start)
+    segment.sync()
+    segment.adopt()
+
+
+def lost_end(log: CommitLog, index: EntryIndex, checkpoint: Checkpoint) -> DamagedError | None:
+    """What is wrong where a log that ends with the last entry of the checkpoint should hold it.
+
+    Raises :class:`~store.errors.DamagedError` where the entry index is damaged there.
+    """
+    if checkpoint.end_position <= log.first_position:
+        return None
+    row = index.row(checkpoint.index)
+    segment = log.segments[segment_start(row.position, log.segment_size)]
+    offset = row.position - segment.start
+    try:
+        data, _ = segment.read_readable(row.size, offset)
+        found = decode_entry(memoryview(data), 0, None)
+        if (found.index, found.chain_crc) == (checkpoint.index, checkpoint.chain_crc):
+            return None
+    except CorruptEntryError:
+        pass
+    return DamagedError(
+        segment.path,
+        offset,
+        f"here lay entry {checkpoint.index}, the last one of the checkpoint, "
+        "and what came behind may be lost with it",
+    )
+
+
+def unreadable(log: CommitLog, position: int) -> DamagedError:
+    """What is wrong where a scan ended at ``position`` because the disk cannot read on."""
+    path, byte = log.locate(position)
+    what = "the disk cannot read what was here, and entries may be lost with it"
+    return DamagedError(path, byte, what)
+
+
+def misplaced(log: CommitLog, position: int) -> DamagedError | None:
+    """What is wrong where a scan ended at ``position``, and an entry of another segment stands
+    there or at the start of a segment behind it. No write that was not finished leaves such bytes.
+    """
+    own = segment_start(position, log.segment_size)
+    for at in (position, *sorted(start for start in log.segments if start > own)):
+        found = _whole_entry(log, at)
+        if found is not None and found.position != at:
+            return DamagedError(
+                *log.locate(at),
+                f"here stands entry {found.index}, whose place is {found.position}, "
+                "and what was here may be lost",
+            )
+    return None
+
+
+def displaced(log: CommitLog, position: int, floor: int) -> bool:
+    """Whether an entry that stood behind ``floor`` is what a scan found below it."""
+    found = _whole_entry(log, position)
+    return found is not None and found.position >= floor
+
+
+def _whole_entry(log: CommitLog, position: int) -> Entry | None:
+    """What stands there, if it is an entry that stood at this place of a segment before.
+
+    Half a header may seem to be an empty entry at the log's beginning, or at that of some segment.
+    But the chain CRC is zero there: in a header it comes behind the place.
+    """
+    segment = log.segments.get(segment_start(position, log.segment_size))
+    if segment is None:
+        return None
+    offset = position - segment.start
+    header, _ = segment.read_readable(HEADER_SIZE, offset)
+    size = int.from_bytes(header[4:8], "big")
+    if not HEADER_SIZE <= size <= segment.size - offset:
+        return None
+    try:
+        data, _ = segment.read_readable(size, offset)
+        found = decode_entry(memoryview(data), 0, None)
+    except CorruptEntryError:
+        return None
+    return found if found.chain_crc and found.position % log.segment_size == offset else None

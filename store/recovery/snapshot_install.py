@@ -1,0 +1,293 @@
+"""Refilling a replica whose log ends before its peers' logs begin: gathered, then installed.
+
+While the replica goes on as it is, a peer's newest checkpoint and the entries that lead up to it
+are gathered in a directory of their own::
+
+    <directory>/refill/plan                what is being gathered, a slot of
+    store/io/two_slot_file.py <directory>/refill/checkpoint          the checkpoint file of the
+    peer, as it is <directory>/refill/commitlog/...       segments, entries as they lie in the
+    peer's log <directory>/refill/complete            a slot like the plan; all is there, and
+    durable
+
+What is there survives a crash, and gathering goes on behind it. Where ``complete`` is found when
+the replica is opened, the refill takes the place of what the replica had: log, mark and checkpoint.
+Every step of that can be made again, and ``complete`` is removed last, so that a crash anywhere in
+between leads to the same end. Term and vote stay. Derived files are removed; ``state/rebuild`` says
+that they must be made again from the log (:mod:`store.index_rebuild`).
+
+A plan is the MessagePack array ``[first index, first position, index of the checkpoint]``; the
+record of completion adds the *floor*: the last entry that the replica held before. It may have
+confirmed entries up to there which the refill does not have, so until it holds as many again it
+must not vote (``state/floor``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgpack
+
+from store.errors import CorruptEntryError, DamagedError, StoreError
+from store.io.atomic_file import read_checked_file, replace_file
+from store.io.filesystem import FileSystem
+from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, SlotFile, decode_slot, encode_slot
+from store.log.commit_log import CommitLog
+from store.log.entry import Entry, check_chain
+from store.recovery.log_scan import LogScan, adopt_segments, scan, settle
+from store.state.checkpoint import NAME_PREFIX, Checkpoint, decode_checkpoint
+from store.state.hard_state import MARK_NAME, VOTE_NAME, HardState, Mark
+
+REFILL_NAME = "refill"
+PLAN_NAME = "plan"
+COMPLETE_NAME = "complete"
+CHECKPOINT_NAME = "checkpoint"
+FLOOR_NAME = "floor"
+REBUILD_NAME = "rebuild"
+SYNC_BYTES = 4 << 20
+# What a failed sync may have left in the page cache alone (see store/recovery/log_scan.py): no more
+# than is written between two syncs, and one entry.
+REWRITTEN_BYTES = 32 << 20
+COMPLETION_BYTES = 64 << 10
+"""A file of one slot and its name need less, on any file system."""
+
+DERIVED = ("consumequeue", "keyindex")
+
+
+class Plan(NamedTuple):
+    """A log that begins with ``first_index`` at ``first_position`` and ends at a checkpoint."""
+
+    first_index: int
+    first_position: int
+    checkpoint_index: int
+
+
+class Refill:
+    """One refill being gathered. One thread at a time."""
+
+    def __init__(
+        self, fs: FileSystem, directory: str, plan: Plan, checkpoint: Checkpoint, log: CommitLog
+    ) -> None:
+        self._fs = fs
+        self._directory = f"{directory}/{REFILL_NAME}"
+        self._log = log
+        self._chain_crc: int | None = 0 if plan.first_index == 0 else None
+        self._last_term = 0
+        self.plan = plan
+        self.checkpoint = checkpoint
+        self.next_index = plan.first_index
+
+    @staticmethod
+    def begin(
+        fs: FileSystem,
+        directory: str,
+        plan: Plan,
+        checkpoint_data: bytes,
+        term_max: int,
+        *,
+        segment_size: int,
+        min_free_bytes: int,
+    ) -> Refill:
+        """Drops what was gathered before and begins anew.
+
+        Raises :class:`~store.errors.DamagedError` where the checkpoint is not whole, not the one of
+        the plan, or of a term above ``term_max``, that of who leads.
+        """
+        refill = f"{directory}/{REFILL_NAME}"
+        path = f"{refill}/{CHECKPOINT_NAME}"
+        checkpoint = decode_checkpoint(checkpoint_data, path)
+        if checkpoint.index != plan.checkpoint_index or checkpoint.index < plan.first_index - 1:
+            raise DamagedError(path, 16, f"not the checkpoint of the plan {plan}")
+        if checkpoint.term > term_max:
+            raise DamagedError(path, 16, f"of term {checkpoint.term}, when term {term_max} is led")
+        _forget(fs, directory)
+        fs.make_directories(f"{refill}/commitlog")
+        replace_file(fs, refill, CHECKPOINT_NAME, checkpoint_data)
+        replace_file(fs, refill, PLAN_NAME, encode_slot(1, msgpack.packb(plan)))
+        log = CommitLog(fs, f"{refill}/commitlog", segment_size, min_free_bytes)
+        log.first_position = log.end = log.synced_end = plan.first_position
+        return Refill(fs, directory, plan, checkpoint, log)
+
+    @staticmethod
+    def resume(
+        fs: FileSystem, directory: str, *, segment_size: int, min_free_bytes: int
+    ) -> Refill | None:
+        """What a process that is gone has gathered, or ``None`` where there is nothing of use."""
+        refill = f"{directory}/{REFILL_NAME}"
+        if not fs.exists(f"{refill}/{PLAN_NAME}"):
+            return None
+        try:
+            plan = Plan(*_read_record(fs, f"{refill}/{PLAN_NAME}", 3))
+            path = f"{refill}/{CHECKPOINT_NAME}"
+            checkpoint = decode_checkpoint(read_checked_file(fs, path), path)
+            log = CommitLog(fs, f"{refill}/commitlog", segment_size, min_free_bytes)
+            log.first_position = plan.first_position
+            adopt_segments(log, fs.list_directory(log.directory))
+            resumed = Refill(fs, directory, plan, checkpoint, log)
+            found = LogScan(plan.first_index - 1, -1, plan.first_position, resumed._chain_crc)
+            found.commit_index = checkpoint.index  # nothing of it need be kept in memory
+            scan(log, found, Mark(), plan.first_position)
+            settle(log, found.end, max(plan.first_position, found.end - REWRITTEN_BYTES))
+        except (DamagedError, FileNotFoundError):
+            return None
+        resumed.next_index = found.last_index + 1
+        resumed._chain_crc = found.chain_crc
+        resumed._last_term = max(found.last_term, 0)
+        return resumed
+
+    @property
+    def ended(self) -> bool:
+        """Whether all entries up to the checkpoint are there."""
+        return self.next_index > self.plan.checkpoint_index
+
+    @property
+    def may_complete(self) -> bool:
+        """Whether :meth:`complete` would find room on the disk, as far as can be told."""
+        return self._fs.free_bytes(self._directory) >= COMPLETION_BYTES
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Adds the next entries; :meth:`complete` makes them durable, if no sync did before.
+
+        Raises :class:`~store.errors.StoreError` where they do not follow, and
+        :class:`~store.errors.DiskFullError`; nothing is added then.
+        """
+        index, chain, term = self.next_index, self._chain_crc, self._last_term
+        for entry in entries:
+            if entry.index != index or entry.term < term:
+                raise StoreError(f"entry {entry.index} of term {entry.term} is not entry {index}")
+            if chain is not None:
+                try:
+                    check_chain(entry, chain)
+                except CorruptEntryError as error:
+                    raise StoreError(f"entry {index} does not follow: {error}") from error
+            index, chain, term = index + 1, entry.chain_crc, entry.term
+        if index > self.plan.checkpoint_index + 1:
+            raise StoreError(f"entries up to {index - 1} go beyond the plan {self.plan}")
+        end = (self.checkpoint.chain_crc, self.checkpoint.term)
+        if index == self.plan.checkpoint_index + 1 and (chain, term) != end:
+            raise StoreError(f"the entries do not lead to the checkpoint of {index - 1}")
+        self._log.append(entries)
+        if self._log.end - self._log.synced_end >= SYNC_BYTES:
+            self._log.sync()
+        self.next_index, self._chain_crc, self._last_term = index, chain, term
+
+    def complete(self, floor: int) -> None:
+        """All is there: the next :func:`install` takes it. ``floor``: see the module."""
+        if not self.ended:
+            raise StoreError(f"the refill ends at {self.next_index - 1}, before {self.plan}")
+        self._log.sync()
+        self.close()
+        record = encode_slot(1, msgpack.packb((*self.plan, floor)))
+        replace_file(self._fs, self._directory, COMPLETE_NAME, record)
+
+    def close(self) -> None:
+        self._log.close()
+
+
+def install(fs: FileSystem, directory: str) -> bool:
+    """Makes a complete refill the replica's data; returns whether there was one.
+
+    Called with the directory locked, before anything of it is read. Raises
+    :class:`~store.errors.DamagedError` where the refill itself is damaged: it is dropped then.
+    """
+    refill, state = f"{directory}/{REFILL_NAME}", f"{directory}/state"
+    if not fs.exists(f"{refill}/{COMPLETE_NAME}"):
+        return False
+    # A process killed before it synced the name leaves one that is seen and not yet on disk: if it
+    # went in the middle of what follows, half of that would stay.
+    fs.sync_directory(refill)
+    path = f"{refill}/{CHECKPOINT_NAME}"
+    try:
+        *planned, floor = _read_record(fs, f"{refill}/{COMPLETE_NAME}", 4)
+        data = read_checked_file(fs, path)
+        checkpoint = decode_checkpoint(data, path)
+    except DamagedError:
+        _forget(fs, directory)
+        raise
+    plan = Plan(*planned)
+    raise_term(fs, f"{state}/{VOTE_NAME}", checkpoint.term)
+    if floor > checkpoint.index:
+        replace_file(fs, state, FLOOR_NAME, encode_slot(1, msgpack.packb([floor])))
+    replace_file(fs, state, REBUILD_NAME, b"")
+    mark = Mark(
+        checkpoint.index,
+        checkpoint.end_position,
+        checkpoint.chain_crc,
+        checkpoint.index,
+        plan.first_index,
+        plan.first_position,
+    )
+    replace_file(fs, state, MARK_NAME, encode_slot(1, mark.pack()) * SLOT_COUNT)
+    _replace_segments(fs, f"{refill}/commitlog", f"{directory}/commitlog")
+    for name in fs.list_directory(f"{directory}/index"):
+        fs.remove(f"{directory}/index/{name}")
+    fs.sync_directory(f"{directory}/index")
+    for name in DERIVED:
+        fs.remove_tree(f"{directory}/{name}")
+    fs.sync_directory(directory)
+    for name in fs.list_directory(state):
+        if name.startswith(NAME_PREFIX):
+            fs.remove(f"{state}/{name}")
+    replace_file(fs, state, f"{NAME_PREFIX}{checkpoint.index:020d}", data)
+    _forget(fs, directory)
+    return True
+
+
+def read_floor(fs: FileSystem, directory: str) -> int:
+    """The entry that the replica must hold before it may vote again; -1 for none."""
+    path = f"{directory}/state/{FLOOR_NAME}"
+    return _read_record(fs, path, 1)[0] if fs.exists(path) else -1
+
+
+def clear_floor(fs: FileSystem, directory: str) -> None:
+    """The replica holds durably what it did before."""
+    _remove(fs, f"{directory}/state", FLOOR_NAME)
+
+
+def _replace_segments(fs: FileSystem, source: str, target: str) -> None:
+    """Linked rather than renamed: the source stays whole until the end of the installation."""
+    for name in fs.list_directory(target):
+        fs.remove(f"{target}/{name}")
+    for name in fs.list_directory(source):
+        fs.link(f"{source}/{name}", f"{target}/{name}")
+    fs.sync_directory(target)
+
+
+def raise_term(fs: FileSystem, path: str, term: int) -> None:
+    """Durably raises the term of ``state/vote``: the log may hold no entry of a later one.
+
+    A later term, in which the replica voted for nobody, takes no vote back.
+    """
+    vote_file = SlotFile.open(fs, path)
+    try:
+        if HardState.unpack(vote_file.payload, path).term < term:
+            vote_file.save(HardState(term, "").pack())
+    finally:
+        vote_file.close()
+
+
+def _forget(fs: FileSystem, directory: str) -> None:
+    """Removes a refill, so that no part of it can be taken for a whole one after a crash."""
+    refill = f"{directory}/{REFILL_NAME}"
+    if not fs.exists(refill):
+        return
+    _remove(fs, refill, PLAN_NAME)
+    _remove(fs, refill, COMPLETE_NAME)
+    fs.remove_tree(refill)
+    fs.sync_directory(directory)
+
+
+def _remove(fs: FileSystem, directory: str, name: str) -> None:
+    if fs.exists(f"{directory}/{name}"):
+        fs.remove(f"{directory}/{name}")
+        fs.sync_directory(directory)
+
+
+def _read_record(fs: FileSystem, path: str, length: int) -> list[int]:
+    slot = decode_slot(read_checked_file(fs, path)[:SLOT_SIZE])
+    if slot is None:
+        raise DamagedError(path, 0, "the record is not whole")
+    record = msgpack.unpackb(slot[1])
+    if not isinstance(record, list) or [type(value) for value in record] != [int] * length:
+        raise DamagedError(path, 0, f"the record has unexpected fields: {record!r}")
+    return record

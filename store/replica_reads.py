@@ -1,0 +1,134 @@
+"""What any thread may ask of a replica's store while its writers work; see :mod:`store.replica`."""
+
+from __future__ import annotations
+
+from store.errors import DamagedError
+from store.io.disk_watermarks import DiskSpace
+from store.io.filesystem import FileSystem
+from store.log.entry import Entry
+from store.log.entry_reader import Run, confirmed_entry_at, entry_at, read_entries, read_run
+from store.log.entry_repair import Checked, check_entries
+from store.log.segment import SegmentSpan
+from store.recovery.opening import Parts
+from store.state.durable_mark import Marks
+
+
+class ReplicaReads:
+    """The part of :class:`~store.replica.ReplicaStore` that changes nothing."""
+
+    def __init__(self, fs: FileSystem, directory: str, parts: Parts) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._log = parts.log
+        self._index = parts.index
+        self.checkpoints = parts.checkpoints
+        self._marks = Marks(file=parts.mark_file, mark=parts.mark, log=parts.log, index=parts.index)
+        self._truncations = 0
+
+    @property
+    def first_index(self) -> int:
+        """The first entry retained; one more than :attr:`last_index` in an empty log."""
+        return self._index.first_index
+
+    @property
+    def last_index(self) -> int:
+        """The last entry appended, synced or not."""
+        return self._index.end_index - 1
+
+    @property
+    def segment_size(self) -> int:
+        """Bytes of a segment of the log, one for the whole group."""
+        return self._log.segment_size
+
+    @property
+    def first_position(self) -> int:
+        return self._log.first_position
+
+    @property
+    def end_position(self) -> int:
+        """Where the last entry appended ends."""
+        return self._log.end
+
+    @property
+    def synced_position(self) -> int:
+        """Where the last entry ends that is known to be durable."""
+        return self._log.synced_end
+
+    @property
+    def min_free_bytes(self) -> int:
+        """What the log leaves free on the disk."""
+        return self._log.min_free_bytes
+
+    def has_room(self, size: int) -> bool:
+        """Whether ``size`` more bytes than were appended so far would find room on the disk."""
+        return self._log.has_room(size)
+
+    def position_of(self, index: int) -> int:
+        """The position of an entry. Raises :class:`~store.errors.OutOfRangeError`."""
+        return self._index.row(index).position
+
+    def entry_at(self, position: int, last_index: int) -> int:
+        """The entry that has the byte at ``position``, or the last one before it, of those up to
+        ``last_index``.
+
+        Raises :class:`~store.errors.OutOfRangeError` where none begins there or before.
+        """
+        return entry_at(self._log, self._index, position, last_index)
+
+    def confirmed_entry_at(self, position: int, last_index: int) -> int:
+        """As :meth:`entry_at`, where rows of the entry index may have rotted; reads more."""
+        return confirmed_entry_at(self._log, self._index, position, last_index)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Bytes of the log as they are, unchecked; they must lie within one segment.
+
+        Raises :class:`~store.errors.OutOfRangeError` for bytes that the log does not hold, and
+        :class:`~store.errors.DamagedError` where the disk cannot give what the log holds.
+        """
+        return self._log.read(position, size)
+
+    def read_entries(self, first_index: int, last_index: int, max_bytes: int) -> list[Entry]:
+        """The entries from ``first_index`` to ``last_index``, as many as ``max_bytes`` hold.
+
+        At least one, whatever its size. Every entry is checked against its CRC, its row in the
+        entry index and the entry before it. Raises :class:`~store.errors.OutOfRangeError` where
+        the log does not hold all of them, and :class:`~store.errors.DamagedError`.
+        """
+        while True:
+            truncations = self._truncations
+            try:
+                return read_entries(self._log, self._index, first_index, last_index, max_bytes)
+            except DamagedError:
+                # A truncation drops rows, then counts itself, then zeroes the bytes: bytes that it
+                # zeroed are never taken for damage.
+                if truncations == self._truncations:
+                    raise
+
+    def read_run(self, first_index: int, last_index: int, max_bytes: int) -> Run:
+        """As :meth:`read_entries`, as one piece of memory, and only as far as one segment goes.
+
+        For committed entries, which no truncation drops.
+        """
+        return read_run(self._log, self._index, first_index, last_index, max_bytes)
+
+    def segments(self) -> list[SegmentSpan]:
+        """First and end position of each segment that holds entries, oldest first."""
+        return self._log.spans()
+
+    def check_entries(self, first_index: int, last_index: int, max_bytes: int) -> Checked:
+        """Reads a piece of what is committed, and tells which entries are damaged."""
+        return check_entries(self._log, self._index, first_index, last_index, max_bytes)
+
+    def read_checkpoint(self, index: int, offset: int, size: int) -> tuple[int, int, bytes]:
+        """See :meth:`store.state.checkpoint.Checkpoints.read_piece`."""
+        return self.checkpoints.read_piece(index, offset, size)
+
+    def beginning(self) -> tuple[int, int]:
+        """The first entry retained and its position, which belong together."""
+        mark = self._marks.mark
+        return mark.first_index, mark.first_position
+
+    def disk_space(self) -> DiskSpace:
+        """What the file system of the replica has free, and in all."""
+        fs, directory = self._fs, self._directory
+        return DiskSpace(fs.free_bytes(directory), fs.total_bytes(directory))

@@ -1,0 +1,1 @@
+"""Small durable files: vote, durable mark, checkpoint, format, manifest."""

@@ -1,0 +1,90 @@
+"""The state in a checkpoint: an envelope of which the store knows the outside.
+
+A MessagePack array ``[version (1), state of the broker as binary, queues, segment times, expired
+position, applied position]``. Queues lists ``[topic, queue id, first offset, end offset]`` of
+every ConsumeQueue; segment times pairs ``[start of a segment, store time in ms of the newest
+message up to its end]``; below the expired position the log was given up; the applied position is
+where the entry of the checkpoint ends. The state of the broker is opaque here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgpack
+
+from store.errors import DataFormatError
+from store.field_checks import I64_MAX, array, binary, file_name, integer
+from store.quoting import quoted
+
+MACHINE_STATE_VERSION = 1
+I32_MAX = (1 << 31) - 1
+
+
+class QueueLength(NamedTuple):
+    """The messages of one queue: ``first_offset`` to, exclusively, ``end_offset``."""
+
+    topic: str
+    queue_id: int
+    first_offset: int
+    end_offset: int
+
+
+class MachineState(NamedTuple):
+    """What a checkpoint says about the derived files, and the broker's own state."""
+
+    broker: bytes
+    queues: list[QueueLength]
+    segment_times: dict[int, int]
+    expired_position: int
+    applied_end: int
+
+
+def encode_machine_state(state: MachineState) -> bytes:
+    """Equal states give equal bytes; ``queues`` come in order already."""
+    packed: bytes = msgpack.packb(
+        (
+            MACHINE_STATE_VERSION,
+            state.broker,
+            state.queues,
+            sorted(state.segment_times.items()),
+            state.expired_position,
+            state.applied_end,
+        )
+    )
+    return packed
+
+
+def decode_machine_state(data: bytes) -> MachineState:
+    """Raises :class:`~store.errors.DataFormatError`."""
+    try:
+        version, broker, queues, times, expired_position, applied_end = array(
+            msgpack.unpackb(data), 6
+        )
+        if version != MACHINE_STATE_VERSION:
+            raise DataFormatError(
+                f"the state of the checkpoint has version {quoted(version)}, "
+                f"not {MACHINE_STATE_VERSION}"
+            )
+        return MachineState(
+            binary(broker),
+            [_queue_length(queue) for queue in array(queues)],
+            dict(_segment_time(pair) for pair in array(times)),
+            integer(expired_position),
+            integer(applied_end),
+        )
+    except (ValueError, msgpack.UnpackException) as error:
+        raise DataFormatError(f"the state of the checkpoint cannot be read: {error}") from error
+
+
+def _queue_length(fields: object) -> QueueLength:
+    topic, queue_id, first_offset, end_offset = array(fields, 4)
+    first = integer(first_offset)
+    return QueueLength(
+        file_name(topic), integer(queue_id, high=I32_MAX), first, integer(end_offset, first)
+    )
+
+
+def _segment_time(pair: object) -> tuple[int, int]:
+    start, time_ms = array(pair, 2)
+    return integer(start), integer(time_ms, -I64_MAX)

@@ -1,0 +1,101 @@
+"""``state/held``: how much of the log the disks of other members are known to hold.
+
+A slot file (:mod:`store.io.two_slot_file`) with a MessagePack array of ``[node, incarnation, last
+index]``. It is there from the first save on. What it says stays true for ever, because entries that
+are committed are never cut; so it may lag behind, and is saved now and then. It may be removed
+while the replica is stopped: then nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgpack
+
+from store.errors import DamagedError, DataFormatError
+from store.field_checks import U64_MAX, array, integer, text
+from store.io.filesystem import FileSystem
+from store.io.two_slot_file import PAYLOAD_SIZE_MAX, SlotFile
+
+HELD_NAME = "held"
+
+FORGET = (
+    "remove state/held of the stopped node: it begins anew to note what the others hold, and until "
+    "then knows no old copy of a disk from that disk"
+)
+"""What to do about a file that cannot be read."""
+
+
+class Held(NamedTuple):
+    """All up to ``last_index`` is committed, and durable on the disk of that incarnation."""
+
+    node: str
+    incarnation: int
+    last_index: int
+
+
+def unpack_held(payload: bytes, path: str) -> tuple[Held, ...]:
+    """What the file says. Raises :class:`~store.errors.DamagedError`."""
+    try:
+        return tuple(_held(row) for row in array(msgpack.unpackb(payload)))
+    except (ValueError, msgpack.UnpackException) as error:
+        raise DamagedError(path, 0, f"the record is not what members hold: {error}") from error
+
+
+def _held(row: object) -> Held:
+    node, disk, last = array(row, 3)
+    return Held(text(node), integer(disk, high=U64_MAX), integer(last, -1))
+
+
+def pack_held(held: Sequence[Held]) -> bytes:
+    """The reverse of :func:`unpack_held`.
+
+    There is room for eighteen members with short names; of more, the first are kept.
+    """
+    kept = list(held)
+    while True:
+        payload: bytes = msgpack.packb(kept)
+        if len(payload) <= PAYLOAD_SIZE_MAX:
+            return payload
+        kept.pop()
+
+
+class HeldFile:
+    """Of one replica. Used by the background thread after it was opened."""
+
+    def __init__(self, fs: FileSystem, state: str, owner: str = "") -> None:
+        """Reads what there is; ``owner`` is whose replica it is, ``group/node``.
+
+        Raises ``OSError``, :class:`~store.errors.DataFormatError` for another's file, and
+        :class:`~store.errors.DamagedError` with what to do: passing over the damage would be to
+        forget, unasked, which disks are old copies.
+        """
+        self._fs = fs
+        self._state = state
+        self._owner = owner
+        path = f"{state}/{HELD_NAME}"
+        try:
+            self._file = SlotFile.open(fs, path) if fs.exists(path) else None
+            self.held = () if self._file is None else unpack_held(self._file.payload, path)
+            if self._file is not None and owner:
+                self._file.claim(owner)
+        except DataFormatError as error:
+            raise DataFormatError(f"{error}; or {FORGET}") from error
+        except DamagedError as error:
+            raise DamagedError(path, error.position, f"{error.what}; {FORGET}") from error
+
+    def save(self, held: Sequence[Held]) -> None:
+        """Durably replaces it. Raises ``OSError``."""
+        if tuple(held) == self.held:
+            return
+        payload = pack_held(held)
+        if self._file is None:
+            self._file = SlotFile.create(self._fs, self._state, HELD_NAME, payload, self._owner)
+        else:
+            self._file.save(payload)
+        self.held = tuple(held)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()

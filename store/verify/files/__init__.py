@@ -1,0 +1,1 @@
+"""Files that may be damaged, as the check reads them."""

@@ -1,0 +1,256 @@
+"""Reading replicas that may be damaged as files, too: what cannot be read is told, not raised.
+
+A check goes through one of these for everything that it reads below a replica's directory but the
+small files. What cannot be opened reads as an empty file, and what cannot be read as the end of
+it, so that the check goes on and tells what is missing; why it is missing is kept in
+:attr:`AuditFiles.unread`.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping, Sequence
+
+from store.io.filesystem import BLOCK_SIZE, Readable, ReadableFile
+from store.verify.findings import RESTORE, Finding, FindingKind
+
+READ_SIZE = 1 << 20
+DANGLING = "a link that leads nowhere"
+READABLE = "a file or directory that can be read"
+_OTHER_THINGS = frozenset(
+    {
+        errno.EINVAL,  # a pipe, a socket, a device
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.ENXIO,
+    }
+)
+"""Why a call fails where something else lies in the place of a file or directory: that was seen."""
+
+_KINDS = {
+    "commitlog": FindingKind.SEGMENT,
+    "index": FindingKind.ENTRY_INDEX,
+    "consumequeue": FindingKind.CONSUME_QUEUE,
+    "keyindex": FindingKind.KEY_INDEX,
+}
+
+
+class AuditFiles:
+    """A file system for reading; see the module. ``below`` is the one that it reads.
+
+    Directories in ``listing`` have been listed before: their names, ``None`` for one that is not
+    there.
+    """
+
+    def __init__(
+        self, below: Readable, listing: Mapping[str, Sequence[str] | None] | None = None
+    ) -> None:
+        self.below = below
+        self._listing = listing or {}
+        self.unread: dict[str, tuple[int, str, bool]] = {}
+        """By path: the first byte that cannot be read, why, and whether nothing else lies there in
+        the place of what should."""
+        self._names: dict[str, frozenset[str]] = {}
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> ReadableFile:  # noqa: ARG002 - nothing is written
+        """``FileNotFoundError`` where there is no such name."""
+        try:
+            return _AuditFile(self, self.below.open(path, writable=False))
+        except FileNotFoundError:
+            if not self._is_listed(path):
+                raise
+            self.note(path, 0, DANGLING)
+        except (OSError, ValueError) as error:
+            self._note(self._culprit(path), 0, error)
+        return _EmptyFile(path)
+
+    def exists(self, path: str) -> bool:
+        if path in self._listing:
+            return self._listing[path] is not None
+        try:
+            if self.below.exists(path):
+                return True
+        except (OSError, ValueError) as error:
+            self._note(path, 0, error)
+            return False
+        if self._is_listed(path):
+            self._note(path, 0, self._why(path))
+        return False
+
+    def list_directory(self, path: str) -> list[str]:
+        if path in self._listing:
+            names = self._listing[path]
+            if names is None:
+                raise FileNotFoundError(path)
+            return list(names)
+        try:
+            return self.below.list_directory(path)
+        except FileNotFoundError:
+            if not self._is_listed(path):
+                raise
+            self.note(path, 0, DANGLING)
+        except (OSError, ValueError) as error:
+            self._note(self._culprit(path), 0, error)
+        return []
+
+    def identify(self, path: str) -> str:
+        return self.below.identify(path)
+
+    def note(self, path: str, position: int, why: str, *, hidden: bool = False) -> None:
+        """It cannot be read from ``position`` on; ``hidden``: what is there may be right."""
+        known = self.unread.get(path)
+        if known is None or position < known[0]:
+            self.unread[path] = (position, why, hidden)
+
+    def _note(self, path: str, position: int, error: Exception | None) -> None:
+        why = DANGLING if error is None else reason(error)
+        self.note(path, position, why, hidden=error is not None and is_hidden(error))
+
+    def findings(self, names: Mapping[str, str]) -> list[Finding]:
+        """What could not be read; ``names`` are those of the replicas by directory."""
+        found = []
+        for path, (position, why, hidden) in sorted(self.unread.items()):
+            directory = next((one for one in names if path.startswith(f"{one}/")), None)
+            if directory is None:
+                continue
+            kind = _KINDS.get(path.removeprefix(f"{directory}/").partition("/")[0])
+            found.append(
+                Finding(
+                    kind or FindingKind.FORMAT,
+                    names[directory],
+                    None,
+                    None,
+                    path,
+                    position,
+                    READABLE,
+                    f"cannot be read: {why}",
+                    RESTORE,
+                    unread=hidden,
+                )
+            )
+        return found
+
+    def _culprit(self, path: str) -> str:
+        """The file or directory that keeps ``path`` from being reached: the highest."""
+        parent = path.rpartition("/")[0]
+        try:
+            self.below.list_directory(parent)
+        except (OSError, ValueError):
+            return self._culprit(parent) if parent else path
+        return path
+
+    def _why(self, path: str) -> Exception | None:
+        """Why what has a name cannot be reached; ``None`` for a link that leads nowhere."""
+        try:
+            self.below.open(path, writable=False).close()
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            return error
+        return None
+
+    def _is_listed(self, path: str) -> bool:
+        directory, _slash, name = path.rpartition("/")
+        if directory not in self._names:
+            self._names[directory] = listed_names(self.below, directory)
+        return name in self._names[directory]
+
+
+class _AuditFile:
+    """Ends where it cannot be read any further."""
+
+    def __init__(self, files: AuditFiles, file: ReadableFile) -> None:
+        self._files = files
+        self._file = file
+
+    @property
+    def path(self) -> str:
+        return self._file.path
+
+    def pread(self, size: int, position: int) -> bytes:
+        try:
+            return self._file.pread(size, position)
+        except OverflowError:
+            return b""  # behind the end of any file
+        except OSError as error:
+            return self._read_before(size, position, error)
+
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        try:
+            return self._file.pread_into(buffer, position)
+        except OverflowError:
+            return 0
+        except OSError as error:
+            data = self._read_before(len(buffer), position, error)
+            buffer[: len(data)] = data
+            return len(data)
+
+    def size(self) -> int:
+        try:
+            return self._file.size()
+        except OSError as error:
+            self._files.note(self.path, 0, reason(error), hidden=is_hidden(error))
+            return 0
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _read_before(self, size: int, position: int, why: OSError) -> bytes:
+        """What comes before the first block that cannot be read."""
+        parts: list[bytes] = []
+        done, step = 0, READ_SIZE
+        while done < size and step >= BLOCK_SIZE:
+            at = position + done
+            try:
+                part = self._file.pread(min(step - at % step, size - done), at)
+            except OSError as error:
+                why = error
+                step //= 2
+                continue
+            parts.append(part)
+            done += len(part)
+            if not part:
+                return b"".join(parts)
+        if done < size:
+            self._files.note(self.path, position + done, reason(why), hidden=is_hidden(why))
+        return b"".join(parts)
+
+
+class _EmptyFile:
+    """Stands for one that cannot be opened."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def pread(self, size: int, position: int) -> bytes:  # noqa: ARG002 - of the interface
+        return b""
+
+    def pread_into(self, buffer: memoryview, position: int) -> int:  # noqa: ARG002 - of the interface
+        return 0
+
+    def size(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+def listed_names(fs: Readable, directory: str) -> frozenset[str]:
+    """The names in a directory; none where it cannot be listed."""
+    try:
+        return frozenset(fs.list_directory(directory))
+    except (OSError, ValueError):
+        return frozenset()
+
+
+def is_hidden(error: Exception) -> bool:
+    """Whether what is there was not seen: it may be right."""
+    return isinstance(error, OSError) and error.errno not in _OTHER_THINGS
+
+
+def reason(error: Exception) -> str:
+    """Why a call failed, without the path that a finding has anyway."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

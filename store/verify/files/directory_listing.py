@@ -1,0 +1,74 @@
+"""The names below a replica's directory, listed once: a task that is handed them lists nothing.
+
+To an object store each listing is a request, and one of its requests lists a whole tree. Each
+queue has a directory of its own, and each task would list those again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from store.io.filesystem import Readable
+from store.verify.files.audit_files import AuditFiles, listed_names
+
+Listing: TypeAlias = Mapping[str, tuple[str, ...] | None]
+"""By directory: the names in it, ``None`` where there is no such directory. What could not be
+listed is left out, and whoever wants it finds out why."""
+
+LOG_DIRECTORIES = ("commitlog", "index", "keyindex")
+QUEUES = "consumequeue"
+DIRECTORIES = (*LOG_DIRECTORIES, QUEUES)
+
+
+@runtime_checkable
+class ListsTrees(Protocol):
+    """A file system that lists all directories below one at once."""
+
+    def list_tree(self, path: str) -> dict[str, tuple[str, ...]]:
+        """Names by directory, ``path`` and all below; raises ``OSError``."""
+
+
+def list_replica(files: AuditFiles, directory: str) -> dict[str, tuple[str, ...] | None]:
+    """All directories that a check reads."""
+    found: dict[str, tuple[str, ...] | None] = {}
+    if isinstance(files.below, ListsTrees):
+        with suppress(OSError, ValueError):
+            tree = files.below.list_tree(directory)
+            return {**{f"{directory}/{name}": None for name in DIRECTORIES}, **tree}
+    for name in LOG_DIRECTORIES:
+        _list(files, f"{directory}/{name}", found)
+    queues = f"{directory}/{QUEUES}"
+    for topic in _list(files, queues, found):
+        for queue in _list(files, f"{queues}/{topic}", found):
+            _list(files, f"{queues}/{topic}/{queue}", found)
+    return found
+
+
+def names_in(fs: Readable, directory: str, listing: Listing) -> frozenset[str]:
+    """The names in a directory, listed before or now; none where it cannot be listed."""
+    if directory in listing:
+        return frozenset(listing[directory] or ())
+    return listed_names(fs, directory)
+
+
+def without_queues(listing: Listing) -> dict[str, tuple[str, ...] | None]:
+    """What a check of the log needs of a listing."""
+    return {
+        path: names
+        for path, names in listing.items()
+        if path.rpartition("/")[2] in LOG_DIRECTORIES and f"/{QUEUES}/" not in path
+    }
+
+
+def _list(
+    files: AuditFiles, path: str, found: dict[str, tuple[str, ...] | None]
+) -> tuple[str, ...]:
+    told = len(files.unread)
+    names: tuple[str, ...] | None = None
+    with suppress(FileNotFoundError):
+        names = tuple(files.list_directory(path))
+    if len(files.unread) == told:
+        found[path] = names
+    return names or ()

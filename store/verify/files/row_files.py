@@ -1,0 +1,79 @@
+"""Reading rows of equal size from files that are each named by the byte of their first row."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from store.io.filesystem import Readable
+from store.log.layout import parse_segment_name, segment_name
+
+
+class RowFiles:
+    """The files of one directory, as they are found; nothing is assumed about their sizes."""
+
+    def __init__(self, fs: Readable, directory: str, row_size: int) -> None:
+        self._fs = fs
+        self.directory = directory
+        self.row_size = row_size
+        names = fs.list_directory(directory) if fs.exists(directory) else []
+        starts = [parse_segment_name(name) for name in names]
+        self.starts = [start for start in starts if start is not None]
+        """The first byte of each file, in order."""
+        self.strays = [name for name, start in zip(names, starts, strict=True) if start is None]
+        """Names that are none of such a file."""
+        self._sizes: dict[int, int] = {}
+
+    def read(self, first: int, count: int) -> bytes:
+        """Rows from row ``first`` on, fewer where the files end; zeros where one is missing."""
+        parts: list[bytes] = []
+        byte, end = first * self.row_size, (first + count) * self.row_size
+        while byte < end:
+            following = bisect_right(self.starts, byte)
+            is_last = following == len(self.starts)
+            stop = end if is_last else min(end, self.starts[following])
+            part = b""
+            if following:
+                start = self.starts[following - 1]
+                part = self._read_file(start, byte - start, stop - byte)
+            if is_last:
+                parts.append(part)
+                break
+            parts.append(part.ljust(stop - byte, b"\0"))
+            byte = stop
+        data = b"".join(parts)
+        return data[: len(data) - len(data) % self.row_size]
+
+    def locate(self, row: int) -> tuple[str, int]:
+        """The file in which a row lies or would lie, and the byte in that file."""
+        byte = row * self.row_size
+        place = bisect_right(self.starts, byte) - 1
+        start = self.starts[place] if place >= 0 else 0
+        return f"{self.directory}/{segment_name(start)}", byte - start
+
+    def size(self, start: int) -> int:
+        """Bytes of the file that begins with byte ``start``, as they were when first asked for."""
+        if start not in self._sizes:
+            self._sizes[start] = self._size(start)
+        return self._sizes[start]
+
+    def _size(self, start: int) -> int:
+        file = self._fs.open(f"{self.directory}/{segment_name(start)}", writable=False)
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def _read_file(self, start: int, at: int, size: int) -> bytes:
+        file = self._fs.open(f"{self.directory}/{segment_name(start)}", writable=False)
+        try:
+            return file.pread(size, at)
+        finally:
+            file.close()
+
+
+def is_torn(found: bytes, expected: bytes) -> bool:
+    """Whether ``found`` can be what an interrupted write of ``expected`` left.
+
+    Sectors that did not reach the disk read as zeros.
+    """
+    return all(byte in (0, right) for byte, right in zip(found, expected, strict=False))

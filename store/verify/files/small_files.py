@@ -1,0 +1,82 @@
+"""Reading small files that may be anything: a directory, a pipe, a link to nowhere, of any size."""
+
+from __future__ import annotations
+
+from crc32c import crc32c
+
+from store.errors import DamagedError, UnreadableError
+from store.io.filesystem import Readable
+from store.state.checkpoint import (
+    CHECKPOINT_HEADER,
+    CHECKPOINT_MAGIC,
+    Checkpoint,
+    decode_checkpoint,
+)
+from store.verify.files.audit_files import DANGLING, is_hidden, listed_names, reason
+
+SMALL_MAX = 64 << 10
+"""Format file and manifest have some hundred bytes."""
+PIECE_SIZE = 1 << 20
+
+
+def read_small(fs: Readable, path: str, size_max: int = SMALL_MAX) -> bytes:
+    """All bytes of a file that has few.
+
+    Raises ``FileNotFoundError`` where there is no such name, and
+    :class:`~store.errors.DamagedError` with the reason for whatever else keeps it from being read.
+    """
+    data = read_head(fs, path, size_max + 1)
+    if len(data) > size_max:
+        raise DamagedError(path, size_max, f"more than {size_max} bytes, which it cannot have")
+    return data
+
+
+def read_head(fs: Readable, path: str, size: int) -> bytes:
+    """The first bytes of a file, fewer where it ends. Raises as :func:`read_small`."""
+    try:
+        file = fs.open(path, writable=False)
+        try:
+            return file.pread(size, 0)
+        finally:
+            file.close()
+    except (OSError, ValueError) as error:
+        raise _unreadable(fs, path, error) from error
+
+
+def read_checkpoint(fs: Readable, path: str) -> Checkpoint:
+    """A checkpoint, of which no more is held in memory than its CRC has proved to be one.
+
+    Raises as :func:`read_small`.
+    """
+    try:
+        file = fs.open(path, writable=False)
+        try:
+            size = file.size()
+            header = file.pread(CHECKPOINT_HEADER.size, 0)
+            if size > PIECE_SIZE and len(header) == CHECKPOINT_HEADER.size:
+                magic, _version, crc, length = CHECKPOINT_HEADER.unpack(header)
+                if magic != CHECKPOINT_MAGIC or size != CHECKPOINT_HEADER.size + length:
+                    stated = f"{length} bytes of payload stated, file of {size} bytes"
+                    raise DamagedError(path, 12, stated)
+                found = crc32c(header[12:])
+                for at in range(CHECKPOINT_HEADER.size, size, PIECE_SIZE):
+                    found = crc32c(file.pread(min(PIECE_SIZE, size - at), at), found)
+                if found != crc:
+                    raise DamagedError(path, 8, "CRC of the checkpoint")
+            return decode_checkpoint(file.pread(size, 0), path)
+        finally:
+            file.close()
+    except (OSError, ValueError) as error:
+        raise _unreadable(fs, path, error) from error
+
+
+def _unreadable(fs: Readable, path: str, error: Exception) -> Exception:
+    """What to raise instead of an error of the file system's."""
+    why = reason(error)
+    if isinstance(error, FileNotFoundError):
+        directory, _slash, name = path.rpartition("/")
+        if name not in listed_names(fs, directory):
+            return error
+        why = DANGLING
+    made = UnreadableError if is_hidden(error) else DamagedError
+    return made(path, 0, f"cannot be read: {why}")

@@ -1,0 +1,69 @@
+"""Telling what is wrong from what could not be read.
+
+Where a file cannot be read, what it should hold is missing to whoever compares it. That hangs on
+the file and is nothing found: it may all be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from store.io.filesystem import Readable
+from store.log.entry import HEADER_SIZE, PADDING, PADDING_SIZE
+from store.verify.findings import Finding, FindingKind
+
+EXIT_CONSISTENT = 0
+EXIT_FOUND = 1
+EXIT_UNREAD = 2
+
+ROW_SIZE_MAX = 32
+"""A row that ends behind a byte begins less than so many before it."""
+
+
+def exit_code(findings: Sequence[Finding]) -> int:
+    """Of a check: 1 where something is wrong, 2 where nothing is, of what could be read."""
+    if any(not finding.unread for finding in findings):
+        return EXIT_FOUND
+    return EXIT_UNREAD if findings else EXIT_CONSISTENT
+
+
+def hang_on_unread(
+    fs: Readable, findings: Sequence[Finding], others: Sequence[Finding] = ()
+) -> list[Finding]:
+    """The findings, those marked that only tell what is missing as a file could not be read.
+
+    ``others`` are findings as well, which may say so of a file.
+    """
+    hidden = {(one.replica, one.path, one.position) for one in (*findings, *others) if one.unread}
+    return [
+        replace(finding, unread=True)
+        if not finding.unread and any(_hangs_on(fs, finding, *each) for each in hidden)
+        else finding
+        for finding in findings
+    ]
+
+
+def _hangs_on(fs: Readable, finding: Finding, replica: str, path: str, byte: int) -> bool:
+    """Whether what a finding misses lies where that file or directory cannot be read."""
+    if finding.replica != replica:
+        return False
+    if finding.path != path:
+        return finding.path.startswith(f"{path}/")
+    if finding.position > byte - ROW_SIZE_MAX:
+        return True
+    return finding.kind is FindingKind.ENTRY and _entry_end(fs, finding) > byte
+
+
+def _entry_end(fs: Readable, finding: Finding) -> int:
+    """The byte at which an entry ends, as far as its header says so."""
+    try:
+        file = fs.open(finding.path, writable=False)
+        try:
+            head = file.pread(PADDING_SIZE, finding.position)
+        finally:
+            file.close()
+    except (OSError, ValueError):
+        head = b""
+    size = PADDING.unpack(head)[1] if len(head) == PADDING_SIZE else 0
+    return finding.position + max(size, HEADER_SIZE)

@@ -1,0 +1,277 @@
+"""What the ranges of a group tell together: offsets across them, and files as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+from store.io.filesystem import Readable
+from store.verify.byte_comparison import first_difference
+from store.verify.derived_files import Derived, check_derived
+from store.verify.files.audit_files import READABLE, AuditFiles
+from store.verify.files.unread_files import hang_on_unread
+from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
+from store.verify.index.consume_queue_digests import QueueFindings
+from store.verify.index.index_checks import open_queue_check
+from store.verify.index.key_index_check import tell_missing
+from store.verify.plan.ranges import GroupPlan, RangeResult, ReplicaRange
+from store.verify.plan.task_runner import run_here
+from store.verify.replay.broker_state_check import check_broker
+from store.verify.replay.commit_claims import Holder, check_claims
+from store.verify.replay.state_check import check_beginning, check_named, check_state, check_states
+from store.verify.replay.state_proof_check import check_proofs
+from store.verify.replica_comparison import ONE_CHAIN
+from store.verify.state.state_files import StateFiles
+from store.verify.state.state_reader import read_state
+from store.verify.state.stray_files import check_segments_behind
+
+PIECE_SIZE = 256 << 10
+LOST = frozenset({FindingKind.ENTRY, FindingKind.SEGMENT})
+# Damage of these kinds that goes on over the end of a range is one and the same.
+CONTINUING = LOST | {FindingKind.ENTRY_INDEX, FindingKind.DIVERGENCE}
+
+
+def finish_audit(
+    fs: Readable,
+    group: GroupPlan,
+    results: Sequence[RangeResult],
+    derived: Derived | None = None,
+) -> list[Finding]:
+    """All findings of a group but those of the plan, from the results of all its ranges.
+
+    ``derived`` is what :func:`~store.verify.derived_files.check_derived` gave for them; where it is
+    left out, derived files are checked here.
+    """
+    if derived is None:
+        (derived,) = check_derived(fs, run_here(fs), [group], [results])
+    ordered = derived.results
+    findings = merge_findings(ordered)
+    files = AuditFiles(fs, group.listing)
+    planned: list[Finding] = []
+    holders: list[Holder] = []
+    proofs: set[tuple[int, int]] = set()
+    for place, replica in enumerate(group.replicas):
+        parts = [part for result in ordered for part in result.parts if part.place == place]
+        small = FindingLog(replica.name)
+        state = read_state(fs, replica.directory, replica.identity, small)
+        planned += small.findings
+        log = FindingLog(replica.name)
+        log.findings += derived.segments.get(place, ())
+        if state.machine is not None or state.checkpoint is None:
+            found = derived.queues.get(place, {})
+            _finish_derived(files, replica.directory, state, parts, log, found=found)
+        there = [
+            part.last_index
+            for result in ordered
+            for part in result.parts
+            if part.place == place and part.last_index >= result.first_index
+        ]
+        check_named(state, max(there, default=state.mark.first_index - 1), log)
+        check_state(state, parts, log)
+        check_proofs(files, state, parts, log)
+        proofs |= {(place, index) for index in check_broker(fs, state, parts, log)}
+        check_beginning(state, parts, log)
+        _check_older(files, replica.directory, state, parts, log)
+        end = max((part.end_position for part in parts), default=0)
+        end = max(end, state.durable_position)
+        commitlog = f"{replica.directory}/commitlog"
+        check_segments_behind(fs, commitlog, group.listing, state, log, end=end)
+        holders.append(Holder(replica.name, state, max(there, default=-1)))
+        last_term = max((part.last_term for part in parts), default=0)
+        if last_term > state.hard_state.term and not any(
+            finding.kind is FindingKind.VOTE for finding in small.findings
+        ):
+            log.add(
+                FindingKind.VOTE,
+                state.vote_path,
+                0,
+                expected=f"at least the log's last term, {last_term}",
+                found=f"term {state.hard_state.term}",
+                first=max(part.last_index for part in parts),
+            )
+        findings += log.findings
+    findings += check_claims(holders)
+    findings += check_states(group, [*planned, *findings], proofs)
+    told = {finding.path for finding in findings if finding.expected == READABLE}
+    names = {replica.directory: replica.name for replica in group.replicas}
+    unread = {finding.path: finding for finding in files.findings(names)} | derived.unread
+    findings += [unread[path] for path in sorted(unread) if path not in told]
+    by_replica: dict[tuple[str, FindingKind], list[Finding]] = {}
+    for finding in findings:
+        by_replica.setdefault((finding.replica, finding.kind), []).append(finding)
+    sided = [_with_majority(finding, group, by_replica) for finding in findings]
+    proved_by = [_break_behind(finding, group, by_replica) for finding in sided]
+    placed = [_at_first_difference(fs, finding, group) for finding in proved_by]
+    return hang_on_unread(fs, placed, planned)
+
+
+def _break_behind(
+    finding: Finding,
+    group: GroupPlan,
+    by_replica: Mapping[tuple[str, FindingKind], Sequence[Finding]],
+) -> Finding:
+    """Accuses a replica of an entry that the others do not have, where its own next entry does not
+    follow from it: the log contradicts itself."""
+    if finding.kind is not FindingKind.DIVERGENCE or finding.replica != UNKNOWN_REPLICA:
+        return finding
+    for replica in group.replicas:
+        if finding.majority and f"{finding.path}/".startswith(f"{replica.directory}/"):
+            behind = (finding.index_first or 0) + 1
+            breaks = by_replica.get((replica.name, FindingKind.ENTRY), ())
+            if any(one.index_first == behind for one in breaks):
+                return replace(finding, replica=replica.name, advice=RESTORE)
+    return finding
+
+
+def _with_majority(
+    finding: Finding,
+    group: GroupPlan,
+    by_replica: Mapping[tuple[str, FindingKind], Sequence[Finding]],
+) -> Finding:
+    """Names the replicas that agree where the finding is, if they are a majority of the group.
+
+    Those are the others which know these entries and have no finding of that kind there.
+    """
+    first, last = finding.index_first, finding.index_last
+    if finding.majority or finding.replica == UNKNOWN_REPLICA or first is None or last is None:
+        return finding
+    agreeing = (
+        replica.name
+        for replica in group.replicas
+        if replica.name != finding.replica
+        and replica.first_index <= first
+        and last <= replica.known_index
+        and not any(
+            _overlap(other, finding)
+            for name in (replica.name, UNKNOWN_REPLICA)
+            for kind in {finding.kind: None, FindingKind.DIVERGENCE: None}
+            for other in by_replica.get((name, kind), ())
+        )
+    )
+    agree = tuple(dict.fromkeys(agreeing))
+    if 2 * len(agree) <= len({replica.name for replica in group.replicas}):
+        return finding
+    return replace(finding, majority=agree)
+
+
+def _at_first_difference(fs: Readable, finding: Finding, group: GroupPlan) -> Finding:
+    """A damaged entry's finding at the very byte, as far as the majority's file shows it.
+
+    By itself an entry only tells that its CRC is wrong, and where it begins.
+    """
+    if finding.kind is not FindingKind.ENTRY or not finding.majority:
+        return finding
+    directories = {replica.name: replica.directory for replica in group.replicas}
+    own = directories[finding.replica]
+    path = directories[finding.majority[0]] + finding.path.removeprefix(own)
+    with ExitStack() as opened:
+        try:
+            files = [fs.open(one, writable=False) for one in (finding.path, path)]
+            for file in files:
+                opened.callback(file.close)
+            for at in range(finding.position, group.segment_size, PIECE_SIZE):
+                one, other = (file.pread(PIECE_SIZE, at) for file in files)
+                if one != other:
+                    return replace(finding, position=at + first_difference(one, other))
+                if not one:
+                    break
+        except OSError:
+            pass  # the bytes that cannot be read are the finding
+    return finding
+
+
+def _overlap(one: Finding, other: Finding) -> bool:
+    """Whether two findings are about the same entries."""
+    if one.index_first is None or one.index_last is None:
+        return False
+    first, last = other.index_first or 0, other.index_last or 0
+    return one.index_first <= last and first <= one.index_last
+
+
+def _finish_derived(
+    fs: Readable,
+    directory: str,
+    state: StateFiles,
+    parts: Sequence[ReplicaRange],
+    log: FindingLog,
+    *,
+    found: Mapping[tuple[str, int], QueueFindings],
+) -> None:
+    queues = open_queue_check(fs, state, directory, log)
+    for part in parts:
+        queues.absorb(part.queues)
+    end_position = max((part.end_position for part in parts), default=0)
+    queues.finish(max(end_position, state.durable_position), found)
+    tell_missing(directory, [part.keys for part in parts], log)
+
+
+def _check_older(
+    fs: Readable,
+    directory: str,
+    state: StateFiles,
+    parts: Sequence[ReplicaRange],
+    log: FindingLog,
+) -> None:
+    """What older checkpoints say of queues: where they end, and where they begin if no more was
+    given up since."""
+    for older in state.older:
+        if older.machine is None or state.machine is None:
+            continue
+        at_once = replace(state, machine=older.machine, checkpoint_path=older.path, older=[])
+        queues = open_queue_check(fs, at_once, directory, log)
+        for part in parts:
+            if part.last_index <= older.checkpoint.index:
+                queues.absorb(part.queues, told=True)
+        queues.check_lengths(
+            begins=older.machine.expired_position == state.machine.expired_position
+        )
+
+
+def merge_findings(ordered: Sequence[RangeResult]) -> list[Finding]:
+    """The findings of all ranges; what goes on from one range to the next is one finding."""
+    merged: list[Finding] = []
+    for result in ordered:
+        for finding in result.findings:
+            place = next(
+                (
+                    number
+                    for number in range(len(merged) - 1, -1, -1)
+                    if _continues(merged[number], finding, result.first_index)
+                ),
+                None,
+            )
+            if place is None:
+                merged.append(finding)
+            else:
+                last = merged[place].index_last
+                if finding.index_last is not None and last is not None:
+                    last = max(last, finding.index_last)
+                merged[place] = replace(merged[place], index_last=last)
+    return merged
+
+
+def _continues(before: Finding, finding: Finding, first_index: int) -> bool:
+    """Whether ``finding``, of a range that begins with ``first_index``, goes on with another."""
+    if before.replica != finding.replica:
+        return False
+    if READABLE in {before.expected, finding.expected}:
+        return before == finding
+    if finding.kind is FindingKind.PADDING:
+        # Behind an entry that is lost its segment is not looked at any further.
+        return before.kind in LOST and before.index_last == first_index - 1
+    same_file = before.path == finding.path
+    if before.kind is finding.kind and finding.kind not in CONTINUING:
+        return same_file and before.position == finding.position
+    follows = before.index_last == first_index - 1 and finding.index_first == first_index
+    if before.kind in LOST and finding.kind in LOST:
+        return follows
+    if before.kind is not finding.kind or not follows:
+        return False
+    # Bytes that differ under one chain are told entry by entry, with the file they are in. That a
+    # replica has left the others' log is told again in each range behind, of its directory.
+    # Replicas without a majority go on to differ in whichever file.
+    still = before.path.startswith(f"{finding.path}/") or (
+        before.expected == finding.expected == ONE_CHAIN
+    )
+    return same_file or still or finding.kind is FindingKind.ENTRY_INDEX

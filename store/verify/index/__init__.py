@@ -1,0 +1,1 @@
+"""The check of what is made from the log."""

@@ -1,0 +1,222 @@
+"""Messages that are in the log twice: of one topic, with the same unique key.
+
+A producer that had no answer sends again, so it says nothing against a replica. The key index has
+the hash of each unique key, sorted: messages are looked for slice by slice of the hashes, each of
+which needs a part of each file and no other slice. Only where a hash is there twice are records
+read. What lies behind the checkpoint is in no file yet, and is taken from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.errors import CorruptRecordError, DamagedError
+from store.index.key_index import HEADER, KEY_ROW_SIZE, IndexFile, KeyIndex
+from store.io.filesystem import FileSystem
+from store.log.entry import EntryKind
+from store.log.entry_index import ROW, ROW_SIZE, Row
+from store.log.layout import parse_segment_name, segment_name, segment_start
+from store.message.batch import decode_batch
+from store.message.properties import UNIQUE_KEY, find_property
+from store.message.record import decode_record, key_hash
+from store.verify.files.row_files import RowFiles
+from store.verify.findings import Finding, FindingKind
+from store.verify.index.key_index_check import KEY_FIELDS
+from store.verify.log.shared_log import Buffers, SharedLog
+from store.verify.plan.ranges import GroupPlan
+
+HASHES = 1 << 32
+FOUND_MAX = 1000
+"""So many are told of one slice."""
+ADVICE = (
+    "nothing is wrong with the replica: a producer that got no answer sent the message again; let "
+    "consumers of the topic expect that"
+)
+# Brokers put messages there that have been somewhere else before.
+_INTERNAL = ("%", "RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC_", "TRANS_CHECK_")
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One message with a unique key."""
+
+    topic: str
+    unique_key: bytes
+    position: int
+    queue_id: int
+    queue_offset: int
+
+    def __str__(self) -> str:
+        return f"number {self.queue_offset} of queue {self.queue_id} (position {self.position})"
+
+
+class DuplicateSearch:
+    """Looks in one replica of a group for the messages of its committed log that came twice.
+
+    Raises :class:`~store.errors.StoreError` where log or key index are damaged.
+    """
+
+    def __init__(self, fs: FileSystem, group: GroupPlan, place: int) -> None:
+        self._fs = fs
+        self._group = group
+        self._place = place
+        self._replica = group.replicas[place]
+        self._entries = RowFiles(fs, f"{self._replica.directory}/index", ROW_SIZE)
+
+    def find(self, low: int, high: int) -> list[Finding]:
+        """Those whose unique key has a hash from ``low`` up to and without ``high``."""
+        parts = [self._slice(file, low, high) for file in self._files()]
+        parts += [
+            rows[(rows["hash"] >= low) & (rows["hash"] < high)] for rows in self._rows_behind()
+        ]
+        rows = np.concatenate([*parts, np.empty(0, KEY_FIELDS)])
+        rows = rows[np.lexsort((rows["position"], rows["hash"]))]
+        hashes = rows["hash"].astype(np.uint32)
+        edges = np.flatnonzero(np.diff(hashes)) + 1
+        findings: list[Finding] = []
+        for begin, end in zip([0, *edges.tolist()], [*edges.tolist(), len(rows)], strict=True):
+            if end - begin < 2:
+                continue
+            positions = dict.fromkeys(rows["position"][begin:end].tolist())
+            for copies in self._copies(int(hashes[begin]), list(positions)):
+                findings.append(self._tell(copies))
+                if len(findings) >= FOUND_MAX:
+                    return findings
+        return findings
+
+    def _copies(self, wanted: int, positions: list[int]) -> list[list[Copy]]:
+        """Messages with equal unique keys among those with a hash; a hash may be of other keys."""
+        if len(positions) < 2:
+            return []
+        by_key: dict[tuple[str, bytes], list[Copy]] = {}
+        for position in positions:
+            copy = self._read(position)
+            if (
+                copy is not None
+                and key_hash(copy.topic, copy.unique_key) == wanted
+                and not copy.topic.startswith(_INTERNAL)
+            ):
+                by_key.setdefault((copy.topic, copy.unique_key), []).append(copy)
+        return [copies for copies in by_key.values() if len(copies) > 1]
+
+    def _read(self, position: int) -> Copy | None:
+        path, byte = self._path(position)
+        try:
+            file = self._fs.open(path, writable=False)
+        except FileNotFoundError:
+            return None  # expired
+        try:
+            size = int.from_bytes(file.pread(4, byte), "big")
+            data = file.pread(min(size, self._group.segment_size), byte)
+        finally:
+            file.close()
+        try:
+            record = decode_record(data)
+        except CorruptRecordError as error:
+            raise DamagedError(path, byte, f"no message: {error}") from error
+        unique = find_property(record.properties, UNIQUE_KEY)
+        if not unique:
+            return None
+        return Copy(record.topic, unique, position, record.queue_id, record.queue_offset)
+
+    def _tell(self, copies: list[Copy]) -> Finding:
+        first, second, *_ = copies
+        path, byte = self._path(second.position)
+        return Finding(
+            FindingKind.DUPLICATE,
+            self._replica.name,
+            self._index_of(first.position),
+            self._index_of(copies[-1].position),
+            path,
+            byte,
+            f"message {first.unique_key.decode(errors='replace')} of {first.topic} once: {first}",
+            f"{len(copies)} times, the next as {second}",
+            ADVICE,
+        )
+
+    # --- where things are
+
+    def _path(self, position: int) -> tuple[str, int]:
+        start = segment_start(position, self._group.segment_size)
+        return f"{self._replica.directory}/commitlog/{segment_name(start)}", position - start
+
+    def _index_of(self, position: int) -> int | None:
+        """The entry that holds a position; ``None`` where the entry index does not have it yet."""
+        low, high = self._replica.first_index, self._replica.known_index
+        while low < high:
+            middle = (low + high + 1) // 2
+            data = self._entries.read(middle, 1)
+            if len(data) == ROW_SIZE and ROW.unpack(data)[1] <= position:
+                low = middle
+            else:
+                high = middle - 1
+        data = self._entries.read(low, 1)
+        row = Row._make(ROW.unpack(data)) if len(data) == ROW_SIZE else None
+        return low if row is not None and row.position <= position < row.end else None
+
+    def _files(self) -> Iterator[IndexFile]:
+        directory = f"{self._replica.directory}/keyindex"
+        for name in self._fs.list_directory(directory) if self._fs.exists(directory) else []:
+            start = parse_segment_name(name)
+            if start is not None and start < self._covered_end:
+                yield KeyIndex.read_header(self._fs, f"{directory}/{name}")
+
+    @property
+    def _covered_end(self) -> int:
+        """Behind the last position of which the rows are in files."""
+        for plan in self._group.ranges:
+            border = plan.borders[self._place]
+            if border is not None and border.index == self._replica.checkpoint_index + 1:
+                return border.position
+        return 0 if self._replica.checkpoint_index < 0 else 1 << 62
+
+    def _slice(self, file: IndexFile, low: int, high: int) -> NDArray[np.void]:
+        handle = self._fs.open(file.path, writable=False)
+
+        def first_from(value: int) -> int:
+            begin, end = 0, file.count
+            while begin < end:
+                middle = (begin + end) // 2
+                if KeyIndex.read_row(handle, middle)[0] < value:
+                    begin = middle + 1
+                else:
+                    end = middle
+            return begin
+
+        try:
+            begin, end = first_from(low), first_from(high)
+            size = (end - begin) * KEY_ROW_SIZE
+            data = handle.pread(size, HEADER.size + begin * KEY_ROW_SIZE)
+        finally:
+            handle.close()
+        if len(data) != size:
+            raise DamagedError(file.path, HEADER.size, f"fewer than {file.count} rows")
+        return np.frombuffer(data, KEY_FIELDS)
+
+    def _rows_behind(self) -> Iterator[NDArray[np.void]]:
+        """The key rows of committed entries behind the checkpoint."""
+        for plan in self._group.ranges:
+            border = plan.borders[self._place]
+            if (
+                border is None
+                or plan.last_index is None
+                or border.index <= self._replica.checkpoint_index
+            ):
+                continue
+            log = SharedLog(
+                self._fs,
+                [self._replica.directory],
+                self._group.segment_size,
+                border=border,
+                last_index=plan.last_index,
+                buffers=Buffers(),
+            )
+            for window in log.windows():
+                for entry in window.entries:
+                    if entry.kind is EntryKind.DATA:
+                        batch = decode_batch(entry.body)
+                        yield np.frombuffer(bytes(batch.key_rows), KEY_FIELDS)

@@ -1,0 +1,209 @@
+"""Tasks that compare files derived from the log with what the ranges have digested of it.
+
+A task has so many files at most, however many a replica has; a file of a queue is read from begin
+to end once. What is not as it must be is only named here: the check of its range then tells what.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from store.index.consume_queue import ROW_SIZE
+from store.io.filesystem import Readable
+from store.log.layout import segment_name
+from store.verify.files.audit_files import AuditFiles
+from store.verify.files.directory_listing import Listing
+from store.verify.findings import Finding, FindingLog
+from store.verify.index.consume_queue_digests import ExpectedQueue, QueueFindings, row_crcs
+from store.verify.index.consume_queue_files import QueueFiles
+from store.verify.index.key_index_digests import TOTAL_MAX, has_keys, list_starts
+from store.verify.log.log_walk import check_segment_files
+from store.verify.log.shared_log import Buffers
+from store.verify.plan.ranges import KeysDigest, ReplicaPlan, ReplicaRange, RowsDigest
+
+FILES_AT_ONCE = 64
+ROWS_AT_ONCE = 1 << 16
+TASK_ROWS = 1 << 22
+"""Of ConsumeQueues: 80 MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePart:
+    """Rows of one queue; the part begins with byte ``low`` of its rows and ends before ``high``,
+    ``None`` for the last."""
+
+    queue: ExpectedQueue
+    low: int
+    high: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileTask:
+    """Files of one replica that one task checks."""
+
+    replica: ReplicaPlan
+    listing: Listing
+    log_end: int
+    queues: tuple[QueuePart, ...] = ()
+    keys: tuple[KeysDigest, ...] = ()
+    segments: tuple[str, ...] = ()
+
+    @property
+    def weight(self) -> int:
+        """How much of :data:`FILES_AT_ONCE` it takes: by files, or by rows where they are many."""
+        rows = sum(
+            digest.end_offset - digest.first_offset
+            for part in self.queues
+            for _, digest in part.queue.digests
+        )
+        files = len(self.queues) + len(self.keys) + len(self.segments)
+        return max(files, FILES_AT_ONCE * rows // TASK_ROWS)
+
+
+@dataclass(slots=True)
+class FileResult:
+    """What came out: of which ranges rows of which queue differ, and which files of keys do."""
+
+    queues: dict[tuple[str, int], QueueFindings] = field(default_factory=dict)
+    differing: dict[tuple[str, int], set[int]] = field(default_factory=dict)
+    keys: list[int] = field(default_factory=list)
+    segments: list[Finding] = field(default_factory=list)
+    unread: list[Finding] = field(default_factory=list)
+
+
+def check_files(
+    fs: Readable, _shared: object, tasks: Sequence[FileTask], _buffers: Buffers
+) -> list[FileResult]:
+    """Runs small tasks together."""
+    return [_check(fs, task) for task in tasks]
+
+
+def together(tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
+    """The tasks in order, as many together as one may be large."""
+    some: list[FileTask] = []
+    weight = 0
+    for task in tasks:
+        if some and weight + task.weight > FILES_AT_ONCE:
+            yield some
+            some, weight = [], 0
+        some.append(task)
+        weight += task.weight
+    if some:
+        yield some
+
+
+def _check(fs: Readable, task: FileTask) -> FileResult:
+    replica, found = task.replica, FileResult()
+    files = AuditFiles(fs, task.listing)
+    for part in task.queues:
+        _check_queue(files, replica, part, task.log_end, found)
+    state = replica.state
+    if state is not None and state.checkpoint is not None:
+        first, end = state.mark.first_position, state.checkpoint.end_position
+        for digest in task.keys:
+            path = f"{replica.directory}/keyindex/{segment_name(digest.start)}"
+            if not has_keys(files, path, digest, first_position=first, end_position=end):
+                found.keys.append(digest.start)
+    if state is not None:
+        log = FindingLog(replica.name)
+        directory = f"{replica.directory}/commitlog"
+        check_segment_files(files, directory, state, log, task.segments)
+        found.segments = log.findings
+    found.unread = files.findings({replica.directory: replica.name})
+    return found
+
+
+def _check_queue(
+    fs: Readable, replica: ReplicaPlan, part: QueuePart, log_end: int, found: FileResult
+) -> None:
+    queue = part.queue
+    key = (queue.topic, queue.queue_id)
+    directory = f"{replica.directory}/consumequeue/{queue.topic}/{queue.queue_id}"
+    files = QueueFiles(fs, directory, read_ahead=ROWS_AT_ONCE)
+    for number, digest in queue.digests:
+        if digest.end_offset <= queue.first_offset:
+            continue  # given up
+        crcs = (0, 0)
+        for first in range(digest.first_offset, digest.end_offset, ROWS_AT_ONCE):
+            count = min(ROWS_AT_ONCE, digest.end_offset - first)
+            rows = files.rows(first, count)
+            crcs = row_crcs(rows, crcs)
+            if len(rows) < count * ROW_SIZE:
+                break
+        if crcs != digest.crcs:
+            found.differing.setdefault(key, set()).add(number)
+    shape, behind = FindingLog(replica.name), FindingLog(replica.name)
+    files.check_shape(part.low, part.high, shape)
+    if part.high is None:
+        files.check_rows_behind(queue.end_offset, log_end, behind)
+    found.queues[key] = QueueFindings(tuple(shape.findings), tuple(behind.findings))
+
+
+def cut_queues(queues: Iterator[ExpectedQueue]) -> Iterator[list[QueuePart]]:
+    """Parts for one task each: of many small queues together, of a large one some of its rows."""
+    parts: list[QueuePart] = []
+    rows = 0
+    for queue in queues:
+        low = 0
+        digests: list[tuple[int, RowsDigest]] = []
+        for numbered in queue.digests:
+            if rows >= TASK_ROWS:
+                high = numbered[1].first_offset * ROW_SIZE
+                yield [*parts, QueuePart(queue._replace(digests=tuple(digests)), low, high)]
+                parts, rows, low, digests = [], 0, high, []
+            digests.append(numbered)
+            rows += numbered[1].end_offset - numbered[1].first_offset
+        parts.append(QueuePart(queue._replace(digests=tuple(digests)), low, None))
+        if len(parts) >= FILES_AT_ONCE:
+            yield parts
+            parts, rows = [], 0
+    if parts:
+        yield parts
+
+
+def cut_files(
+    fs: Readable,
+    replica: ReplicaPlan,
+    listing: Listing,
+    queues: Iterator[ExpectedQueue],
+    parts: Sequence[ReplicaRange],
+) -> Iterator[FileTask]:
+    """All tasks of one replica."""
+    state, directory = replica.state, replica.directory
+    if state is None:
+        return
+    log_end = max([state.durable_position, *(part.end_position for part in parts)])
+    for some in cut_queues(queues):
+        queues_of = f"{directory}/consumequeue"
+        paths = [f"{queues_of}/{part.queue.topic}/{part.queue.queue_id}" for part in some]
+        held = {path: listing[path] for path in paths if path in listing}
+        yield FileTask(replica, held, log_end, queues=tuple(some))
+    digests = _key_digests(fs, replica, parts)
+    for at in range(0, len(digests), FILES_AT_ONCE):
+        yield FileTask(replica, {}, log_end, keys=tuple(digests[at : at + FILES_AT_ONCE]))
+    commitlog = f"{directory}/commitlog"
+    names = fs.list_directory(commitlog) if fs.exists(commitlog) else []
+    for at in range(0, len(names), FILES_AT_ONCE):
+        yield FileTask(replica, {}, log_end, segments=tuple(names[at : at + FILES_AT_ONCE]))
+
+
+def _key_digests(
+    fs: Readable, replica: ReplicaPlan, parts: Sequence[ReplicaRange]
+) -> list[KeysDigest]:
+    """By file, what all ranges together have of it."""
+    state = replica.state
+    if state is None or state.machine is None or state.checkpoint is None:
+        return []
+    starts = list_starts(fs, f"{replica.directory}/keyindex", state.checkpoint.end_position)
+    # Files of what has expired are not looked at.
+    first = max(bisect_right(starts, state.mark.first_position) - 1, 0)
+    found = {start: KeysDigest(start, 0, 0) for start in starts[first:]}
+    for part in parts:
+        for start, rows, total in part.keys.digests:
+            if start in found:
+                before = found[start]
+                both = (before.total + total) & TOTAL_MAX
+                found[start] = KeysDigest(start, before.rows + rows, both)
+    return list(found.values())

@@ -1,0 +1,1 @@
+"""The check of the log, in columns."""

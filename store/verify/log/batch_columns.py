@@ -1,0 +1,300 @@
+"""The batches of many entries column by column: each message costs little but its body's CRC.
+
+NumPy compares one field of all messages at once, over as many entries as lie in one buffer, however
+different the messages are. What the columns say is proved by the bytes: records, runs, rows and key
+rows are all held against each other. Whatever does not fit is for the check record by record
+(:mod:`store.verify.log.batch_check`): "not proved" says nothing against a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.field_checks import file_name
+from store.io.filesystem import Bytes
+from store.log.entry import HEADER_SIZE, Entry
+from store.message.batch import FOOTER, RUN_HEADER, Batch
+from store.message.record import (
+    HEAD,
+    key_prefix,
+)
+from store.message.scheduled_topics import DEFERRED_TOPICS, row_code
+from store.verify.log.byte_columns import Numbers, Octets, Words, gather, texts_after
+from store.verify.log.property_columns import Derived, derive_columns
+from store.verify.log.record_columns import KEY_ROWS, ROWS, STORED_AT, Messages, Parts, cut_bodies
+
+MESSAGES_MIN = 16
+"""Below so many messages the check record by record is as fast."""
+
+_RUNS = np.dtype([("offset", ">i8"), ("queue", ">i4"), ("count", ">i4"), ("size", "u1")])
+
+
+class Topics:
+    """Numbers for the topics of a range, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.impossible: dict[int, ValueError] = {}
+        """Those that no ConsumeQueue can be named after, and why."""
+        self._numbers: dict[bytes, int] = {}
+        self._of_row: dict[bytes, int] = {}
+        self._prefixes: list[int] = []
+
+    def numbers_of(self, rows: list[bytes]) -> list[int]:
+        """Of topics in rows of one width: the size of each before it, zeros behind.
+
+        Raises ``UnicodeDecodeError``.
+        """
+        of_row = self._of_row
+        for row in set(rows).difference(of_row):
+            of_row[row] = self.number(row[1 : row[0] + 1])
+        return list(map(of_row.__getitem__, rows))
+
+    def number(self, topic: bytes) -> int:
+        """Raises ``UnicodeDecodeError``."""
+        number = self._numbers.get(topic)
+        if number is None:
+            name = topic.decode()
+            number = self._numbers[topic] = len(self.names)
+            self.names.append(name)
+            self._prefixes.append(key_prefix(name))
+            try:
+                file_name(name)
+            except ValueError as error:
+                self.impossible[number] = error
+        return number
+
+    def numbers_known(self, names: Collection[str]) -> list[int]:
+        """The numbers of those of some topics that have come."""
+        known = [self._numbers.get(name.encode()) for name in names]
+        return [number for number in known if number is not None]
+
+    def prefixes(self) -> Words:
+        """By number of the topic, on what the hashes of its keys go on."""
+        return np.array(self._prefixes, np.uint32)
+
+
+@dataclass(slots=True)
+class Runs:
+    """A place for each run: topic (its number), queue, first offset, messages, number of entry."""
+
+    topics: Numbers
+    queues: Numbers
+    offsets: Numbers
+    counts: Numbers
+    entries: Numbers
+
+
+@dataclass(slots=True)
+class Columns:
+    """The batches of ``entries``, put together: rows as of :data:`ROWS`, and the commands
+    of those entries that have any, by number of the entry.
+
+    ``minutes`` has by entry that of its storing (since the epoch), -1 where none can be told;
+    ``last_ms`` is when the last message was stored, if there is any.
+    """
+
+    entries: Sequence[Entry]
+    runs: Runs
+    rows: NDArray[np.void]
+    key_rows: bytes
+    commands: list[tuple[int, bytes]]
+    minutes: Numbers
+    last_ms: int | None
+
+    def entries_with(self, topics: Sequence[int]) -> set[int]:
+        """The numbers of the entries with messages of any of some topics, which are numbers."""
+        if not topics:
+            return set()
+        return set(self.runs.entries[np.isin(self.runs.topics, topics)].tolist())
+
+    def count_messages(self, topics: Topics) -> Iterator[tuple[tuple[str, int], int]]:
+        """Topic, minute of storing (since the epoch) and number of messages."""
+        minutes = self.minutes[self.runs.entries]
+        for minute in np.unique(minutes[minutes >= 0]).tolist():
+            at_once = minutes == minute
+            found = np.bincount(self.runs.topics[at_once], self.runs.counts[at_once])
+            for topic in np.flatnonzero(found).tolist():
+                yield (topics.names[topic], minute), int(found[topic])
+
+
+def plain_columns(entry: Entry, batch: Batch, topics: Topics) -> Columns:
+    """Of one entry, as its rows and the headers of its runs have it, which nothing has proved."""
+    runs = [
+        (topics.number(run.topic.encode()), run.queue_id, run.first_offset, run.count, 0)
+        for run in batch.runs
+    ]
+    records = batch.records
+    minute, last_ms = -1, None
+    if len(records) >= HEAD.size:
+        minute = int.from_bytes(records[STORED_AT : STORED_AT + 8], "big") // 60_000
+    rows = np.frombuffer(bytes(batch.rows), ROWS)
+    if len(rows):
+        at = len(records) - int(rows["size"][-1]) + STORED_AT
+        if 0 <= at <= len(records) - 8:
+            last_ms = int.from_bytes(records[at : at + 8], "big", signed=True)
+    columns = np.array(runs, np.int64).reshape(-1, 5).T
+    return Columns(
+        [entry],
+        Runs(*columns),
+        rows,
+        bytes(batch.key_rows),
+        [(0, bytes(batch.commands))] if len(batch.commands) else [],
+        np.array([minute]),
+        last_ms,
+    )
+
+
+def read_columns(
+    data: Bytes, position: int, entries: Sequence[Entry], topics: Topics
+) -> Columns | None:
+    """The batches of data entries, if all that they hold is as it must be; else ``None``.
+
+    The bytes of the entries lie in ``data``, which begins at ``position`` of the log.
+    """
+    octets = np.frombuffer(data, np.uint8)
+    begins = np.array([entry.position for entry in entries], np.int64) + (HEADER_SIZE - position)
+    ends = np.array([entry.end for entry in entries], np.int64) - position
+    parts = cut_bodies(octets, begins, ends)
+    if parts is None or int(parts.counts.sum()) < MESSAGES_MIN:
+        return None
+    view = memoryview(data)
+    rows = np.frombuffer(_joined(view, parts.rows_at, parts.keys_at), ROWS)
+    key_rows = _joined(view, parts.keys_at, parts.runs_at)
+    messages = Messages.read(octets, begins, parts, rows, np.full(len(begins), position))
+    if messages is None:
+        return None
+    try:
+        found = _find_runs(octets, messages, parts, topics)
+    except UnicodeDecodeError:
+        return None
+    if found is None:
+        return None
+    runs, of_run = found
+    topic_of = runs.topics[of_run]
+    derived = derive_columns(
+        octets,
+        messages.properties,
+        messages.ends - messages.properties,
+        topics.prefixes()[topic_of],
+    )
+    if DEFERRED_TOPICS.intersection(topics.names):
+        _defer(derived, messages, view, topic_of, topics)
+    if (rows["tags"] != derived.tags).any():
+        return None
+    if not _are_keys_right(key_rows, parts, messages, derived):
+        return None
+    command_ends = ends - FOOTER.size
+    stored = messages.heads["stored"]
+    firsts = np.minimum(messages.first_of_entry, len(stored) - 1)
+    return Columns(
+        entries,
+        runs,
+        rows,
+        key_rows,
+        [
+            (number, bytes(view[int(parts.commands_at[number]) : int(command_ends[number])]))
+            for number in np.flatnonzero(command_ends > parts.commands_at).tolist()
+        ],
+        (stored[firsts].astype(np.uint64) // 60_000).astype(np.int64),
+        int(stored[-1]),
+    )
+
+
+def _joined(view: memoryview, begins: Numbers, ends: Numbers) -> bytes:
+    return b"".join(
+        [view[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+    )
+
+
+def _find_runs(
+    octets: Octets, messages: Messages, parts: Parts, topics: Topics
+) -> tuple[Runs, Numbers] | None:
+    """The runs, if they are those that the records make, and by message the number of its own.
+
+    Another run begins where the records go on with another entry, queue or topic, or an offset
+    that does not follow. Raises ``UnicodeDecodeError`` for a topic that is no text.
+    """
+    heads, count = messages.heads, len(messages.heads)
+    width = int(messages.topic_sizes.max()) + 8 & ~7
+    names = texts_after(octets, messages.body_ends, messages.topic_sizes + 1, width)
+    words = names.view(np.uint64)
+    queues = heads["queue"].astype(np.int64)
+    offsets = heads["offset"].astype(np.int64)
+    is_first = np.zeros(count, bool)
+    is_first[messages.first_of_entry[parts.counts > 0]] = True
+    is_first[1:] |= (
+        (queues[1:] != queues[:-1])
+        | (offsets[1:] != offsets[:-1] + 1)
+        | (words[1:] != words[:-1]).any(axis=1)
+    )
+    firsts = np.flatnonzero(is_first)
+    if offsets[firsts].min() < 0:
+        return None
+    numbers = topics.numbers_of(names[firsts].view(f"V{width}").ravel().tolist())
+    runs = Runs(
+        np.array(numbers, np.int64),
+        queues[firsts],
+        offsets[firsts],
+        np.append(firsts[1:], count) - firsts,
+        np.searchsorted(messages.first_of_entry, firsts, "right") - 1,
+    )
+    # The headers that they have must lie one behind the other, and be all that there is.
+    sizes = messages.topic_sizes[firsts] + RUN_HEADER.size
+    totals = np.concatenate(([0], np.cumsum(sizes)))
+    edges = np.searchsorted(runs.entries, np.arange(len(parts.counts) + 1))
+    if (totals[edges[1:]] - totals[edges[:-1]] != parts.commands_at - parts.runs_at).any():
+        return None
+    at = totals[:-1] + (parts.runs_at - totals[edges[:-1]])[runs.entries]
+    stated = gather(octets, at, RUN_HEADER.size).view(_RUNS).ravel()
+    topics_at = at + (RUN_HEADER.size - 1)
+    if (
+        (stated["offset"] != runs.offsets).any()
+        or (stated["queue"] != runs.queues).any()
+        or (stated["count"] != runs.counts).any()
+        or (
+            texts_after(octets, topics_at, sizes - (RUN_HEADER.size - 1), width) != names[firsts]
+        ).any()
+    ):
+        return None
+    return runs, np.cumsum(is_first) - 1
+
+
+def _defer(
+    derived: Derived, messages: Messages, view: memoryview, topic_of: Numbers, topics: Topics
+) -> None:
+    """Rows of messages that wait hold a time, not a tags code: message by message, as they are few.
+
+    Their tags are replaced.
+    """
+    waiting = topics.numbers_known(DEFERRED_TOPICS)
+    heads = messages.heads
+    for number in np.flatnonzero(np.isin(topic_of, waiting)).tolist():
+        derived.tags[number] = row_code(
+            topics.names[int(topic_of[number])],
+            int(heads["queue"][number]),
+            bytes(view[int(messages.properties[number]) : int(messages.ends[number])]),
+            int(heads["stored"][number]),
+            int(derived.tags[number]),
+        )
+
+
+def _are_keys_right(key_rows: bytes, parts: Parts, messages: Messages, derived: Derived) -> bool:
+    """Each message's key rows, one for each of its keys in their order."""
+    counts = derived.key_counts
+    totals = np.concatenate(([0], np.cumsum(counts)))
+    firsts = messages.first_of_entry
+    sizes = (totals[firsts + parts.counts] - totals[firsts]) * KEY_ROWS.itemsize
+    if (sizes != parts.runs_at - parts.keys_at).any():
+        return False
+    found = np.frombuffer(key_rows, KEY_ROWS)
+    seconds = messages.heads["stored"].astype(np.int64) // 1000 & 0xFFFFFFFF
+    return not (
+        (found["hash"] != derived.hashes).any()
+        or (found["position"] != np.repeat(messages.positions, counts)).any()
+        or (found["seconds"] != np.repeat(seconds, counts)).any()
+    )

@@ -1,0 +1,127 @@
+"""The rows of entries put together by queue, so that each queue's file is read for many at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.errors import CorruptBatchError
+from store.index.consume_queue import ROW_SIZE
+from store.verify.log.batch_columns import Columns, Topics
+from store.verify.log.byte_columns import Numbers
+
+
+@dataclass(slots=True)
+class RowRun:
+    """Messages of one queue with consecutive offsets, from one entry or several.
+
+    ``entry`` has index and position of the first one. The messages are of entries with the indexes
+    ``part_indexes``, in each from the offset in ``part_offsets`` on.
+    """
+
+    key: tuple[str, int]
+    first_offset: int
+    end_offset: int
+    entry: tuple[int, int]
+    rows: bytes
+    part_offsets: Numbers
+    part_indexes: Numbers
+
+    def index_of(self, offset: int) -> int:
+        """The entry that holds the message with that offset."""
+        return int(self.part_indexes[np.searchsorted(self.part_offsets, offset, "right") - 1])
+
+
+class RowRuns:
+    """Gathers the rows of entries, those of one queue together as far as its offsets follow.
+
+    Runs are gathered as columns: topic, queue, first offset, messages, index and position of the
+    entry.
+    """
+
+    def __init__(self, topics: Topics) -> None:
+        self.count = 0
+        """How many rows there are."""
+        self._topics = topics
+        self._runs: list[Numbers] = []
+        self._rows: list[NDArray[np.void]] = []
+
+    def add(self, columns: Columns, first: int = 0, end: int | None = None) -> None:
+        """Takes the runs of the entries from number ``first`` to before ``end``.
+
+        Raises :class:`CorruptBatchError` for a topic that no ConsumeQueue can be named after.
+        """
+        end = len(columns.entries) if end is None else end
+        runs = columns.runs
+        begin, stop = np.searchsorted(runs.entries, (first, end)).tolist()
+        if begin == stop:
+            return
+        for number, error in self._topics.impossible.items():
+            if (runs.topics[begin:stop] == number).any():
+                raise CorruptBatchError(f"the topic of a run: {error}") from error
+        indexes = np.array([entry.index for entry in columns.entries])
+        positions = np.array([entry.position for entry in columns.entries])
+        entries = runs.entries[begin:stop]
+        counts = runs.counts[begin:stop]
+        self._runs.append(
+            np.stack(
+                (
+                    runs.topics[begin:stop],
+                    runs.queues[begin:stop],
+                    runs.offsets[begin:stop],
+                    counts,
+                    indexes[entries],
+                    positions[entries],
+                )
+            )
+        )
+        first_row, count = int(runs.counts[:begin].sum()), int(counts.sum())
+        # Bytes, not fields: NumPy would turn the fields of what it puts together to its own order.
+        rows = columns.rows.view(f"V{ROW_SIZE}")
+        self._rows.append(rows[first_row : first_row + count])
+        self.count += count
+
+    def take(self) -> list[RowRun]:
+        """What there is, which is gone then: in the order in which queues come in the log."""
+        if not self._runs:
+            return []
+        runs, rows = np.concatenate(self._runs, axis=1), np.concatenate(self._rows)
+        self._runs, self._rows, self.count = [], [], 0
+        starts = np.cumsum(runs[3]) - runs[3]
+        order = np.lexsort((runs[1], runs[0]))
+        topics, queues, offsets, counts, indexes, positions = runs = runs[:, order]
+        ends = offsets + counts
+        is_first = np.ones(len(order), bool)
+        is_first[1:] = (
+            (topics[1:] != topics[:-1]) | (queues[1:] != queues[:-1]) | (offsets[1:] != ends[:-1])
+        )
+        sorted_ends = np.cumsum(counts)
+        moved = np.repeat(starts[order] - (sorted_ends - counts), counts)
+        data = rows[moved + np.arange(len(rows))].tobytes()
+        firsts = np.flatnonzero(is_first)
+        lasts = np.append(firsts[1:], len(order)) - 1
+        begins = (sorted_ends - counts)[firsts] * ROW_SIZE
+        stops = sorted_ends[lasts] * ROW_SIZE
+        return [
+            RowRun(
+                (self._topics.names[topics[first]], int(queues[first])),
+                int(offsets[first]),
+                int(ends[last]),
+                (int(indexes[first]), int(positions[first])),
+                data[begin:stop],
+                offsets[first : last + 1],
+                indexes[first : last + 1],
+            )
+            for _, first, last, begin, stop in sorted(
+                zip(
+                    order[firsts].tolist(),
+                    firsts.tolist(),
+                    lasts.tolist(),
+                    begins.tolist(),
+                    stops.tolist(),
+                    strict=True,
+                )
+            )
+        ]

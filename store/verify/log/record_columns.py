@@ -1,0 +1,147 @@
+"""The records in the bodies of many entries at once: their heads, and where their parts lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from isal.isal_zlib import crc32
+from numpy.typing import NDArray
+
+from store.message.batch import BATCH_VERSION, FOOTER
+from store.message.record import HEAD, RECORD_FIXED_SIZE, RECORD_MAGIC, TOPIC_BYTES_MAX, V6_HOSTS
+from store.verify.log.byte_columns import Numbers, Octets, gather
+
+STORED_AT = 56
+"""The byte of a record at which its STORETIMESTAMP is."""
+
+ROWS = np.dtype([("position", ">i8"), ("size", ">i4"), ("tags", ">i8")])
+KEY_ROWS = np.dtype([("hash", ">u4"), ("position", ">i8"), ("seconds", ">u4")])
+HEADS = np.dtype(
+    [
+        ("size", ">i4"),
+        ("magic", ">i4"),
+        ("crc", ">i4"),
+        ("queue", ">i4"),
+        ("flag", ">i4"),
+        ("offset", ">i8"),
+        ("position", ">i8"),
+        ("flags", ">i4"),
+        ("born", ">i8"),
+        ("born_host", "V8"),
+        ("stored", ">i8"),
+        ("store_host", "V8"),
+        ("tried", ">i4"),
+        ("prepared", ">i8"),
+        ("length", ">i4"),
+    ]
+)
+"""Of a record with IPv4 hosts, in the order of ``store/message/record.py``; ``flags`` is SYSFLAG.
+"""
+
+
+@dataclass(slots=True)
+class Parts:
+    """By entry: how many messages it has, and where in the data its parts begin."""
+
+    counts: Numbers
+    rows_at: Numbers
+    keys_at: Numbers
+    runs_at: Numbers
+    commands_at: Numbers
+
+
+def cut_bodies(octets: Octets, begins: Numbers, ends: Numbers) -> Parts | None:
+    """The parts of bodies, where their footers add up."""
+    if not len(begins) or (ends - begins).min() < FOOTER.size:
+        return None
+    footers = gather(octets, ends - FOOTER.size, FOOTER.size).view(">u4").astype(np.int64).T
+    records, counts, keys, runs, commands, versions = footers
+    rows_at = begins + records
+    keys_at = rows_at + ROWS.itemsize * counts
+    runs_at = keys_at + KEY_ROWS.itemsize * keys
+    commands_at = runs_at + runs
+    if (commands_at + commands + FOOTER.size != ends).any() or (versions != BATCH_VERSION).any():
+        return None
+    return Parts(counts, rows_at, keys_at, runs_at, commands_at)
+
+
+@dataclass(slots=True)
+class Messages:
+    """By message: its head, its place in the log, the end of its body, where the text of its
+    properties begins and ends in the data. ``first_of_entry`` counts messages."""
+
+    heads: NDArray[np.void]
+    positions: Numbers
+    body_ends: Numbers
+    topic_sizes: Numbers
+    properties: Numbers
+    ends: Numbers
+    first_of_entry: Numbers
+
+    @classmethod
+    def read(
+        cls,
+        octets: Octets,
+        begins: Numbers,
+        parts: Parts,
+        rows: NDArray[np.void],
+        shifts: Numbers,
+    ) -> Messages | None:
+        """The records, if each is whole, where its row says, and its body has its CRC.
+
+        ``begins`` has by entry where its body begins in ``octets``, ``shifts`` which position of
+        the log the first of all octets would have.
+        """
+        sizes = rows["size"].astype(np.int64)
+        if sizes.min() < RECORD_FIXED_SIZE:
+            return None
+        # Records follow each other from where those of their batch begin.
+        totals = np.concatenate(([0], np.cumsum(sizes)))
+        last_of_entry = np.cumsum(parts.counts)
+        first_of_entry = last_of_entry - parts.counts
+        if (totals[last_of_entry] - totals[first_of_entry] != parts.rows_at - begins).any():
+            return None
+        starts = totals[:-1] + np.repeat(begins - totals[first_of_entry], parts.counts)
+        ends = starts + sizes
+        heads = gather(octets, starts, HEAD.size).view(HEADS).ravel()
+        positions = starts + np.repeat(shifts, parts.counts)
+        lengths = heads["length"].astype(np.int64)
+        bodies = starts + HEAD.size
+        body_ends = bodies + lengths
+        if (
+            (heads["size"] != sizes).any()
+            or (heads["magic"] != RECORD_MAGIC).any()
+            or (heads["position"] != positions).any()
+            or (rows["position"] != positions).any()
+            or (heads["flags"] & V6_HOSTS).any()
+            or lengths.min() < 0
+            or (body_ends + 3 > ends).any()
+        ):
+            return None
+        topic_sizes = octets[body_ends].astype(np.int64)
+        properties = body_ends + topic_sizes + 3
+        if (properties > ends).any() or topic_sizes.max() > TOPIC_BYTES_MAX:
+            return None
+        stated = octets[properties - 2].astype(np.int64) << 8 | octets[properties - 1]
+        if (properties + stated != ends).any():
+            return None
+        # Each by itself: RocketMQ keeps 31 bits of a CRC, so they cannot be put together.
+        view = octets.data
+        bounds = zip(bodies.tolist(), body_ends.tolist(), strict=True)
+        crcs = np.array([crc32(view[begin:end]) for begin, end in bounds], np.uint32)
+        if ((crcs & np.uint32(0x7FFFFFFF)) != heads["crc"]).any():
+            return None
+        return cls(heads, positions, body_ends, topic_sizes, properties, ends, first_of_entry)
+
+    def only(self, wanted: NDArray[np.bool_]) -> Messages:
+        """Some of them; what the entries have is lost."""
+        return Messages(
+            self.heads[wanted],
+            self.positions[wanted],
+            self.body_ends[wanted],
+            self.topic_sizes[wanted],
+            self.properties[wanted],
+            self.ends[wanted],
+            self.first_of_entry[:0],
+        )

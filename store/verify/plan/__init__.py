@@ -1,0 +1,1 @@
+"""What a check is split into: ranges of the log and tasks."""

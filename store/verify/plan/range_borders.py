@@ -1,0 +1,179 @@
+"""Where ranges may begin in one replica: the entry index and headers of the log tell."""
+
+from __future__ import annotations
+
+from crc32c import crc32c
+
+from store.io.filesystem import Readable, ReadableFile
+from store.log.entry import CHAINED, HEADER, HEADER_SIZE
+from store.log.entry_index import ROW, ROW_SIZE, Row
+from store.log.layout import segment_name, segment_start
+from store.verify.files.row_files import RowFiles
+from store.verify.plan.ranges import Border, ReplicaPlan
+from store.verify.state.state_files import StateFiles, without_broker
+
+BLOCK_ROWS = 4096
+"""Of the entry index, which are read at once: 128 KiB."""
+# What a replica may have behind its entry index, and is found by following the headers.
+HEADERS_WALKED = 1 << 20
+
+
+class BorderFinder:
+    """Finds where entries begin in one replica, without reading what lies between."""
+
+    def __init__(self, fs: Readable, directory: str, state: StateFiles) -> None:
+        self._fs = fs
+        self._state = state
+        self._rows = RowFiles(fs, f"{directory}/index", ROW_SIZE)
+        self._directory = directory
+        mark, checkpoint = state.mark, state.checkpoint
+        self.replica = ReplicaPlan(
+            directory,
+            state.identity,
+            mark.first_index,
+            state.commit_index,
+            state.durable_position if state.durable_index == state.commit_index else None,
+            -1 if checkpoint is None else checkpoint.index,
+            state.manifest is not None,
+            tuple(state.digests),
+            without_broker(state),
+        )
+        # What came before an expired log's first entry is not known.
+        chain = 0 if mark.first_index == 0 else None
+        self.start = Border(mark.first_index, mark.first_position, chain, -1)
+        self._walked = self.start
+        self._file: ReadableFile | None = None
+        self._block = b""
+        self._block_first = 0
+        self._found: dict[int, Border | None] = {}
+
+    def find(self, index: int) -> Border | None:
+        """The border before entry ``index``; ``None`` where its forerunner cannot be shown.
+
+        Nor is it where the replica does not know that forerunner to be committed: it may be
+        another one than that of the others then, and nothing wrong with it.
+        """
+        if index not in self._found:
+            self._found[index] = self._find(index)
+        return self._found[index]
+
+    def _find(self, index: int) -> Border | None:
+        if index - 1 > self.replica.known_index:
+            return None
+        if index == self.start.index:
+            return self.start
+        if index <= self.replica.checkpoint_index + 1:
+            return self._find_by_rows(index)
+        return self._walk_to(index)
+
+    def contradicts_itself(self) -> bool:
+        """Whether the log has another chain where mark, checkpoints or manifest name an entry."""
+        mark, manifest = self._state.mark, self._state.manifest
+        named = [(digest.index, digest.chain) for digest in self.replica.digests]
+        named.append((mark.index, mark.chain_crc))
+        if manifest is not None:
+            named.append((manifest.commit_index, manifest.chain_crc))
+        for index, chain in sorted(named):
+            border = self.find(index + 1) if index >= self.start.index else None
+            if border is not None and border.chain != chain:
+                return True
+        return False
+
+    def assume(self, index: int) -> Border:
+        """The border as files say that can be wrong; the check then tells what is."""
+        state = self._state
+        mark, checkpoint, manifest = state.mark, state.checkpoint, state.manifest
+        if manifest is not None and manifest.commit_index == index - 1:
+            return Border(index, manifest.end_position, manifest.chain_crc, manifest.term)
+        if mark.index == index - 1:
+            return Border(index, mark.position, mark.chain_crc, -1)
+        if checkpoint is not None and checkpoint.index == index - 1:
+            return Border(index, checkpoint.end_position, checkpoint.chain_crc, checkpoint.term)
+        row = self._row(index)
+        return Border(index, self.start.position if row is None else row.position, None, -1)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def position_of(self, index: int) -> int:
+        """Where the entry index says that an entry lies; -1 where it does not say."""
+        row = self._row(index)
+        return -1 if row is None else row.position
+
+    def _row(self, index: int) -> Row | None:
+        """Rows are read in blocks: those that are asked for next lie beside as a rule."""
+        at = (index - self._block_first) * ROW_SIZE
+        if not 0 <= at <= len(self._block) - ROW_SIZE:
+            first = max(index - BLOCK_ROWS // 2, 0)
+            self._block, self._block_first = self._rows.read(first, BLOCK_ROWS), first
+            at = (index - first) * ROW_SIZE
+            if not 0 <= at <= len(self._block) - ROW_SIZE:
+                return None
+        row = Row._make(ROW.unpack_from(self._block, at))
+        return row if row.entry_index == index and row.position >= 0 else None
+
+    def _find_by_rows(self, index: int) -> Border | None:
+        row = self._row(index - 1)
+        if row is None:
+            return None
+        before = self.start
+        if index - 1 > self.start.index:
+            earlier = self._row(index - 2)
+            header = None if earlier is None else self._header(earlier.position)
+            if earlier is None or header is None or header[2] != index - 2:
+                return None
+            before = Border(index - 1, earlier.end, header[6], header[3])
+        return self._behind(before, row.position)
+
+    def _behind(self, before: Border, position: int) -> Border | None:
+        """The border behind the entry that follows ``before``, if its header is whole."""
+        header = self._header(position)
+        if header is None:
+            return None
+        magic, size, index, term, stated, channel, chain, body_crc, length = header
+        expected = chain
+        if before.chain is not None:
+            fields = (magic, size, index, term, stated, channel, body_crc, length)
+            expected = crc32c(CHAINED.pack(before.chain, *fields))
+        if (
+            (index, stated, chain, length) != (before.index, position, expected, size - HEADER_SIZE)
+            or size < HEADER_SIZE
+            or term < before.term
+        ):
+            return None
+        return Border(index + 1, position + size, chain, term)
+
+    def _walk_to(self, index: int) -> Border | None:
+        """Follows the headers from the checkpoint on: the entry index need not go further."""
+        if not self._walked.index <= index:
+            self._walked = self.start
+        checkpointed = self.replica.checkpoint_index + 1
+        here: Border | None = self._walked
+        if self._walked.index < checkpointed:
+            here = self._find_by_rows(checkpointed)
+        size = self._state.identity.segment_size
+        while here is not None and here.index < index:
+            if index - here.index > HEADERS_WALKED:
+                return None
+            following = self._behind(here, here.position)
+            if following is None and here.position % size:
+                start = segment_start(here.position, size) + size
+                following = self._behind(here, start)
+            here = following
+        if here is not None:
+            self._walked = here
+        return here
+
+    def _header(self, position: int) -> tuple[int, ...] | None:
+        start = segment_start(position, self._state.identity.segment_size)
+        path = f"{self._directory}/commitlog/{segment_name(start)}"
+        if self._file is None or self._file.path != path:
+            self.close()
+            try:
+                self._file = self._fs.open(path, writable=False)
+            except FileNotFoundError:
+                return None
+        data = self._file.pread(HEADER_SIZE, position - start)
+        return HEADER.unpack(data) if len(data) == HEADER_SIZE else None

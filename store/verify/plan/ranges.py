@@ -1,0 +1,276 @@
+"""How a check of several replicas is cut into ranges of the log, and what each range gives.
+
+A range has a first and a last index; each replica takes part in it with all of its entries or not
+at all. Ranges are checked one by one, in any order and anywhere: a range needs nothing of another.
+What goes across ranges (offsets of queues, what a checkpoint says about all of the log) is put
+together at the end from what each of them found.
+
+Everything here can be pickled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from store.state.format_file import Identity
+from store.verify.files.directory_listing import Listing, without_queues
+from store.verify.findings import Finding
+from store.verify.state.broker_state import BrokerEffects
+from store.verify.state.checkpoint_digest import StateDigest
+from store.verify.state.state_files import StateFiles
+
+
+@dataclass(frozen=True, slots=True)
+class Border:
+    """Where a range begins in one replica: just behind entry ``index - 1``.
+
+    ``position`` is where that entry ends; ``chain`` and ``term`` are its own: ``None`` and -1
+    where the log begins here.
+    """
+
+    index: int
+    position: int
+    chain: int | None
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPlan:
+    """One replica, as its small files have it."""
+
+    directory: str
+    identity: Identity
+    first_index: int
+    known_index: int
+    """The last entry that this replica knows to be committed."""
+    known_end: int | None
+    """Where that entry ends, if the small files say so."""
+    checkpoint_index: int
+    is_snapshot: bool
+    digests: tuple[StateDigest, ...] = ()
+    """Of all its checkpoints that can be read."""
+    state: StateFiles | None = None
+    """What the small files say, without the broker's own state."""
+
+    @property
+    def name(self) -> str:
+        """``group/node``."""
+        return f"{self.identity.group}/{self.identity.node}"
+
+
+@dataclass(frozen=True, slots=True)
+class RangePlan:
+    """A range. ``last_index`` is ``None`` for what one replica has behind its known entries.
+
+    ``borders`` has one place a replica of the group, ``None`` for one that takes no part, and
+    ``diverged`` the replicas that the majority contradicts already before the range.
+    """
+
+    number: int
+    first_index: int
+    last_index: int | None
+    size_bytes: int
+    borders: tuple[Border | None, ...]
+    diverged: frozenset[int] = frozenset()
+
+    @property
+    def members(self) -> list[int]:
+        """Which replicas take part, by their place in the group."""
+        return [place for place, border in enumerate(self.borders) if border is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """The replicas of one group and the ranges over them, in order.
+
+    ``contradicting`` are those that say themselves, in mark, checkpoints or manifest, that their
+    log should be another one.
+    """
+
+    group: str
+    segment_size: int
+    replicas: tuple[ReplicaPlan, ...]
+    ranges: tuple[RangePlan, ...]
+    contradicting: frozenset[int] = frozenset()
+    listing: Listing = field(default_factory=dict)
+    """The directories of all replicas."""
+
+    def for_ranges(self) -> GroupPlan:
+        """As much of it as the check of a range needs, which the number of queues adds nothing
+        to."""
+        return replace(
+            self,
+            replicas=tuple(_without_queues(replica) for replica in self.replicas),
+            listing=without_queues(self.listing),
+        )
+
+    def range_end(self, plan: RangePlan, place: int) -> int | None:
+        """Where a replica's part of a range ends; ``None`` where only the log can tell."""
+        for other in self.ranges[plan.number + 1 :]:
+            border = other.borders[place]
+            if border is not None:
+                return border.position
+        replica = self.replicas[place]
+        return replica.known_end if plan.last_index == replica.known_index else None
+
+
+def _without_queues(replica: ReplicaPlan) -> ReplicaPlan:
+    state = replica.state
+    if state is None or state.machine is None:
+        return replica
+    return replace(replica, state=replace(state, machine=state.machine._replace(queues=[])))
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPlan:
+    """What is to be checked, and what the small files alone have shown to be wrong."""
+
+    groups: tuple[GroupPlan, ...]
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WrongRows:
+    """A run of rows of one ConsumeQueue file that differ from the log."""
+
+    path: str
+    byte: int
+    index_first: int
+    index_last: int
+    offset_first: int
+    offset_last: int
+    expected: bytes
+    found: bytes
+
+
+class Compared(NamedTuple):
+    """Derived files of one replica that are to be compared with a range of its log."""
+
+    queues: frozenset[tuple[str, int]] = frozenset()
+    keys: bool = False
+
+
+class RowsDigest(NamedTuple):
+    """Rows of one queue from ``first_offset`` to before ``end_offset``, as the log has them.
+
+    ``crcs`` are the CRC32C and the CRC-32 of all their bytes.
+    """
+
+    first_offset: int
+    end_offset: int
+    crcs: tuple[int, int]
+
+
+class KeysDigest(NamedTuple):
+    """Key rows of one range that belong into the file named by ``start``.
+
+    ``total`` is the sum of a number for each row, modulo 2^64, whatever their order.
+    """
+
+    start: int
+    rows: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSpan:
+    """The messages of one queue within a range, one replica's view.
+
+    ``first_known`` says that no unreadable entry of the range came before, ``end_known`` that none
+    came behind; ``begin`` is the first offset neither deleted nor expired, if the range has it.
+    """
+
+    topic: str
+    queue_id: int
+    first_offset: int
+    first_known: bool
+    index: int
+    position: int
+    begin: int | None
+    end: int
+    end_known: bool
+    covered_end: int | None
+    digests: tuple[RowsDigest, ...]
+    wrong: tuple[WrongRows, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RangeQueues:
+    """What a range tells about ConsumeQueues; ``emptied`` are topics deleted in it."""
+
+    spans: tuple[QueueSpan, ...] = ()
+    emptied: frozenset[str] = frozenset()
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RangeKeys:
+    """Key rows of the log that no file has (first index, last index, last position), if any."""
+
+    missing: tuple[int, int, int] | None = None
+    expired_position: int = 0
+    digests: tuple[KeysDigest, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RangeState:
+    """What the entries of a range, all of them covered by the checkpoint, make of the state.
+
+    ``times`` has for each segment the store time of the newest message up to its end: ``None``
+    where that is one of an earlier range. ``last_ms`` is that of the newest message at all.
+    ``configuration`` is the body of the last configuration entry.
+    """
+
+    times: tuple[tuple[int, int | None], ...] = ()
+    last_ms: int | None = None
+    configuration: bytes | None = None
+    lost: bool = False
+    effects: BrokerEffects = field(default_factory=BrokerEffects)
+
+
+class ProvedCheckpoint(NamedTuple):
+    """What the voters said (:mod:`store.state.state_digests`) of their states after the entry
+    ``point``: the state of the checkpoint of entry ``checkpoint`` must be that.
+    """
+
+    checkpoint: int
+    point: int
+    reports: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRange:
+    """One replica's part of a range."""
+
+    place: int
+    last_index: int
+    last_term: int
+    end_position: int
+    messages: int
+    queues: RangeQueues
+    keys: RangeKeys
+    state: RangeState | None = None
+    """``None`` for what the checkpoint does not cover."""
+    proofs: tuple[ProvedCheckpoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RangeResult:
+    """What the check of one range found.
+
+    ``agreement`` has a word for each replica of the group: ``same``, ``differs`` (from the
+    majority, or from the others where there is none), ``damaged``, or ``behind`` for one that
+    takes no part. ``counts`` are messages by topic and minute (of the epoch) of their storing.
+    """
+
+    number: int
+    first_index: int
+    last_index: int
+    findings: tuple[Finding, ...]
+    entries: int
+    messages: int
+    bytes_read: int
+    agreement: tuple[str, ...]
+    parts: tuple[ReplicaRange, ...]
+    counts: dict[tuple[str, int], int] = field(default_factory=dict)

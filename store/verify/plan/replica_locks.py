@@ -1,0 +1,59 @@
+"""Keeping nodes from their data while it is checked."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from store.errors import DataLockedError
+from store.io.filesystem import FileSystem
+from store.verify.files.audit_files import DANGLING, is_hidden, listed_names, reason
+from store.verify.findings import Finding, FindingKind
+from store.verify.state.stray_files import LOCK_NAME
+
+UNLOCKED = "make sure that no node has this data open while it is checked"
+
+
+def lock_replicas(fs: FileSystem, directories: Sequence[str], locks: ExitStack) -> list[Finding]:
+    """Locks each directory until ``locks`` are released, and tells which cannot be locked.
+
+    A snapshot has no lock file, and gets none. Where nothing can be written, nobody works. Raises
+    :class:`~store.errors.DataLockedError` where a process has the data open.
+    """
+    findings = []
+    for directory in directories:
+        path = f"{directory}/{LOCK_NAME}"
+        try:
+            if fs.exists(path):
+                locks.callback(fs.lock(path).release)
+            elif LOCK_NAME in listed_names(fs, directory):
+                raise FileNotFoundError(errno.ENOENT, DANGLING, path)
+        except BlockingIOError as error:
+            raise DataLockedError(
+                f"{directory}: a running node has this data open; stop it, or check a snapshot"
+            ) from error
+        except (OSError, ValueError) as error:
+            if getattr(error, "errno", None) == errno.EROFS:
+                continue
+            findings.append(
+                Finding(
+                    FindingKind.FORMAT,
+                    directory,
+                    None,
+                    None,
+                    path,
+                    0,
+                    "the lock file of a node's directory",
+                    f"cannot be locked: {reason(error)}",
+                    UNLOCKED,
+                    unread=is_hidden(error),
+                )
+            )
+    return findings
+
+
+def untold(planned: Sequence[Finding], unlocked: Sequence[Finding]) -> list[Finding]:
+    """What a plan tells, but of lock files of which :func:`lock_replicas` told already."""
+    told = {finding.path for finding in unlocked}
+    return [finding for finding in planned if finding.path not in told]

@@ -1,0 +1,55 @@
+"""Which replicas are meant by a directory that somebody names."""
+
+from __future__ import annotations
+
+from store.errors import DataFormatError
+from store.io.filesystem import Readable
+from store.state.snapshot_manifest import MANIFEST_NAME
+from store.verify.files.audit_files import reason
+from store.verify.state.state_reader import is_replica
+
+# DIR, DIR/<node> and DIR/<group>/<node>.
+DEPTH = 2
+
+
+def find_replicas(fs: Readable, directory: str) -> list[str]:
+    """``directory`` itself if it is a replica's, else the replicas in it and in its groups.
+
+    What is there and cannot be looked into counts as one: the check tells why. Raises
+    :class:`~store.errors.DataFormatError` where there is none.
+    """
+    try:
+        names = fs.list_directory(directory)
+    except FileNotFoundError as error:
+        raise DataFormatError(f"{directory}: there is no such directory") from error
+    except NotADirectoryError as error:
+        raise DataFormatError(f"{directory}: a file, not the directory of a replica") from error
+    except (OSError, ValueError) as error:
+        raise DataFormatError(f"{directory}: cannot be read: {reason(error)}") from error
+    found = _search(fs, directory, names, DEPTH)
+    if not found:
+        raise DataFormatError(f"{directory} holds no replica: there is no commitlog in it")
+    return found
+
+
+def _search(fs: Readable, directory: str, names: list[str], depth: int) -> list[str]:
+    if "commitlog" in names or MANIFEST_NAME in names or is_replica(fs, directory):
+        return [directory]
+    if depth == 0:
+        return []
+    found: list[str] = []
+    for name in names:
+        path = f"{directory.rstrip('/')}/{name}"
+        try:
+            inner = fs.list_directory(path)
+        except NotADirectoryError:
+            continue
+        except PermissionError:
+            found.append(path)
+            continue
+        except (OSError, ValueError):
+            if not fs.exists(path):  # a link that leads nowhere, or round and round
+                found.append(path)
+            continue
+        found += _search(fs, path, inner, depth - 1)
+    return found

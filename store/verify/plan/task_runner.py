@@ -1,0 +1,38 @@
+"""How the tasks of a check are run: one after the other here, or by whoever has many machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from store.io.filesystem import Readable
+from store.verify.log.shared_log import Buffers
+
+Shared = TypeVar("Shared")
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+class Run(Protocol):
+    """Runs tasks, here or anywhere: each is what a part of ``shared`` and a payload say."""
+
+    def __call__(
+        self,
+        check: Callable[[Readable, Shared, Task, Buffers], Result],
+        shared: Sequence[Shared],
+        tasks: Sequence[tuple[int, Task]],
+    ) -> list[Result]: ...
+
+
+def run_here(fs: Readable, buffers: Buffers | None = None) -> Run:
+    """One after the other, in this process."""
+    held = buffers or Buffers()
+
+    def run(
+        check: Callable[[Readable, Shared, Task, Buffers], Result],
+        shared: Sequence[Shared],
+        tasks: Sequence[tuple[int, Task]],
+    ) -> list[Result]:
+        return [check(fs, shared[number], task, held) for number, task in tasks]
+
+    return run

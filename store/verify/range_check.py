@@ -1,0 +1,152 @@
+"""The check of one range over all replicas of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from store.errors import StoreError
+from store.io.filesystem import Readable
+from store.verify.files.audit_files import AuditFiles
+from store.verify.findings import UNKNOWN_REPLICA, Finding
+from store.verify.log.shared_log import Buffers
+from store.verify.plan.ranges import (
+    GroupPlan,
+    RangeKeys,
+    RangePlan,
+    RangeQueues,
+    RangeResult,
+    RangeState,
+    ReplicaRange,
+)
+from store.verify.replica_check import ReplicaCheck
+from store.verify.replica_comparison import compare_replicas
+from store.verify.replica_report import ReplicaReport
+
+Outcome = tuple[ReplicaReport, RangeQueues, RangeKeys, RangeState | None]
+
+
+def check_range(
+    fs: Readable, group: GroupPlan, number: int, buffers: Buffers | None = None
+) -> RangeResult:
+    """Checks range ``number`` of a group: every replica's part of it, and that they are equal.
+
+    Needs no other range, so ranges may be checked in any order and in many processes. Where all
+    replicas have the same bytes, one of them is checked for all: equal bytes have equal CRCs.
+    Where they have not, each is checked by itself, and then entry against entry. ``buffers`` are
+    for whoever checks many ranges, one after the other.
+    """
+    plan = group.ranges[number]
+    files = AuditFiles(fs, group.listing)
+    result = _check_alike(files, group, plan, buffers or Buffers())
+    if result is None:
+        result = _check_each(files, group, plan)
+    unread = files.findings({replica.directory: replica.name for replica in group.replicas})
+    if not unread:
+        return result
+    damaged = {finding.replica for finding in unread}
+    return replace(
+        result,
+        findings=(*result.findings, *unread),
+        agreement=tuple(
+            "damaged" if word == "same" and replica.name in damaged else word
+            for word, replica in zip(result.agreement, group.replicas, strict=True)
+        ),
+    )
+
+
+def _check_each(files: AuditFiles, group: GroupPlan, plan: RangePlan) -> RangeResult:
+    """The result where each replica is checked by itself, and then entry against entry."""
+    checks = _checks(files, group, plan)
+    outcomes = {}
+    for place, check in checks.items():
+        check.run()
+        outcomes[place] = check.end()
+    reports = {place: outcome[0] for place, outcome in outcomes.items()}
+    divergences: list[Finding] = []
+    if plan.last_index is not None:
+        diverged = [reports[place] for place in sorted(plan.diverged) if place in reports]
+        contradicting = [reports[place] for place in group.contradicting if place in reports]
+        divergences = compare_replicas(files, list(reports.values()), diverged, contradicting)
+    fullest = max(reports, key=lambda place: reports[place].messages)
+    return _result(group, plan, outcomes, checks[fullest].counts, divergences)
+
+
+def _check_alike(
+    files: AuditFiles, group: GroupPlan, plan: RangePlan, buffers: Buffers
+) -> RangeResult | None:
+    """The result where the log is whole and the same in all; ``None`` where it is not."""
+    borders = [border for border in plan.borders if border is not None]
+    if plan.last_index is None or plan.diverged or any(border != borders[0] for border in borders):
+        return None
+    checks = _checks(files, group, plan)
+    first, *others = checks.values()
+    try:
+        first.run_shared(others, plan.last_index, buffers)
+        outcomes = {place: check.end() for place, check in checks.items()}
+    except (StoreError, OSError):
+        return None  # told by the check of each
+    return _result(group, plan, outcomes, first.counts, [])
+
+
+def _checks(files: AuditFiles, group: GroupPlan, plan: RangePlan) -> dict[int, ReplicaCheck]:
+    return {
+        place: ReplicaCheck(
+            files,
+            group.replicas[place],
+            border,
+            last_index=plan.last_index,
+            end_position=group.range_end(plan, place),
+        )
+        for place, border in enumerate(plan.borders)
+        if border is not None
+    }
+
+
+def _result(
+    group: GroupPlan,
+    plan: RangePlan,
+    outcomes: Mapping[int, Outcome],
+    counts: dict[tuple[str, int], int],
+    divergences: Sequence[Finding],
+) -> RangeResult:
+    reports = [outcome[0] for outcome in outcomes.values()]
+    last_index = max(report.last_index for report in reports)
+    begins = {place: border.position for place, border in enumerate(plan.borders) if border}
+    spans = next(iter(outcomes.values()))[1]
+    return RangeResult(
+        plan.number,
+        plan.first_index,
+        last_index,
+        (*(finding for report in reports for finding in report.findings), *divergences),
+        last_index + 1 - plan.first_index,
+        max(report.messages for report in reports),
+        sum(outcomes[place][0].end_position - begin for place, begin in begins.items()),
+        tuple(
+            _agreement(outcomes[place][0], divergences) if place in outcomes else "behind"
+            for place in range(len(group.replicas))
+        ),
+        tuple(
+            ReplicaRange(
+                place,
+                report.last_index,
+                report.last_term,
+                report.end_position,
+                report.messages,
+                spans if queues == spans else queues,  # what is the same is packed once
+                keys,
+                state,
+                tuple(report.proofs),
+            )
+            for place, (report, queues, keys, state) in outcomes.items()
+        ),
+        counts,
+    )
+
+
+def _agreement(report: ReplicaReport, divergences: Sequence[Finding]) -> str:
+    for finding in divergences:
+        sided = bool(finding.majority) and not f"{finding.path}/".startswith(f"{report.directory}/")
+        if finding.replica == report.name or (finding.replica == UNKNOWN_REPLICA and not sided):
+            return "differs"
+    return "damaged" if report.findings else "same"

@@ -1,0 +1,1 @@
+"""The check of states by playing the log again."""

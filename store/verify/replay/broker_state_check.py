@@ -1,0 +1,129 @@
+"""Whether the broker's part of each checkpoint is what the log makes of what was before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from store.errors import DamagedError, DataFormatError
+from store.io.filesystem import Readable
+from store.state.checkpoint import CHECKPOINT_HEADER, Checkpoint, encode_checkpoint
+from store.state.machine_state import MachineState, decode_machine_state, encode_machine_state
+from store.verify.files.small_files import read_checkpoint, read_head
+from store.verify.findings import FindingKind, FindingLog
+from store.verify.plan.ranges import ReplicaRange
+from store.verify.state.broker_state import BrokerTables, decode_fields, first_difference, same
+from store.verify.state.state_files import StateFiles
+
+
+def check_broker(
+    fs: Readable, state: StateFiles, parts: Sequence[ReplicaRange], log: FindingLog
+) -> set[int]:
+    """Begins with the first entry, or where that has expired with the oldest checkpoint.
+
+    Returns the entries of the checkpoints of which the broker's part follows from the log alone.
+
+    ``parts`` are the ranges of the replica, in order; a range ends where a checkpoint does. Behind
+    entries that are lost nothing is known, nor behind a command of another version.
+    """
+    saved = [(older.path, older.checkpoint.index) for older in state.older]
+    if state.checkpoint is not None:
+        saved.append((state.checkpoint_path, state.checkpoint.index))
+    tables = BrokerTables() if state.mark.first_index == 0 else None
+    is_proved = tables is not None
+    right: set[int] = set()
+    behind = -1
+    for path, index in saved:
+        found = _read_broker(fs, path, index, log)
+        if found is None:
+            continue
+        if tables is not None:
+            # What lies behind the newest checkpoint has no state, and may have no entry either.
+            covered = [part for part in parts if part.state is not None]
+            between = [part for part in covered if behind < part.last_index <= index]
+            reaches = bool(between) and between[-1].last_index == index
+            if not reaches or not _carry_out(tables, between):
+                tables = None
+        if tables is None:
+            is_proved = False
+            tables = _decode(found, path, index, log)
+            if index + 1 < state.mark.first_index:
+                tables = None  # entries between it and the log's beginning are not there
+        elif _compare(tables, found, path, index, log) and is_proved:
+            right.add(index)
+        behind = index
+    return right
+
+
+def _read_broker(fs: Readable, path: str, index: int, log: FindingLog) -> bytes | None:
+    """``None`` for a checkpoint that cannot be read, of which is told already, or of no broker."""
+    try:
+        checkpoint = read_checkpoint(fs, path)
+        machine = decode_machine_state(checkpoint.state)
+    except (DamagedError, DataFormatError, FileNotFoundError):
+        return None
+    _check_encoding(fs, path, checkpoint, machine, log)
+    if not machine.broker and not machine.segment_times:
+        return None
+    try:
+        decode_fields(machine.broker)
+    except ValueError as error:
+        _tell(log, path, index, "the state of a broker", str(error))
+        return None
+    return machine.broker
+
+
+def _carry_out(tables: BrokerTables, parts: Sequence[ReplicaRange]) -> bool:
+    """Whether all of it is known."""
+    for part in parts:
+        if part.state is None or part.state.lost:
+            return False
+        try:
+            tables.carry_out(part.state.effects, part.state.last_ms)
+        except ValueError:
+            return False
+    return True
+
+
+def _decode(found: bytes, path: str, index: int, log: FindingLog) -> BrokerTables | None:
+    try:
+        tables = BrokerTables.decode(found)
+        if not same(tables.fields(), decode_fields(found)):
+            raise ValueError("parts that no state has, or that are not in order")
+    except (ValueError, TypeError) as error:
+        _tell(log, path, index, "the state of a broker", str(error))
+        return None
+    return tables
+
+
+def _compare(tables: BrokerTables, found: bytes, path: str, index: int, log: FindingLog) -> bool:
+    """Whether they are equal."""
+    expected, fields = tables.fields(), decode_fields(found)
+    if same(expected, fields):
+        return True
+    name, right, wrong = first_difference(expected, fields)
+    _tell(log, path, index, f"as {name} of the broker, as the log makes it: {right}", wrong)
+    return False
+
+
+def _tell(log: FindingLog, path: str, index: int, expected: str, found: str) -> None:
+    log.add(FindingKind.CHECKPOINT, path, 16, expected=expected, found=found, first=index)
+
+
+def _check_encoding(
+    fs: Readable, path: str, checkpoint: Checkpoint, machine: MachineState, log: FindingLog
+) -> None:
+    """Equal states have equal bytes: fields in their shortest form, queues and segments in order.
+
+    Of the whole payload the CRC tells that.
+    """
+    keys = [each[:2] for each in machine.queues]
+    right = encode_checkpoint(checkpoint)[: CHECKPOINT_HEADER.size]
+    if (
+        encode_machine_state(machine) != checkpoint.state
+        or keys != sorted(set(keys))
+        or read_head(fs, path, CHECKPOINT_HEADER.size) != right
+    ):
+        found = "other fields, another encoding, or queues that are not in order"
+        expected = "the state as a broker writes it"
+        at = checkpoint.index
+        log.add(FindingKind.CHECKPOINT, path, 16, expected=expected, found=found, first=at)

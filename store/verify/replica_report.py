@@ -1,0 +1,68 @@
+"""What the check of one replica comes to."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+
+from store.verify.findings import Finding
+from store.verify.plan.ranges import ProvedCheckpoint
+
+
+@dataclass(slots=True)
+class ReplicaReport:
+    """What was checked, and what was found."""
+
+    directory: str
+    group: str
+    node: str
+    segment_size: int = 0
+    first_index: int = 0
+    last_index: int = -1
+    commit_index: int = -1
+    end_position: int = 0
+    last_term: int = 0
+    messages: int = 0
+    state: str = "unknown"
+    """Whether another replica has the same state: see :mod:`store.verify.replay.state_check`."""
+    findings: list[Finding] = field(default_factory=list)
+    chains: array[int] = field(default_factory=lambda: array("q"), repr=False)
+    """By index from ``first_index`` on: the chain CRC of the entry, -1 where it is unreadable. What
+    was lost to the end is left out."""
+    positions: array[int] = field(default_factory=lambda: array("q"), repr=False)
+    ends: array[int] = field(default_factory=lambda: array("q"), repr=False)
+    """Likewise: where each entry begins and ends."""
+    proofs: list[ProvedCheckpoint] = field(default_factory=list, repr=False)
+
+    @property
+    def name(self) -> str:
+        """``group/node``; the directory, where that is unknown as the format file is unreadable."""
+        return f"{self.group}/{self.node}" if self.group else self.directory
+
+    @property
+    def known_index(self) -> int:
+        """The last entry that this replica has and knows to be committed."""
+        return min(self.commit_index, self.last_index)
+
+    def chain(self, index: int) -> int | None:
+        """The chain CRC of a committed entry; ``None`` where this replica cannot tell it."""
+        if not self.first_index <= index <= self.known_index:
+            return None
+        if index - self.first_index >= len(self.chains):
+            return None
+        crc = self.chains[index - self.first_index]
+        return None if crc < 0 else crc
+
+    def to_json(self) -> dict[str, object]:
+        """All but the findings and the chains."""
+        return {
+            "replica": self.name,
+            "directory": self.directory,
+            "first_index": self.first_index,
+            "last_index": self.last_index,
+            "commit_index": self.commit_index,
+            "end_position": self.end_position,
+            "messages": self.messages,
+            "state": self.state,
+            "findings": len(self.findings),
+        }

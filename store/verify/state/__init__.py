@@ -1,0 +1,1 @@
+"""The check of the small files and of states at one index."""

@@ -1,0 +1,318 @@
+"""The broker's part of a checkpoint, made again from the commands and messages of the log.
+
+It is written from docs/format.md and not from the broker: who checks a state by the program that
+made it finds what that program finds right. A range gives :class:`BrokerEffects`, with what later
+commands of the range make needless left out; :class:`BrokerTables` carries out those of all ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Any
+
+import msgpack
+
+from store.errors import CorruptRecordError
+from store.field_checks import array
+from store.message.batch import QUEUE_ROW, Batch
+from store.message.properties import find_property
+from store.message.record import decode_record
+from store.message.scheduled_topics import TIMER_TOPIC
+from store.state.state_digests import PROOF
+
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+COUNTED_TOPICS = (HALF_TOPIC, TIMER_TOPIC)
+"""Topics of which each message changes the state."""
+TEMPLATE = ["TBW102", 8, 8, 7, 0, False]
+"""The template of automatic topics, which every state begins with."""
+PRODUCER_GROUP = b"PGROUP"
+IMMUNITY = b"CHECK_IMMUNITY_TIME_IN_SECONDS"
+IMMUNITY_DIGITS_MAX = 7
+REQUESTS_BYTES_MAX = 512 << 10
+STATE_VERSION = 2
+FIELDS = (
+    "version",
+    "topics",
+    "groups",
+    "consumer offsets",
+    "version of the topics",
+    "version of the groups",
+    "store time of the newest message",
+    "parts",
+)
+_REQUESTS = Struct(">qI")
+_OVERRIDING = {"offset": 4, "schedule": 2, "setting": 2}
+"""Commands of which the last one counts, and how many of their fields say for what."""
+_SIZES = {
+    "topic": 8,
+    "delete-topic": 3,
+    "group": 11,
+    "delete-group": 4,
+    "offset": 5,
+    "expire": 2,
+    "schedule": 3,
+    "timer": 4,
+    "end-transaction": 3,
+    "check-transaction": 4,
+    "setting": 3,
+}
+"""By name, the length of a command's array."""
+
+
+@dataclass(slots=True)
+class BrokerEffects:
+    """What the entries of a range do to the state, in order. Can be pickled.
+
+    ``steps`` are commands as the log has them; ``["opened", offset, transaction]`` for a half
+    message and ``["stored", count]`` for timed ones. ``requests`` are those of the newest entries
+    that have any, as a state has them; ``forgotten`` says that older ones do not count any more.
+    """
+
+    steps: dict[object, list[Any]] = field(default_factory=dict)
+    requests: bytearray = field(default_factory=bytearray)
+    forgotten: bool = False
+    unknown: str = ""
+    """The name of a command that this program does not know: what it does is not known either."""
+    _count: int = 0
+
+    def take(self, batch: Batch | None, commands: Sequence[Any], position: int) -> None:
+        """One entry, at ``position``: its messages count before its commands.
+
+        ``batch`` may be ``None`` where none of its messages are of :data:`COUNTED_TOPICS`.
+        """
+        if batch is not None:
+            self._take_messages(batch)
+        for command in commands:
+            match command:
+                case ["requests", bytes(keys)]:
+                    self._add_requests(position, keys)
+                case [str(name), _point, _reports] if name == PROOF:
+                    pass  # it tells of the state, and changes nothing
+                case [str(name), *_] if _SIZES.get(name) == len(command):
+                    self._add(command)
+                case _:
+                    self.unknown = self.unknown or f"{command!r:.80}"
+
+    def _take_messages(self, batch: Batch) -> None:
+        for run in batch.runs:
+            if run.topic == TIMER_TOPIC:
+                self._add(["stored", run.count])
+            elif run.topic == HALF_TOPIC:
+                self._open(batch, run.first_row, run.count, run.first_offset)
+
+    def _add(self, step: list[Any]) -> None:
+        keyed = _OVERRIDING.get(step[0])
+        if keyed is None:
+            self._count += 1
+            self.steps[self._count] = step
+            return
+        try:
+            key = tuple(step[:keyed])
+            self.steps.pop(key, None)
+            self.steps[key] = step
+        except TypeError:
+            self.unknown = self.unknown or f"{step!r:.80}"
+
+    def _open(self, batch: Batch, first_row: int, count: int, first_offset: int) -> None:
+        size = QUEUE_ROW.size
+        start, _size, _code = QUEUE_ROW.unpack_from(batch.rows)
+        rows = batch.rows[first_row * size : (first_row + count) * size]
+        for offset, (position, _size, _code) in enumerate(
+            QUEUE_ROW.iter_unpack(rows), first_offset
+        ):
+            try:
+                record = decode_record(batch.records, position - start)
+            except (CorruptRecordError, ValueError) as error:
+                self.unknown = self.unknown or f"a half message: {error}"
+                return
+            seconds = find_property(record.properties, IMMUNITY) or b""
+            immune = seconds.isdigit() and len(seconds) <= IMMUNITY_DIGITS_MAX
+            group = (find_property(record.properties, PRODUCER_GROUP) or b"").decode(
+                errors="replace"
+            )
+            immunity_ms = 1000 * int(seconds) if immune else -1
+            opened = [record.position, group, record.store_timestamp, immunity_ms, 0, 0]
+            self._add(["opened", offset, opened])
+
+    def _add_requests(self, position: int, keys: bytes) -> None:
+        self.requests += _REQUESTS.pack(position, len(keys) // 4) + keys
+        self.forgotten |= _forget_oldest(self.requests)
+
+
+class BrokerTables:
+    """The state, in the arrays of its encoding. Begins as before the first entry."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, list[Any]] = {TEMPLATE[0]: list(TEMPLATE)}  # type: ignore[dict-item]
+        self.groups: dict[str, list[Any]] = {}
+        self.offsets: dict[tuple[str, str], dict[int, int]] = {}
+        self.versions = {"topics": [0, 0], "groups": [0, 0]}
+        self.stored_ms = 0
+        self.schedule: dict[int, int] = {}
+        self.settings: dict[str, str] = {}
+        self.timer = [0, -1, 0]
+        self.transactions: dict[int, list[Any]] = {}
+        self.requests = bytearray()
+
+    @classmethod
+    def decode(cls, data: bytes) -> BrokerTables:
+        """The tables of a state. Raises :class:`ValueError`."""
+        _version, topics, groups, offsets, *versions, stored_ms, parts = decode_fields(data)
+        tables = cls()
+        try:
+            tables.topics = {each[0]: each for each in topics}
+            tables.groups = {each[0]: each for each in groups}
+            tables.offsets = {(group, topic): dict(each) for group, topic, each in offsets}
+            tables.versions = dict(zip(tables.versions, versions, strict=True))
+            tables.stored_ms = stored_ms
+            tables.schedule = dict(parts.get("schedule", ()))
+            tables.settings = dict(parts.get("settings", ()))
+            tables.timer = parts.get("timer", tables.timer)
+            tables.transactions = dict(parts.get("transactions", ()))
+            tables.requests = bytearray(parts.get("requests", b""))
+        except (TypeError, IndexError, AttributeError) as error:
+            raise ValueError(str(error)) from error
+        return tables
+
+    def carry_out(self, effects: BrokerEffects, last_ms: int | None) -> None:
+        """What a range does; ``last_ms`` is when its newest message was stored.
+
+        Raises :class:`ValueError` for a command of nonsense, and ``effects.unknown``.
+        """
+        if effects.unknown:
+            raise ValueError(effects.unknown)
+        for step in effects.steps.values():
+            try:
+                self._carry_out(step)
+            except (TypeError, IndexError) as error:
+                raise ValueError(f"{step!r:.80}: {error}") from error
+        if effects.forgotten:
+            self.requests.clear()
+        self.requests += effects.requests
+        _forget_oldest(self.requests)
+        if last_ms is not None:
+            self.stored_ms = last_ms
+
+    def fields(self) -> list[Any]:
+        """As :func:`decode_fields` gives those of a state that is right."""
+        parts: dict[str, Any] = {
+            "requests": bytes(self.requests),
+            "schedule": _pairs(self.schedule),
+            "settings": _pairs(self.settings),
+            "timer": [] if self.timer == [0, -1, 0] else self.timer,
+            "transactions": [[offset, each] for offset, each in self.transactions.items()],
+        }
+        return [
+            STATE_VERSION,
+            [topic for _, topic in sorted(self.topics.items())],
+            [group for _, group in sorted(self.groups.items())],
+            [[*key, _pairs(queues)] for key, queues in sorted(self.offsets.items())],
+            *self.versions.values(),
+            self.stored_ms,
+            {name: part for name, part in parts.items() if part},
+        ]
+
+    def _carry_out(self, step: list[Any]) -> None:
+        match step:
+            case ["offset", group, topic, queue_id, offset]:
+                self.offsets.setdefault((group, topic), {})[queue_id] = offset
+            case ["topic", name, *config, time_ms]:
+                self.topics[name] = [name, *config]
+                self._change("topics", time_ms)
+            case ["delete-topic", name, time_ms]:
+                if self.topics.pop(name, None) is not None:
+                    self._change("topics", time_ms)
+            case ["group", name, *config, time_ms]:
+                self.groups[name] = [name, *config]
+                self._change("groups", time_ms)
+            case ["delete-group", name, remove_offsets, time_ms]:
+                if self.groups.pop(name, None) is not None:
+                    self._change("groups", time_ms)
+                if remove_offsets:
+                    self.offsets = {key: at for key, at in self.offsets.items() if key[0] != name}
+            case ["setting", name, value]:
+                self.settings[name] = value
+            case ["schedule", level, offset]:
+                self.schedule[level] = offset
+            case ["stored", count]:
+                self.timer = [*self.timer[:2], self.timer[2] + count]
+            case ["timer", deliver_ms, offset, messages]:
+                self.timer = [deliver_ms, offset, max(self.timer[2] - messages, 0)]
+            case ["opened", offset, transaction]:
+                self.transactions[offset] = list(transaction)
+            case ["end-transaction", offset, position]:
+                if self.transactions.get(offset, [None])[0] == position:
+                    del self.transactions[offset]
+            case ["check-transaction", offset, position, now_ms]:
+                found = self.transactions.get(offset, [None])
+                if found[0] == position:
+                    self.transactions[offset] = [*found[:4], found[4] + 1, now_ms]
+            case ["expire", position]:
+                while self.transactions:
+                    offset, first = next(iter(self.transactions.items()))
+                    if first[0] >= position:
+                        break
+                    del self.transactions[offset]
+
+    def _change(self, table: str, time_ms: int) -> None:
+        self.versions[table] = [self.versions[table][0] + 1, time_ms]
+
+
+def _forget_oldest(requests: bytearray) -> bool:
+    """Keeps the newest, up to their limit; whether that left any out."""
+    place = 0
+    while len(requests) - place > REQUESTS_BYTES_MAX:
+        place += _REQUESTS.size + 4 * _REQUESTS.unpack_from(requests, place)[1]
+    del requests[:place]
+    return place > 0
+
+
+def _pairs(table: dict[Any, Any]) -> list[list[Any]]:
+    return [list(pair) for pair in sorted(table.items())]
+
+
+def decode_fields(data: bytes) -> list[Any]:
+    """The eight fields of a state as they are. Raises :class:`ValueError`."""
+    try:
+        fields = array(msgpack.unpackb(data))
+    except (ValueError, msgpack.UnpackException) as error:
+        raise ValueError(f"no MessagePack: {error}") from error
+    if fields and fields[0] == 1:  # of a broker that knew no parts
+        fields = [STATE_VERSION, *fields[1:], {}]
+    if len(fields) != len(FIELDS) or fields[0] != STATE_VERSION:
+        raise ValueError(f"no state of version {STATE_VERSION}: {fields!r:.80}")
+    return fields
+
+
+def first_difference(expected: Sequence[Any], found: Sequence[Any]) -> tuple[str, str, str]:
+    """The field in which two states differ, and what each has in its place."""
+    for name, right, wrong in zip(FIELDS, expected, found, strict=True):
+        if not same(right, wrong):
+            return _within(name, right, wrong)
+    raise ValueError("the states are equal")
+
+
+def same(one: object, other: object) -> bool:
+    """Equal as MessagePack: a truth value is no number, nor is 1.0 the number 1."""
+    return bool(msgpack.packb(one) == msgpack.packb(other))
+
+
+def _within(name: str, right: object, wrong: object) -> tuple[str, str, str]:
+    """The parts of a field that differ, or its first row that does."""
+    if isinstance(right, dict) and isinstance(wrong, dict):
+        for part in sorted({*right, *wrong}, key=str):
+            if not same(right.get(part), wrong.get(part)):
+                return _within(f"part {part}", right.get(part), wrong.get(part))
+        return name, f"parts {list(right)}", f"parts {list(wrong)}"
+    if isinstance(right, list) and isinstance(wrong, list):
+        for place in range(max(len(right), len(wrong))):
+            here, there = right[place : place + 1], wrong[place : place + 1]
+            if not same(here, there):
+                return name, _text(here), _text(there)
+    return name, _text([right]), _text([wrong])
+
+
+def _text(values: Sequence[object]) -> str:
+    return f"{values[0]!r:.300}" if values and values[0] is not None else "nothing"

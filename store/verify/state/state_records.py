@@ -1,0 +1,159 @@
+"""The records of ``state/`` that a node overwrites, and its format file, as a check reads them."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+import msgpack
+
+from store.errors import DamagedError, UnreadableError
+from store.field_checks import U32_MAX, array, integer
+from store.io.filesystem import Readable
+from store.io.two_slot_file import SLOT_HEADER, SLOT_SIZE, decode_slot, encode_slot
+from store.log.entry import HEADER_SIZE
+from store.state.format_file import Identity, encode_format
+from store.state.hard_state import HardState, Mark
+from store.state.replication_evidence_file import FORGET, HELD_NAME, pack_held, unpack_held
+from store.verify.byte_comparison import first_difference
+from store.verify.files.audit_files import listed_names
+from store.verify.files.small_files import read_head, read_small
+from store.verify.findings import RESTORE, FindingKind, FindingLog
+from store.verify.state.state_files import StateFiles
+from store.verify.state.two_slot_check import read_slots
+
+NODE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""Names that nodes can have."""
+
+
+def read_floor(fs: Readable, path: str, log: FindingLog) -> int:
+    """There is one while a refilled replica lacks what it held before; -1 without."""
+    expected = "the entry that must be here again"
+    try:
+        data = read_head(fs, path, SLOT_SIZE + 1)
+        slot = decode_slot(data)
+        (floor,) = array(msgpack.unpackb(b"" if slot is None else slot[1]), 1)
+        if slot is not None and data != encode_slot(slot[0], msgpack.packb([integer(floor)])):
+            raise ValueError("more than a record has")
+        return integer(floor)
+    except FileNotFoundError:
+        pass
+    except DamagedError as error:
+        add_damage(log, FindingKind.FORMAT, error, expected=expected)
+    except (ValueError, msgpack.UnpackException) as error:
+        log.add(FindingKind.FORMAT, path, 0, expected=expected, found=f"another record: {error}")
+    return -1
+
+
+def read_vote(fs: Readable, state: StateFiles, owner: str, log: FindingLog) -> None:
+    expected = "term and vote"
+    vote = read_slots(fs, state.vote_path, owner, FindingKind.VOTE, log)
+    if vote is None:
+        return
+    try:
+        found = HardState.unpack(vote, state.vote_path)
+    except DamagedError as error:
+        add_damage(log, FindingKind.VOTE, error, expected=expected)
+        return
+    in_no_term = found.vote and found.term == 0
+    if found.term < 0 or in_no_term or not (found.vote == "" or NODE.fullmatch(found.vote)):
+        log.add(FindingKind.VOTE, state.vote_path, 0, expected=expected, found=found)
+    else:
+        check_encoding(vote, found.pack(), FindingKind.VOTE, state.vote_path, log)
+        state.hard_state = found
+
+
+def read_mark(fs: Readable, state: StateFiles, owner: str, log: FindingLog) -> None:
+    expected = "the mark of a log"
+    payload = read_slots(fs, state.mark_path, owner, FindingKind.MARK, log)
+    if payload is None:
+        return
+    try:
+        mark = Mark.unpack(payload, state.mark_path)
+    except DamagedError as error:
+        add_damage(log, FindingKind.MARK, error, expected=expected)
+        return
+    if not is_possible(mark):
+        log.add(FindingKind.MARK, state.mark_path, 0, expected=expected, found=mark)
+    else:
+        check_encoding(payload, mark.pack(), FindingKind.MARK, state.mark_path, log)
+        state.mark = mark
+
+
+def is_possible(mark: Mark) -> bool:
+    """Whether there can be a log like that: an entry has 48 bytes at least."""
+    return (
+        min(mark.index, mark.commit_index) >= -1
+        and min(mark.chain_crc, mark.first_index) >= 0
+        and mark.chain_crc <= U32_MAX
+        and mark.position >= HEADER_SIZE * (mark.index + 1)
+        and mark.first_position >= HEADER_SIZE * mark.first_index
+        and (mark.first_index > 0 or mark.first_position == 0)
+        and (mark.index >= 0 or (mark.position, mark.chain_crc, mark.commit_index) == (0, 0, -1))
+    )
+
+
+def check_encoding(
+    found: bytes, right: bytes, kind: FindingKind, path: str, log: FindingLog
+) -> None:
+    """What has one meaning has one encoding: anything else was not written by a node."""
+    if found != right:
+        byte = SLOT_HEADER.size + first_difference(found, right)
+        expected, there = "the encoding that a node writes", "another one, or more fields"
+        log.add(kind, path, byte, expected=expected, found=there)
+
+
+def check_format(fs: Readable, path: str, identity: Identity, log: FindingLog) -> None:
+    """Behind the right CRC may be lines that no node writes."""
+    with suppress(DamagedError, FileNotFoundError, ValueError):
+        data = read_small(fs, path)
+        right = encode_format(identity)
+        if data != right:
+            expected = f"the lines of {identity.owner} alone"
+            byte = first_difference(data, right)
+            log.add(FindingKind.FORMAT, path, byte, expected=expected, found="other lines")
+
+
+def read_held(fs: Readable, state: StateFiles, owner: str, log: FindingLog) -> None:
+    """It may be absent."""
+    path = state.held_path
+    if not fs.exists(path) and HELD_NAME not in listed_names(fs, path.rpartition("/")[0]):
+        return
+    payload = read_slots(fs, path, owner, FindingKind.HELD, log, advice=FORGET)
+    expected = "what other members hold"
+    try:
+        held = () if payload is None else unpack_held(payload, path)
+    except DamagedError as error:
+        add_damage(log, FindingKind.HELD, error, expected=expected, advice=FORGET)
+        return
+    if payload is not None:
+        check_encoding(payload, pack_held(held), FindingKind.HELD, path, log)
+    state.held = held
+    wrong = [each.node for each in held if not NODE.fullmatch(each.node)]
+    if wrong:
+        found = f"a member of the name {wrong[0]!r:.80}"
+        log.add(FindingKind.HELD, path, 20, expected=expected, found=found, advice=FORGET)
+    nodes = [each.node for each in held]
+    if len(set(nodes)) < len(nodes):
+        found = f"two numbers of one member: {', '.join(sorted(nodes))}"
+        log.add(FindingKind.HELD, path, 0, expected=expected, found=found, advice=FORGET)
+
+
+def add_damage(
+    log: FindingLog,
+    kind: FindingKind,
+    error: DamagedError,
+    *,
+    expected: str,
+    advice: str = RESTORE,
+) -> None:
+    """Notes what kept a file from being read as what it should be."""
+    log.add(
+        kind,
+        error.path,
+        error.position,
+        expected=expected,
+        found=error.what,
+        advice=advice,
+        unread=isinstance(error, UnreadableError),
+    )

@@ -1,0 +1,128 @@
+"""The load that the worker makes, against brokers in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from random import Random
+
+import pytest
+
+from broker.bench.failover_probe import Probe
+from broker.bench.jobs import FillJob, ProbeJob, ReplayJob, Shape
+from broker.bench.produce import ClosedLoop, fill
+from broker.bench.replay import replay
+from broker.client.config import ProducerConfig
+from broker.client.errors import ClientError, DeadlineError
+from broker.client.producer.producer import Producer
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from tests.broker.client.fake_cluster import NAME_SERVER, Broker, Cluster
+from tests.support.virtual_network import VirtualLoop, in_virtual_time
+
+TOPIC = "T"
+
+
+async def start(loop: VirtualLoop) -> tuple[Cluster, Broker, Producer]:
+    cluster = Cluster(loop)
+    cluster.topics[TOPIC] = 4
+    (broker,) = await cluster.start()
+    producer = Producer(NAME_SERVER, ProducerConfig(deadline_seconds=5.0), rng=Random(1))
+    await producer.queues(TOPIC)
+    return cluster, broker, producer
+
+
+async def stop(cluster: Cluster, producer: Producer) -> None:
+    await producer.close()
+    await cluster.close()
+
+
+@pytest.mark.parametrize(("batch", "in_flight"), [(1, 1), (1, 16), (8, 4)])
+def test_so_many_requests_are_under_way_and_no_more(batch: int, in_flight: int) -> None:
+    @in_virtual_time
+    async def scenario(loop: VirtualLoop) -> None:
+        cluster, broker, producer = await start(loop)
+        broker.mute = True
+        load = ClosedLoop(producer, TOPIC, Shape(batch, in_flight), b"x")
+        running = asyncio.ensure_future(load.run_count(batch * 100))
+        await asyncio.sleep(1)
+        assert len(broker.requests) == in_flight
+        running.cancel()
+        await stop(cluster, producer)
+
+    scenario()
+
+
+@in_virtual_time
+async def test_a_loop_sends_as_many_as_it_is_told(loop: VirtualLoop) -> None:
+    cluster, broker, producer = await start(loop)
+    load = ClosedLoop(producer, TOPIC, Shape(1, 3), b"x")
+    assert await load.run_count(10) == 10
+    assert broker.count(RequestCode.SEND_MESSAGE_V2) == 10
+    assert len(load.latencies) == 10
+    assert await load.run_count(5) == 5
+    await stop(cluster, producer)
+
+
+@in_virtual_time
+async def test_a_loop_ends_when_its_time_is_over(loop: VirtualLoop) -> None:
+    cluster, broker, producer = await start(loop)
+    load = ClosedLoop(producer, TOPIC, Shape(1, 3), b"x")
+    began = time.perf_counter()
+    acknowledged = await load.run(0.05)
+    assert 0.05 <= time.perf_counter() - began < 5
+    assert acknowledged == broker.count(RequestCode.SEND_MESSAGE_V2) > 0
+    await stop(cluster, producer)
+
+
+@in_virtual_time
+async def test_a_loop_that_gets_no_processor_until_its_time_is_over_sends_once(
+    loop: VirtualLoop,
+) -> None:
+    cluster, _, producer = await start(loop)
+    load = ClosedLoop(producer, TOPIC, Shape(1, 3), b"x")
+    assert await load.run(0.0) == 1
+    assert len(load.latencies) == 1
+    await stop(cluster, producer)
+
+
+@in_virtual_time
+async def test_a_refusal_ends_the_loop(loop: VirtualLoop) -> None:
+    cluster, broker, producer = await start(loop)
+    broker.refusals.append((ResponseCode.MESSAGE_ILLEGAL, "no"))
+    with pytest.raises(ClientError):
+        await ClosedLoop(producer, TOPIC, Shape(1, 3), b"x").run_count(10)
+    await stop(cluster, producer)
+
+
+@in_virtual_time
+async def test_what_was_filled_is_replayed_whole(loop: VirtualLoop) -> None:
+    cluster, _, producer = await start(loop)
+    await fill(producer, FillJob(TOPIC, 10, 1024), Random(1))
+    rounds = await replay(NAME_SERVER, ReplayJob(TOPIC, 1024, 2, ()))
+    assert [each.messages for each in rounds] == [1024 - 256, 1024 - 256]
+    await stop(cluster, producer)
+
+
+@in_virtual_time
+async def test_a_probe_tells_of_messages_sent_after_the_moment(loop: VirtualLoop) -> None:
+    cluster, broker, producer = await start(loop)
+    probe = Probe(producer, ProbeJob(TOPIC, 10), Random(1))
+    moment = time.perf_counter()
+    assert await probe.first_after(moment) > moment
+    await cluster.fail_over(broker)
+    moment = time.perf_counter()
+    assert await probe.first_after(moment) > moment
+    await probe.stop()
+    await stop(cluster, producer)
+
+
+@in_virtual_time
+async def test_a_probe_that_gives_up_says_so(loop: VirtualLoop) -> None:
+    cluster, broker, producer = await start(loop)
+    probe = Probe(producer, ProbeJob(TOPIC, 10), Random(1))
+    await broker.kill()
+    with pytest.raises(DeadlineError):
+        await probe.first_after(time.perf_counter())
+    with pytest.raises(DeadlineError):
+        await probe.first_after(time.perf_counter())
+    await stop(cluster, producer)

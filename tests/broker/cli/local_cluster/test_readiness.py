@@ -1,0 +1,39 @@
+"""When a cluster that was started is called ready."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.cli.cluster_admin.admin_client import Admin, BrokerName
+from broker.cli.cluster_admin.cluster_view import GroupView, NodeView
+from broker.cli.local_cluster import readiness
+from broker.cli.local_cluster.local_cluster import design_cluster
+from broker.cli.local_cluster.port_layout import Ports
+from broker.cli.local_cluster.readiness import wait_until_serving
+
+LEADER, OTHER = "127.0.0.1:1", "127.0.0.1:2"
+
+
+@pytest.mark.parametrize("before", [{2: LEADER}, {0: OTHER, 1: LEADER}])
+def test_it_is_not_ready_before_the_nameserver_names_the_leader_to_clients(
+    before: dict[int, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower may be the first to register again, and a leader that died may still be named."""
+    node = NodeView("broker-a/n0", 1, LEADER, None, "leader", 1, 1, 1, 1, 0, serving=True)
+    known = [before, before, {0: LEADER}]
+
+    async def view_groups(_: Admin) -> list[GroupView]:
+        return [GroupView("broker-a", "broker-a/n0", 1, [node])]
+
+    async def broker_names(_: Admin) -> list[BrokerName]:
+        return [BrokerName("broker-a", "DefaultCluster", known.pop(0))]
+
+    monkeypatch.setattr(readiness, "view_groups", view_groups)
+    monkeypatch.setattr(readiness, "_obstacles", lambda _cluster: [])
+    monkeypatch.setattr(Admin, "broker_names", broker_names)
+
+    [group] = wait_until_serving(design_cluster(tmp_path, nodes=1, ports=Ports(0, 0, 0)).write())
+
+    assert (group.leader, known) == ("broker-a/n0", [])

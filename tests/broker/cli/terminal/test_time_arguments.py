@@ -1,0 +1,70 @@
+"""Times on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from calendar import timegm
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.cli.terminal.time_arguments import place_in_time, timestamp_ms
+
+NOON_UTC = 1_795_348_800_000  # 2026-11-22T12:00:00Z
+
+
+@pytest.fixture
+def zone_of_paris(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "CET-1")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", 0),
+        ("1795348800123", NOON_UTC + 123),
+        ("2026-11-22T12:00:00Z", NOON_UTC),
+        ("2026-11-22T12:00Z", NOON_UTC),
+        ("2026-11-22 12:00:00.125Z", NOON_UTC + 125),
+        ("2026-11-22T14:30:00+02:30", NOON_UTC),
+        ("2026-11-22T13:00:00", NOON_UTC),
+        ("2026-11-22", NOON_UTC - 13 * 3_600_000),
+    ],
+)
+def test_times_are_milliseconds_or_iso_and_local_without_a_zone(
+    text: str, expected: int, zone_of_paris: None
+) -> None:
+    assert timestamp_ms(text) == place_in_time(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "now", "-1", "1.5", "2026-13-01", "2026-11-22T25:00", "1969-12-31T23:59:59Z"),
+        *("9" * 30, "9" * 5000, "x" * 100_000, "0001-01-01", "0001-01-01T00:00:00+23:59"),
+        *("9223372036854775808", "\u0661", "2026-11-22T10:00:00\u00e9", "\udcff", "a\0b"),
+    ],
+)
+def test_what_is_no_time_is_refused_with_what_is_one(text: str) -> None:
+    for read in (timestamp_ms, place_in_time):
+        with pytest.raises(argparse.ArgumentTypeError, match="such as 2026-11-22 or"):
+            read(text)
+
+
+@given(st.datetimes(datetime(1970, 1, 1), datetime(9999, 12, 31), timezones=st.just(UTC)))
+def test_every_moment_that_python_writes_is_read(moment: datetime) -> None:
+    expected = timegm(moment.timetuple()) * 1000 + moment.microsecond // 1000
+    assert timestamp_ms(moment.isoformat()) == expected
+
+
+def test_the_places_have_names() -> None:
+    assert place_in_time("earliest") == "earliest"
+    assert place_in_time("latest") == "latest"

@@ -1,0 +1,84 @@
+"""A consumer whose group an operator moves."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from broker.client.consumer.offset_reset_body import reset_offsets
+from broker.remoting.protocol.errors import FieldError
+from tests.broker.client.consumer.test_consumer import (
+    TOPIC,
+    gets_nothing,
+    new_consumer,
+    queue,
+    start,
+    take,
+)
+from tests.support.virtual_network import VirtualLoop, in_virtual_time
+
+
+@in_virtual_time
+async def test_messages_come_again_after_the_group_was_moved_back(loop: VirtualLoop) -> None:
+    cluster, broker = await start(loop, queues=1)
+    broker.store(TOPIC, 0, b"a", b"b", b"c")
+    async with new_consumer() as consumer:
+        await take(consumer, 3)
+        broker.reset_group("G", TOPIC, 0, 1)
+        assert await take(consumer, 2) == [b"b", b"c"]
+    assert broker.group.offsets["G", TOPIC, 0] == 3
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_messages_are_skipped_after_the_group_was_moved_on(loop: VirtualLoop) -> None:
+    cluster, broker = await start(loop, queues=1)
+    async with new_consumer() as consumer:
+        await gets_nothing(consumer, 1.0)
+        broker.store(TOPIC, 0, b"a", b"b")
+        broker.reset_group("G", TOPIC, 0, 2)
+        await asyncio.sleep(1)
+        broker.store(TOPIC, 0, b"c")
+        assert await take(consumer, 1) == [b"c"]
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_what_came_before_the_reset_can_no_longer_be_acknowledged(loop: VirtualLoop) -> None:
+    cluster, broker = await start(loop, queues=1)
+    broker.store(TOPIC, 0, b"a", b"b", b"c")
+    async with new_consumer() as consumer:
+        batch = await consumer.next_batch()
+        broker.reset_group("G", TOPIC, 0, 0)
+        await asyncio.sleep(1)
+        consumer.acknowledge(batch.queue, batch.next_offset)
+    assert broker.group.offsets["G", TOPIC, 0] == 0
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_the_reset_of_another_group_or_queue_changes_nothing(loop: VirtualLoop) -> None:
+    cluster, broker = await start(loop, queues=1)
+    broker.store(TOPIC, 0, b"a")
+    async with new_consumer() as consumer:
+        await take(consumer, 1)
+        broker.reset_group("other", TOPIC, 0, 0)
+        broker.reset_group("G", TOPIC, 7, 0)
+        assert await gets_nothing(consumer)
+    await cluster.close()
+
+
+def test_both_forms_of_the_table_are_read() -> None:
+    named = b'{"brokerName":"broker-a","queueId":0,"topic":"T"}'
+    assert reset_offsets(b'{"offsetTable":{%b:5}}' % named) == {queue(0): 5}
+    listed = named[:-1] + b',"offset":5}'
+    assert reset_offsets(b'{"offsetTable":[%b]}' % listed) == {queue(0): 5}
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{}", b'{"offsetTable":[{}]}', b'{"offsetTable":{"a":1}}']
+)
+def test_a_table_that_makes_no_sense_is_refused(body: bytes) -> None:
+    with pytest.raises(FieldError, match="no table of offsets"):
+        reset_offsets(body)

@@ -1,0 +1,383 @@
+"""The route cache: what it reads, whom it asks, and when it asks again."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from broker.client.errors import (
+    BadAnswerError,
+    ClosedError,
+    NameServersUnreachableError,
+    NoLeaderError,
+    TopicNotFoundError,
+)
+from broker.client.message import MessageQueue
+from broker.client.route.route_cache import (
+    BACKOFF_MIN_SECONDS,
+    OUTAGE_OVER_SECONDS,
+    Routes,
+    parse_name_servers,
+)
+from broker.client.route.topic_route import TopicRoute, decode_route
+from broker.remoting.client import RemotingClient
+from broker.remoting.connection import Connection
+from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.protocol.frame import Frame
+from broker.remoting.server import RemotingServer
+from tests.broker.client.fake_cluster import NAME_SERVER, Broker, Cluster
+from tests.support.virtual_network import VirtualLoop, in_virtual_time
+
+BARE = (
+    b'{"brokerDatas":[{"brokerAddrs":{0:"10.0.0.1:10911",2:"10.0.0.3:10911"},"brokerName":"b",'
+    b'"cluster":"c"}],"filterServerTable":{},"queueDatas":[{"brokerName":"b","perm":6,'
+    b'"readQueueNums":1,"topicSysFlag":0,"writeQueueNums":2}]}'
+)
+
+
+@pytest.mark.parametrize("count", [b"-1", b"65537", b"2147483647", b"9223372036854775807"])
+def test_a_route_with_more_queues_than_there_can_be_is_refused(count: bytes) -> None:
+    with pytest.raises(ValueError, match="queues of T on b"):
+        decode_route("T", BARE.replace(b'"writeQueueNums":2', b'"writeQueueNums":%b' % count))
+
+
+async def start(loop: VirtualLoop, *extra: str) -> tuple[Cluster, Broker, Routes]:
+    cluster = Cluster(loop)
+    cluster.topics["T"] = 2
+    (broker,) = await cluster.start()
+    routes = Routes(loop, RemotingClient(loop), [*extra, NAME_SERVER], Random(1))
+    return cluster, broker, routes
+
+
+def test_a_route_with_bare_keys_is_read() -> None:
+    route = decode_route("T", BARE)
+    assert route.brokers == {"b": {0: "10.0.0.1:10911", 2: "10.0.0.3:10911"}}
+    assert [queue.queue_id for queue in route.write_queues] == [0, 1]
+    assert [queue.queue_id for queue in route.read_queues] == [0]
+
+
+@pytest.mark.parametrize(("perm", "writable", "readable"), [(6, 2, 1), (4, 0, 1), (2, 2, 0)])
+def test_permissions_say_which_queues_there_are(perm: int, writable: int, readable: int) -> None:
+    route = decode_route("T", BARE.replace(b'"perm":6', b'"perm":%d' % perm))
+    assert (len(route.write_queues), len(route.read_queues)) == (writable, readable)
+
+
+def test_name_servers_are_separated_by_semicolons() -> None:
+    assert parse_name_servers("a:1; b:2;") == ["a:1", "b:2"]
+
+
+@in_virtual_time
+async def test_lookups_at_the_same_time_are_one(loop: VirtualLoop) -> None:
+    cluster, _, routes = await start(loop)
+    found = await asyncio.gather(*(routes.get("T") for _ in range(50)))
+    assert all(route is found[0] for route in found)
+    assert cluster.lookups == ["T"]
+    routes.close()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_known_topics_are_looked_up_every_thirty_seconds(loop: VirtualLoop) -> None:
+    cluster, _, routes = await start(loop)
+    changes: list[TopicRoute] = []
+    routes.start()
+    await routes.get("T")
+    routes.on_change(changes.append)
+    cluster.topics["T"] = 3
+    await asyncio.sleep(31)
+    assert [len(route.write_queues) for route in changes] == [3]
+    await asyncio.sleep(30)
+    assert len(cluster.lookups) == 3
+    assert len(changes) == 1
+    routes.close()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_another_name_server_is_asked_when_one_is_dead(loop: VirtualLoop) -> None:
+    cluster, _, routes = await start(loop, "10.0.0.1:9000", "10.0.0.1:9001")
+    route = await routes.get("T")
+    assert route.leader("broker-a") == "10.0.0.1:10911"
+    assert routes.name_servers[0] == NAME_SERVER
+    routes.close()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_a_name_server_that_was_just_started_is_not_believed_alone(
+    loop: VirtualLoop,
+) -> None:
+    def know_nothing(connection: Connection, request: Frame) -> None:
+        connection.respond(request, ResponseCode.TOPIC_NOT_EXIST, "what?")
+
+    empty = RemotingServer(loop, "10.0.0.1", 9000, know_nothing)
+    await empty.start()
+    cluster, _, routes = await start(loop, "10.0.0.1:9000")
+    assert (await routes.get("T")).leaders()
+    with pytest.raises(TopicNotFoundError):
+        await routes.get("U")
+    routes.close()
+    await empty.stop()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_all_dead_name_servers_are_named(loop: VirtualLoop) -> None:
+    routes = Routes(loop, RemotingClient(loop), ["10.0.0.1:1", "10.0.0.1:2"], Random(1))
+    with pytest.raises(NameServersUnreachableError) as caught:
+        await routes.get("T")
+    assert list(caught.value.causes) == ["10.0.0.1:1", "10.0.0.1:2"]
+    assert caught.value.retriable
+    routes.close()
+
+
+@in_virtual_time
+async def test_nonsense_for_a_route_is_a_bad_answer(loop: VirtualLoop) -> None:
+    def babble(connection: Connection, request: Frame) -> None:
+        connection.respond(request, body=(b'{"brokerDatas":7}',))
+
+    server = RemotingServer(loop, "10.0.0.1", 9000, babble)
+    await server.start()
+    routes = Routes(loop, RemotingClient(loop), ["10.0.0.1:9000"], Random(1))
+    with pytest.raises(NameServersUnreachableError, match="cannot be read") as caught:
+        await routes.get("T")
+    assert not isinstance(caught.value, BadAnswerError)
+    routes.close()
+    await server.stop()
+
+
+@in_virtual_time
+async def test_a_topic_whose_brokers_are_all_down_keeps_its_queues(loop: VirtualLoop) -> None:
+    cluster, _, routes = await start(loop)
+    before = await routes.get("T")
+    del cluster.topics["T"]
+    with pytest.raises(TopicNotFoundError):
+        await routes.refresh("T")
+    route = routes.cached("T")
+    assert route is not None
+    assert route.write_queues == before.write_queues
+    with pytest.raises(NoLeaderError):
+        routes.leader(MessageQueue("T", "broker-a", 0))
+    routes.close()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_waits_grow_with_the_outage_and_stay_bounded(loop: VirtualLoop) -> None:
+    cluster, _, routes = await start(loop)
+    await routes.get("T")
+    waits: list[float] = []
+    began = loop.time()
+    while loop.time() - began < 20:
+        before = loop.time()
+        await routes.recover("T", "broker-a")
+        waits.append(loop.time() - before)
+    assert waits[0] == 0
+    assert waits[1] < 0.03
+    assert max(waits) <= 0.5 * 1.25
+    assert all(wait >= 0.3 for wait in waits[-5:])
+    routes.close()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_topics_of_one_outage_are_looked_up_in_turn(loop: VirtualLoop) -> None:
+    cluster, _, routes = await start(loop)
+    cluster.topics["U"] = 2
+    for _ in range(20):
+        await asyncio.gather(*(routes.recover(topic, "broker-a") for topic in "TU"))
+    assert len(cluster.lookups) == 20 + 1  # the first failure looks its own topic up by itself
+    assert abs(cluster.lookups.count("T") - cluster.lookups.count("U")) <= 3
+    routes.close()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_a_new_leader_is_found_for_all_topics_at_once(loop: VirtualLoop) -> None:
+    cluster, broker, routes = await start(loop)
+    cluster.topics["U"] = 2
+    for topic in "TU":
+        await routes.get(topic)
+    for _ in range(20):
+        await asyncio.gather(*(routes.recover(topic, "broker-a") for topic in "TU"))
+    new = await cluster.fail_over(broker)
+    cluster.lookups.clear()
+    await asyncio.gather(*(routes.recover(topic, "broker-a") for topic in "TU"))
+    assert sorted(cluster.lookups) == ["T", "U"]
+    for topic in "TU":
+        assert routes.leader(MessageQueue(topic, "broker-a", 0)) == new.address
+    routes.close()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_a_topic_that_was_just_not_found_is_not_asked_for_again_at_once(
+    loop: VirtualLoop,
+) -> None:
+    cluster, _, routes = await start(loop)
+    for _ in range(5):
+        asked = len(cluster.lookups)
+        await routes.recover("U", "U")
+        with pytest.raises(TopicNotFoundError):
+            await routes.get("U")
+        assert len(cluster.lookups) == asked + 1
+    cluster.topics["U"] = 1
+    await asyncio.sleep(BACKOFF_MIN_SECONDS)
+    assert (await routes.get("U")).leaders()
+    routes.close()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_who_needs_a_leader_sleeps_until_there_is_one(loop: VirtualLoop) -> None:
+    cluster, broker, routes = await start(loop)
+    await routes.get("T")
+    topics = dict(cluster.topics)
+    cluster.topics.clear()
+    with pytest.raises(TopicNotFoundError):
+        await routes.refresh("T")
+    patient = asyncio.ensure_future(routes.recover("T", "broker-a", until_led=True))
+    given_up = asyncio.ensure_future(routes.recover("T", "broker-a", until_led=True))
+    for _ in range(20):
+        await routes.recover("T", "broker-a")  # who does not need one is told of each look-up
+        given_up.cancel()
+    assert not patient.done()
+    cluster.topics.update(topics)
+    async with asyncio.timeout(1):
+        await patient
+    assert routes.leader(MessageQueue("T", "broker-a", 0)) == broker.address
+    routes.close()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_who_sleeps_without_a_leader_keeps_the_look_ups_going(loop: VirtualLoop) -> None:
+    cluster, _, routes = await start(loop)
+    await routes.get("T")
+    topics = dict(cluster.topics)
+    cluster.topics.clear()
+    with pytest.raises(TopicNotFoundError):
+        await routes.refresh("T")
+    asked = len(cluster.lookups)
+    waiting = asyncio.ensure_future(routes.recover("T", "broker-a", until_led=True))
+    await asyncio.sleep(10)
+    assert 20 < len(cluster.lookups) - asked < 80
+    cluster.topics.update(topics)
+    async with asyncio.timeout(1):
+        await waiting
+    asked = len(cluster.lookups)
+    await asyncio.sleep(10)
+    assert len(cluster.lookups) == asked
+    waiting = asyncio.ensure_future(routes.recover("T", "broker-a", until_led=True))
+    cluster.topics.clear()
+    await asyncio.sleep(5)
+    assert not waiting.done()
+    routes.close()
+    with pytest.raises(ClosedError):
+        await waiting
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_closing_tells_who_waits_for_the_look_up_of_another_topic(loop: VirtualLoop) -> None:
+    loop.unreachable.add(9999)
+    slow = Routes(loop, RemotingClient(loop), ["10.0.0.1:9999"], Random(1))
+    early = asyncio.ensure_future(slow.recover("T", "broker-a"))
+    await asyncio.sleep(0)
+    waiting = [asyncio.ensure_future(slow.recover(topic, "broker-a")) for topic in "TU"]
+    await asyncio.sleep(0.1)
+    slow.close()
+    async with asyncio.timeout(10):
+        ended = await asyncio.gather(early, *waiting, return_exceptions=True)
+    assert [type(each) for each in ended] == [ClosedError] * 3
+
+
+@in_virtual_time
+async def test_closing_tells_who_waits_that_it_is_closed_and_cancels_nobody(
+    loop: VirtualLoop,
+) -> None:
+    cluster, _, routes = await start(loop)
+    await routes.get("T")
+    for _ in range(20):
+        await routes.recover("T", "broker-a")
+    loop.unreachable.add(9999)
+    slow = Routes(loop, RemotingClient(loop), ["10.0.0.1:9999"], Random(1))
+    waiting = [
+        asyncio.ensure_future(each)
+        for each in (
+            routes.recover("T", "broker-a"),
+            slow.get("T"),
+            slow.recover("T", "broker-a"),
+        )
+    ]
+    await asyncio.sleep(0.01)
+    routes.close()
+    slow.close()
+    ended = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(each) for each in ended] == [ClosedError] * 3
+    for late in (routes.recover("T", "broker-a"), routes.refresh("T")):
+        with pytest.raises(ClosedError):
+            await late
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_closing_finds_who_waits_though_another_outage_might_have_begun(
+    loop: VirtualLoop,
+) -> None:
+    cluster, _, routes = await start(loop)
+    await routes.recover("T", "broker-a")
+    early = asyncio.ensure_future(routes.recover("T", "broker-a"))
+    await asyncio.sleep(0)
+    loop.stall(2 * OUTAGE_OVER_SECONDS)  # the end of the wait comes late
+    late = asyncio.ensure_future(routes.recover("T", "broker-a"))
+    await asyncio.sleep(0)
+    routes.close()
+    async with asyncio.timeout(10):
+        ended = await asyncio.gather(early, late, return_exceptions=True)
+    assert [type(each) for each in ended] == [ClosedError] * 2
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_a_wait_that_ends_while_the_client_is_being_closed_is_told_so(
+    loop: VirtualLoop,
+) -> None:
+    loop.unreachable.add(9999)
+    slow = Routes(loop, RemotingClient(loop), ["10.0.0.1:9999"], Random(1))
+    waiting: list[asyncio.Future[None]] = []
+    for _ in range(2):  # one for the look-up, one for the next
+        waiting.append(asyncio.ensure_future(slow.recover("T", "broker-a")))
+        await asyncio.sleep(0)
+    slow.close()
+    loop.stall(1)
+    async with asyncio.timeout(10):
+        ended = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(each) for each in ended] == [ClosedError] * 2
+
+
+@in_virtual_time
+async def test_who_is_cancelled_leaves_the_look_up_to_the_others(loop: VirtualLoop) -> None:
+    cluster, _, routes = await start(loop)
+    first, second = (asyncio.ensure_future(routes.get("T")) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert (await second).leaders()
+    assert first.cancelled()
+    routes.close()
+    await cluster.close()
+
+
+@in_virtual_time
+async def test_after_quiet_times_a_failure_is_a_new_outage(loop: VirtualLoop) -> None:
+    cluster, _, routes = await start(loop)
+    for _ in range(20):
+        await routes.recover("T", "broker-a")
+    await asyncio.sleep(1)
+    before = loop.time()
+    await routes.recover("T", "broker-a")
+    assert loop.time() == before
+    routes.close()
+    await cluster.close()

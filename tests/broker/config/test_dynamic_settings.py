@@ -1,0 +1,114 @@
+"""Settings that an operator changes while the broker runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.frame import Frame
+from broker.state.broker_state import BrokerState
+from store.log.retention_policy import HOUR_MS
+from tests.broker.single_broker import SingleBroker, send_ext, with_broker
+
+
+async def change(broker: SingleBroker, text: str) -> Frame:
+    return await broker.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, text.encode())
+
+
+async def settings_of(broker: SingleBroker) -> dict[str, str]:
+    answer = await broker.ask(RequestCode.GET_BROKER_CONFIG)
+    return dict(line.split("=", 1) for line in answer.body.decode().splitlines())
+
+
+async def send_to_unknown(broker: SingleBroker, topic: str) -> int:
+    answer = await broker.ask(RequestCode.SEND_MESSAGE_V2, send_ext(topic, 0), b"x")
+    return answer.code
+
+
+def test_topics_are_no_longer_created_by_sending_to_them(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        assert await send_to_unknown(broker, "one") == ResponseCode.SUCCESS
+        assert (await change(broker, "autoCreateTopicEnable=FALSE")).code == ResponseCode.SUCCESS
+        assert await send_to_unknown(broker, "two") == ResponseCode.TOPIC_NOT_EXIST
+        assert (await settings_of(broker))["autoCreateTopicEnable"] == "false"
+        await change(broker, "autoCreateTopicEnable=true")
+        assert await send_to_unknown(broker, "two") == ResponseCode.SUCCESS
+
+    with_broker(scenario, tmp_path)
+
+
+def test_several_settings_are_changed_at_once(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        text = "# by hand\n\nslaveReadEnable = false\r\nenablePropertyFilter=false\n"
+        assert (await change(broker, text)).code == ResponseCode.SUCCESS
+        told = await settings_of(broker)
+        assert (told["slaveReadEnable"], told["enablePropertyFilter"]) == ("false", "false")
+        await broker.create_topic("orders")
+        sql = {"expressionType": "SQL92", "subscription": "a = 1"}
+        assert (await broker.pull("orders", 0, 0, **sql)).code == ResponseCode.SYSTEM_ERROR
+
+    with_broker(scenario, tmp_path)
+
+
+def test_how_long_messages_are_kept_changes_at_once(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        settings = broker.broker.context.settings
+        assert settings.reserved_ms(7) == 7
+        await change(broker, "fileReservedTime=5")
+        assert settings.reserved_ms(7) == 5 * HOUR_MS
+        await change(broker, "fileReservedTime=0")
+        assert settings.reserved_ms(7) is None
+
+    with_broker(scenario, tmp_path)
+
+
+def test_what_was_changed_goes_before_the_file_after_a_restart(tmp_path: Path) -> None:
+    async def first(broker: SingleBroker) -> None:
+        assert (await change(broker, "autoCreateTopicEnable=true")).code == ResponseCode.SUCCESS
+
+    async def second(broker: SingleBroker) -> None:
+        assert (await settings_of(broker))["autoCreateTopicEnable"] == "true"
+
+    with_broker(first, tmp_path, auto_create_topics=False)
+    with_broker(second, tmp_path, auto_create_topics=False)
+
+
+def test_a_checkpoint_holds_what_was_changed() -> None:
+    state = BrokerState(settings={"slaveReadEnable": "false", "fileReservedTime": "1"})
+    assert BrokerState.from_bytes(state.to_bytes()) == state
+
+
+@pytest.mark.parametrize(
+    ("text", "remark"),
+    [
+        ("", "the body changes nothing"),
+        ("flushDiskType=ASYNC_FLUSH", "flushDiskType cannot be changed while the broker runs"),
+        ("autoCreateTopicEnable", "'autoCreateTopicEnable' is not name=value"),
+        ("autoCreateTopicEnable=maybe", "is true or false, not 'maybe'"),
+        ("fileReservedTime=-1", "a number of hours from 0 to 1000000, not '-1'"),
+        ("fileReservedTime=1000001", "a number of hours"),
+        (f"fileReservedTime={'9' * 5000}", "a number of hours"),
+        ("slaveReadEnable=false\nbrokerId=7", "brokerId cannot be changed"),
+    ],
+)
+def test_a_change_that_cannot_be_made_changes_nothing(
+    tmp_path: Path, text: str, remark: str
+) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        before = await settings_of(broker)
+        answer = await change(broker, text)
+        assert answer.code == ResponseCode.INVALID_PARAMETER
+        assert remark in (answer.remark or "")
+        assert await settings_of(broker) == before
+
+    with_broker(scenario, tmp_path)
+
+
+def test_a_node_that_does_not_lead_changes_nothing(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        answer = await change(broker, "slaveReadEnable=false")
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+    with_broker(scenario, tmp_path, serving=False)

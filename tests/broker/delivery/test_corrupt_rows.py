@@ -1,0 +1,402 @@
+"""Rows of ConsumeQueues that rotted bring nobody anything wrong, and are mended at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.remoting.protocol.codes import ResponseCode
+from broker.scheduled.timer_wheel import SLOT_MS, SLOTS
+from store.index.consume_queue import ROW_SIZE
+from store.log.entry_repair import Checked
+from store.message.scheduled_topics import DELAYS_MS, SCHEDULE_TOPIC, TIMER_TOPIC
+from tests.broker.single_broker import NOW_MS, SingleBroker, flip, messages, with_broker
+
+
+async def filled(broker: SingleBroker) -> None:
+    """Nine messages in queue 0 of the topic orders, three an entry, and as many in queue 1; with
+    a checkpoint, so that the rows are on the disk."""
+    await broker.create_topic("orders")
+    for queue_id in (0, 1, 0, 1, 0, 1):
+        await asyncio.gather(*[broker.send("orders", queue_id, b"x") for _ in range(3)])
+    await asyncio.sleep(40)
+
+
+async def refused_and_mended(
+    broker: SingleBroker, path: Path, row: int, offset: int = 0, rows: int = 1
+) -> None:
+    """A pull brings nothing; soon after, and not only at the next pass, everything is there."""
+    answer = await broker.pull("orders", 0, offset)
+    assert (answer.code, answer.ext, answer.body) == (ResponseCode.SYSTEM_ERROR, {}, b"")
+    assert str(answer.remark).startswith(
+        tuple(
+            f"{path}, byte {wrong * ROW_SIZE}: the row of offset {wrong} leads to no such record"
+            for wrong in range(row, row + rows)
+        )
+    )
+    await asyncio.sleep(0.1)
+    found = messages(await broker.pull("orders", 0, 0))
+    assert [(record.queue_id, record.queue_offset) for record in found] == [
+        (0, offset) for offset in range(9)
+    ]
+    scrubber = broker.broker.context.node.scrubber
+    assert scrubber.passes == 0
+    (told,) = scrubber.mended
+    assert told.startswith(f"{path}, byte {row * ROW_SIZE}: ")
+
+
+@pytest.mark.parametrize("row", [0, 1, 4, 5, 8])
+@pytest.mark.parametrize(
+    "byte", [0, 4, 6, 7, 10, 11], ids=lambda byte: "size" if byte > 7 else "position"
+)
+def test_a_row_that_rotted_brings_nothing_and_is_mended(
+    tmp_path: Path, row: int, byte: int
+) -> None:
+    path = tmp_path / f"consumequeue/orders/0/{0:020d}"
+
+    async def after(broker: SingleBroker) -> None:
+        await refused_and_mended(broker, path, row)
+
+    with_broker(filled, tmp_path)
+    flip(path, row * ROW_SIZE + byte)
+    with_broker(after, tmp_path)
+
+
+@pytest.mark.parametrize("row", [0, 1, 8])
+def test_a_row_of_a_size_that_nothing_has_ends_the_answer_before_it(
+    tmp_path: Path, row: int
+) -> None:
+    path = tmp_path / f"consumequeue/orders/0/{0:020d}"
+
+    async def after(broker: SingleBroker) -> None:
+        if row:
+            before = await broker.pull("orders", 0, 0)
+            assert [record.queue_offset for record in messages(before)] == list(range(row))
+            assert before.ext["nextBeginOffset"] == str(row)
+        await refused_and_mended(broker, path, row, offset=row)
+
+    with_broker(filled, tmp_path)
+    flip(path, row * ROW_SIZE + 8)
+    with_broker(after, tmp_path)
+
+
+@pytest.mark.parametrize("row", [0, 4, 8])
+def test_a_row_of_another_record_brings_nothing_and_is_mended(tmp_path: Path, row: int) -> None:
+    path = tmp_path / f"consumequeue/orders/0/{0:020d}"
+
+    async def after(broker: SingleBroker) -> None:
+        await refused_and_mended(broker, path, row)
+
+    with_broker(filled, tmp_path)
+    theirs = (tmp_path / f"consumequeue/orders/1/{0:020d}").read_bytes()
+    own, start, end = path.read_bytes(), row * ROW_SIZE, (row + 1) * ROW_SIZE
+    path.write_bytes(own[:start] + theirs[start:end] + own[end:])
+    with_broker(after, tmp_path)
+
+
+def test_rows_of_zeros_hide_no_message(tmp_path: Path) -> None:
+    path = tmp_path / f"consumequeue/orders/0/{0:020d}"
+
+    async def after(broker: SingleBroker) -> None:
+        await refused_and_mended(broker, path, 4, rows=2)
+
+    with_broker(filled, tmp_path)
+    own = path.read_bytes()
+    path.write_bytes(own[: 4 * ROW_SIZE] + bytes(2 * ROW_SIZE) + own[6 * ROW_SIZE :])
+    with_broker(after, tmp_path)
+
+
+FILTERED: dict[str, tuple[int, bytes]] = {
+    "zeros": (2, bytes(2 * ROW_SIZE)),
+    "the first": (0, bytes(ROW_SIZE)),
+    "the last": (8, bytes(ROW_SIZE)),
+    "a position before": (3, bytes(7) + b"\x01"),
+    "a position behind": (3, b"\x01" + bytes(7)),
+}
+
+
+@pytest.mark.parametrize(("row", "rotted"), FILTERED.values(), ids=FILTERED)
+def test_a_filter_passes_no_row_over_that_shows_that_it_rotted(
+    tmp_path: Path, row: int, rotted: bytes
+) -> None:
+    path = tmp_path / f"consumequeue/orders/0/{0:020d}"
+    tags = "ABA" * 3
+
+    async def before(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        for tag in tags:
+            await broker.send("orders", 0, b"x", f"TAGS\x01{tag}\x02")
+        await asyncio.sleep(40)
+
+    async def after(broker: SingleBroker) -> None:
+        answer = await broker.pull("orders", 0, 0, subscription="B")
+        assert (answer.code, answer.ext, answer.body) == (ResponseCode.SYSTEM_ERROR, {}, b"")
+        assert f"{path}, byte " in str(answer.remark)
+        await asyncio.sleep(0.1)
+        for tag in "AB":
+            answer = await broker.pull("orders", 0, 0, subscription=tag)
+            found = [record.queue_offset for record in messages(answer)]
+            assert found == [offset for offset in range(9) if tags[offset] == tag]
+        assert broker.broker.context.node.scrubber.passes == 0
+
+    with_broker(before, tmp_path)
+    own, start = path.read_bytes(), row * ROW_SIZE
+    path.write_bytes(own[:start] + rotted + own[start + len(rotted) :])
+    with_broker(after, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("topic", "when"),
+    [
+        (SCHEDULE_TOPIC, "DELAY\x015\x02"),
+        (TIMER_TOPIC, f"TIMER_DELIVER_MS\x01{NOW_MS + 60_000}\x02"),
+    ],
+    ids=["level", "timer"],
+)
+def test_a_message_that_waits_is_not_delivered_in_the_place_of_another(
+    tmp_path: Path, topic: str, when: str
+) -> None:
+    async def before(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        for body in (b"first", b"other"):
+            await broker.send("orders", 0, body, when)
+        await asyncio.sleep(40)
+
+    async def after(broker: SingleBroker) -> None:
+        await asyncio.sleep(100)
+        found = messages(await broker.pull("orders", 0, 0))
+        assert [record.body for record in found] == [b"first", b"other"]
+
+    settings: dict[str, Any] = {"clock_runs": True, "scrub_pass_seconds": 1_000_000}
+    with_broker(before, tmp_path, **settings)
+    (path,) = (tmp_path / "consumequeue" / topic).glob("*/*")
+    rows = path.read_bytes()
+    assert len(rows) == 2 * ROW_SIZE
+    path.write_bytes(rows[ROW_SIZE:] + rows[ROW_SIZE:])
+    with_broker(after, tmp_path, **settings)
+
+
+NEVER: dict[str, Any] = {"scrub_pass_seconds": 1_000_000}
+
+
+async def with_other_queues_between(broker: SingleBroker) -> None:
+    """Sixty messages in queue 0, and before and between them much more than is compared at once."""
+    await broker.create_topic("orders")
+    for number in range(60):
+        if number % 20 == 0:
+            for _ in range(8):
+                await broker.send("orders", 1, b"y" * 60_000)
+        await broker.send("orders", 0, b"x")
+    await asyncio.sleep(40)
+
+
+def zeros(path: Path, first: int, size: int) -> None:
+    own = bytearray(path.read_bytes())
+    own[first : first + size] = bytes(size)
+    path.write_bytes(own)
+
+
+def as_later(path: Path) -> None:
+    """Row 40, and the one before leads too far for its record to be compared."""
+    own = path.read_bytes()
+    path.write_bytes(own[: 39 * ROW_SIZE] + own[59 * ROW_SIZE :] + own[40 * ROW_SIZE :])
+    flip(path, 40 * ROW_SIZE + 7)
+
+
+@pytest.mark.parametrize(
+    ("offset", "harm"),
+    [
+        (0, lambda path: flip(path, 20 * ROW_SIZE + 7)),
+        (0, lambda path: flip(path, 7)),
+        (0, lambda path: zeros(path, 512, 512)),
+        (0, lambda path: zeros(path, 0, 60 * ROW_SIZE)),
+        (40, as_later),
+    ],
+    ids=["far behind the row before", "the first", "a sector", "all", "the row before as well"],
+)
+def test_what_is_derived_is_compared_until_the_row_is_found(
+    tmp_path: Path, offset: int, harm: Callable[[Path], None]
+) -> None:
+    path = tmp_path / f"consumequeue/orders/0/{0:020d}"
+
+    async def after(broker: SingleBroker) -> None:
+        found: list[int] = []
+        for _ in range(10):
+            begin = offset + len(found)
+            answer = await broker.pull("orders", 0, begin, maxMsgNums="60")
+            if answer.code == ResponseCode.SYSTEM_ERROR:
+                await asyncio.sleep(0.5)
+                answer = await broker.pull("orders", 0, begin, maxMsgNums="60")
+            found += [record.queue_offset for record in messages(answer)]
+        assert found == list(range(offset, 60))
+        assert broker.broker.context.node.scrubber.passes == 0
+
+    with_broker(with_other_queues_between, tmp_path, **NEVER)
+    harm(path)
+    with_broker(after, tmp_path, **NEVER)
+
+
+def test_who_asks_again_meanwhile_has_nothing_compared_twice(tmp_path: Path) -> None:
+    path = tmp_path / f"consumequeue/orders/0/{0:020d}"
+
+    async def after(broker: SingleBroker) -> None:
+        node = broker.broker.context.node
+        looked: list[int] = []
+        check = node.store.check_entries
+
+        def watched(first_index: int, last_index: int, max_bytes: int) -> Checked:
+            looked.append(first_index)
+            return check(first_index, last_index, max_bytes)
+
+        node.store.check_entries = watched  # type: ignore[method-assign]  # a spy
+        codes: list[int] = []
+        for _ in range(20):
+            codes.append((await broker.pull("orders", 0, 40)).code)
+            await asyncio.sleep(0.05)
+        refused = codes.count(ResponseCode.SYSTEM_ERROR)
+        assert refused > len(looked) > 1
+        assert codes == [ResponseCode.SYSTEM_ERROR] * refused + [0] * (20 - refused)
+        assert looked == sorted(set(looked))
+
+    with_broker(with_other_queues_between, tmp_path, **NEVER)
+    flip(path, 40 * ROW_SIZE + 7)
+    with_broker(after, tmp_path, scrub_mib_per_second=1, **NEVER)
+
+
+WAITS: dict[str, Any] = {"clock_runs": True, "scrub_pass_seconds": 1_000_000}
+
+
+def with_time(row: bytes, deliver_ms: int) -> bytes:
+    return row[:12] + deliver_ms.to_bytes(8, "big", signed=True)
+
+
+def time_of(row: bytes) -> int:
+    return int.from_bytes(row[12:], "big")
+
+
+def one_rots(
+    data: Path,
+    topic: str,
+    when: str,
+    rotted: tuple[int, Callable[[bytes], bytes]],
+    after: Callable[[SingleBroker], Coroutine[Any, Any, None]],
+) -> None:
+    """Three messages wait; the row of one rots while the broker is down."""
+
+    async def before(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        for body in (b"0", b"1", b"2"):
+            await broker.send("orders", 0, body, when)
+        await asyncio.sleep(40)
+
+    with_broker(before, data, **WAITS)
+    (path,) = (data / "consumequeue" / topic).glob("*/*")
+    own = path.read_bytes()
+    rows = [own[at : at + ROW_SIZE] for at in range(0, len(own), ROW_SIZE)]
+    assert len(rows) == 3
+    row, rot = rotted
+    rows[row] = rot(rows[row])
+    path.write_bytes(b"".join(rows))
+    with_broker(after, data, **WAITS)
+
+
+async def until(broker: SingleBroker, wall_ms: int) -> None:
+    await asyncio.sleep((wall_ms - broker.wall_ms()) / 1000)
+
+
+async def bodies(broker: SingleBroker) -> list[bytes]:
+    found: list[bytes] = []
+    while records := messages(await broker.pull("orders", 0, len(found))):
+        found += [record.body for record in records]
+    return found
+
+
+ROTS: dict[str, Callable[[bytes], bytes]] = {
+    "zeros": lambda _: bytes(ROW_SIZE),
+    "no time": lambda row: with_time(row, 0),
+    "negative": lambda row: with_time(row, time_of(row) - (1 << 63)),
+    "far ahead": lambda row: with_time(row, time_of(row) + (1 << 42)),
+    "another slot": lambda row: with_time(row, time_of(row) - (1 << 22)),
+    "the next round": lambda row: with_time(row, time_of(row) + SLOTS * SLOT_MS),
+    "early": lambda row: with_time(row, time_of(row) - 30_000),
+}
+"""What a row of a message that waits may rot to, other than to that of another message."""
+
+
+@pytest.mark.parametrize("rot", ROTS.values(), ids=ROTS)
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_a_message_waits_for_its_own_time_whatever_its_row_says(
+    tmp_path: Path, row: int, rot: Callable[[bytes], bytes]
+) -> None:
+    async def after(broker: SingleBroker) -> None:
+        await until(broker, NOW_MS + 98_000)
+        assert await bodies(broker) == []
+        await until(broker, NOW_MS + 101_000)
+        assert await bodies(broker) == [b"0", b"1", b"2"]
+        assert broker.broker.context.machine.state.timer.waiting == 0
+
+    when = f"TIMER_DELIVER_MS\x01{NOW_MS + 100_000}\x02"
+    one_rots(tmp_path, TIMER_TOPIC, when, (row, rot), after)
+
+
+@pytest.mark.parametrize("rot", ROTS.values(), ids=ROTS)
+def test_a_message_waits_for_as_long_as_its_level_says_whatever_its_row_says(
+    tmp_path: Path, rot: Callable[[bytes], bytes]
+) -> None:
+    async def after(broker: SingleBroker) -> None:
+        await until(broker, NOW_MS + DELAYS_MS[5])
+        assert await bodies(broker) == []
+        await until(broker, NOW_MS + DELAYS_MS[5] + 4000)
+        assert await bodies(broker) == [b"0", b"1", b"2"]
+
+    one_rots(tmp_path, SCHEDULE_TOPIC, "DELAY\x016\x02", (0, rot), after)
+
+
+def later(row: bytes) -> bytes:
+    """Within the same ten minutes."""
+    return with_time(row, time_of(row) + 100_000)
+
+
+@pytest.mark.parametrize("tried_again", [False, True])
+def test_a_message_whose_row_says_a_later_time_of_its_slot_is_late_and_not_lost(
+    tmp_path: Path, tried_again: bool
+) -> None:
+    async def after(broker: SingleBroker) -> None:
+        if tried_again:
+            await until(broker, NOW_MS + 150_000)
+            timers = broker.broker.context.delivery._timers
+            assert timers is not None
+            timers._try_again("one step was refused")
+        await until(broker, NOW_MS + 199_000)
+        assert await bodies(broker) == [b"0", b"2"]
+        await until(broker, NOW_MS + 201_000)
+        assert await bodies(broker) == [b"0", b"2", b"1"]
+        assert broker.broker.context.machine.state.timer.waiting == 0
+
+    when = f"TIMER_DELIVER_MS\x01{NOW_MS + 100_000}\x02"
+    one_rots(tmp_path, TIMER_TOPIC, when, (1, later), after)
+
+
+def test_what_was_delivered_is_not_again_where_its_row_rots_to_a_later_time(tmp_path: Path) -> None:
+    async def after(broker: SingleBroker) -> None:
+        await until(broker, NOW_MS + 150_000)
+        assert await bodies(broker) == [b"0", b"1", b"2"]
+        assert broker.broker.context.machine.state.timer.waiting == 0
+
+    when = f"TIMER_DELIVER_MS\x01{NOW_MS + 20_000}\x02"
+    one_rots(tmp_path, TIMER_TOPIC, when, (1, later), after)
+
+
+def test_the_log_is_kept_while_a_row_of_the_wheel_is_wrong(tmp_path: Path) -> None:
+    async def after(broker: SingleBroker) -> None:
+        delivery = broker.broker.context.delivery
+        assert delivery.kept_from() == 0
+        await asyncio.sleep(0.1)
+        assert (delivery.kept_from() or 0) > 0
+
+    when = f"TIMER_DELIVER_MS\x01{NOW_MS + 3 * SLOT_MS}\x02"
+    one_rots(tmp_path, TIMER_TOPIC, when, (1, lambda _: bytes(ROW_SIZE)), after)

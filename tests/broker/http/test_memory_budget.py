@@ -1,0 +1,220 @@
+"""What requests and answers of the HTTP port hold in memory is bounded, and given back."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from pathlib import Path
+
+import orjson
+import pytest
+from aiohttp import StreamReader
+
+from broker.http.connections import Connections
+from broker.limits import HttpLimits
+from tests.broker.http.test_server import HOST, Site, with_site
+from tests.support.virtual_network import MemoryTransport, VirtualLoop, in_virtual_time, turns
+
+PATH = "/topics/orders/messages"
+LARGE = orjson.dumps({"body": "x" * 50_000, "queue_id": 0})
+SMALL = orjson.dumps({"body": "a", "queue_id": 0})
+LIMITS = HttpLimits(memory_max=1, free_bytes=1000, stall_seconds=20, body_bytes_per_second=1000)
+"""So little that the largest request, of 192 KiB, fills it."""
+
+
+def test_bodies_on_their_way_share_one_budget(tmp_path: Path) -> None:
+    async def scenario(site: Site) -> None:
+        begun = [site.begin("POST", PATH, len(LARGE)) for _ in range(6)]
+        for connection, _ in begun:
+            connection.write(LARGE[:-1])
+            await turns()
+        refused = [curl for _, curl in begun if curl.begun]
+        assert len(refused) == 2
+        for curl in refused:
+            assert (await curl.answer())[0] == 503
+        # Others may go on: a small message is not counted, and who is done makes room.
+        assert (await site.ask("POST", PATH, SMALL))[0] == 200
+        for connection, curl in begun:
+            if curl not in refused:
+                connection.write(LARGE[-1:])
+                assert (await curl.answer())[0] == 200
+        assert (await site.ask("POST", PATH, LARGE))[0] == 200
+        assert site.memory.held == 0
+
+    with_site(scenario, tmp_path, limits=LIMITS)
+
+
+def test_a_body_that_stops_coming_is_given_up(tmp_path: Path) -> None:
+    async def scenario(site: Site) -> None:
+        connection, curl = site.begin("POST", PATH, len(LARGE))
+        connection.write(LARGE[:10_000])
+        await turns()
+        assert site.memory.held == 9000
+        assert await curl.answer() == (
+            408,
+            {"error": "the body came too slowly: 10000 bytes are here"},
+        )
+        assert site.memory.held == 0
+
+    with_site(scenario, tmp_path, limits=LIMITS)
+
+
+@pytest.mark.parametrize(("every_seconds", "status"), [(5, 200), (15, 408)])
+def test_a_slow_body_may_take_its_time_if_it_comes(
+    tmp_path: Path, every_seconds: int, status: int
+) -> None:
+    async def scenario(site: Site) -> None:
+        connection, curl = site.begin("POST", PATH, len(LARGE))
+        answer = asyncio.ensure_future(curl.answer())
+        for start in range(0, len(LARGE), 6000):
+            connection.write(LARGE[start : start + 6000])
+            await asyncio.wait((answer,), timeout=every_seconds)
+        assert (await answer)[0] == status
+
+    with_site(scenario, tmp_path, limits=LIMITS)
+
+
+@pytest.mark.parametrize("path", [PATH, "/snapshot"])
+def test_an_upload_that_is_aborted_leaves_nothing_behind(tmp_path: Path, path: str) -> None:
+    """Not even for the garbage collector, which comes by seldom."""
+
+    async def scenario(site: Site) -> None:
+        def streams() -> int:
+            return sum(type(each) is StreamReader for each in gc.get_objects())
+
+        await site.ask("POST", path, LARGE)
+        gc.collect()
+        before = streams()
+        gc.disable()
+        try:
+            for _ in range(10):
+                connection, curl = site.begin("POST", path, len(LARGE))
+                connection.write(LARGE[:-1])
+                await turns()
+                assert site.memory.held > 0
+                connection.abort()
+                await curl.parts()
+                await turns(20)
+                assert site.memory.held == 0
+            assert streams() <= before + 1
+        finally:
+            gc.enable()
+
+    with_site(scenario, tmp_path, limits=LIMITS)
+
+
+@pytest.mark.parametrize(("count", "status"), [(60, b"200"), (70, b"400")])
+def test_a_request_has_so_many_headers(tmp_path: Path, count: int, status: bytes) -> None:
+    async def scenario(site: Site) -> None:
+        headers = [HOST, *(f"X-{number}: {number}" for number in range(count))]
+        head = await site.head("GET", "/status", headers)
+        assert head.split()[1] == status
+
+    with_site(scenario, tmp_path, limits=HttpLimits(headers_max=64))
+
+
+def test_a_body_that_says_that_it_is_too_large_is_not_read(tmp_path: Path) -> None:
+    async def scenario(site: Site) -> None:
+        _, curl = site.begin("POST", PATH, 1 << 30)
+        status, answer = await curl.answer()
+        assert (status, answer["error"]) == (413, "the request has more than 196608 bytes")
+
+    with_site(scenario, tmp_path, limits=LIMITS)
+
+
+def test_answers_that_nobody_takes_share_the_budget(tmp_path: Path) -> None:
+    async def scenario(site: Site) -> None:
+        for _ in range(2):
+            await site.ask("POST", PATH, orjson.dumps({"body": "x" * 60_000, "queue_id": 0}))
+        begun = []
+        for _ in range(3):
+            connection, curl = site.begin("GET", "/topics/orders/queues/0/messages", 0)
+            connection.pause_reading()
+            begun.append((connection, curl))
+            await turns(20)
+        assert site.memory.held > 100_000
+        for connection, _ in begun:
+            connection.resume_reading()
+        answers = [(await curl.answer())[0] for _, curl in begun]
+        assert (answers[0], answers[-1]) == (200, 503)
+        assert site.memory.held == 0
+
+    with_site(scenario, tmp_path, limits=LIMITS)
+
+
+class Peer(asyncio.Protocol):
+    """Notes that its connection ended."""
+
+    def __init__(self) -> None:
+        self.end = asyncio.Event()
+
+    @property
+    def ended(self) -> bool:
+        return self.end.is_set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end.set()
+
+
+class Serving(asyncio.Protocol):
+    """Writes much, and lets go of the connection."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, MemoryTransport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(bytes(200_000))
+        if data == b"close":
+            self.transport.close()
+
+
+@in_virtual_time
+async def test_only_so_many_connections_are_served(loop: VirtualLoop) -> None:
+    connections = Connections(loop, HttpLimits(connections_max=2), Serving)
+    peers = [Peer() for _ in range(3)]
+    nears = [loop.join(peer, connections.accept())[0] for peer in peers]
+    await turns()
+    assert [peer.ended for peer in peers] == [False, False, True]
+    nears[0].close()
+    await turns()
+    assert len(connections) == 1
+    another = Peer()
+    loop.join(another, connections.accept())
+    await turns()
+    assert not another.ended
+
+
+@in_virtual_time
+async def test_a_peer_that_takes_nothing_loses_its_connection(loop: VirtualLoop) -> None:
+    connections = Connections(loop, HttpLimits(stall_seconds=20), Serving)
+    connections.start()
+    peers = {}
+    for request in (b"go on", b"close", b""):
+        peers[request] = Peer()
+        near, _ = loop.join(peers[request], connections.accept())
+        near.pause_reading()
+        near.write(request)
+    await asyncio.sleep(61)
+    assert {request: peer.ended for request, peer in peers.items()} == {
+        b"go on": True,
+        b"close": True,
+        b"": False,
+    }
+    connections.stop()
+    await turns()
+    assert len(connections) == 0
+
+
+def test_a_connection_without_a_request_is_closed(tmp_path: Path) -> None:
+    async def scenario(site: Site) -> None:
+        loop = site.broker.loop
+        begun_at = loop.time()
+        for sent in (b"", f"GET /status HTTP/1.1\r\n{HOST}\r\nX-Half: ".encode()):
+            peer = Peer()
+            near, _ = loop.join(peer, site.protocol())
+            near.write(sent)
+            await peer.end.wait()
+        assert loop.time() - begun_at == pytest.approx(2 * 60, abs=4)
+
+    with_site(scenario, tmp_path)

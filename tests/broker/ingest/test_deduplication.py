@@ -1,0 +1,339 @@
+"""Requests that are sent again: stored once, and answered as the first try was."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.limits import PRODUCE
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.frame import Frame
+from broker.state import deduplication_window
+from broker.state.deduplication_window import KnownRequests, RecentRequests, pack_keys
+from dledger.errors import InvariantError, NoRoomError
+from dledger.node.state_machine import Leadership
+from dledger.raft.raft_state import Role
+from store.message.batch import staged_bytes
+from store.message.record import stage_message
+from tests.broker.single_broker import SingleBroker, batched, messages, send_ext, with_broker
+
+KEY = "UNIQ_KEY\x017F00000100002A9F0000000000000001\x02"
+
+
+async def bodies(broker: SingleBroker, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
+    return [record.body for record in messages(await broker.pull(topic, queue_id, 0))]
+
+
+def test_a_message_sent_again_is_stored_once_and_answered_as_before(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        first = await broker.send("orders", 0, b"a", KEY + "TAGS\x01x\x02")
+        await broker.send("orders", 0, b"b", "UNIQ_KEY\x01other\x02")
+        again = await broker.send("orders", 0, b"a", KEY + "TAGS\x01x\x02", g="77")
+        assert (again.code, again.ext) == (ResponseCode.SUCCESS, first.ext)
+        assert await bodies(broker) == [b"a", b"b"]
+
+    with_broker(scenario, tmp_path)
+
+
+def test_a_retry_to_another_queue_is_told_the_queue_of_the_first_try(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        first = await broker.send("orders", 2, b"a", KEY)
+        again = await broker.send("orders", 1, b"a", KEY)
+        assert again.ext == first.ext
+        assert await bodies(broker, queue_id=1) == []
+
+    with_broker(scenario, tmp_path)
+
+
+def test_a_retry_waits_for_the_first_try_that_is_still_on_its_way(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        broker.log_executor.hold()
+        tries = [asyncio.ensure_future(broker.send("orders", 0, b"a", KEY)) for _ in range(2)]
+        await asyncio.sleep(1.0)
+        tries += [asyncio.ensure_future(broker.send("orders", n, b"a", KEY)) for n in range(3)]
+        await asyncio.sleep(1.0)
+        assert not any(each.done() for each in tries)
+        broker.log_executor.release()
+        answers = await asyncio.gather(*tries)
+        assert all(answer.ext == answers[0].ext for answer in answers)
+        assert answers[0].code == ResponseCode.SUCCESS
+        assert [await bodies(broker, queue_id=n) for n in range(3)] == [[b"a"], [], []]
+
+    with_broker(scenario, tmp_path)
+
+
+def test_what_differs_from_a_request_that_is_looked_for_is_another_message(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        broker.log_executor.hold()
+        tries = [asyncio.ensure_future(broker.send("orders", 0, b"a", KEY)) for _ in range(2)]
+        tries.append(asyncio.ensure_future(broker.send("orders", 0, b"b", KEY)))
+        await asyncio.sleep(1.0)
+        broker.log_executor.release()
+        first, again, other = await asyncio.gather(*tries)
+        assert first.ext == again.ext != other.ext
+        assert sorted(await bodies(broker)) == [b"a", b"b"]
+
+    with_broker(scenario, tmp_path)
+
+
+def test_so_many_bytes_are_looked_for_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "broker.ingest.deduplication.PRODUCE", replace(PRODUCE, doubt_bytes_max=1_500)
+    )
+
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        keys = [f"UNIQ_KEY\x01{number}\x02" for number in range(3)]
+        for key in keys:
+            assert (await broker.send("orders", 0, b"x" * 500, key)).code == 0
+        broker.log_executor.hold()
+        again = [asyncio.ensure_future(broker.send("orders", 0, b"x" * 500, key)) for key in keys]
+        again.append(asyncio.ensure_future(broker.send("orders", 0, b"new")))
+        await asyncio.sleep(1)
+        broker.log_executor.release()
+        codes = [answer.code for answer in await asyncio.gather(*again)]
+        assert codes == [0, 0, ResponseCode.SYSTEM_BUSY, 0]
+        assert broker.broker.context.resent._doubt_bytes == 0
+        assert (await broker.send("orders", 0, b"x" * 500, keys[2])).code == 0
+        assert len(await bodies(broker)) == 4
+
+    with_broker(scenario, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("topic", "body", "properties"),
+    [
+        ("orders", b"b", KEY),
+        ("bills", b"a", KEY),
+        ("orders", b"a", KEY + "TAGS\x01x\x02"),
+        ("orders", b"a", KEY.lower()),
+        ("orders", b"a", "KEYS\x017F00000100002A9F0000000000000001\x02"),
+    ],
+)
+def test_what_differs_is_another_message(
+    tmp_path: Path, topic: str, body: bytes, properties: str
+) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await broker.create_topic("bills")
+        first = await broker.send("orders", 0, b"a", KEY)
+        other = await broker.send(topic, 0, body, properties)
+        assert other.ext["msgId"] != first.ext["msgId"]
+        assert await bodies(broker, topic) == ([b"a", body] if topic == "orders" else [body])
+
+    with_broker(scenario, tmp_path)
+
+
+def test_words_of_keys_may_repeat(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        for _ in range(3):
+            await broker.send("orders", 0, b"a", "KEYS\x01one\x02")
+        assert await bodies(broker) == [b"a"] * 3
+
+    with_broker(scenario, tmp_path)
+
+
+def test_a_batch_sent_again_is_stored_once(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        pair = batched(b"a", KEY.encode()) + batched(b"b", b"UNIQ_KEY\x01second\x02")
+        ext = send_ext("orders", 3) | {"m": "true"}
+        first = await broker.ask(RequestCode.SEND_BATCH_MESSAGE, ext, pair)
+        again = await broker.ask(RequestCode.SEND_BATCH_MESSAGE, ext | {"e": "1"}, pair)
+        assert again.ext == first.ext
+        other = pair + batched(b"c", b"UNIQ_KEY\x01third\x02")
+        await broker.ask(RequestCode.SEND_BATCH_MESSAGE, ext, other)
+        assert await bodies(broker, queue_id=3) == [b"a", b"b", b"a", b"b", b"c"]
+
+    with_broker(scenario, tmp_path)
+
+
+def test_a_delayed_message_sent_again_waits_once(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        first = await broker.send("orders", 2, b"a", KEY + "DELAY\x015\x02")
+        again = await broker.send("orders", 1, b"a", KEY + "DELAY\x015\x02")
+        assert (again.code, again.ext) == (ResponseCode.SUCCESS, first.ext)
+        assert broker.broker.context.machine.end_offset("SCHEDULE_TOPIC_XXXX", 4) == 1
+
+    with_broker(scenario, tmp_path)
+
+
+@pytest.mark.parametrize("changed", [{"dedup_window_seconds": 0}, {"dedup_window_seconds": 30}])
+def test_beyond_the_window_it_is_stored_again(tmp_path: Path, changed: dict[str, Any]) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await broker.send("orders", 0, b"a", KEY)
+        broker.now_ms += 30_001
+        await broker.send("orders", 0, b"a", KEY)
+        assert await bodies(broker) == [b"a", b"a"]
+
+    with_broker(scenario, tmp_path, **changed)
+
+
+def test_what_retention_removed_is_stored_again(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await broker.send("orders", 0, b"a", KEY)
+        context = broker.broker.context
+        context.machine.expired_position = context.machine.applied_end
+        again = await broker.send("orders", 0, b"a", KEY)
+        assert again.ext["queueOffset"] == "1"
+
+    with_broker(scenario, tmp_path)
+
+
+def lives(data: Path, *scenarios: Callable[[SingleBroker], Coroutine[Any, Any, None]]) -> None:
+    """One broker after the other on the same data."""
+    for scenario in scenarios:
+        with_broker(scenario, data)
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_retry_is_known_after_a_restart(tmp_path: Path, checkpoint: bool) -> None:
+    first: list[Frame] = []
+
+    async def before(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        first.append(await broker.send("orders", 0, b"a", KEY))
+        if checkpoint:
+            broker.broker.context.node.keeper.checkpoint()
+            await asyncio.sleep(0.1)
+
+    async def after(broker: SingleBroker) -> None:
+        again = await broker.send("orders", 1, b"a", KEY)
+        assert again.ext == first[0].ext
+        assert await bodies(broker) == [b"a"]
+
+    lives(tmp_path, before, after)
+
+
+def test_a_retry_whose_leader_is_deposed_is_told_so(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        broker.log_executor.hold()
+        tries = []
+        for properties in (KEY, "TAGS\x01fills the pipeline\x02", KEY):
+            tries.append(asyncio.ensure_future(broker.send("orders", 0, b"a", properties)))
+            await asyncio.sleep(0.1)
+        broker.broker.context.gatherer.close()
+        broker.log_executor.release()
+        first, _, again = await asyncio.gather(*tries)
+        assert (first.code, again.code) == (0, ResponseCode.SERVICE_NOT_AVAILABLE)
+
+    with_broker(scenario, tmp_path)
+
+
+def test_a_first_try_that_was_refused_does_not_hide_the_second(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        gatherer = broker.broker.context.gatherer
+        gatherer.refuse_messages(NoRoomError)
+        assert (await broker.send("orders", 0, b"a", KEY)).code != ResponseCode.SUCCESS
+        gatherer.refuse_messages(None)
+        assert (await broker.send("orders", 0, b"a", KEY)).code == ResponseCode.SUCCESS
+        assert await bodies(broker) == [b"a"]
+
+    with_broker(scenario, tmp_path)
+
+
+def test_what_no_entry_could_hold_is_refused_at_once_and_not_once_it_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the hash of a request that is known, to the byte: a refusal that came later would find
+    nobody to tell."""
+    monkeypatch.setattr(
+        "broker.remoting.protocol.send_message_header.PRODUCE", replace(PRODUCE, keys_max=6_000)
+    )
+
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await broker.send("orders", 0, b"a", KEY)
+        gatherer = broker.broker.context.gatherer
+        properties = KEY + "KEYS\x01" + "k " * 6_000 + "\x02"
+        empty = stage_message(
+            "orders", b"", properties.encode(), born_timestamp=1, born_host=bytes(8)
+        )
+        room = gatherer.request_bytes_max - staged_bytes([empty])
+        answers = [
+            await broker.send("orders", 0, bytes(room - less), properties) for less in range(6)
+        ]
+        codes = [answer.code for answer in answers]
+        illegal = ResponseCode.MESSAGE_ILLEGAL
+        assert codes == [illegal] * 4 + [ResponseCode.SUCCESS] * 2
+
+    with_broker(scenario, tmp_path, segment_size=128 << 10, max_message_size=64 << 10)
+
+
+# --- what is remembered
+
+
+def test_the_log_remembers_a_fixed_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deduplication_window, "REQUESTS_BYTES_MAX", 40)
+    recent = RecentRequests()
+    for position in range(5):
+        recent.add(position, pack_keys([position, 100 + position]))
+    assert list(recent.entries()) == [(3, (3, 103)), (4, (4, 104))]
+
+
+def test_requests_that_are_cut_short_are_refused() -> None:
+    recent = RecentRequests()
+    recent.add(7, pack_keys([1, 2]))
+    with pytest.raises(InvariantError, match="cut short"):
+        list(RecentRequests(recent.data[:-1]).entries())
+
+
+def test_a_leader_forgets_the_oldest_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deduplication_window, "LEADER_REQUESTS", 2)
+    known = KnownRequests()
+    for key in range(5):
+        known.newer[key] = deduplication_window.EntryPlace(key)
+        known.age()
+    assert [key for key in range(5) if known.get(key) is not None] == [2, 3, 4]
+
+
+def test_a_new_leader_begins_with_what_the_log_says() -> None:
+    recent = RecentRequests()
+    recent.add(10, pack_keys([1, 2]))
+    recent.add(20, pack_keys([2]))
+    known = KnownRequests()
+    known.newer[9] = deduplication_window.EntryPlace()
+    known.begin(recent)
+    places = [known.get(key) for key in (1, 2, 9)]
+    assert [place and place.position for place in places] == [10, 20, None]
+
+
+def test_what_was_looked_for_in_another_term_is_not_stored_in_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who led in between may have stored it."""
+
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await broker.send("orders", 0, b"a", KEY)
+        context = broker.broker.context
+        load = context.reader.load
+
+        def load_in_the_next_term(*asked: Any) -> None:
+            context.gatherer.leadership_changed(Leadership(Role.LEADER, 99, "n0", serving=True))
+            load(*asked)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(context.reader, "load", load_in_the_next_term)
+            other = await broker.send("orders", 0, b"b", KEY)
+        assert other.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert await bodies(broker) == [b"a"]
+
+    with_broker(scenario, tmp_path)

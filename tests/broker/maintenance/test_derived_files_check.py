@@ -1,0 +1,125 @@
+"""The check of derived files against the log, where some of the log cannot be read."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from broker.maintenance.derived_files_check import DerivedCheck
+from simulator.engine.disk import SimulatedFileSystem
+from store.errors import DamagedError
+from store.index.consume_queue import ROWS_PER_FILE
+from store.index.key_index import KeyIndex
+from tests.store import sample_replica
+
+READ_BYTES = 1 << 20
+
+
+def test_good_rows_stay_when_an_entry_between_them_is_damaged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rows behind the gap do not follow those before it."""
+    monkeypatch.setattr(sample_replica, "ROWS_PER_FILE", ROWS_PER_FILE)
+    fs = SimulatedFileSystem(Random(1))
+    directory = sample_replica.write_replica(fs).directory
+    store = sample_replica.Replica(fs).store
+    files = [path for path in fs.files() if "/consumequeue/" in path]
+    before = [fs.visible_bytes(path) for path in files]
+    check = DerivedCheck(fs, directory, store, KeyIndex(fs, f"{directory}/keyindex"))
+    check.begin_pass()
+    entries = store.read_entries(0, store.last_index, READ_BYTES)
+    whole = [entry for entry in entries if entry.index not in (7, 8, 20)]
+    assert len(whole) > 20
+    assert check.check(whole) == []
+    assert [fs.visible_bytes(path) for path in files] == before
+
+
+def test_a_row_that_differs_behind_a_damaged_entry_is_mended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sample_replica, "ROWS_PER_FILE", ROWS_PER_FILE)
+    fs = SimulatedFileSystem(Random(1))
+    directory = sample_replica.write_replica(fs).directory
+    store = sample_replica.Replica(fs).store
+    path = next(path for path in fs.files() if "/consumequeue/orders/0/" in path)
+    before = fs.visible_bytes(path)
+    fs.flip_bit(path, 20 * 25 + 3)
+    check = DerivedCheck(fs, directory, store, KeyIndex(fs, f"{directory}/keyindex"))
+    check.begin_pass()
+    entries = store.read_entries(0, store.last_index, READ_BYTES)
+    told = check.check([entry for entry in entries if entry.index != 7])
+    assert told == [f"{path}, byte {20 * 25}: the row differs from the log"]
+    assert fs.visible_bytes(path) == before
+
+
+class Keys:
+    """A replica with files of the key index, and its check."""
+
+    def __init__(self) -> None:
+        self.fs = SimulatedFileSystem(Random(1))
+        directory = sample_replica.write_replica(self.fs).directory
+        self.store = sample_replica.Replica(self.fs).store
+        self.index = KeyIndex(self.fs, f"{directory}/keyindex")
+        self.check = DerivedCheck(
+            self.fs, directory, self.store, self.index, sample_replica.ROWS_PER_FILE
+        )
+        self.open()
+
+    def open(self) -> None:
+        """As a broker does that starts."""
+        checkpoint = self.store.recovered.checkpoint
+        assert checkpoint is not None
+        self.index.restore(checkpoint.end_position)
+
+    def look(self) -> list[str]:
+        """A pass over the log."""
+        self.check.begin_pass()
+        entries = self.store.read_entries(0, self.store.last_index, READ_BYTES)
+        return self.check.check(entries) + self.check.end_pass()
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_file_of_the_key_index_that_is_missing_is_made_again(place: int) -> None:
+    keys = Keys()
+    files = keys.index.files
+    assert len(files) > 1
+    before = keys.fs.visible_bytes(files[place].path)
+    keys.fs.vanish(files[place].path)
+    keys.open()
+    assert keys.index.files != files
+    assert keys.look() == [f"{files[place].path}: the file is missing"]
+    assert keys.index.files == files
+    assert keys.fs.visible_bytes(files[place].path) == before
+    assert keys.look() == []
+
+
+@pytest.mark.parametrize("byte", [27, 31])
+def test_a_header_that_says_other_times_than_the_rows_is_made_again(byte: int) -> None:
+    """They are in no CRC; where they are wrong a query passes the file over."""
+    keys = Keys()
+    file = keys.index.files[0]
+    before = keys.fs.visible_bytes(file.path)
+    keys.fs.flip_bit(file.path, byte, 3)
+    keys.open()
+    assert keys.index.files[0] != file
+    assert "the header says other positions or times" in keys.look()[0]
+    assert keys.index.files[0] == file
+    assert keys.fs.visible_bytes(file.path) == before
+    assert keys.look() == []
+
+
+@pytest.mark.parametrize("byte", [8, 15, 16])
+def test_a_header_that_says_impossible_positions_is_damage_as_a_broker_starts(byte: int) -> None:
+    keys = Keys()
+    keys.fs.flip_bit(keys.index.files[0].path, byte, 6)
+    with pytest.raises(DamagedError, match="other positions than there can be"):
+        keys.open()
+
+
+def test_rows_that_no_file_has_stay_away_where_they_have_expired() -> None:
+    keys = Keys()
+    keys.index.expire(keys.index.files[0].last_position + 1)
+    left = keys.index.files
+    assert keys.look() == []
+    assert keys.index.files == left

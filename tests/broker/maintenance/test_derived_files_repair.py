@@ -1,0 +1,111 @@
+"""ConsumeQueues and indexes that rot are named, and made again from the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.remoting.protocol.codes import ResponseCode
+from tests.broker.single_broker import SingleBroker, flip, messages, with_broker
+
+SETTINGS: dict[str, Any] = {
+    "segment_size": 64 << 10,
+    "max_message_size": 16 << 10,
+    "scrub_pass_seconds": 2,
+}
+
+
+def cut(path: Path, _byte: int) -> None:
+    path.write_bytes(path.read_bytes()[:50])
+
+
+def unlink(path: Path, _byte: int) -> None:
+    path.unlink()
+
+
+async def filled(broker: SingleBroker) -> None:
+    """Messages with keys, and a checkpoint that covers them."""
+    await broker.create_topic("orders")
+    for number in range(30):
+        await broker.send("orders", number % 2, b"%d" % number * 900, f"KEYS\x01k{number}\x02")
+    await asyncio.sleep(40)
+
+
+@pytest.mark.parametrize("harm", [flip, cut, unlink])
+@pytest.mark.parametrize("kind", ["consumequeue/orders/1", "keyindex"])
+def test_a_derived_file_that_rots_is_named_and_as_it_was_soon_after(
+    tmp_path: Path, kind: str, harm: Callable[[Path, int], None]
+) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await filled(broker)
+        (path,) = (tmp_path / kind).iterdir()
+        whole = path.read_bytes()
+        harm(path, 65)
+        assert not path.exists() or path.read_bytes() != whole
+        await asyncio.sleep(6)
+        assert path.read_bytes() == whole
+        mended = broker.broker.context.node.scrubber.mended
+        assert any(str(path) in told for told in mended)
+        found = messages(await broker.pull("orders", 1, 0))
+        assert [record.queue_offset for record in found] == list(range(15))
+
+    with_broker(scenario, tmp_path, **SETTINGS)
+
+
+@pytest.mark.parametrize("byte", [2, 4, 11, 14, 23, 31])
+@pytest.mark.parametrize("scrubbed", [False, True])
+def test_a_row_of_the_entry_index_is_made_again_from_the_log_by_a_node_that_is_alone(
+    tmp_path: Path, scrubbed: bool, byte: int
+) -> None:
+    """By the scrub, or at once when a consumer wants its entry; no other is refused meanwhile."""
+
+    async def after(broker: SingleBroker) -> None:
+        node = broker.broker.context.node
+        await asyncio.sleep(6)
+        refused = 0
+        for number in list(range(30)) * 2:
+            answer = await broker.pull("orders", number % 2, number // 2, maxMsgNums="1")
+            refused += answer.code == ResponseCode.SYSTEM_ERROR
+            await asyncio.sleep(0.1)
+        assert refused <= (not scrubbed)
+        assert path.read_bytes() == whole
+        assert not node.scrubber.damage
+        assert any(told.startswith("row of entry 20: ") for told in node.scrubber.mended)
+
+    never = SETTINGS | {"scrub_pass_seconds": 1_000_000}
+    with_broker(filled, tmp_path, **never)
+    (path,) = (tmp_path / "index").iterdir()
+    whole = path.read_bytes()
+    flip(path, 20 * 32 + byte)
+    with_broker(after, tmp_path, **(SETTINGS if scrubbed else never))
+
+
+def test_whole_files_are_left_alone(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await filled(broker)
+        scrubber = broker.broker.context.node.scrubber
+        passes = scrubber.passes
+        await asyncio.sleep(10)
+        assert scrubber.passes > passes
+        assert not scrubber.mended
+        assert not scrubber.damage
+
+    with_broker(scenario, tmp_path, **SETTINGS)
+
+
+def test_a_derived_file_that_is_damaged_at_the_start_is_made_again(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        found = messages(await broker.pull("orders", 1, 0))
+        assert [record.queue_offset for record in found] == list(range(15))
+        assert (await broker.send("orders", 1, b"x")).code == ResponseCode.SUCCESS
+
+    with_broker(filled, tmp_path, **SETTINGS)
+    (path,) = (tmp_path / "consumequeue/orders/1").iterdir()
+    path.write_bytes(b"")
+    (path,) = (tmp_path / "keyindex").iterdir()
+    path.write_bytes(b"DLKI")
+    with_broker(scenario, tmp_path, **SETTINGS)

@@ -1,0 +1,194 @@
+"""Retention: what is given up, where queues begin then, and that it stays so."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.maintenance.retention import CHECK_SECONDS
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.state.commands import Expire
+from dledger.errors import ProposeError
+from store.io.disk_watermarks import Watermarks
+from store.io.os_filesystem import OsFileSystem
+from store.log.retention_policy import RetentionPolicy
+from tests.broker.single_broker import NOW_MS, SingleBroker, messages, with_broker
+
+SEGMENT = 64 << 10
+HOUR_MS = 3_600_000
+BY_SIZE = RetentionPolicy(age_ms_max=None, log_bytes_max=2 * SEGMENT)
+BY_AGE = RetentionPolicy(age_ms_max=HOUR_MS, log_bytes_max=None)
+SETTINGS: dict[str, Any] = {"segment_size": SEGMENT, "max_message_size": 16 << 10}
+
+
+async def fill(broker: SingleBroker, count: int) -> None:
+    """Messages of 8 KiB in queue 0; checkpoints follow, without which nothing can be removed."""
+    for _ in range(count):
+        assert (await broker.send("orders", 0, b"x" * 8000)).code == ResponseCode.SUCCESS
+    for _ in range(3):
+        await asyncio.sleep(31)
+        await broker.send("orders", 1, b"x")
+
+
+async def bounds(broker: SingleBroker) -> tuple[int, int]:
+    numbers = []
+    for code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET):
+        answer = await broker.ask(code, {"topic": "orders", "queueId": "0"})
+        numbers.append(int(str(answer.ext["offset"])))
+    return numbers[0], numbers[1]
+
+
+def test_a_log_that_grew_too_large_loses_its_oldest_segments(tmp_path: Path) -> None:
+    async def before(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await fill(broker, 40)
+        first, end = await bounds(broker)
+        assert 0 < first < end == 40
+        spans = broker.broker.context.node.store.segments()
+        assert spans[-1].end - spans[0].start <= 3 * SEGMENT
+        moved = await broker.pull("orders", 0, 0)
+        assert (moved.code, moved.ext["nextBeginOffset"]) == (
+            ResponseCode.PULL_OFFSET_MOVED,
+            str(first),
+        )
+        kept = messages(await broker.pull("orders", 0, first))
+        assert kept[0].queue_offset == first
+
+    async def after(broker: SingleBroker) -> None:
+        first, end = await bounds(broker)
+        assert 0 < first < end == 40
+        assert messages(await broker.pull("orders", 0, first))[0].queue_offset == first
+
+    with_broker(before, tmp_path, retention=BY_SIZE, **SETTINGS)
+    with_broker(after, tmp_path, **SETTINGS)
+
+
+def test_segments_go_when_their_newest_message_is_old_enough(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await fill(broker, 20)
+        assert (await bounds(broker))[0] == 0
+        broker.now_ms = NOW_MS + HOUR_MS + 1
+        await asyncio.sleep(CHECK_SECONDS + 1)
+        first, end = await bounds(broker)
+        assert 0 < first < end
+
+    with_broker(scenario, tmp_path, retention=BY_AGE, **SETTINGS)
+
+
+def test_the_times_of_segments_survive_a_restart(tmp_path: Path) -> None:
+    async def before(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await fill(broker, 20)
+
+    async def after(broker: SingleBroker) -> None:
+        broker.now_ms = NOW_MS + HOUR_MS + 1
+        await asyncio.sleep(CHECK_SECONDS + 1)
+        assert (await bounds(broker))[0] > 0
+
+    with_broker(before, tmp_path, retention=BY_AGE, **SETTINGS)
+    with_broker(after, tmp_path, retention=BY_AGE, **SETTINGS)
+
+
+def test_a_log_within_its_bounds_is_left_alone(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await fill(broker, 5)
+        index = broker.broker.context.node.applied_index
+        await asyncio.sleep(5 * CHECK_SECONDS)
+        assert broker.broker.context.node.applied_index == index
+
+    with_broker(scenario, tmp_path, retention=BY_SIZE, **SETTINGS)
+
+
+class FillingDisk(OsFileSystem):
+    """A disk that others fill as well."""
+
+    used_percent = 0
+
+    def total_bytes(self, path: str) -> int:
+        return 100 << 30
+
+    def free_bytes(self, path: str) -> int:
+        return (100 - self.used_percent) << 30
+
+
+@pytest.mark.parametrize(("used_percent", "goes"), [(84, False), (86, True)])
+def test_messages_go_before_their_time_only_where_the_disk_is_nearly_full(
+    tmp_path: Path, used_percent: int, goes: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = FillingDisk()
+
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await fill(broker, 20)
+        disk.used_percent = used_percent
+        await asyncio.sleep(2 * CHECK_SECONDS)
+        assert ((await bounds(broker))[0] > 0) is goes
+
+    marks = Watermarks(enough_bytes=1 << 40)
+    policy = RetentionPolicy(age_ms_max=HOUR_MS, log_bytes_max=None, watermarks=marks)
+    with_broker(scenario, tmp_path, fs=disk, retention=policy, **SETTINGS)
+    assert ("the disk is 86.0 % full: giving up the log" in caplog.text) is goes
+
+
+def test_a_message_that_still_waits_keeps_the_log_behind_it(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await fill(broker, 20)
+        assert (await broker.send("orders", 2, b"later", "DELAY\x0118\x02")).code == 0
+        waits_in = broker.broker.context.node.store.segments()[-1].start
+        await fill(broker, 30)
+        assert broker.broker.context.node.store.segments()[0].start == waits_in
+        broker.now_ms += 2 * HOUR_MS
+        answer = await broker.pull("orders", 2, 0, sysFlag="6", suspendTimeoutMillis="30000")
+        assert [record.body for record in messages(answer)] == [b"later"]
+        await fill(broker, 1)
+        assert broker.broker.context.node.store.segments()[0].start > waits_in
+
+    with_broker(scenario, tmp_path, retention=BY_SIZE, clock_runs=True, **SETTINGS)
+
+
+def test_the_log_has_all_that_the_newest_checkpoint_counts_on(tmp_path: Path) -> None:
+    """A member refilled with it makes its ConsumeQueues from that log, and could not start."""
+
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await fill(broker, 40)
+        context = broker.broker.context
+        store = context.node.store
+        assert store.first_position == 0
+        expired: asyncio.Future[ProposeError | None] = context.loop.create_future()
+        context.gatherer.add_command(Expire(4 * SEGMENT), expired.set_result)
+        assert await expired is None
+        await asyncio.sleep(1)
+        assert store.first_position == 0
+        context.node.keeper.checkpoint()
+        await asyncio.sleep(1)
+        assert store.first_position == 4 * SEGMENT
+
+    with_broker(scenario, tmp_path, **SETTINGS)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+        RequestCode.CLEAN_UNUSED_TOPIC,
+        RequestCode.DELETE_EXPIRED_COMMITLOG,
+    ],
+)
+def test_an_operator_can_ask_to_look_at_once(tmp_path: Path, code: RequestCode) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await fill(broker, 20)
+        broker.now_ms = NOW_MS + HOUR_MS + 1
+        assert (await bounds(broker))[0] == 0
+        assert (await broker.ask(code)).code == ResponseCode.SUCCESS
+        await asyncio.sleep(0.1)
+        assert (await bounds(broker))[0] > 0
+
+    with_broker(scenario, tmp_path, retention=BY_AGE, **SETTINGS)

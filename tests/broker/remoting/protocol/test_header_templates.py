@@ -1,0 +1,219 @@
+"""Headers that are like one before are read as the parser reads them, all others by the parser."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from broker.limits import REMOTING
+from broker.remoting.protocol.errors import FrameError, RequestError
+from broker.remoting.protocol.frame import PREFIX, Frame, decode_frame, encode_request
+from broker.remoting.protocol.frame_reader import FrameReader
+from broker.remoting.protocol.header_templates import (
+    MISSES_MAX,
+    VAIN_MAX,
+    LikeFrame,
+    Likenesses,
+    model_of,
+)
+from broker.remoting.protocol.send_message_header import SHORT_NAMES, read_header, read_like_header
+
+KEY = "7F0000012345000000AB000000010000"
+
+
+def sent(opaque: int = 5, /, **fields: str) -> bytes:
+    ext = {"a": "G", "b": "T", "c": "TBW102", "d": "4", "f": "0", "g": "1700000000000", "h": "0"}
+    ext |= {"i": f"UNIQ_KEY\x01{KEY}\x02TAGS\x01A\x02", "e": "3"}
+    return encode_request(310, opaque, {**ext, **fields})
+
+
+def framed(header: bytes) -> bytes:
+    return PREFIX.pack(4 + len(header), len(header)) + header
+
+
+def read_all(*frames: bytes) -> list[Frame]:
+    return list(FrameReader().feed(b"".join(frames)))
+
+
+def fields_of(frame: Frame) -> list[object]:
+    return [getattr(frame, name) for name in Frame.__slots__]
+
+
+def test_the_second_of_a_kind_is_not_parsed_and_says_what_it_says() -> None:
+    other = sent(7, g="1700000000999", i=f"UNIQ_KEY\x01{KEY[::-1]}\x02TAGS\x01A\x02", e="1")
+    first, second = read_all(sent(), other)
+    assert (type(first), type(second)) == (Frame, LikeFrame)
+    assert fields_of(second) == fields_of(decode_frame(other))
+    assert isinstance(second, LikeFrame)
+    assert read_like_header(second) == read_header(decode_frame(other), SHORT_NAMES)
+
+
+def test_an_answer_that_is_like_another_is_not_parsed() -> None:
+    ext = {"msgId": "7F0A", "queueId": "3", "queueOffset": "100"}
+    answers = [encode_request(0, opaque, ext, flag=1) for opaque in (8, 9)]
+    assert [type(frame) for frame in read_all(*answers)] == [Frame, LikeFrame]
+    assert fields_of(read_all(*answers)[1]) == fields_of(decode_frame(answers[1]))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        sent(b="U"),
+        sent(i=f"UNIQ_KEY\x01{KEY}\x02TAGS\x01B\x02"),
+        sent(i=f"UNIQ_KEY\x01{KEY[:-6]}\x02\x02TAGS\x01A\x02"[: len(KEY) + 17]),
+        sent(g='170000000000"'[:12]),
+        sent(e="-"),
+        sent().replace(b'"opaque":5', b'"opaque":-'),
+        sent().replace(b'"opaque":5', b'"opaque":a'),
+        sent(15).replace(b'"opaque":15', b'"opaque":05'),
+    ],
+)
+def test_a_header_that_differs_elsewhere_or_by_more_than_letters_and_digits_is_parsed(
+    other: bytes,
+) -> None:
+    reader = FrameReader()
+    for opaque in (1, 5, 15):
+        list(reader.feed(sent(opaque)))
+    try:
+        expected = decode_frame(other)
+    except FrameError as error:
+        with pytest.raises(FrameError, match=str(error)[:20]):
+            list(reader.feed(other))
+    else:
+        (frame,) = reader.feed(other)
+        assert type(frame) is Frame
+        assert fields_of(frame) == fields_of(expected)
+
+
+header_text = st.text('01aZ"\\{}:,_\x01\x02 é', max_size=6)
+pieces = st.fixed_dictionaries(
+    {
+        "b": st.sampled_from(["T", "U", '"g":"', "\\"]),
+        "g": header_text,
+        "e": header_text,
+        "i": st.builds("{}UNIQ_KEY\x01{}\x02{}".format, header_text, header_text, header_text),
+    },
+    optional={"opaque": header_text, "m": st.sampled_from(["true", "false"]), "j": header_text},
+)
+
+
+def escaped(data: bytes, text: str) -> bytes:
+    """The same frame, in which JSON writes ``text`` by the numbers of its characters."""
+    other = "".join(f"\\u{ord(each):04x}" for each in text)
+    return framed(data[8:].replace(text.encode(), other.encode()))
+
+
+def is_read(data: bytes) -> bool:
+    """Whether the parser reads it: what was escaped may stand outside of strings, too."""
+    try:
+        decode_frame(data)
+    except FrameError:
+        return False
+    return True
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2**31 - 1), pieces), max_size=8),
+    st.sampled_from(["", "_KEY", "e", "i", "g", "0", KEY]),
+)
+@example([(1, {"g": "5", "i": "ab", "e": "1"}), (2, {"g": "5", "i": "cd", "e": "1"})], "")
+@example([(1, {"e": "1"})], "_KEY")
+def test_whatever_came_before_a_frame_is_read_as_alone(
+    requests: list[tuple[int, dict[str, str]]], text: str
+) -> None:
+    frames = [sent(opaque, **fields) for opaque, fields in requests]
+    if text:
+        frames += filter(is_read, [escaped(frame, text) for frame in frames])
+    for frame, data in zip(read_all(*frames, *frames), frames + frames, strict=True):
+        alone = decode_frame(data)
+        like = _header_or_error(frame)
+        assert fields_of(frame) == fields_of(alone)
+        assert like == _header_or_error(alone)
+
+
+def _header_or_error(frame: Frame) -> object:
+    try:
+        like = read_like_header(frame) if isinstance(frame, LikeFrame) else None
+        return like or read_header(frame, SHORT_NAMES)
+    except RequestError as error:
+        return (error.code, error.remark)
+
+
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ("UNIQ_KEY", "UNIQ\\u005fKEY"),
+        ('"h":"0"', '"x\\"e\\":\\"1":"0"'),
+        ('"opaque":5,', '"opaque":5,"x\\"e\\":\\"1":"0",'),
+        ('"opaque":5,', '"\\u006fpaque":5,"x\\"opaque\\":5":"0",'),
+    ],
+)
+def test_a_header_that_json_writes_in_another_way_harms_nobody(written: str, instead: str) -> None:
+    fields = orjson.loads(sent()[8:])
+    for first in (("code", "opaque"), ("opaque",), ("extFields",)):
+        header = orjson.dumps({name: fields[name] for name in first} | fields)
+        assert written.encode() in header
+        frame = framed(header.replace(written.encode(), instead.encode()))
+        for read in read_all(frame, frame):
+            assert fields_of(read) == fields_of(decode_frame(frame))
+
+
+@pytest.mark.parametrize(("batch", "reads"), [("false", True), ("true", False), ("", True)])
+def test_a_message_that_is_said_to_be_no_batch_is_not_parsed(batch: str, reads: bool) -> None:
+    _, frame = read_all(sent(m=batch), sent(6, m=batch))
+    assert isinstance(frame, LikeFrame)
+    assert (read_like_header(frame) is not None) is reads
+
+
+def test_a_header_with_its_fields_twice_or_spaced_is_no_model() -> None:
+    fields = orjson.loads(sent()[8:])
+    spaced = orjson.dumps(fields, option=orjson.OPT_INDENT_2)
+    twice = sent()[8:].replace(b'"flag":0', b'"g":"1700000000000","flag":0')
+    for header in (spaced, twice):
+        assert model_of(header, decode_frame(framed(header))) is None
+
+
+def test_a_long_header_is_no_model() -> None:
+    short = sent(b="T")
+    for size, is_one in ((REMOTING.model_size_max, True), (REMOTING.model_size_max + 1, False)):
+        data = sent(b="T" * (size - len(short) + 8 + 1))
+        assert len(data) - 8 == size
+        assert (model_of(data[8:], decode_frame(data)) is not None) is is_one
+
+
+def test_a_model_that_nothing_is_like_any_more_is_replaced_and_there_are_never_many() -> None:
+    reader = FrameReader()
+    others = [sent(b="U")] * MISSES_MAX
+    kinds = [type(frame) for frame in reader.feed(b"".join([sent(), *others, sent(b="U")]))]
+    assert kinds[-1] is LikeFrame
+    assert LikeFrame not in kinds[:-1]
+    models = Likenesses()
+    for size in range(REMOTING.models_max + 3):
+        data = sent(b="T" * (size + 1))
+        models.learn(data[8:], decode_frame(data))
+        models.by_size[len(data) - 8].hits = 1
+    assert 0 < len(models.by_size) <= REMOTING.models_max
+
+
+def test_a_peer_whose_headers_are_of_too_many_sizes_costs_no_models_for_long() -> None:
+    sizes = [sent(b="T" * (size + 1)) for size in range(REMOTING.models_max + 5)]
+    assert {type(frame) for frame in read_all(*sizes, *sizes, *sizes)} == {Frame}
+    assert type(read_all(*sizes, sizes[0], sizes[0])[-1]) is Frame
+
+
+def test_a_peer_whose_headers_are_never_alike_costs_no_models_for_long() -> None:
+    reader = FrameReader()
+    count = MISSES_MAX * VAIN_MAX + 1
+    each = [sent(i=f"UNIQ_KEY\x01{KEY}\x02KEYS\x01{i:08}\x02") for i in range(count)]
+    assert {type(frame) for frame in reader.feed(b"".join(each))} == {Frame}
+    assert {type(frame) for frame in reader.feed(sent() * (MISSES_MAX + 2))} == {Frame}
+
+
+def test_models_that_serve_are_never_given_up() -> None:
+    reader = FrameReader()
+    for _ in range(VAIN_MAX + 1):
+        for topic in "TU":
+            frames = list(reader.feed(sent(b=topic) * (MISSES_MAX + 2)))
+            assert type(frames[-1]) is LikeFrame

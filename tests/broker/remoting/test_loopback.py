@@ -1,0 +1,94 @@
+"""Server and client over real sockets, in both event loops that can run them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import uvloop
+
+from broker.remoting.client import RemotingClient
+from broker.remoting.connection import Connection
+from broker.remoting.protocol.errors import ConnectionLostError
+from broker.remoting.protocol.frame import Frame
+from broker.remoting.server import RemotingServer
+
+Scenario = Callable[[RemotingServer, RemotingClient, str], Coroutine[Any, Any, None]]
+Run = Callable[[Scenario], None]
+
+
+def echo(connection: Connection, request: Frame) -> None:
+    connection.respond(request, body=(request.body,))
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    new_loop: Callable[[], asyncio.AbstractEventLoop] = request.param
+
+    def run_scenario(scenario: Scenario) -> None:
+        async def within() -> None:
+            loop = asyncio.get_running_loop()
+            server = RemotingServer(loop, "127.0.0.1", 0, echo)
+            await server.start()
+            client = RemotingClient(loop)
+            try:
+                await scenario(server, client, f"127.0.0.1:{server.port}")
+            finally:
+                await client.close()
+                await server.stop()
+
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(within())
+
+    return run_scenario
+
+
+def test_many_small_requests_in_flight_are_all_answered(run: Run) -> None:
+    async def scenario(_: RemotingServer, client: RemotingClient, address: str) -> None:
+        answers = [client.invoke_nowait(address, 310, None, (b"%d" % n,)) for n in range(2000)]
+        assert [(await answer).body for answer in answers] == [b"%d" % n for n in range(2000)]
+
+    run(scenario)
+
+
+def test_large_bodies_go_both_ways_whole(run: Run) -> None:
+    async def scenario(_: RemotingServer, client: RemotingClient, address: str) -> None:
+        body = bytes(range(256)) * 16_384
+        answers = [client.invoke_nowait(address, 310, None, (body, b"%d" % n)) for n in range(3)]
+        assert [(await answer).body for answer in answers] == [body + b"%d" % n for n in range(3)]
+
+    run(scenario)
+
+
+def test_body_parts_of_any_bytes_type_are_sent(run: Run) -> None:
+    async def scenario(_: RemotingServer, client: RemotingClient, address: str) -> None:
+        large = bytes(range(256)) * 1024
+        parts = (memoryview(large)[1:], bytearray(b"and"), b"more")
+        answer = await client.invoke(address, 310, None, parts)
+        assert answer.body == large[1:] + b"andmore"
+
+    run(scenario)
+
+
+def test_the_server_sees_the_address_of_its_client(run: Run) -> None:
+    async def scenario(server: RemotingServer, client: RemotingClient, address: str) -> None:
+        await client.invoke(address, 310)
+        (connection,) = server.connections
+        assert connection.remote_host_bytes[:4] == bytes([127, 0, 0, 1])
+        port = int.from_bytes(connection.remote_host_bytes[4:], "big")
+        assert connection.remote_address == f"127.0.0.1:{port}"
+
+    run(scenario)
+
+
+def test_a_stopped_server_fails_what_waits(run: Run) -> None:
+    async def scenario(server: RemotingServer, client: RemotingClient, address: str) -> None:
+        await client.invoke(address, 310)
+        waiting = client.invoke_nowait(address, 310)
+        server.connections[0].abort()
+        with pytest.raises(ConnectionLostError):
+            await waiting
+
+    run(scenario)

@@ -1,0 +1,119 @@
+"""Steps of a delivery: none is staged behind one that has failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from broker.delivery.message_reader import Range
+from broker.group_commit.pending_batch import Addressed, Completion
+from broker.scheduled.dispatcher import RETRY_SECONDS_MAX, STEPS_MAX, Delivering, Due, Surroundings
+from broker.state.commands import Command, Schedule
+from dledger.errors import BusyError
+from store.errors import DamagedError, StoreError
+from store.index.consume_queue import ConsumeQueue
+from store.io.filesystem import Bytes
+from tests.support.virtual_network import VirtualLoop, in_virtual_time, turns
+
+Loaded = Callable[[Sequence[Bytes], StoreError | None], None]
+
+
+class Numbers(Delivering):
+    """Delivers numbers, one a step, whose records say nothing."""
+
+    def __init__(self, world: World, loop: VirtualLoop) -> None:
+        within = cast("Any", Surroundings)(world, world, world, loop, world.failures.append)
+        super().__init__(within)
+        self.applied = 0
+        self._next = 0
+
+    def _find(self) -> None:
+        number = self._next
+        due = Due(cast("ConsumeQueue", None), 0, number, number, 1, 0)
+        self._deliver([due], Schedule(1, number + 1), partial(self._go_on_from, number + 1))
+
+    def _begin_anew(self) -> None:
+        self._next = self.applied
+
+    def _go_on_from(self, number: int) -> None:
+        self._next = number
+
+    def _republished(self, due: Sequence[Due], records: Sequence[Bytes]) -> list[Addressed]:
+        return []
+
+
+class World(SimpleNamespace):
+    """Brings records, and ends steps, when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[tuple[int, Loaded]] = []
+        self.steps: list[tuple[int, Completion]] = []
+        self.failures: list[BaseException] = []
+
+    def load(self, ranges: Sequence[Range], done: Loaded) -> None:
+        self.loads.append((ranges[0].position, done))
+
+    def add_together(
+        self, messages: Sequence[Addressed], commands: Sequence[Command], done: Completion
+    ) -> None:
+        (command,) = commands
+        assert isinstance(command, Schedule)
+        self.steps.append((command.offset, done))
+
+    async def brings(self, number: int, error: StoreError | None = None) -> None:
+        position, done = self.loads.pop(0)
+        assert position == number
+        done([b""], error)
+        await turns()
+
+    async def ends(self, number: int, error: BusyError | None = None) -> None:
+        step, done = self.steps.pop(0)
+        assert step == number
+        done(error)
+        await turns()
+
+
+@pytest.mark.parametrize("damage", [None, DamagedError("log/0", 5, "rotten")])
+def test_what_is_being_read_as_a_step_fails_is_not_staged(damage: StoreError | None) -> None:
+    @in_virtual_time
+    async def scenario(loop: VirtualLoop) -> None:
+        world = World()
+        numbers = Numbers(world, loop)
+        numbers.look()
+        await world.brings(0)
+        await world.ends(1, BusyError(9, 8))
+        await world.brings(1, damage)
+        assert world.steps == []
+        await asyncio.sleep(RETRY_SECONDS_MAX)
+        await world.brings(0)
+        assert [number for number, _ in world.steps] == [1]
+        numbers.stop()
+
+    scenario()
+
+
+@in_virtual_time
+async def test_all_begins_anew_once_every_step_has_ended(loop: VirtualLoop) -> None:
+    world = World()
+    numbers = Numbers(world, loop)
+    numbers.look()
+    for number in range(STEPS_MAX):
+        await world.brings(number)
+    await world.ends(1)
+    numbers.applied = 1
+    await world.ends(2, BusyError(9, 8))
+    await world.brings(STEPS_MAX)
+    await asyncio.sleep(RETRY_SECONDS_MAX)
+    assert world.loads == []
+    await world.ends(3, BusyError(9, 8))
+    await world.ends(4, BusyError(9, 8))
+    await asyncio.sleep(RETRY_SECONDS_MAX)
+    await world.brings(1)
+    assert [number for number, _ in world.steps] == [2]
+    numbers.stop()

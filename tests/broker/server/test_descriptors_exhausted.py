@@ -1,0 +1,80 @@
+"""A broker that can open no file for a while: nothing is wrong with its disk."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from broker.maintenance.retention import CHECK_SECONDS
+from broker.remoting.protocol.codes import ResponseCode
+from store.errors import OutOfDescriptorsError
+from store.io.os_filesystem import OsFile, OsFileSystem
+from tests.broker.single_broker import SingleBroker, messages, with_broker
+
+CHECKPOINT_SECONDS = 31
+
+
+class NoDescriptors(OsFileSystem):
+    """What :class:`~store.io.descriptor_reserve.DescriptorReserve` says when nothing helps."""
+
+    lacking = False
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> OsFile:
+        self._check(path)
+        return super().open(path, create=create, writable=writable)
+
+    def sync_directory(self, path: str) -> None:
+        self._check(path)
+        super().sync_directory(path)
+
+    def sync_all(self, path: str) -> None:
+        self._check(path)
+        super().sync_all(path)
+
+    def _check(self, path: str) -> None:
+        if self.lacking:
+            raise OutOfDescriptorsError(f"{path} cannot be opened now: Too many open files")
+
+
+def test_housekeeping_waits_and_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fs = NoDescriptors()
+
+    async def scenario(broker: SingleBroker) -> None:
+        node = broker.broker.context.node
+        await broker.create_topic("orders")
+        await broker.send("orders", 0, b"before")
+        await asyncio.sleep(CHECKPOINT_SECONDS)
+        saved = node.keeper._checkpoint_index
+        fs.lacking = True
+        for _ in range(3):
+            assert (await broker.send("orders", 0, b"x")).code == ResponseCode.SUCCESS
+            await asyncio.sleep(CHECKPOINT_SECONDS)
+        assert node.failure is None
+        assert node.keeper._checkpoint_index == saved
+        assert "housekeeping waits" in caplog.text
+        assert "cannot be opened now: Too many open files" in caplog.text
+        fs.lacking = False
+        await asyncio.sleep(CHECKPOINT_SECONDS)
+        assert node.keeper._checkpoint_index > saved
+        assert len(messages(await broker.pull("orders", 0, 0))) == 4
+
+    with caplog.at_level(logging.WARNING):
+        with_broker(scenario, tmp_path, fs=fs)
+
+
+def test_a_look_for_old_segments_is_made_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        def cannot(_retention: object) -> int:
+            raise OutOfDescriptorsError("a file cannot be opened now")
+
+        with monkeypatch.context() as patch:
+            patch.setattr("broker.maintenance.retention.Retention.due_position", cannot)
+            await asyncio.sleep(3 * CHECK_SECONDS)
+        assert broker.broker.context.node.failure is None
+
+    with_broker(scenario, tmp_path)

@@ -1,0 +1,70 @@
+"""Where a queue begins is part of the state: no row that rotted decides it."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from broker.state.queue_expiry import first_offsets
+from simulator.engine.disk import SimulatedFileSystem
+from tests.store import sample_replica
+
+ROW = 20
+
+
+def _replica() -> tuple[SimulatedFileSystem, sample_replica.Replica]:
+    """Some rows of each queue are on the disk, and some in memory alone."""
+    fs = SimulatedFileSystem(Random(1))
+    replica = sample_replica.Replica(fs)
+    replica.no_op()
+    for number in range(20):
+        replica.put("orders", 0, 3, first=10 * number)
+        replica.put("bills", number % 2, 2, first=10 * number)
+    replica.checkpoint()
+    for number in range(20, 24):
+        replica.put("orders", 0, 3, first=10 * number)
+        replica.put("bills", 0, 1, first=10 * number)
+    return fs, replica
+
+
+def _firsts(replica: sample_replica.Replica, position: int) -> list[int]:
+    queues = [(topic, place, queue) for topic, place, queue in replica.queues.all()]
+    found = dict(first_offsets(queues, position, replica.store))
+    return [found[queue] for _topic, _place, queue in queues]
+
+
+def _positions(replica: sample_replica.Replica) -> list[int]:
+    """At the start of entries, and within them; before the first, and behind the last."""
+    entries = replica.entries[1::5]
+    return [0, *[entry.position for entry in entries], entries[3].position + 400, replica.end]
+
+
+@pytest.mark.parametrize("way", ["zeroed", "flipped", "another's", "unreadable", "lost"])
+def test_queues_begin_where_the_log_says_whatever_has_become_of_their_rows(way: str) -> None:
+    fs, replica = _replica()
+    positions = _positions(replica)
+    expected = [_firsts(replica, position) for position in positions]
+    assert len({tuple(each) for each in expected}) > 10
+    files = [path for path in fs.files() if "/consumequeue/orders/0/" in path]
+    other = fs.visible_bytes(next(path for path in fs.files() if "/consumequeue/bills/0/" in path))
+    for path in files:
+        if way == "zeroed":
+            fs.overwrite(path, bytes(len(fs.visible_bytes(path))), 0)
+        elif way == "flipped":
+            for at in range(0, len(fs.visible_bytes(path)), ROW):
+                fs.flip_bit(path, at + 6, 4)
+        elif way == "another's":
+            fs.overwrite(path, other[: len(fs.visible_bytes(path))], 0)
+        elif way == "unreadable":
+            fs.lose_sector(path, 0)
+        else:
+            fs.vanish(path)
+    assert [_firsts(replica, position) for position in positions] == expected
+
+
+def test_without_damage_the_log_itself_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    _fs, replica = _replica()
+    monkeypatch.setattr(type(replica.store), "read_entries", None)
+    for position in _positions(replica):
+        _firsts(replica, position)

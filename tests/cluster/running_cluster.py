@@ -1,0 +1,195 @@
+"""A real cluster for tests: processes, sockets and files, on free ports."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from broker.cli.cluster_admin.admin_client import run_admin
+from broker.cli.cluster_admin.cluster_view import GroupView, view_groups
+from broker.cli.local_cluster.local_cluster import LocalCluster, design_cluster, open_cluster
+from broker.cli.local_cluster.managed_processes import end_processes
+from broker.cli.local_cluster.port_layout import Ports, free_member
+from broker.cli.local_cluster.readiness import wait_until_answering, wait_until_serving
+from broker.config.node_config import NodeConfig
+
+T = TypeVar("T", str, bytes)
+
+COMMAND_SECONDS = 120.0
+END_SECONDS = 30.0
+LEVEL_SECONDS = 120.0
+LOOK_AGAIN_SECONDS = 0.05
+SEGMENT_SIZE = 8 << 20
+
+
+class RunningCluster:
+    """One group of brokers and its NameServer. Names of nodes are short: n0, n1, n2."""
+
+    def __init__(self, local: LocalCluster) -> None:
+        self._local = local
+        self.namesrv = str(local.namesrv)
+        self.group = local.groups[0]
+        self.directory = local.directory
+
+    @property
+    def nodes(self) -> list[str]:
+        """The names of the nodes."""
+        return [node.config.node for node in self._local.nodes.values()]
+
+    def data(self, node: str) -> Path:
+        """The directory of a node's replica."""
+        return Path(self._local.node(node).config.data)
+
+    def config(self, node: str) -> NodeConfig:
+        """What the node was started with."""
+        return self._local.node(node).config
+
+    def view(self) -> GroupView:
+        """The group as `dledger status` sees it."""
+        groups = run_admin(self.namesrv, view_groups)
+        return next(group for group in groups if group.group == self.group)
+
+    def leader(self) -> str:
+        """The node that leads and serves, as soon as there is one."""
+        groups = wait_until_serving(self._local)
+        leader = groups[0].leader
+        assert leader is not None
+        return leader.rpartition("/")[2]
+
+    def runs(self, node: str) -> bool:
+        """Whether the node's process is there."""
+        return self._local.node(node).process.pid is not None
+
+    def kill(self, node: str) -> None:
+        """kill -9; returns when the process is gone."""
+        assert end_processes([self._local.node(node).process], kill=True)
+
+    def end(self, node: str) -> None:
+        """Stops it in order; returns when the process is gone."""
+        assert end_processes([self._local.node(node).process], kill=False)
+
+    def start(self, node: str) -> None:
+        """Starts the process, and does not wait for it."""
+        self._local.node(node).process.start()
+
+    def wait_until_answering(self, node: str) -> None:
+        """Returns when the node answers requests."""
+        wait_until_answering(self._local.node(node))
+
+    def wait_until_level(self) -> GroupView:
+        """Returns when every replica holds, and has applied, the same entries."""
+        ends_at = time.monotonic() + LEVEL_SECONDS
+        while True:
+            wait_until_serving(self._local)
+            group = self.view()
+            if len({(n.last_index, n.commit_index, n.applied_index) for n in group.nodes}) == 1:
+                return group
+            assert time.monotonic() < ends_at, f"the replicas do not come level: {group}"
+            time.sleep(LOOK_AGAIN_SECONDS)
+
+    def stop(self) -> None:
+        """Stops every process in order."""
+        self._local.stop()
+
+    def dledger(
+        self, *arguments: str, stdin: str | None = None, code: int = 0
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a command against this cluster and checks its exit code."""
+        done = subprocess.run(
+            [sys.executable, "-m", "broker", *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            env={"NAMESRV_ADDR": self.namesrv},
+            check=False,
+        )
+        assert done.returncode == code, done.stderr + done.stdout
+        return done
+
+    def popen(self, *arguments: str) -> subprocess.Popen[str]:
+        """A command against this cluster that goes on while the test does."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "broker", *arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={"NAMESRV_ADDR": self.namesrv},
+        )
+
+    def ask(self, *arguments: str, stdin: str | None = None, code: int = 0) -> Any:
+        """What a command prints with ``--json``: a document, or a list where it prints a stream."""
+        done = self.dledger(*arguments, "--json", stdin=stdin, code=code)
+        documents = [json.loads(line) for line in done.stdout.splitlines()]
+        return documents[0] if len(documents) == 1 else documents
+
+
+def start_cluster(directory: Path, *, nodes: int = 3, **settings: int | str) -> RunningCluster:
+    """Starts a new cluster and waits until it serves; ``settings`` are of every ``node.toml``."""
+    design_cluster(directory, nodes=nodes, ports=Ports(0, 0, 0)).write()
+    for path in directory.glob("*/*/node.toml"):
+        # Segments are filled with zeros ahead: small ones leave the disk to the tests.
+        text = path.read_text()
+        for key, value in {"segment_size": SEGMENT_SIZE, **settings}.items():
+            line = f"{key} = {json.dumps(value)}"
+            text, count = re.subn(rf"^{key} = .*$", line, text, flags=re.MULTILINE)
+            assert count == 1, f"{path} has no {key}"
+        path.write_text(text)
+    local = open_cluster(directory)
+    try:
+        local.start()
+        wait_until_serving(local)
+    except BaseException:  # Ctrl-C and pytest's own outcomes too: no process may stay behind
+        local.stop()
+        raise
+    return RunningCluster(local)
+
+
+@contextmanager
+def while_needed(process: subprocess.Popen[T]) -> Iterator[subprocess.Popen[T]]:
+    """Ends the process if it still runs when the block is left: a test that fails must not wait
+    for what will not come."""
+    with process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def free_address() -> str:
+    """For clients of one more node; none that the system gives to a connection meanwhile."""
+    return str(free_member().address)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
+    """A group of three that serves; whatever of it runs at the end is stopped, by pid."""
+    running = start_cluster(tmp_path / "data")
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """One for all tests of a module, which use topics of their own and leave it running."""
+    running = start_cluster(tmp_path_factory.mktemp("shared") / "data")
+    yield running
+    running.stop()
+
+
+def log_bytes(data: Path) -> bytes:
+    """All of a stopped replica's commit log, without the zeros that are prepared for later."""
+    segments = sorted((data / "commitlog").iterdir())
+    return b"".join(segment.read_bytes() for segment in segments).rstrip(b"\0")

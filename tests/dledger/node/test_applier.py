@@ -1,0 +1,174 @@
+"""When a follower applies what is committed: after what it has to send and to write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from random import Random
+from typing import TypeVar
+
+from dledger.node.executor import Executors
+from dledger.node.node import Node
+from dledger.raft.messages import NOTICE, AppendAccepted, AppendRequest, Heartbeat, Message
+from dledger.wire.transport import TransportHandler
+from simulator.engine.disk import SimulatedFileSystem
+from simulator.engine.event_loop import VirtualLoop
+from simulator.hosts.hash_state_machine import ChainMachine
+from store.log.entry import Entry, EntryKind, build_entry
+from store.replica import ReplicaStore, StoreConfig
+
+T = TypeVar("T")
+
+
+class Lane:
+    """Works in the next turn of the loop, unless the disk hangs."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self._held: list[Callable[[], None]] = []
+        self.hangs = False
+
+    def submit(
+        self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        if self.hangs:
+            self._held.append(lambda: done(work(), None))
+        else:
+            self._loop.call_soon(lambda: done(work(), None))
+
+    def go_on(self) -> None:
+        self.hangs = False
+        for job in self._held:
+            self._loop.call_soon(job)
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
+class Leader:
+    """The transport of n0, which the test leads as n1."""
+
+    def __init__(self, applied: list[Entry]) -> None:
+        self._applied = applied
+        self.confirmed: list[tuple[int, int]] = []
+        """Each index that was confirmed, and how many entries were applied by then."""
+
+    async def start(self, handler: TransportHandler) -> None:
+        handler.on_peer_connected("n1")
+
+    async def stop(self) -> None:
+        """Nothing to close."""
+
+    def send(self, peer: str, message: Message) -> None:
+        if peer == "n1" and isinstance(message, AppendAccepted):
+            self.confirmed.append((message.match_index, len(self._applied)))
+
+    def reset(self, peer: str) -> None:
+        raise AssertionError(f"the link to {peer} is broken")
+
+    def set_peers(self, members: Collection[str], addresses: Mapping[str, str]) -> None:
+        """All peers are there already."""
+
+
+Script = Callable[[Node, Leader, Lane, list[Entry]], Awaitable[None]]
+
+
+def follow(script: Script) -> None:
+    """Runs the script with a node that has confirmed the first entry of n1, not yet committed."""
+    loop = VirtualLoop()
+
+    async def run() -> None:
+        fs = SimulatedFileSystem(Random(1))
+        store = ReplicaStore.open(fs, "/data", StoreConfig("g", "n0", 1 << 16, min_free_bytes=0))
+        applied: list[Entry] = []
+        leader, log, others = Leader(applied), Lane(loop), Lane(loop)
+        node = Node(
+            node="n0",
+            voters=("n0", "n1", "n2"),
+            store=store,
+            transport=leader,
+            machine=ChainMachine(
+                lambda entry, _digest: applied.append(entry),
+                lambda _leadership: None,
+                lambda _index, _digest: None,
+            ),
+            executors=Executors(log, others, others),
+            loop=loop,
+            rng=Random(1),
+            on_fatal=lambda error: None,
+        )
+        await node.start()
+        node.on_message("n1", AppendRequest(1, -1, 0, -1, (next_entry(node),)))
+        await turns()
+        assert leader.confirmed == [(0, 0)]
+        await script(node, leader, log, applied)
+        log.go_on()
+        await node.stop()
+
+    loop.run_until_complete(run())
+    loop.close()
+
+
+def next_entry(node: Node) -> Entry:
+    log = node.core.log
+    index = log.last_index + 1
+    return build_entry(EntryKind.DATA, index, 1, log.end_position, log.chain_crc, [b"%d" % index])
+
+
+async def turns() -> None:
+    """Some turns of the loop: enough for a write and its answer."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_an_append_is_written_and_confirmed_before_what_it_commits_is_applied() -> None:
+    async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
+        node.on_message("n1", AppendRequest(1, 0, 1, 0, (next_entry(node),)))
+        assert applied == []
+        await turns()
+        assert leader.confirmed[1:] == [(1, 0)]
+        assert [entry.index for entry in applied] == [0]
+
+    follow(script)
+
+
+def test_while_the_disk_does_not_answer_a_heartbeat_makes_a_follower_apply() -> None:
+    async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
+        log.hangs = True
+        node.on_message("n1", AppendRequest(1, 0, 1, 0, (next_entry(node),)))
+        await turns()
+        assert applied == []
+        node.on_message("n1", Heartbeat(1, 0))
+        await turns()
+        assert [entry.index for entry in applied] == [0]
+        assert leader.confirmed[1:] == []
+
+    follow(script)
+
+
+def test_what_a_notice_commits_is_applied_at_once_because_it_is_not_answered() -> None:
+    async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
+        node.on_message("n1", Heartbeat(1, 0, NOTICE))
+        assert [entry.index for entry in applied] == [0]
+
+    follow(script)
+
+
+def test_what_a_heartbeat_commits_is_applied_after_the_answer() -> None:
+    async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
+        node.on_message("n1", Heartbeat(1, 0, 1))
+        assert applied == []
+        await turns()
+        assert [entry.index for entry in applied] == [0]
+
+    follow(script)
+
+
+def test_a_node_that_stopped_meanwhile_applies_nothing_more() -> None:
+    async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
+        node.on_message("n1", Heartbeat(1, 0, 1))
+        node.fail(RuntimeError("a disk"))
+        await turns()
+        assert applied == []
+
+    follow(script)

@@ -1,0 +1,228 @@
+"""How fast a node hands out what a follower lacks, and for how much of the time."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from dledger.node.executor import Executor
+from dledger.node.health import LOOK_SECONDS
+from dledger.node.node import Node
+from dledger.node.snapshot_sender import PIECE_BYTES, PIECE_SECONDS_MAX, Supply
+from dledger.wire.service_messages import (
+    CheckpointAnswer,
+    CheckpointRequest,
+    FetchAnswer,
+    FetchRequest,
+    FetchStatus,
+    ServiceMessage,
+)
+from simulator.engine.event_loop import VirtualLoop
+from store.errors import DamagedError, OutOfRangeError, StoreError
+from tests.dledger.node.test_checked_reads import AtOnce
+from tests.dledger.raft.core_cluster import written_log
+
+RATE = 8 << 20
+SECONDS = 30.0
+
+
+class Disk:
+    """An executor whose work takes a moment."""
+
+    def __init__(self, loop: VirtualLoop, seconds: float) -> None:
+        self._loop = loop
+        self._seconds = seconds
+
+    def submit(self, work: Any, done: Any) -> None:
+        self._loop.call_later(self._seconds, lambda: done(work(), None))
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
+class Follower:
+    """Asks for the next piece once it has written the last, which takes it ``seconds``."""
+
+    def __init__(self, loop: VirtualLoop, seconds: float, *, jobs_per_second: int) -> None:
+        self._loop = loop
+        self._seconds = seconds
+        self._asked_at = 0.0
+        self.pieces = 0
+        self.under_way = 0.0
+        entries = written_log([1])
+        store = SimpleNamespace(
+            first_index=0,
+            last_index=0,
+            read_entries=self._read,
+            beginning=lambda: (0, 0),
+            read_checkpoint=lambda _index, _offset, size: (0, 1 << 40, bytes(size)),
+        )
+        self._entries = entries
+        self._begun_at = 0.0
+        writer = SimpleNamespace(jobs_done=0)
+        core = SimpleNamespace(commit_index=0, replicator=None, serves=lambda _peer: True)
+        node = SimpleNamespace(
+            store=store,
+            core=core,
+            writer=writer,
+            failure=None,
+            retake=SimpleNamespace(wrong=""),
+            tell=self._told,
+        )
+
+        def work() -> None:
+            writer.jobs_done += 1
+            loop.call_later(1 / jobs_per_second, work)
+
+        def look() -> None:
+            self.supply.look()
+            loop.call_later(LOOK_SECONDS, look)
+
+        work()
+        disk = cast(Executor, Disk(loop, 0.001))
+        self.supply = Supply(
+            node=cast(Node, node),
+            background=disk,
+            reads=disk,
+            loop=loop,
+            bytes_per_second=RATE,
+        )
+        look()
+
+    def _read(self, _first: int, _last: int, _size: int) -> list[Any]:
+        self._begun_at = self._loop.time() - 0.001
+        return self._entries
+
+    def ask(self) -> None:
+        self.supply.fetch("n1", FetchRequest(1, 0, 0, PIECE_BYTES))
+
+    def _told(self, _peer: str, message: ServiceMessage) -> None:
+        assert isinstance(message, FetchAnswer)
+        assert message.entries
+        self._loop.call_later(self._seconds, self._written)
+
+    def _written(self) -> None:
+        self.pieces += 1
+        self.under_way += self._loop.time() - self._begun_at
+        self.ask()
+
+
+def served(seconds: float, *, jobs_per_second: int) -> Follower:
+    loop = VirtualLoop()
+
+    async def run() -> Follower:
+        follower = Follower(loop, seconds, jobs_per_second=jobs_per_second)
+        await asyncio.sleep(1.5)  # now it knows whether the node is at work
+        follower.ask()
+        await asyncio.sleep(SECONDS)
+        return follower
+
+    follower = loop.run_until_complete(run())
+    loop.close()
+    return follower
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.004, 0.02, PIECE_SECONDS_MAX / 2])
+def test_while_a_node_is_at_work_pieces_are_under_way_for_less_than_a_tenth_of_the_time(
+    seconds: float,
+) -> None:
+    follower = served(seconds, jobs_per_second=100)
+    assert follower.pieces >= SECONDS / 2
+    assert follower.under_way < SECONDS / 10
+
+
+def test_a_long_way_to_the_follower_slows_the_refill_no_further() -> None:
+    assert served(1.0, jobs_per_second=100).pieces >= SECONDS / (1.1 + 11 * PIECE_SECONDS_MAX) - 1
+
+
+def test_a_node_that_is_idle_hands_out_without_a_pause() -> None:
+    follower = served(0.02, jobs_per_second=1)
+    assert follower.under_way > SECONDS * 0.9
+
+
+def test_pieces_of_a_checkpoint_wait_for_their_turn_like_those_of_the_log() -> None:
+    loop = VirtualLoop()
+    bytes_told = 0
+
+    async def run() -> None:
+        follower = Follower(loop, 0.0, jobs_per_second=1)
+
+        def told(_peer: str, message: ServiceMessage) -> None:
+            nonlocal bytes_told
+            assert isinstance(message, CheckpointAnswer)
+            bytes_told += len(message.data)
+            follower.supply.checkpoint("n1", CheckpointRequest(1, 0, bytes_told))
+
+        follower.supply._node.tell = told  # type: ignore[method-assign, assignment]  # a double
+        follower.supply.checkpoint("n1", CheckpointRequest(1, -1, 0))
+        await asyncio.sleep(SECONDS)
+
+    loop.run_until_complete(run())
+    loop.close()
+    assert RATE * SECONDS * 0.8 < bytes_told <= RATE * SECONDS + PIECE_BYTES
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "suspected"),
+    [
+        (DamagedError("index/0", 288, "row"), FetchStatus.MISSING, [7]),
+        (OutOfRangeError("it has just expired"), FetchStatus.EXPIRED, []),
+    ],
+)
+def test_what_rotted_has_not_expired_and_is_looked_at_at_once(
+    error: StoreError, status: FetchStatus, suspected: list[int]
+) -> None:
+    told: list[ServiceMessage] = []
+    suspects: list[int] = []
+
+    def fail(*_: int) -> None:
+        raise error
+
+    node = SimpleNamespace(
+        store=SimpleNamespace(first_index=0, last_index=9, read_entries=fail),
+        core=SimpleNamespace(commit_index=9, serves=lambda _peer: True),
+        failure=None,
+        scrubber=SimpleNamespace(suspect=suspects.append),
+        tell=lambda _peer, message: told.append(message),
+    )
+    loop = VirtualLoop()
+    try:
+        at_once = cast(Executor, AtOnce())
+        supply = Supply(
+            node=cast(Node, node), background=at_once, reads=at_once, loop=loop, bytes_per_second=1
+        )
+        supply.fetch("n1", FetchRequest(1, 7, 9, PIECE_BYTES))
+    finally:
+        loop.close()
+    assert told == [FetchAnswer(1, status, 0)]
+    assert suspects == suspected
+
+
+@pytest.mark.parametrize(("wrong", "given"), [("", 0), ("offsets", -1)])
+def test_a_node_whose_state_is_wrong_gives_no_checkpoint(wrong: str, given: int) -> None:
+    told: list[ServiceMessage] = []
+    store = SimpleNamespace(
+        beginning=lambda: (0, 0), read_checkpoint=lambda *_: (0, 1, b"s"), first_index=0
+    )
+    node = SimpleNamespace(
+        store=store,
+        core=SimpleNamespace(commit_index=0, replicator=None, serves=lambda _peer: True),
+        failure=None,
+        retake=SimpleNamespace(wrong=wrong),
+        tell=lambda _peer, message: told.append(message),
+    )
+    loop = VirtualLoop()
+    try:
+        at_once = cast(Executor, AtOnce())
+        supply = Supply(
+            node=cast(Node, node), background=at_once, reads=at_once, loop=loop, bytes_per_second=1
+        )
+        supply.checkpoint("n1", CheckpointRequest(1, 0, PIECE_BYTES))
+    finally:
+        loop.close()
+    (answer,) = told
+    assert isinstance(answer, CheckpointAnswer)
+    assert answer.index == given

@@ -1,0 +1,307 @@
+"""A log that is damaged below its durable mark is put right by peers before it is opened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from dledger.node.startup_repair import open_mended
+from dledger.raft.messages import Message
+from dledger.wire.service_messages import FetchAnswer, FetchRequest, FetchStatus
+from dledger.wire.transport import TransportHandler
+from simulator.engine.disk import SimulatedFileSystem
+from simulator.engine.event_loop import VirtualLoop
+from store.log.entry import Entry
+from store.log.layout import segment_name, segment_start
+from store.recovery.opening import StoreConfig
+from tests.store.small_logs import (
+    CONFIG,
+    DIRECTORY,
+    Writer,
+    contents,
+    data_of,
+    open_store,
+    save_mark,
+)
+
+COUNT = 40
+
+
+class Givers:
+    """Peers that give what they are told to have."""
+
+    def __init__(
+        self, loop: VirtualLoop, logs: dict[str, list[Entry]], late: dict[str, FetchAnswer]
+    ) -> None:
+        """``late`` comes unasked, after the first answer."""
+        self._loop = loop
+        self._logs = logs
+        self._late = late
+        self._handler: TransportHandler | None = None
+        self.asked: list[str] = []
+
+    async def start(self, handler: TransportHandler) -> None:
+        self._handler = handler
+        for peer in self._logs:
+            handler.on_peer_connected(peer)
+        while self._late:
+            self._loop.call_later(0.015, self._answer, *self._late.popitem())
+
+    async def stop(self) -> None:
+        self._handler = None
+
+    def send(self, peer: str, message: Message) -> None:
+        assert isinstance(message, FetchRequest)
+        self.asked.append(peer)
+        entries = self._logs[peer][message.first_index : message.first_index + 3]
+        status = FetchStatus.ENTRIES if entries else FetchStatus.MISSING
+        answer = FetchAnswer(message.number, status, 0, tuple(entries))
+        self._loop.call_later(0.01, self._answer, peer, answer)
+
+    def _answer(self, peer: str, answer: FetchAnswer) -> None:
+        if self._handler is not None:
+            self._handler.on_message(peer, answer)
+
+    def set_peers(self, members: Collection[str], addresses: Mapping[str, str]) -> None:
+        raise AssertionError(f"the peers change to {sorted(members)} at {addresses}")
+
+    def reset(self, peer: str) -> None:
+        raise AssertionError(f"the link to {peer} is broken")
+
+
+def damaged_replica(fs: SimulatedFileSystem, *damaged: int) -> Writer:
+    store = open_store(fs)
+    store.save_hard_state(1, "n0")
+    writer = Writer()
+    store.append(writer.make_many(COUNT))
+    store.sync()
+    save_mark(store, writer.entries[-3], COUNT - 3)
+    store.close()
+    for index in damaged:
+        entry = writer.entries[index]
+        start = entry.position - entry.position % CONFIG.segment_size
+        fs.flip_bit(f"{DIRECTORY}/commitlog/{start:020d}", entry.position - start + 30 + index % 40)
+    return writer
+
+
+def mend(
+    fs: SimulatedFileSystem,
+    logs: dict[str, list[Entry]],
+    *,
+    seconds: float = 60.0,
+    config: StoreConfig = CONFIG,
+    after_5_s: Callable[[], None] = lambda: None,
+    late: dict[str, FetchAnswer] | None = None,
+) -> Givers:
+    """Opens, and mends, until the replica can be opened."""
+    loop = VirtualLoop()
+    loop.call_later(5.0, after_5_s)
+    givers = Givers(loop, logs, late or {})
+
+    async def run() -> None:
+        async with asyncio.timeout(seconds):
+            opened = await open_mended(fs, DIRECTORY, config, lambda: givers, loop, list(logs))
+            opened.close()
+
+    try:
+        loop.run_until_complete(run())
+    finally:
+        loop.close()
+    return givers
+
+
+@pytest.mark.parametrize("damaged", [(0,), (7,), (5, 6, 7, 8, 9), (3, 20, 36), (4, 5, 12, 13)])
+def test_damaged_entries_are_put_back_and_the_log_is_as_it_was(damaged: tuple[int, ...]) -> None:
+    fs = SimulatedFileSystem(Random(1))
+    writer = damaged_replica(fs, *damaged)
+    mend(fs, {"n1": writer.entries})
+    fs.power_loss()
+    store = open_store(fs)
+    assert contents(store) == data_of(writer.entries)
+
+
+def test_a_peer_with_another_log_or_none_is_passed_over() -> None:
+    fs = SimulatedFileSystem(Random(1))
+    writer = damaged_replica(fs, 6)
+    other = Writer()
+    other.make_many(COUNT, size=29)
+    givers = mend(fs, {"n1": other.entries, "n2": [], "n3": writer.entries})
+    assert set(givers.asked) == {"n1", "n2", "n3"}
+    assert contents(open_store(fs)) == data_of(writer.entries)
+
+
+def test_what_comes_when_another_peer_has_given_it_already_is_passed_over_silently(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fs = SimulatedFileSystem(Random(1))
+    writer = damaged_replica(fs, *range(6, 20))
+    late = {
+        "n2": FetchAnswer(6, FetchStatus.ENTRIES, 0, tuple(writer.entries[6:9])),
+        "n3": FetchAnswer(6, FetchStatus.EXPIRED, 7),
+    }
+    givers = mend(fs, {"n1": writer.entries}, late=late)
+    assert len(givers.asked) > 1
+    assert contents(open_store(fs)) == data_of(writer.entries)
+    assert [told for told in caplog.messages if "n1" not in told and "waiting" not in told] == []
+
+
+def test_the_entry_that_does_not_fit_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    fs = SimulatedFileSystem(Random(1))
+    writer, other = damaged_replica(fs, 6, 7), Writer()
+    other.make_many(COUNT, size=29)
+    mixed = [*writer.entries[:7], *other.entries[7:]]
+    mend(fs, {"n1": mixed, "n2": writer.entries})
+    told = [told for told in caplog.messages if "does not fit" in told]
+    assert told[0].startswith("entry 7 of n1 does not fit: chain CRC: expected ")
+    assert contents(open_store(fs)) == data_of(writer.entries)
+
+
+def test_an_entry_that_comes_too_early_does_not_fit(caplog: pytest.LogCaptureFixture) -> None:
+    fs = SimulatedFileSystem(Random(1))
+    writer = damaged_replica(fs, 6)
+    early = FetchAnswer(6, FetchStatus.ENTRIES, 0, tuple(writer.entries[8:9]))
+    mend(fs, {"n1": [], "n2": writer.entries}, late={"n1": early})
+    assert "entry 8 of n1 does not fit: entry 6 comes first" in caplog.messages
+    assert contents(open_store(fs)) == data_of(writer.entries)
+
+
+def test_a_peer_that_has_given_the_entry_up_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    fs = SimulatedFileSystem(Random(1))
+    writer = damaged_replica(fs, 6)
+    late = {"n2": FetchAnswer(6, FetchStatus.EXPIRED, 7)}
+    mend(fs, {"n1": [], "n2": writer.entries}, late=late)
+    assert [told for told in caplog.messages if told.startswith("n2 has given up entry 6")]
+
+
+def test_while_no_peer_has_the_entry_the_replica_is_not_opened_and_nothing_is_cut() -> None:
+    fs = SimulatedFileSystem(Random(1))
+    damaged_replica(fs, 6)
+    before = {path: fs.visible_bytes(path) for path in fs.files() if "/commitlog/" in path}
+    with pytest.raises(TimeoutError):
+        mend(fs, {"n1": []})
+    assert {path: fs.visible_bytes(path) for path in before} == before
+
+
+def test_a_full_disk_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    fs = SimulatedFileSystem(Random(1))
+    writer = damaged_replica(fs)
+    fs.remove(f"{DIRECTORY}/commitlog/{segment_name(0)}")
+    fs.capacity = fs.used_bytes() + 10
+
+    def make_room() -> None:
+        fs.capacity = None
+
+    givers = mend(fs, {"n1": writer.entries}, after_5_s=make_room)
+    assert len(givers.asked) > 5
+    assert len([line for line in caplog.messages if line.startswith("no room to put entry")]) == 1
+    fs.power_loss()
+    assert contents(open_store(fs)) == data_of(writer.entries)
+
+
+def damaged_above_the_commit_index() -> tuple[SimulatedFileSystem, Writer]:
+    fs = SimulatedFileSystem(Random(1))
+    store = open_store(fs)
+    store.save_hard_state(1, "n0")
+    writer = Writer()
+    store.append(writer.make_many(COUNT))
+    store.sync()
+    save_mark(store, writer.entries[-3], 10)
+    store.close()
+    fs.flip_bit(f"{DIRECTORY}/commitlog/{1200:020d}", 60)
+    return fs, writer
+
+
+def test_damage_above_what_is_known_to_be_committed_is_put_right_by_who_knows_more() -> None:
+    """Peers give nothing that is not committed, and what fits behind whole entries is the same."""
+    fs, writer = damaged_above_the_commit_index()
+    mend(fs, {"n1": writer.entries})
+    fs.power_loss()
+    assert contents(open_store(fs)) == data_of(writer.entries)
+
+
+def test_damage_above_what_anybody_knows_to_be_committed_is_waited_with_and_nothing_is_cut() -> (
+    None
+):
+    fs, writer = damaged_above_the_commit_index()
+    before = {path: fs.visible_bytes(path) for path in fs.files() if "/commitlog/" in path}
+    with pytest.raises(TimeoutError):
+        mend(fs, {"n1": writer.entries[:11]})
+    assert {path: fs.visible_bytes(path) for path in before} == before
+
+
+@pytest.mark.parametrize("size", [10, 30, 50, 130])
+def test_damage_to_what_was_never_committed_gives_way_to_what_was(size: int) -> None:
+    """The mark is of entries that a later leader has replaced."""
+    fs, writer = damaged_above_the_commit_index()
+    kept = [entry for entry in writer.entries if entry.end <= 1200]
+    writer.cut(len(kept))
+    writer.make_many(2 * COUNT, size=size, term=3)
+    mend(fs, {"n1": writer.entries})
+    fs.power_loss()
+    store = open_store(fs)
+    found = contents(store)
+    assert len(found) > len(kept)
+    assert found == data_of(writer.entries[: len(found)])
+    assert store.recovered.term == 3
+    assert store.recovered.commit_index == store.last_index
+
+
+KNOWN = 30
+FIRST, OTHER, THIRD = (replace(CONFIG, incarnation=number) for number in (7, 8, 9))
+
+
+def log_with_a_checkpoint(checkpoint: int) -> tuple[SimulatedFileSystem, Writer]:
+    """More is on the disk than is known to be, and known to be committed: up to ``KNOWN``."""
+    fs, writer = SimulatedFileSystem(Random(1)), Writer()
+    store = open_store(fs, FIRST)
+    store.save_hard_state(1, "n0")
+    store.append(writer.make_many(COUNT))
+    store.sync()
+    assert store.save_checkpoint(writer.checkpoint(checkpoint))
+    assert save_mark(store, writer.entries[KNOWN], KNOWN)
+    fs.crash()
+    return fs, writer
+
+
+def path_of(entry: Entry) -> str:
+    start = segment_start(entry.position, CONFIG.segment_size)
+    return f"{DIRECTORY}/commitlog/{segment_name(start)}"
+
+
+def behind(writer: Writer, entry: Entry) -> Entry:
+    """The first entry of the next segment."""
+    return next(each for each in writer.entries if path_of(each) > path_of(entry))
+
+
+def test_a_log_whose_last_known_entry_had_to_be_put_back_is_another_disk() -> None:
+    fs, writer = log_with_a_checkpoint(3)
+    fs.swap(path_of(writer.entries[8]), path_of(writer.entries[KNOWN]))
+    mend(fs, {"n1": writer.entries}, config=OTHER)
+    fs.power_loss()
+    store = open_store(fs, THIRD)
+    assert store.last_index == KNOWN
+    assert store.recovered.incarnation == OTHER.incarnation
+
+
+def test_a_log_that_is_mended_further_in_front_is_the_disk_that_it_was() -> None:
+    fs, writer = log_with_a_checkpoint(3)
+    fs.flip_bit(path_of(writer.entries[8]), writer.entries[8].position % CONFIG.segment_size + 30)
+    mend(fs, {"n1": writer.entries}, config=OTHER)
+    store = open_store(fs, THIRD)
+    assert store.last_index == COUNT - 1
+    assert store.recovered.incarnation == FIRST.incarnation
+
+
+def test_entries_behind_the_last_known_one_are_missed_where_they_were_swapped_with_others() -> None:
+    fs, writer = log_with_a_checkpoint(3)
+    later, segment = behind(writer, writer.entries[KNOWN]), behind(writer, writer.entries[3])
+    fs.swap(path_of(segment), path_of(later))
+    mend(fs, {"n1": writer.entries}, config=OTHER)
+    fs.power_loss()
+    store = open_store(fs, THIRD)
+    assert store.last_index == later.index - 1
+    assert store.recovered.incarnation == OTHER.incarnation

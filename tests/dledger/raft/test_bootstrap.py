@@ -1,0 +1,153 @@
+"""Who is empty, and may have been wiped: with whom it begins a log, and for whom it votes."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from dledger.config import RaftConfig
+from dledger.raft.configuration import Configuration, Configurations
+from dledger.raft.core import Raft
+from dledger.raft.entry_cache import RaftLog
+from dledger.raft.messages import Heartbeat, VoteRequest, VoteResponse
+from dledger.raft.raft_state import Role
+from dledger.raft.replication_evidence import Holding
+from tests.dledger.raft.core_cluster import written_log
+
+THREE = ("n0", "n1", "n2")
+FIVE = (*THREE, "n3", "n4")
+DISKS = {name: 50 + place for place, name in enumerate(FIVE)}
+ANOTHER_DISK = 77
+
+
+def core(
+    voters: tuple[str, ...] = THREE,
+    *,
+    entries: int = 0,
+    sync: bool = True,
+    known: Raft | None = None,
+) -> Raft:
+    """n0, without entries; one that starts anew knows what ``known`` has saved."""
+    log = RaftLog()
+    for entry in written_log([1] * entries):
+        log.append(entry)
+    made = Raft(
+        node="n0",
+        configurations=Configurations(Configuration(voters)),
+        log=log,
+        segment_size=1 << 20,
+        rng=Random(1),
+        now=0.0,
+        config=RaftConfig(),
+        term=5,
+        incarnation=DISKS["n0"],
+        sync_flush=sync,
+    )
+    if known is not None:
+        made.holdings.learn(known.holdings.known())
+    return made
+
+
+def grants(node: Raft, sender: str, disk: int, last_index: int = -1) -> bool:
+    """Whether the node would vote for that candidate."""
+    last_term = 0 if last_index < 0 else 1
+    request = VoteRequest(node.term + 1, last_index, last_term, True, False, disk)
+    node.take()
+    node.receive(sender, request, 10.0)
+    [answer] = [each.message for each in node.take().messages]
+    assert isinstance(answer, VoteResponse)
+    return answer.granted
+
+
+def answers(node: Raft, sender: str, disk: int, last_index: int = -1) -> None:
+    """It says that to a question for its vote of some time ago."""
+    node.receive(sender, VoteResponse(node.term, False, True, disk, last_index), 10.0)
+
+
+@pytest.mark.parametrize("sync", [True, False], ids=["sync", "async"])
+def test_who_is_empty_begins_no_log_with_a_voter_that_was_wiped(sync: bool) -> None:
+    node = core(sync=sync)
+    assert grants(node, "n1", DISKS["n1"])
+    assert not grants(node, "n1", ANOTHER_DISK)
+    assert grants(node, "n2", DISKS["n2"])
+
+
+@pytest.mark.parametrize("sync", [True, False], ids=["sync", "async"])
+def test_the_disk_on_which_a_voter_was_met_is_known_after_a_restart(sync: bool) -> None:
+    node = core(sync=sync)
+    answers(node, "n1", DISKS["n1"])
+    node = core(sync=sync, known=node)
+    assert not grants(node, "n1", ANOTHER_DISK)
+
+
+def test_the_vote_of_a_wiped_voter_begins_no_log() -> None:
+    for disk, role in ((DISKS["n1"], Role.CANDIDATE), (ANOTHER_DISK, Role.PRE_CANDIDATE)):
+        node = core()
+        answers(node, "n1", DISKS["n1"])
+        for peer in ("n1", "n2"):
+            node.peer_connected(peer, 0.0)
+        node.tick(5.0)
+        node.receive("n1", VoteResponse(node.term + 1, True, True, disk, -1), 5.0)
+        assert node.role is role
+
+
+def test_who_was_told_that_something_is_committed_begins_no_log() -> None:
+    """Not even with voters of which it never heard: one of them was wiped."""
+    node = core(FIVE)
+    node.receive("n1", Heartbeat(6, -1, 1, (Holding("n1", DISKS["n1"], 3),)), 0.0)
+    assert not grants(node, "n2", ANOTHER_DISK)
+    assert not grants(core(FIVE, known=node), "n3", DISKS["n3"])
+
+
+def test_who_is_empty_votes_for_nobody_who_is_not() -> None:
+    """It may have been wiped itself, and the candidate lack what it had confirmed."""
+    node = core()
+    assert not grants(node, "n1", DISKS["n1"], 3)
+    answers(node, "n2", DISKS["n2"], 4)
+    assert not grants(node, "n1", DISKS["n1"], 3)
+
+
+@pytest.mark.parametrize("last_index", [-1, 2], ids=["empty", "refilled in part"])
+def test_who_met_a_wiped_voter_votes_for_who_holds_the_log(last_index: int) -> None:
+    """One is wiped at a time: this node was not."""
+    node = core()
+    answers(node, "n2", DISKS["n2"])
+    answers(node, "n2", ANOTHER_DISK, last_index)
+    assert grants(node, "n1", DISKS["n1"], 3)
+
+
+def test_who_met_a_voter_that_was_wiped_does_not_vote_for_it() -> None:
+    """It may have been refilled in part, or hold the beginning of a log whose end is lost."""
+    node = core()
+    answers(node, "n2", DISKS["n2"])
+    assert not grants(node, "n2", ANOTHER_DISK, 0)
+    answers(node, "n1", DISKS["n1"], 3)
+    assert not grants(node, "n2", ANOTHER_DISK, 0)
+    assert grants(node, "n1", DISKS["n1"], 3)
+
+
+def test_where_all_others_are_empty_the_one_that_is_not_is_voted_for() -> None:
+    """No more is left of the log than it has."""
+    node = core()
+    answers(node, "n2", DISKS["n2"])
+    assert grants(node, "n1", DISKS["n1"], 3)
+
+
+def test_two_voters_begin_a_log_though_one_was_wiped() -> None:
+    """What it held is committed only where the other one holds it, and that one is empty."""
+    node = core(("n0", "n1"))
+    assert grants(node, "n1", DISKS["n1"])
+    assert grants(node, "n1", ANOTHER_DISK)
+
+
+def test_who_holds_entries_notes_no_disk_but_by_what_leaders_say() -> None:
+    node = core(entries=2)
+    grants(node, "n1", DISKS["n1"])
+    assert node.holdings.known() == []
+
+
+def test_a_stranger_is_no_voter_that_was_met() -> None:
+    node = core()
+    grants(node, "n9", ANOTHER_DISK)
+    assert node.holdings.known() == []

@@ -1,0 +1,90 @@
+"""The simulator is tested by bugs: one defence is taken out, and the right check must fire.
+
+Here are those that a few seeds find; ``python -m simulator bugs`` looks for all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from simulator.bugs import BUGS, Bug, Finding, bug_by_id, look_for, planted
+from simulator.bugs.planted_bug import Patch
+from simulator.cli.bugs import table
+from simulator.worlds.runner import simulate
+
+QUICK_SEEDS = 20
+QUICK = [bug for bug in BUGS if bug.seeds <= QUICK_SEEDS]
+
+
+@pytest.mark.parametrize("bug", QUICK, ids=[bug.id for bug in QUICK])
+def test_a_planted_bug_is_found_by_the_right_check(bug: Bug) -> None:
+    finding = look_for(bug)
+    assert finding.seed is not None, f"no check said {bug.says!r}; instead: {finding.others}"
+
+
+def test_every_bug_has_an_id_of_its_own_and_says_what_it_takes_out() -> None:
+    ids = Counter(bug.id for bug in BUGS)
+    assert [id_ for id_, count in ids.items() if count > 1] == []
+    assert [bug.id for bug in BUGS if not bug.told.endswith(".")] == []
+    assert all(bug_by_id(bug.id) is bug for bug in BUGS)
+    assert len(BUGS) >= 30
+
+
+def test_the_page_about_the_simulator_has_the_table_that_the_code_prints() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "simulator.md").read_text(encoding="utf-8")
+    (told,) = re.findall(r"<!-- planted bugs -->\n(.*?)\n\n", page, re.DOTALL)
+    seeds = {id_: int(seed) for id_, seed in re.findall(r"^\| (\w+) \|.* (\d+) of ", told, re.M)}
+    assert [bug.id for bug in BUGS if not 1 <= seeds.get(bug.id, 0) <= bug.seeds] == []
+    assert told == table([Finding(bug, seeds[bug.id], 0, "", ()) for bug in BUGS])
+
+
+def test_a_bug_that_no_check_can_see_is_not_found() -> None:
+    harmless = Bug("X", lambda _patch: None, "its disk holds", 2)
+    finding = look_for(harmless)
+    assert finding.seed is None
+    assert finding.tried == 2
+
+
+def test_what_was_planted_is_taken_out_again() -> None:
+    before = simulate(3, seconds=2.0)
+    for bug in BUGS:
+        with planted(bug):
+            pass
+    assert simulate(3, seconds=2.0) == before
+
+
+def test_a_patch_puts_back_what_it_replaced_twice() -> None:
+    class Thing:
+        value = 1
+
+    patch = Patch()
+    patch.set(Thing, "value", 2)
+    patch.set(Thing, "value", 3)
+    patch.undo()
+    assert Thing.value == 1
+    with pytest.raises(KeyError):
+        patch.set(Thing, "other", 1)
+
+
+def test_a_patch_refuses_a_function_that_is_called_otherwise_than_it_can_be() -> None:
+    class Thing:
+        def act(self, what: str, times: int = 1, *, loud: bool = False) -> None:
+            """What shipped code has come to."""
+
+    def stale(_thing: Thing, _what: str) -> None: ...
+    def deaf(_thing: Thing, _what: str, _times: int = 1) -> None: ...
+    def eager(_thing: Thing, _what: str, _times: int, *, loud: bool) -> None: ...
+    def anything(*_given: object, **_named: object) -> None: ...
+    def fitting(_thing: Thing, _what: str, _times: int = 1, *, loud: bool) -> None: ...
+
+    patch = Patch()
+    for wrong in (stale, deaf, eager):
+        with pytest.raises(TypeError, match=r"act.*cannot be replaced"):
+            patch.set(Thing, "act", wrong)
+    for right in (anything, fitting):
+        patch.set(Thing, "act", right)
+        patch.undo()

@@ -1,0 +1,181 @@
+"""What rots on one disk is found by the scrub and put back from a peer; nobody notices."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from dledger.raft.raft_state import Role
+from simulator.hosts.host import DIRECTORY, Host
+from simulator.worlds.raft_cluster import Cluster
+from store.log.layout import segment_name, segment_start
+from tests.simulator.hosts.test_host import others, restarted, run, serving, settle
+
+
+def rot(host: Host, index: int, byte: int) -> None:
+    """Flips a bit of an entry at rest."""
+    assert host.node is not None
+    position = host.node.store.position_of(index)
+    start = segment_start(position, host.segment_size)
+    path = f"{DIRECTORY}/commitlog/{segment_name(start)}"
+    host.fs.flip_bit(path, position - start + byte, byte % 8)
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_a_rotten_entry_is_mended_from_a_peer_on_followers_and_on_the_leader(seed: int) -> None:
+    rng = Random(seed)
+
+    async def script(cluster: Cluster) -> None:
+        leader = await serving(cluster)
+        await cluster.pass_time(2.0)
+        host = leader if seed % 3 == 0 else others(cluster, leader)[0]
+        assert host.node is not None
+        scrubber = host.node.scrubber
+        for index in sorted(rng.sample(range(host.node.core.commit_index), 3)):
+            rot(host, index, rng.randrange(48))
+        await cluster.until(lambda: len(scrubber.mended) >= 3, "the damage is mended")
+        assert not scrubber.damage
+        await settle(cluster)
+
+    run(script, seed)
+
+
+def test_a_node_with_damage_does_not_campaign_until_it_is_whole() -> None:
+    async def script(cluster: Cluster) -> None:
+        leader = await serving(cluster)
+        await cluster.pass_time(1.0)
+        host = others(cluster, leader)[0]
+        assert host.node is not None
+        for other in others(cluster, host):
+            cluster.cut(host, other, noticed=True)
+            cluster.cut(other, host, noticed=True)
+        rot(host, 1, 20)
+        node = host.node
+        await cluster.until(lambda: bool(node.scrubber.damage), "the damage is found")
+        assert not node.fitness.report.whole
+        await cluster.pass_time(3.0)
+        assert node.core.role is Role.FOLLOWER
+        assert not node.core.elections.campaigns
+        cluster.heal_network()
+        await cluster.until(lambda: not node.scrubber.damage, "the damage is mended")
+        await cluster.pass_time(1.0)
+        assert node.core.elections.campaigns
+        await settle(cluster)
+
+    run(script)
+
+
+def test_an_entry_that_all_others_gave_up_holds_up_no_other_one() -> None:
+    async def script(cluster: Cluster) -> None:
+        leader = await serving(cluster)
+        host = others(cluster, leader)[0]
+        assert host.node is not None
+        scrubber, store = host.node.scrubber, host.node.store
+        peers = [each.node for each in others(cluster, host) if each.node is not None]
+        assert len(peers) == 2
+
+        def gave_up_some() -> bool:
+            for peer in peers:
+                peer.keeper.checkpoint()
+                peer.keeper.expire(peer.core.log.end_position)
+            return min(peer.store.first_index for peer in peers) > 1
+
+        await cluster.until(gave_up_some, "the others give up their first entries")
+        assert store.first_index == 0
+        host.be_damaged()
+        kept = max(peer.store.first_index for peer in peers)
+        await cluster.until(lambda: store.last_index > kept, "more entries come")
+        rot(host, 1, 20)
+        rot(host, kept + 1, 20)
+        await cluster.until(lambda: len(scrubber.mended) == 1, "one entry is mended")
+        assert list(scrubber.damage) == [1]
+        assert scrubber.mended[0].startswith(f"entry {kept + 1}: ")
+        await settle(cluster)
+
+    run(script)
+
+
+def test_entries_back_to_back_are_mended_in_their_order_whatever_was_refused_before() -> None:
+    """Seed 8002371: each was asked for in turn, again and again, and only the first one could be
+    put back."""
+
+    async def script(cluster: Cluster) -> None:
+        leader = await serving(cluster)
+        host = others(cluster, leader)[0]
+        assert host.node is not None
+        scrubber, store = host.node.scrubber, host.node.store
+        await cluster.until(lambda: store.last_index > 14, "more entries come")
+        host.be_damaged()
+        for index in range(4, 12):
+            rot(host, index, 0)
+            rot(host, index, 37)  # its chain CRC: the entry behind cannot be checked either
+        for other in others(cluster, host):
+            cluster.cut(host, other, noticed=True)
+        await cluster.until(lambda: len(scrubber.damage) >= 8, "the damage is found")
+        await cluster.pass_time(15.0)
+        assert not scrubber.mended
+        cluster.heal_network()
+        await cluster.pass_time(4.0)
+        assert not scrubber.damage
+        await settle(cluster)
+
+    run(script)
+
+
+@pytest.mark.parametrize("kept", [None, 0, 100])  # bytes; None: the file is gone
+def test_what_a_segment_has_lost_counts_as_damaged_from_the_start(kept: int | None) -> None:
+    """It lies below the newest checkpoint, where nothing is read as the log is opened."""
+
+    async def script(cluster: Cluster) -> None:
+        leader = await serving(cluster)
+        host = others(cluster, leader)[0]
+        assert host.node is not None
+        before = host.node
+        await cluster.until(
+            lambda: before.store.end_position > 2 * host.segment_size, "two segments are full"
+        )
+        before.keeper.checkpoint()
+        await cluster.pass_time(2.0)
+        checkpoint = before.store.recovered.checkpoint
+        host.be_damaged()
+        host.crash()
+        path = f"{DIRECTORY}/commitlog/{segment_name(0)}"
+        if kept is None:
+            host.fs.vanish(path)
+        else:
+            host.fs.cut(path, kept)
+        boot = host.boot
+        host.start()
+        await cluster.until(lambda: restarted(host, boot), "it is opened")
+        node = host.node
+        assert node is not None
+        assert node.store.recovered.checkpoint != checkpoint
+        assert not node.fitness.report.whole
+        assert leader.node is not None
+        told = leader.node.core.standing.damaged
+        await cluster.until(lambda: host.name in told, "the leader hears of it")
+        assert node.scrubber.passes == 0
+        await cluster.until(lambda: node.fitness.report.whole, "it is mended")
+        assert len(node.scrubber.mended) > 1
+        await cluster.until(lambda: host.name not in told, "the leader hears of that")
+        await settle(cluster)
+
+    run(script)
+
+
+def test_of_much_damage_the_first_is_told_and_how_much_more_there_is() -> None:
+    async def script(cluster: Cluster) -> None:
+        node = (await serving(cluster)).node
+        assert node is not None
+        damage = node.scrubber.damage
+        damage.update({index: f"entry {index}" for index in reversed(range(100))})
+        told = node.scrubber.told_damage
+        assert told[:2] == ["entry 0", "entry 1"]
+        assert told[-1] == "and 80 more entries"
+        assert len(told) == 21
+        damage.clear()
+        assert node.scrubber.told_damage == []
+        await settle(cluster)
+
+    run(script)

@@ -1,0 +1,105 @@
+"""Who hears a leader, by its own clock, and which votes were given before."""
+
+from __future__ import annotations
+
+import pytest
+
+from dledger.raft.messages import Heartbeat, VoteRequest, VoteResponse
+from simulator.engine.violation import Violation
+from simulator.hosts.host import Host
+from simulator.invariants.raft.leader_stickiness import StickToTheLeader
+from simulator.worlds.raft_cluster import Cluster
+from tests.simulator.hosts.test_host import others, run, serving, settle
+
+
+def vote_after(rate: float, share: float) -> None:
+    """A voter whose clock runs so fast gives its vote when that share of an election timeout has
+    passed, in true time, since it heard its leader. Raises what the check says of it.
+    """
+
+    async def script(cluster: Cluster) -> None:
+        leader = await serving(cluster)
+        voter, candidate = others(cluster, leader)
+        voter.crash()
+        voter.clock.rate = rate
+        voter.start()
+        await cluster.pass_time(5.0)
+        assert leader.node is not None
+        core, check = leader.node.core, StickToTheLeader()
+        term = core.term
+        check.receives(voter, leader.name, Heartbeat(term, core.commit_index, 1))
+        await cluster.pass_time(share * core.config.election_seconds)
+        request = VoteRequest(term + 1, core.log.last_index, term, False, False, 0)
+        found.append(said_of(check, voter, candidate, request))
+        await settle(cluster)
+
+    found: list[Violation | None] = []
+    run(script)
+    if found[0]:
+        raise found[0]
+
+
+def said_of(
+    check: StickToTheLeader, voter: Host, candidate: Host, request: VoteRequest
+) -> Violation | None:
+    """What the check says of a vote that is given to who asks so."""
+    check.receives(voter, candidate.name, request)
+    try:
+        given = VoteResponse(request.term, True, request.pre_vote, 0, 0)
+        check.sends(voter, candidate.name, given)
+    except Violation as violation:
+        return violation
+    return None
+
+
+@pytest.mark.parametrize(("rate", "share"), [(1.0, 0.98), (1.03, 0.95), (0.97, 1.01)])
+def test_who_hears_a_leader_by_its_own_clock_may_not_vote(rate: float, share: float) -> None:
+    with pytest.raises(Violation, match="though it hears"):
+        vote_after(rate, share)
+
+
+@pytest.mark.parametrize(("rate", "share"), [(1.0, 1.01), (1.03, 0.98), (0.97, 1.05)])
+def test_who_hears_none_any_more_by_its_own_clock_may(rate: float, share: float) -> None:
+    vote_after(rate, share)
+
+
+def asked_again(*, by_whom_it_voted_for: bool, pre_vote: bool) -> None:
+    """A voter that hears the leader that it voted for is asked for its vote in that term by it, or
+    by another, and gives it. Raises what the check says of it."""
+
+    async def script(cluster: Cluster) -> None:
+        leader = await serving(cluster)
+        voter, another = others(cluster, leader)
+        if vote_of(voter) != leader.name:
+            voter, another = another, voter
+        assert vote_of(voter) == leader.name
+        await cluster.pass_time(1.0)
+        assert leader.node is not None
+        core, check = leader.node.core, StickToTheLeader()
+        check.receives(voter, leader.name, Heartbeat(core.term, core.commit_index, 1))
+        candidate = leader if by_whom_it_voted_for else another
+        request = VoteRequest(core.term, core.log.last_index, core.term, pre_vote, False, 0)
+        found.append(said_of(check, voter, candidate, request))
+        await settle(cluster)
+
+    found: list[Violation | None] = []
+    run(script)
+    if found[0]:
+        raise found[0]
+
+
+def vote_of(voter: Host) -> str:
+    assert voter.node is not None
+    return voter.node.core.standing.vote
+
+
+def test_a_vote_that_was_given_before_the_leader_was_heard_may_be_told_later() -> None:
+    asked_again(by_whom_it_voted_for=True, pre_vote=False)
+
+
+@pytest.mark.parametrize(("by_whom_it_voted_for", "pre_vote"), [(True, True), (False, False)])
+def test_no_other_may_be_given_while_the_leader_is_heard(
+    by_whom_it_voted_for: bool, pre_vote: bool
+) -> None:
+    with pytest.raises(Violation, match="though it hears"):
+        asked_again(by_whom_it_voted_for=by_whom_it_voted_for, pre_vote=pre_vote)

@@ -1,0 +1,72 @@
+"""Whole clusters with requests, and consumers that select by SQL92, whatever fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulator.faults.injector import FaultPlan
+from simulator.worlds.broker_cluster import WholeCluster
+from simulator.worlds.follower_reads import FollowersCluster
+from simulator.worlds.message_lookup import LookupsCluster
+from simulator.worlds.outcome import Outcome
+from simulator.worlds.push_consumers import PushingCluster
+from simulator.worlds.request_reply import AskingCluster
+from simulator.worlds.runner import play
+from simulator.worlds.scheduled_messages import WaitingCluster
+from simulator.worlds.transactions import TransactionalCluster
+
+SECONDS = 5.0
+
+
+def run(seed: int, plan: FaultPlan | None = None) -> tuple[AskingCluster, Outcome]:
+    cluster = AskingCluster(seed, nodes=3, plan=plan)
+    outcome = play(cluster, lambda cluster: cluster.run(SECONDS))
+    return cluster, outcome
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_requests_are_answered_and_only_what_is_selected_is_delivered(seed: int) -> None:
+    _, outcome = run(seed)
+    assert outcome.violation is None, f"seed {seed} ({outcome.plan}): {outcome.violation}"
+    assert outcome.marks["request answered"]
+    assert outcome.marks["message passed over by an expression"]
+
+
+def test_those_who_ask_and_answer_crash_too_and_every_promise_is_kept() -> None:
+    _, outcome = run(6, FaultPlan(("client crash",), 0.4))
+    assert outcome.violation is None
+    crashed = {each.arguments[0] for each in outcome.schedule if each.name == "crash-client"}
+    assert crashed & {"q0", "a0", "a1"}
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        AskingCluster,
+        FollowersCluster,
+        LookupsCluster,
+        PushingCluster,
+        TransactionalCluster,
+        WaitingCluster,
+        WholeCluster,
+    ],
+)
+def test_all_clients_of_a_world_are_struck_by_faults_of_clients(world: type[WholeCluster]) -> None:
+    cluster = world(1)
+    assert sorted(cluster.struck_clients) == sorted(each.name for each in cluster.clients)
+    cluster.switch_off()
+
+
+def test_nothing_moves_any_more_once_those_who_answer_have_left_their_group() -> None:
+    """Who takes over a queue, and finds nothing that is selected in it, commits how far it is."""
+    outcome = play(AskingCluster(3), lambda cluster: cluster.run(20.0))
+    assert outcome.violation is None
+
+
+def test_without_faults_every_selected_question_is_answered() -> None:
+    cluster, outcome = run(4, FaultPlan((), 1.0))
+    assert outcome.violation is None
+    selected = [sent for sent in cluster.questions.sent if sent.number % 4 in (1, 2)]
+    assert len(selected) >= 3
+    assert cluster.questions.acknowledged == len(selected)
+    assert cluster.questions.delivered == len(selected)

@@ -1,0 +1,58 @@
+"""Whole clusters whose messages wait: each is delivered once and not early, whatever fails."""
+
+from __future__ import annotations
+
+import pytest
+
+import broker.scheduled.delay_level_dispatcher
+import broker.scheduled.timer_dispatcher
+from broker.state.commands import Schedule, Timer
+from simulator.faults.injector import FaultPlan
+from simulator.worlds.outcome import Outcome
+from simulator.worlds.runner import play
+from simulator.worlds.scheduled_messages import WaitingCluster
+
+SECONDS = 8.0
+CRASHES = FaultPlan(("crash",), 1.0)
+
+
+def run(seed: int, plan: FaultPlan | None = None) -> tuple[WaitingCluster, Outcome]:
+    cluster = WaitingCluster(seed, nodes=3, plan=plan)
+    outcome = play(cluster, lambda cluster: cluster.run(SECONDS))
+    return cluster, outcome
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_what_waits_is_delivered_once_and_not_early(seed: int) -> None:
+    cluster, outcome = run(seed)
+    assert outcome.violation is None, f"seed {seed} ({outcome.plan}): {outcome.violation}"
+    assert cluster.later.acknowledged > 10
+
+
+def test_without_faults_it_all_arrives() -> None:
+    cluster, outcome = run(4, FaultPlan((), 1.0))
+    assert outcome.violation is None
+    assert cluster.later.delivered == cluster.later.acknowledged > 20
+    assert cluster.waited.waiting == []
+
+
+def test_a_mark_that_stays_behind_is_found_when_another_leads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        broker.scheduled.delay_level_dispatcher,
+        "Schedule",
+        lambda level, offset: Schedule(level, offset - 1),
+    )
+    _, outcome = run(4, CRASHES)
+    assert "is delivered 2 times and was stored 1 times to wait" in str(outcome.violation)
+
+
+def test_a_mark_that_runs_ahead_is_found_when_another_leads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        broker.scheduled.timer_dispatcher, "Timer", lambda time, *more: Timer(time + 500, *more)
+    )
+    _, outcome = run(4, CRASHES)
+    assert "every message is delivered: not within" in str(outcome.violation)

@@ -1,0 +1,335 @@
+"""ConsumeQueues against a list in memory: through flushes, restarts, crashes and expiry."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from simulator.engine.disk import Fault, SimulatedFileSystem
+from store.errors import DamagedError, StoreError
+from store.index.consume_queue import (
+    BARRIER_QUEUES,
+    ROW_SIZE,
+    ConsumeQueue,
+    ConsumeQueues,
+    OpenFiles,
+)
+from store.message.batch import QUEUE_ROW
+from tests.store.small_logs import simulated
+
+ROWS_PER_FILE = 4
+DIRECTORY = "/data/consumequeue"
+QUEUE = f"{DIRECTORY}/orders/0"
+
+
+def row(number: int) -> bytes:
+    """The row of the message with that offset: positions grow with offsets."""
+    return QUEUE_ROW.pack(1000 + 10 * number, 10, number % 3)
+
+
+def rows(first: int, count: int) -> bytes:
+    return b"".join(row(number) for number in range(first, first + count))
+
+
+def queues_on(fs: SimulatedFileSystem, open_max: int = 2) -> ConsumeQueues:
+    return ConsumeQueues(fs, DIRECTORY, rows_per_file=ROWS_PER_FILE, open_max=open_max)
+
+
+def flush(queues: ConsumeQueues) -> None:
+    for job in queues.begin_flush():
+        job.run()
+        job.finish()
+
+
+def read_all(queue: ConsumeQueue) -> bytes:
+    found = b""
+    while part := queue.read(queue.first_offset + len(found) // ROW_SIZE, 3):
+        found += part
+    return found
+
+
+class QueueLife(RuleBasedStateMachine):
+    """One queue beside the numbers it should hold; a checkpoint is what a restart goes back to."""
+
+    @initialize(seed=st.integers(0, 2**32))
+    def begin(self, seed: int) -> None:
+        self.fs = simulated(seed)
+        self.rng = random.Random(seed)
+        self.queues = queues_on(self.fs)
+        self.queues.restore(())
+        self.first, self.end = 0, 0
+        self.saved: list[tuple[str, int, int, int]] = []
+        self.released = 0
+
+    def queue(self) -> ConsumeQueue:
+        return self.queues.get_or_create("orders", 0)
+
+    @rule(count=st.integers(1, 9))
+    def append(self, count: int) -> None:
+        self.queue().append(self.end, rows(self.end, count))
+        self.end += count
+
+    @rule()
+    def checkpoint(self) -> None:
+        self.saved = self.queues.lengths()
+        flush(self.queues)
+        self.released = self.first
+
+    @rule()
+    def flush_without_a_checkpoint(self) -> None:
+        flush(self.queues)
+
+    @rule(share=st.floats(0, 1))
+    def forget(self, share: float) -> None:
+        """As a command to expire does; files go when the checkpoint is behind it."""
+        position = 1000 + round(10 * (self.first + share * (self.end - self.first)))
+        queue = self.queue()
+        queue.first_offset = queue.offset_at(position)
+        self.first = max(self.first, -(-(position - 1000) // 10))
+        queue.release(self.released)
+
+    @rule()
+    def lose_power(self) -> None:
+        self.fs.power_loss()
+        self.restart()
+
+    @rule()
+    def die(self) -> None:
+        self.fs.crash()
+        self.restart()
+
+    def restart(self) -> None:
+        self.queues = queues_on(self.fs)
+        self.queues.restore(self.saved)
+        self.first, self.end = self.saved[0][2:] if self.saved else (0, 0)
+
+    @invariant()
+    def holds_what_was_appended(self) -> None:
+        queue = self.queue()
+        assert (queue.first_offset, queue.end_offset) == (self.first, self.end)
+        assert read_all(queue) == rows(self.first, self.end - self.first)
+
+
+TestQueueLife = QueueLife.TestCase
+TestQueueLife.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+
+
+@pytest.fixture
+def fs() -> SimulatedFileSystem:
+    return simulated()
+
+
+def flushed(fs: SimulatedFileSystem, count: int) -> ConsumeQueues:
+    """Queue 0 of topic orders with that many rows, all on disk."""
+    queues = queues_on(fs)
+    queues.get_or_create("orders", 0).append(0, rows(0, count))
+    flush(queues)
+    return queues
+
+
+def test_rows_lie_where_the_format_says(fs: SimulatedFileSystem) -> None:
+    flushed(fs, 10)
+    files = [path for path in fs.files() if path.startswith(QUEUE)]
+    assert files == [f"{QUEUE}/{start:020d}" for start in (0, 80, 160)]
+    assert [fs.durable_bytes(path) for path in files] == [rows(0, 4), rows(4, 4), rows(8, 2)]
+
+
+def test_rows_that_leave_a_gap_are_refused(fs: SimulatedFileSystem) -> None:
+    queue = queues_on(fs).get_or_create("orders", 0)
+    queue.append(0, rows(0, 2))
+    for offset in (1, 3):
+        with pytest.raises(StoreError, match="do not follow offset 1"):
+            queue.append(offset, rows(offset, 1))
+    with pytest.raises(StoreError):
+        queue.append(2, rows(2, 1)[:-1])
+
+
+def test_rows_appended_during_a_flush_stay_in_memory(fs: SimulatedFileSystem) -> None:
+    queue = queues_on(fs).get_or_create("orders", 0)
+    queue.append(0, rows(0, 3))
+    job = queue.begin_flush()
+    assert job is not None
+    queue.append(3, rows(3, 3))
+    job.run()
+    assert read_all(queue) == rows(0, 6)
+    job.finish()
+    assert read_all(queue) == rows(0, 6)
+    assert queue.dirty
+
+
+def test_nothing_to_flush_is_no_job(fs: SimulatedFileSystem) -> None:
+    queues = flushed(fs, 3)
+    assert queues.begin_flush() == []
+    queue = queues.get("orders", 0)
+    assert queue is not None
+    assert queue.begin_flush() is None
+
+
+@given(st.integers(0, 12), st.integers(0, 12), st.binary(max_size=50))
+def test_rows_behind_a_checkpoint_are_cut_whatever_they_are(
+    covered: int, more: int, garbage: bytes
+) -> None:
+    fs = simulated()
+    flushed(fs, covered + more)
+    files = [path for path in fs.files() if path.startswith(QUEUE)]
+    if files:
+        last = files[-1]
+        fs.overwrite(last, garbage, len(fs.visible_bytes(last)))
+    queues = queues_on(fs)
+    queues.restore([("orders", 0, 0, covered)])
+    queue = queues.get_or_create("orders", 0)
+    assert read_all(queue) == rows(0, covered)
+    queue.append(covered, rows(covered, 5))
+    flush(queues)
+    again = queues_on(fs)
+    again.restore(queues.lengths())
+    assert read_all(again.get_or_create("orders", 0)) == rows(0, covered + 5)
+
+
+def test_rows_missing_below_a_checkpoint_are_damage(fs: SimulatedFileSystem) -> None:
+    flushed(fs, 10)
+    path = f"{QUEUE}/{160:020d}"
+    fs.cut(path, 25)
+    with pytest.raises(DamagedError) as caught:
+        queues_on(fs).restore([("orders", 0, 0, 10)])
+    assert (caught.value.path, caught.value.position) == (path, 25)
+
+
+def test_a_file_missing_below_a_checkpoint_is_damage_when_it_is_read(
+    fs: SimulatedFileSystem,
+) -> None:
+    flushed(fs, 10)
+    fs.vanish(f"{QUEUE}/{80:020d}")
+    queues = queues_on(fs)
+    queues.restore([("orders", 0, 0, 10)])
+    with pytest.raises(DamagedError, match="the file of offset 4 is missing"):
+        queues.get_or_create("orders", 0).read(4, 1)
+
+
+def test_a_file_that_cannot_be_read_is_damage_and_no_error_of_the_operating_system(
+    fs: SimulatedFileSystem,
+) -> None:
+    """Who asks for an offset on the event loop lets damage be told, and nothing else."""
+    queue = flushed(fs, 5).get("orders", 0)
+    assert queue is not None
+    fs.inject(Fault(1, errno.EIO, operations=("pread",)))
+    with pytest.raises(DamagedError, match="cannot be read"):
+        queue.read(0, 1)
+    assert queue.read(0, 1) == row(0)
+
+
+def test_queues_that_a_checkpoint_does_not_list_are_removed(fs: SimulatedFileSystem) -> None:
+    queues = flushed(fs, 3)
+    queues.get_or_create("bills", 1).append(0, rows(0, 1))
+    flush(queues)
+    queues_on(fs).restore([("orders", 0, 0, 3)])
+    assert [path for path in fs.files() if "bills" in path] == []
+
+
+def test_many_queues_are_read_with_few_open_files(fs: SimulatedFileSystem) -> None:
+    queues = queues_on(fs, open_max=2)
+    for queue_id in range(8):
+        queues.get_or_create("orders", queue_id).append(0, rows(0, 6))
+    flush(queues)
+    for _ in range(2):
+        for _, _, queue in queues.all():
+            assert read_all(queue) == rows(0, 6)
+
+
+def test_the_least_recently_used_file_is_closed_first(fs: SimulatedFileSystem) -> None:
+    for name in "abc":
+        fs.open(f"/{name}", create=True)
+    files = OpenFiles(fs, 2)
+    first = files.get("/a")
+    files.get("/b")
+    assert files.get("/a") is first
+    files.get("/c")
+    assert files.get("/a") is first
+
+
+def test_expiry_removes_files_of_which_no_row_is_needed(fs: SimulatedFileSystem) -> None:
+    queues = flushed(fs, 10)
+    queues.expire(1000 + 10 * 8 + 1)
+    assert [path for path in fs.files() if path.startswith(QUEUE)] == [f"{QUEUE}/{160:020d}"]
+    queue = queues.get_or_create("orders", 0)
+    assert (queue.first_offset, read_all(queue)) == (9, rows(9, 1))
+    assert queue.read(8, 1) == b""
+
+
+def test_lengths_come_in_order(fs: SimulatedFileSystem) -> None:
+    queues = queues_on(fs)
+    for topic, queue_id in (("b", 10), ("b", 9), ("a", 3)):
+        queues.get_or_create(topic, queue_id).append(0, rows(0, queue_id))
+    assert queues.lengths() == [("a", 3, 0, 3), ("b", 9, 0, 9), ("b", 10, 0, 10)]
+
+
+def test_a_deleted_topic_is_gone_with_its_files(fs: SimulatedFileSystem) -> None:
+    queues = flushed(fs, 5)
+    queues.delete("orders")
+    assert queues.get("orders", 0) is None
+    assert [path for path in fs.files() if path.startswith(QUEUE)] == []
+
+
+# --- search by time
+
+
+def slow_search(times: list[int], first: int, timestamp: int) -> int:
+    """What RocketMQ 4.9 answers, told the long way. Offsets begin at ``first``."""
+    if not times:
+        return 0
+    exact = [offset for offset, time in enumerate(times, first) if time == timestamp]
+    if exact:
+        return exact[0]
+    later = [offset for offset, time in enumerate(times, first) if time > timestamp]
+    if not later:
+        return first + len(times) - 1
+    if later[0] == first:
+        return first
+    before, after = times[later[0] - 1 - first], times[later[0] - first]
+    return later[0] if after - timestamp < timestamp - before else later[0] - 1
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.integers(0, 30), max_size=12).map(sorted),
+    st.integers(0, 5),
+    st.integers(-2, 32),
+)
+def test_the_search_by_time_agrees_with_looking_at_every_message(
+    times: list[int], expired: int, timestamp: int
+) -> None:
+    queues = queues_on(simulated())
+    queue = queues.get_or_create("orders", 0)
+    queue.append(0, rows(0, len(times)))
+    flush(queues)
+    queue.first_offset = first = min(expired, len(times))
+
+    def store_time(position: int, size: int) -> int:
+        assert size == 10
+        return times[(position - 1000) // 10]
+
+    assert queue.search_time(timestamp, store_time) == slow_search(times[first:], first, timestamp)
+
+
+@pytest.mark.parametrize("count", [BARRIER_QUEUES - 1, BARRIER_QUEUES, 300])
+def test_queues_are_durable_after_a_flush_however_many_they_are(count: int) -> None:
+    fs = simulated(7)
+    queues = queues_on(fs)
+    for queue_id in range(count):
+        queues.get_or_create("orders", queue_id).append(0, rows(0, ROWS_PER_FILE + 1))
+    lengths = queues.lengths()
+    syncs: list[str] = []
+    fs.on_call = lambda operation, _path: syncs.append(operation) if "sync" in operation else None
+    flush(queues)
+    assert len(syncs) <= 3 * BARRIER_QUEUES
+    fs.on_call = None
+    fs.power_loss(keep=0)
+    again = queues_on(fs)
+    again.restore(lengths)
+    for _, _, queue in again.all():
+        assert read_all(queue) == rows(0, ROWS_PER_FILE + 1)

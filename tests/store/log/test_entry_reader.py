@@ -1,0 +1,96 @@
+"""Finding the entry that has a position, with few looks into the entry index."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from store.errors import DamagedError, OutOfRangeError
+from store.log.entry_index import ROW_SIZE
+from store.replica import StoreConfig
+from tests.store.small_logs import DIRECTORY, Writer, open_store, save_mark, simulated
+
+SEGMENT = 1 << 20
+CONFIG = StoreConfig("broker-a", "n0", SEGMENT, min_free_bytes=0, index_rows_per_file=512)
+
+
+@pytest.mark.parametrize("sizes", [(30, 30), (0, 400), (0, 1), (1, 9000)])
+@pytest.mark.parametrize("expired", [False, True])
+def test_the_entry_of_any_position_is_found_with_few_reads(
+    sizes: tuple[int, int], expired: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(1)
+    store, writer = open_store(simulated(), CONFIG), Writer(SEGMENT)
+    store.save_hard_state(1, "n0")
+    count = 3000
+    for number in range(count):
+        most = sizes[1] if number % 500 < 20 else max(sizes[0], 30)
+        writer.make(bytes(rng.randint(sizes[0], most) if most > sizes[0] else sizes[0]))
+    store.append(writer.entries)
+    store.sync()
+    save_mark(store, writer.entries[-1])
+    for index in (count - 200, count - 100):
+        store.save_checkpoint(writer.checkpoint(index))
+    if expired:
+        store.expire(writer.entries[count // 2].position)
+    looks = 0
+    rows = store._index.rows
+
+    def counted(first: int, end: int) -> bytes:
+        nonlocal looks
+        looks += 1
+        return rows(first, end)
+
+    monkeypatch.setattr(store._index, "rows", counted)
+    first = store.first_index
+    for index in range(first, count, 7):
+        entry = writer.entries[index]
+        looks = 0
+        assert store.entry_at(entry.position, count - 1) == index
+        assert looks <= 10
+        assert store.entry_at(entry.end - 1, count - 1) == index
+        last = rng.randint(first, index)
+        assert store.entry_at(entry.position, last) == last
+    with pytest.raises(OutOfRangeError):
+        store.read_run(store.entry_at(store.first_position - 1, count - 1), count - 1, 1)
+
+
+@pytest.mark.parametrize("byte", range(ROW_SIZE))
+@pytest.mark.parametrize("bit", [0, 6])
+def test_rows_that_rotted_lead_to_no_other_entry_and_keep_from_none(byte: int, bit: int) -> None:
+    count, rotted = 40, (0, 1, 17, 18, 32, 39)
+    fs = simulated()
+    store, writer = open_store(fs), Writer()
+    store.save_hard_state(1, "n0")
+    store.append(writer.make_many(count))
+    store.sync()
+    save_mark(store, writer.entries[-1])
+    store.save_checkpoint(writer.checkpoint(count - 1))
+    for index in rotted:
+        path = f"{DIRECTORY}/index/{(index - index % 4) * ROW_SIZE:020d}"
+        fs.flip_bit(path, index % 4 * ROW_SIZE + byte, bit)
+    for entry in writer.entries:
+        for position in (entry.position, entry.end - 1):
+            found = store.confirmed_entry_at(position, count - 1)
+            # Of two that rotted side by side nobody knows which it is.
+            assert found == entry.index or {found, entry.index} <= set(rotted)
+            if entry.index in rotted:
+                with pytest.raises(DamagedError):
+                    store.read_run(found, found, 1)
+    with pytest.raises(OutOfRangeError):
+        store.confirmed_entry_at(-1, count - 1)
+
+
+def test_rows_of_whole_blocks_that_rotted_are_not_all_looked_at() -> None:
+    fs = simulated()
+    store, writer = open_store(fs, CONFIG), Writer(SEGMENT)
+    store.save_hard_state(1, "n0")
+    store.append(writer.make_many(2000))
+    store.sync()
+    store.save_checkpoint(writer.checkpoint(1999))
+    for index in range(600, 1700):
+        start = index - index % 512
+        fs.flip_bit(f"{DIRECTORY}/index/{start * ROW_SIZE:020d}", (index - start) * ROW_SIZE + 20)
+    with pytest.raises(DamagedError):
+        store.confirmed_entry_at(writer.entries[100].position, 1999)

@@ -1,0 +1,306 @@
+"""Damage at rest is found, and a peer's entry takes the place of one that rotted."""
+
+from __future__ import annotations
+
+import errno
+from itertools import count
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from simulator.engine.disk import Fault, PowerLossError, SimulatedFileSystem
+from store.errors import DamagedError, FatalDiskError, OutOfRangeError, StoreError
+from store.io.os_filesystem import OsFileSystem
+from store.log.entry import HEADER_SIZE, Entry, EntryKind, build_entry
+from store.log.entry_index import ROW_SIZE
+from store.replica import ReplicaStore, StoreConfig
+from tests.store.small_logs import DIRECTORY, Writer, contents, data_of, open_store, simulated
+
+COUNT, CHECKPOINT = 30, 20
+CHAIN_BYTE = 38
+
+
+def written(fs: SimulatedFileSystem) -> tuple[ReplicaStore, Writer]:
+    store = open_store(fs)
+    writer = Writer()
+    store.save_hard_state(1, "n0")
+    store.append(writer.make_many(COUNT))
+    store.sync()
+    store.save_checkpoint(writer.checkpoint(CHECKPOINT))
+    return store, writer
+
+
+def damaged(store: ReplicaStore, max_bytes: int = 150) -> list[int]:
+    found: dict[int, None] = {}
+    index = store.first_index
+    while index <= store.last_index:
+        checked = store.check_entries(index, store.last_index, max_bytes)
+        found.update(dict.fromkeys(checked.damage))
+        for entry in checked.entries:
+            assert entry.index not in found
+        index = checked.next_index
+    return sorted(found)
+
+
+def rot(fs: SimulatedFileSystem, store: ReplicaStore, entry: Entry, byte: int) -> None:
+    start = entry.position - entry.position % store.segment_size
+    fs.flip_bit(f"{DIRECTORY}/commitlog/{start:020d}", entry.position - start + byte)
+
+
+def test_a_whole_log_has_no_damage() -> None:
+    store, _ = written(simulated())
+    assert damaged(store) == []
+
+
+@pytest.mark.parametrize("byte", range(0, HEADER_SIZE + 30, 3))
+def test_a_bit_anywhere_in_an_entry_is_found_and_mended(byte: int) -> None:
+    fs = simulated()
+    store, writer = written(fs)
+    index = Random(byte).randrange(COUNT)
+    rot(fs, store, writer.entries[index], byte)
+    assert damaged(store) == [index]
+    store.mend_entry(writer.entries[index])
+    assert damaged(store) == []
+    store.close()
+    fs.power_loss()
+    reopened = open_store(fs)
+    assert contents(reopened) == data_of(writer.entries)
+
+
+@pytest.mark.parametrize("expired", [False, True])
+@pytest.mark.parametrize("max_bytes", [1, 150, 10_000])
+def test_a_bit_in_the_chain_of_the_first_entry_is_found_and_mended(
+    expired: bool, max_bytes: int
+) -> None:
+    """Where entries were given up nothing else says what that chain CRC must be."""
+    fs = simulated()
+    store, writer = written(fs)
+    if expired:
+        store.expire(writer.entries[CHECKPOINT].position)
+    first = store.first_index
+    assert (first > 0) is expired
+    rot(fs, store, writer.entries[first], CHAIN_BYTE)
+    found = damaged(store, max_bytes)
+    assert found[0] == first
+    assert found[1:] in ([], [first + 1])
+    for index in found:
+        store.mend_entry(writer.entries[index])
+    assert damaged(store, max_bytes) == []
+    assert contents(store) == data_of(writer.entries[first:])
+
+
+def test_several_damaged_entries_are_mended_in_order() -> None:
+    fs = simulated()
+    store, writer = written(fs)
+    for index in (7, 8, 9, 15):
+        rot(fs, store, writer.entries[index], 50)
+        rot(fs, store, writer.entries[index], 38)
+    assert damaged(store) == [7, 8, 9, 15]
+    for index in (7, 8, 9, 15):
+        store.mend_entry(writer.entries[index])
+    assert damaged(store) == []
+
+
+def test_a_damaged_row_of_the_entry_index_is_mended_with_its_entry() -> None:
+    fs = simulated()
+    store, writer = written(fs)
+    # Four rows of 32 bytes a file; row 9 is the second of its file.
+    fs.flip_bit(f"{DIRECTORY}/index/{8 * 32:020d}", 32 + 20)
+    assert 9 in damaged(store)
+    store.mend_entry(writer.entries[9])
+    assert damaged(store) == []
+
+
+@pytest.mark.parametrize("byte", range(ROW_SIZE))
+@pytest.mark.parametrize("max_bytes", [1, 150, 10_000])
+def test_a_bit_anywhere_in_a_row_is_found_and_stops_no_look_at_the_rest(
+    byte: int, max_bytes: int
+) -> None:
+    """Also where it leads out of its segment, or out of the log."""
+    for bit in (0, 7):
+        fs = simulated()
+        store, writer = written(fs)
+        fs.flip_bit(f"{DIRECTORY}/index/{8 * 32:020d}", ROW_SIZE + byte, bit)
+        rot(fs, store, writer.entries[17], 50)
+        found = damaged(store, max_bytes)
+        assert 9 in found
+        assert 17 in found
+        assert set(found) <= {8, 9, 10, 17}  # the row tells of those beside it as well
+        for index in found:
+            store.mend_entry(writer.entries[index])
+        assert damaged(store, max_bytes) == []
+        assert contents(store) == data_of(writer.entries)
+
+
+@pytest.mark.parametrize("byte", range(ROW_SIZE))
+def test_a_row_that_rotted_keeps_no_entry_before_it_from_being_mended(byte: int) -> None:
+    """Nor does it if its own entry has rotted, too."""
+    for bit in (0, 7):
+        fs = simulated()
+        store, writer = written(fs)
+        fs.flip_bit(f"{DIRECTORY}/index/{8 * 32:020d}", ROW_SIZE + byte, bit)
+        for index in (8, 9):
+            rot(fs, store, writer.entries[index], 50)
+        while found := damaged(store):
+            store.mend_entry(writer.entries[found[0]])
+        assert contents(store) == data_of(writer.entries)
+
+
+@pytest.mark.parametrize("byte", [4, 10, 11, 12, 15])
+def test_a_row_that_leads_astray_is_damage_and_not_a_log_that_ended(
+    byte: int,
+) -> None:
+    fs = simulated()
+    store, writer = written(fs)
+    fs.flip_bit(f"{DIRECTORY}/index/{8 * 32:020d}", ROW_SIZE + byte, 6)
+    whole = store.read_entries(7, COUNT - 1, 160)
+    assert data_of(whole) == data_of(writer.entries[7:9])
+    with pytest.raises(DamagedError):
+        store.read_entries(9, COUNT - 1, 10_000)
+    with pytest.raises(DamagedError):
+        store.read_run(9, COUNT - 1, 10_000)
+    with pytest.raises(OutOfRangeError):
+        store.read_entries(COUNT, COUNT, 1)
+    store.save_checkpoint(writer.checkpoint(CHECKPOINT + 1))
+    store.expire(writer.entries[CHECKPOINT].position)
+    with pytest.raises(OutOfRangeError):
+        store.read_entries(9, COUNT - 1, 1)
+
+
+@pytest.mark.parametrize("byte", range(ROW_SIZE))
+def test_a_row_alone_is_made_again_from_its_entry(byte: int) -> None:
+    for index in (1, 9, 12, CHECKPOINT):
+        fs = simulated()
+        store, writer = written(fs)
+        start = index - index % 4
+        fs.flip_bit(f"{DIRECTORY}/index/{start * ROW_SIZE:020d}", index % 4 * ROW_SIZE + byte, 3)
+        assert index in damaged(store)
+        assert [place for place in range(COUNT) if store.mend_row(place)] == [index]
+        assert damaged(store) == []
+        fs.power_loss(keep=0.0)
+        assert contents(open_store(fs)) == data_of(writer.entries)
+
+
+def test_rows_one_behind_the_other_are_made_again_in_their_order() -> None:
+    fs = simulated()
+    store, _ = written(fs)
+    for index in range(6, 14):
+        start = index - index % 4
+        fs.flip_bit(f"{DIRECTORY}/index/{start * ROW_SIZE:020d}", index % 4 * ROW_SIZE + 20)
+    assert not store.mend_row(7)
+    assert [index for index in range(COUNT) if store.mend_row(index)] == list(range(6, 14))
+    assert damaged(store) == []
+
+
+@pytest.mark.parametrize("byte", [2, 7, 12, 30, 38, 42, 60])
+def test_no_row_is_made_from_an_entry_that_rotted(byte: int) -> None:
+    fs = simulated()
+    store, writer = written(fs)
+    fs.flip_bit(f"{DIRECTORY}/index/{8 * ROW_SIZE:020d}", ROW_SIZE + 20)
+    rot(fs, store, writer.entries[9], byte)
+    assert not any(map(store.mend_row, range(COUNT)))
+    store.mend_entry(writer.entries[9])
+    assert damaged(store) == []
+
+
+def test_a_row_for_which_there_is_no_room_stays_as_it_is() -> None:
+    fs = simulated()
+    store, _ = written(fs)
+    fs.flip_bit(f"{DIRECTORY}/index/{8 * ROW_SIZE:020d}", ROW_SIZE + 20)
+    fs.inject(Fault(1, errno.ENOSPC, operations={"pwrite"}, path="/index/"))
+    assert not store.mend_row(9)
+    assert store.mend_row(9)
+
+
+def test_damaged_padding_is_found_and_written_again() -> None:
+    fs = simulated()
+    store, writer = written(fs)
+    last = next(
+        entry
+        for entry, after in zip(writer.entries, writer.entries[1:], strict=False)
+        if after.position > entry.end
+    )
+    rot(fs, store, last, last.size + 2)
+    assert damaged(store) == [last.index]
+    store.mend_entry(last)
+    assert damaged(store) == []
+
+
+def test_an_entry_that_does_not_fit_is_refused_and_nothing_is_written() -> None:
+    fs = simulated()
+    store, writer = written(fs)
+    entry, before = writer.entries[10], writer.entries[9]
+    rot(fs, store, entry, 60)
+
+    def other(position: int, chain: int, body: bytes) -> Entry:
+        return build_entry(EntryKind.DATA, 10, 1, position, chain, [body])
+
+    strangers = [
+        other(entry.position, 0, b"x" * 30),
+        other(entry.position + 1, before.chain_crc, b"x" * 30),
+        other(entry.position, before.chain_crc, b"x" * 31),
+    ]
+    for stranger in strangers:
+        with pytest.raises(StoreError, match="of a peer"):
+            store.mend_entry(stranger)
+    assert damaged(store) == [10]
+    store.mend_entry(entry)
+    assert damaged(store) == []
+
+
+def reopened_without(fs: SimulatedFileSystem, calls: int, error: int | None) -> ReplicaStore | None:
+    """The store, once a process has died or failed in that file call as it put an entry back."""
+    store, writer = written(fs)
+    entry = writer.entries[5]
+    rot(fs, store, entry, 50)
+    if error is None:
+        fs.lose_power_at(calls)
+    else:
+        fs.inject(Fault(calls, error))
+    try:
+        store.mend_entry(entry)
+    except (PowerLossError, FatalDiskError):
+        fs.crash()
+        return open_store(fs)
+    return None
+
+
+@pytest.mark.parametrize("error", [None, errno.EIO], ids=["killed", "disk error"])
+def test_an_entry_that_reads_as_whole_after_a_failure_is_durable(error: int | None) -> None:
+    """The page cache may hold what the disk lacks, and be clean: nothing writes it by itself."""
+    for calls in count(1):
+        fs = simulated()
+        reopened = reopened_without(fs, calls, error)
+        if reopened is None:
+            break
+        seen = damaged(reopened)
+        fs.power_loss(keep=0.0)
+        assert damaged(open_store(fs)) == seen
+    assert calls > 4
+
+
+def test_what_was_mended_stays_so_when_its_block_is_written_again(tmp_path: Path) -> None:
+    """What is appended past the page cache is written with what was before it in its block."""
+    config = StoreConfig("broker-a", "n0", 1 << 16, min_free_bytes=0, direct=True)
+    store = ReplicaStore.open(OsFileSystem(), str(tmp_path), config)
+    store.save_hard_state(1, "n0")
+    writer = Writer(config.segment_size)
+    store.append(writer.make_many(3))
+    store.sync()
+    store.close()
+    store = ReplicaStore.open(OsFileSystem(), str(tmp_path), config)
+    file = OsFileSystem().open(f"{tmp_path}/commitlog/{0:020d}")
+    file.pwrite(b"rot", writer.entries[1].position + HEADER_SIZE)
+    file.datasync()
+    file.close()
+    store.append(writer.make_many(1))
+    store.sync()
+    assert damaged(store) == [1]
+    store.mend_entry(writer.entries[1])
+    assert damaged(store) == []
+    store.append(writer.make_many(1))
+    store.sync()
+    assert damaged(store) == []
+    assert contents(store) == data_of(writer.entries)
+    store.close()
