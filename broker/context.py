@@ -10,22 +10,22 @@ from ipaddress import IPv4Address
 from random import Random
 from struct import Struct
 
-from broker.config.dynamic_settings import Settings
+from broker.config.dynamic_settings import DynamicSettings
 from broker.config.node_config import Endpoint, NodeConfig
-from broker.delivery.long_polling import HeldPulls
+from broker.delivery.long_polling import LongPolling
 from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
 from broker.delivery.offset_resets import PendingResets
 from broker.delivery.queue_locks import QueueLocks
-from broker.delivery.replica_selection import SlowReaders
-from broker.group_commit.batcher import Gatherer
-from broker.ingest.deduplication import ResentRequests
-from broker.maintenance.state_proofs import Proofs
-from broker.metrics.broker_metrics import BrokerStats, Rates
-from broker.remoting.connected_clients import Clients
-from broker.scheduled.scheduled_message_service import Delivery
+from broker.delivery.replica_selection import ReplicaSelection
+from broker.group_commit.batcher import Batcher
+from broker.ingest.deduplication import Deduplicator
+from broker.maintenance.state_proofs import StateProofs
+from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
+from broker.remoting.connected_clients import ConnectedClients
+from broker.scheduled.scheduled_message_service import ScheduledMessageService
 from broker.state.state_machine import BrokerStateMachine
-from broker.transactions.coordinator import Transactions
+from broker.transactions.coordinator import TransactionCoordinator
 from dledger.node.node import Node
 
 _HOST = Struct(">4si")
@@ -47,21 +47,21 @@ class BrokerContext:
     rng: Random
     node: Node
     machine: BrokerStateMachine
-    gatherer: Gatherer
-    resent: ResentRequests
+    batcher: Batcher
+    deduplicator: Deduplicator
     reader: MessageReader
     lookup: MessageLookup
-    holds: HeldPulls
-    clients: Clients
+    long_polling: LongPolling
+    clients: ConnectedClients
     locks: QueueLocks
     resets: PendingResets
-    settings: Settings
-    slow_readers: SlowReaders
-    stats: BrokerStats
-    rates: Rates
-    delivery: Delivery
-    transactions: Transactions
-    proofs: Proofs
+    settings: DynamicSettings
+    replica_selection: ReplicaSelection
+    stats: BrokerMetrics
+    rates: MessageRates
+    scheduled_messages: ScheduledMessageService
+    transactions: TransactionCoordinator
+    proofs: StateProofs
 
     @property
     def store_host(self) -> bytes:

@@ -40,19 +40,19 @@ class RemotingLimits:
     turn_frames: int = 768
     """Frames, or KiB of body, that are handled before heartbeats and disks have their turn."""
 
-    unfinished_max: int = 128 * 1024 * 1024
+    incomplete_max: int = 128 * 1024 * 1024
     """Bytes of frames that were begun and not finished, of all connections of a server. Above, the
     connection is closed whose frame was begun first."""
 
-    unfinished_each: int = 16 * 1024
+    incomplete_each: int = 16 * 1024
     """Bytes of such a frame that each connection may keep all the same."""
 
     progress_seconds: float = 15.0
     progress_bytes: int = 8 * 1024
     """Of a frame that was begun so many bytes must come in so many seconds, or the rest of it. A
     link that carries 5 kbit/s is quick enough."""
-    model_size_max: int = 4096
-    models_max: int = 64
+    header_template_size_max: int = 4096
+    header_templates_max: int = 64
     """Headers that others of one connection are compared with; then it begins anew."""
 
     connect_seconds: float = 3.0
@@ -109,10 +109,10 @@ STATE = StateLimits()
 class ProduceLimits:
     """Of what is taken in and not yet applied, and of what is remembered of it."""
 
-    staged_bytes_max: int = 64 << 20
+    pending_bytes_max: int = 64 << 20
     """What may wait to be proposed; beyond it requests are refused as busy."""
 
-    doubt_bytes_max: int = 64 << 20
+    suspect_bytes_max: int = 64 << 20
     """Of requests that may have been stored before, until that is found out; beyond it they are
     refused as busy."""
 
@@ -130,10 +130,10 @@ class ProduceLimits:
     """Keys of all messages in one request, which takes 0.1 s for so many. It is several for each
     message even where 4 MiB are full of short ones."""
 
-    shapes_max: int = 4096
+    property_templates_max: int = 4096
     """How many shapes of properties are remembered; then it begins anew."""
 
-    shape_bytes_max: int = 1024
+    property_template_bytes_max: int = 1024
     """Of properties that are longer, each with a shape of its own, memory would be full of
     shapes."""
 
@@ -148,7 +148,7 @@ class ConsumeLimits:
     pull_messages_max: int = 1024
     pull_bytes_max: int = 4 << 20
 
-    hold_seconds_max: float = 60.0
+    long_poll_seconds_max: float = 60.0
     """Longer than any client waits; a client that asks for more is answered then."""
 
     held_pulls_max: int = 65_536
@@ -206,7 +206,7 @@ class ClientLimits:
     locks_max: int = 262_144
     """Queues that are locked by the members of groups."""
 
-    meters_max: int = 65_536
+    topic_metrics_max: int = 65_536
     """Pairs of a topic and a group whose messages are counted; what others get is not."""
 
 
@@ -238,7 +238,7 @@ class NameServerLimits:
     name_size_max: int = 512
     """Characters of a name or an address."""
 
-    gone_names_max: int = 1_024
+    departed_brokers_max: int = 1_024
     """Broker names that are remembered though no process of theirs is registered."""
 
     expiry_ms_max: int = 3_600_000

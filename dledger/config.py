@@ -57,7 +57,7 @@ class RaftConfig:
     faster than another's by more than that share, and is paid for: followers then hold no election
     before the timeout, whatever became of the link to their leader.
 
-    A node that refills gets ``supply_bytes_per_second`` from each of its peers.
+    A node that refills gets ``snapshot_bytes_per_second`` from each of its peers.
     What is at rest is read again at ``scrub_bytes_per_second``, with a rest between two passes.
     """
 
@@ -79,7 +79,7 @@ class RaftConfig:
     preferred_leader: str = ""
     lease_reads: bool = False
     lease_drift: float = 0.2
-    supply_bytes_per_second: int = 32 << 20
+    snapshot_bytes_per_second: int = 32 << 20
     scrub_bytes_per_second: int = 8 << 20
     scrub_pass_seconds: float = 60.0
 
@@ -105,7 +105,7 @@ class RaftConfig:
             "disk_stall_seconds",
             "change_seconds",
             "promote_lag_entries",
-            "supply_bytes_per_second",
+            "snapshot_bytes_per_second",
             "scrub_bytes_per_second",
             "scrub_pass_seconds",
         ):

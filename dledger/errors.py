@@ -83,19 +83,19 @@ class OutcomeUnknownError(ProposeError):
         super().__init__(f"leadership of term {term} ended before entry {index} was confirmed")
 
 
-class OpenAnewError(DLedgerError):
+class ReopenError(DLedgerError):
     """The node must be opened anew with what is on its disk now; not a failure."""
 
 
-class RefilledError(OpenAnewError):
+class SnapshotInstalledError(ReopenError):
     """The node got another log from its peers, or wanted to and found no room to note that."""
 
 
-class RetakenError(OpenAnewError):
+class StateDivergedError(ReopenError):
     """The state was not that of the group, and is taken again from the log."""
 
 
-TOLD_MAX = 300
+TEXT_MAX = 300
 """Characters of what a peer did wrong, which may repeat what it said."""
 
 
@@ -106,7 +106,7 @@ class PeerError(DLedgerError):
     """
 
     def __init__(self, what: str) -> None:
-        told = what if len(what) <= TOLD_MAX else f"{what[:TOLD_MAX]}..."
+        told = what if len(what) <= TEXT_MAX else f"{what[:TEXT_MAX]}..."
         super().__init__(told if told.isprintable() else ascii(told))
 
 
@@ -119,7 +119,7 @@ class DamagedFrameError(PeerError):
         )
 
 
-class Promise(Enum):
+class SafetyProperty(Enum):
     """What nodes promise, in the words of Raft's thesis (figure 3.2) where it has them."""
 
     ONE_LEADER = "election safety"
@@ -140,6 +140,6 @@ class InvariantError(DLedgerError):
     Its text begins with the promise that would be broken next.
     """
 
-    def __init__(self, promise: Promise, what: str) -> None:
+    def __init__(self, promise: SafetyProperty, what: str) -> None:
         self.promise = promise
         super().__init__(f"{promise.value}: {what}")

@@ -191,14 +191,14 @@ def run(args: argparse.Namespace) -> int:
     with open_session(args.master, progress=sys.stderr.isatty()) as session:
         audit = run_audit(session, directories, range_bytes_of(args))
         if args.duplicates:
-            audit.told += find_duplicates(session, directories[0], audit.groups, audit.told)
-    audit.told += check_acknowledged(directories[0], audit.groups, listed)
+            audit.findings += find_duplicates(session, directories[0], audit.groups, audit.findings)
+    audit.findings += check_acknowledged(directories[0], audit.groups, listed)
     summary = write(args.out, directories[0], audit)
     if args.json:
         print(json.dumps(summary))
     else:
         show(audit, summary)
-    return exit_code([told.finding for told in audit.told])
+    return exit_code([told.finding for told in audit.findings])
 
 
 def write(out: str | None, root: str, audit: Audit) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def write(out: str | None, root: str, audit: Audit) -> dict[str, Any]:
 
 
 def show(audit: Audit, summary: dict[str, Any]) -> None:
-    for told in audit.told:
+    for told in audit.findings:
         print(told)
     for group in summary["groups"]:
         for replica in group["replicas"]:

@@ -37,7 +37,7 @@ class OutOfRangeError(StoreError):
     """An index or position that the log does not hold: expired, or not written yet."""
 
 
-class NotHereYetError(OutOfRangeError):
+class NotReplicatedYetError(OutOfRangeError):
     """A position that the group has committed, and that the own disk has not been written to."""
 
 
@@ -76,9 +76,9 @@ class DamagedLogError(DamagedError):
 
     ``index`` is its number, ``end`` where the entry before ends and ``chain_crc`` the chain up to
     there (``None`` at the first entry retained). All up to entry ``known_index`` was durable, and
-    all below the position ``floor``; up to ``commit_index`` it is known to be committed. With
-    ``lost_end`` it is known that entries behind that are lost too, and this would not be seen any
-    more once the entry is put back.
+    all below the position ``durable_position``; up to ``commit_index`` it is known to be committed.
+    With ``lost_end`` it is known that entries behind that are lost too, and this would not be seen
+    any more once the entry is put back.
     """
 
     def __init__(self, path: str, position: int, what: str) -> None:
@@ -88,8 +88,8 @@ class DamagedLogError(DamagedError):
         self.chain_crc: int | None = None
         self.commit_index = -1
         self.known_index = -1
-        self.floor = 0
-        self.lost_end = False
+        self.durable_position = 0
+        self.suffix_lost = False
 
 
 class MissingSegmentError(DamagedError):

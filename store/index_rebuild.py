@@ -110,7 +110,7 @@ class Rebuild:
         damaged = min(checked.damage, default=checked.next_index)
         if damaged > self._index:
             return [entry for entry in checked.entries if entry.index < damaged]
-        if store.mend_row(damaged):
+        if store.repair_row(damaged):
             return []  # its entry is whole, and found now
         raise self._damage(store, checked.damage[damaged])
 
@@ -118,7 +118,7 @@ class Rebuild:
         damage = DamagedLogError(error.path, error.position, error.what)
         damage.index = self._index
         damage.commit_index = damage.known_index = self._last_index
-        damage.floor = store.end_position
+        damage.durable_position = store.end_position
         if self._before is not None:
             damage.end, damage.chain_crc = self._before.end, self._before.chain_crc
         else:

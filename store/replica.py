@@ -13,8 +13,8 @@
 
 Threads. One *storage thread* calls ``save_hard_state``, ``append``, ``truncate`` and ``sync``, one
 after the other; while it has nothing to do any thread may ``begin_append`` in its place. One
-*background thread* calls ``prepare_next``, ``drop_cached``, ``save_mark``, ``save_held``,
-  ``save_checkpoint``, ``expire`` and ``mend_entry`` at the same time. Any thread reads. This is
+*background thread* calls ``preallocate_next``, ``drop_cached``, ``save_mark``, ``save_evidence``,
+  ``save_checkpoint``, ``expire`` and ``repair_entry`` at the same time. Any thread reads. This is
   safe because the two writers own different bytes: the storage thread the log from its end on, the
   background thread zeros ahead of every entry (:mod:`store.log.segment`), committed entries that
   rotted, and files for what is committed, which is never truncated (:mod:`store.log.entry_index`).
@@ -44,28 +44,34 @@ from store.log.commit_log import OUT_OF_SPACE
 from store.log.entry import Entry
 from store.log.entry_index import ROW
 from store.log.entry_reader import confirmed_entry_at, index_at
-from store.log.entry_repair import mend_entry, mend_row
+from store.log.entry_repair import repair_entry, repair_row
 from store.log.layout import segment_start
-from store.recovery.log_scan import Recovered
-from store.recovery.opening import Parts, StoreConfig, open_parts
-from store.recovery.snapshot_install import REBUILD_NAME, Plan, Refill, clear_floor, read_floor
+from store.recovery.log_scan import RecoveredReplica
+from store.recovery.opening import OpenParts, StoreConfig, open_parts
+from store.recovery.snapshot_install import (
+    REBUILD_NAME,
+    InstallPlan,
+    SnapshotInstall,
+    clear_vote_floor,
+    read_vote_floor,
+)
 from store.replica_reads import ReplicaReads
 from store.snapshot import SnapshotWriter
 from store.state.checkpoint import Checkpoint
 from store.state.hard_state import HardState
-from store.state.replication_evidence_file import Held
+from store.state.replication_evidence_file import SavedEvidence
 
-__all__ = ["Recovered", "ReplicaStore", "StoreConfig"]
+__all__ = ["RecoveredReplica", "ReplicaStore", "StoreConfig"]
 
 
 class ReplicaStore(ReplicaReads):
     """See the module. Made by :meth:`open`, ended by :meth:`close`."""
 
-    def __init__(self, fs: FileSystem, directory: str, parts: Parts) -> None:
+    def __init__(self, fs: FileSystem, directory: str, parts: OpenParts) -> None:
         super().__init__(fs, directory, parts)
         self._lock = parts.lock
         self._vote_file = parts.vote_file
-        self._held_file = parts.held_file
+        self._held_file = parts.evidence_file
         self._term = parts.hard_state.term
         self._last_term = parts.last_term
         self._failure: FatalDiskError | None = None
@@ -199,7 +205,7 @@ class ReplicaStore(ReplicaReads):
         except OSError as error:
             raise self._fail("saving the mark", error) from error
 
-    def save_held(self, held: Sequence[Held]) -> None:
+    def save_evidence(self, held: Sequence[SavedEvidence]) -> None:
         """Durably notes how much of the log the disks of others hold.
 
         Raises :class:`~store.errors.DiskFullError`, and nothing changed.
@@ -268,7 +274,7 @@ class ReplicaStore(ReplicaReads):
             if self._index.row(place).position == position:
                 return place
         place = confirmed_entry_at(self._log, self._index, position, last_index)
-        mend_row(self._log, self._index, place)
+        repair_row(self._log, self._index, place)
         if self._index.row(place).position != position:
             path, byte = self._log.locate(position)
             raise DamagedError(path, byte, "no row of the entry index says what begins here")
@@ -292,18 +298,18 @@ class ReplicaStore(ReplicaReads):
         )
 
     @property
-    def needs_preparation(self) -> bool:
-        """Whether :meth:`prepare_next` has something to do, room on the disk permitting."""
-        return self._log.needs_preparation
+    def needs_preallocation(self) -> bool:
+        """Whether :meth:`preallocate_next` has something to do, room on the disk permitting."""
+        return self._log.needs_preallocation
 
-    def prepare_next(self) -> None:
+    def preallocate_next(self) -> None:
         """Fills what the log will use next with synced zeros; takes long, and stops at a close.
 
         A full disk is no error here: :meth:`has_room` tells it before it matters.
         """
         self._check_usable()
         try:
-            self._log.prepare_next()
+            self._log.preallocate_next()
         except OSError as error:
             raise self._fail("preparing a segment", error) from error
 
@@ -317,7 +323,7 @@ class ReplicaStore(ReplicaReads):
 
     # The background thread, for what is mended or gathered from peers.
 
-    def mend_entry(self, entry: Entry) -> None:
+    def repair_entry(self, entry: Entry) -> None:
         """Puts a peer's entry in the place of a damaged one; see :mod:`store.log.entry_repair`.
 
         Background thread, and committed entries only. Raises :class:`~store.errors.StoreError`
@@ -326,11 +332,11 @@ class ReplicaStore(ReplicaReads):
         self._check_usable()
         try:
             known = self._marks.committed_end
-            mend_entry(self._fs, self._directory, self._log, self._index, entry, known_end=known)
+            repair_entry(self._fs, self._directory, self._log, self._index, entry, known_end=known)
         except OSError as error:
             raise self._fail("mending an entry", error) from error
 
-    def mend_row(self, index: int) -> bool:
+    def repair_row(self, index: int) -> bool:
         """Makes the row of an entry again from the log, if that has rotted and its entry has not.
 
         Background thread, and committed entries only. Returns whether it did. Raises
@@ -338,13 +344,15 @@ class ReplicaStore(ReplicaReads):
         """
         self._check_usable()
         try:
-            return mend_row(self._log, self._index, index)
+            return repair_row(self._log, self._index, index)
         except OSError as error:
             raise self._fail("mending a row of the entry index", error) from error
 
-    def begin_refill(self, plan: Plan, checkpoint_data: bytes, term_max: int) -> Refill:
+    def begin_snapshot_install(
+        self, plan: InstallPlan, checkpoint_data: bytes, term_max: int
+    ) -> SnapshotInstall:
         """Begins another log beside this one; see :mod:`store.recovery.snapshot_install`."""
-        return Refill.begin(
+        return SnapshotInstall.begin(
             self._fs,
             self._directory,
             plan,
@@ -354,23 +362,23 @@ class ReplicaStore(ReplicaReads):
             min_free_bytes=self._log.min_free_bytes,
         )
 
-    def resume_refill(self) -> Refill | None:
+    def resume_snapshot_install(self) -> SnapshotInstall | None:
         """What an earlier process gathered, if that is of use."""
-        return Refill.resume(
+        return SnapshotInstall.resume(
             self._fs,
             self._directory,
             segment_size=self._log.segment_size,
             min_free_bytes=self._log.min_free_bytes,
         )
 
-    def read_floor(self) -> int:
+    def read_vote_floor(self) -> int:
         """The entry that must be here again before this replica may vote; -1 for none."""
-        return read_floor(self._fs, self._directory)
+        return read_vote_floor(self._fs, self._directory)
 
-    def clear_floor(self) -> None:
+    def clear_vote_floor(self) -> None:
         """The replica holds all that it ever confirmed. Raises :class:`FatalDiskError`."""
         try:
-            clear_floor(self._fs, self._directory)
+            clear_vote_floor(self._fs, self._directory)
         except OSError as error:
             raise self._fail("removing the floor", error) from error
 

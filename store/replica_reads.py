@@ -6,23 +6,31 @@ from store.errors import DamagedError
 from store.io.disk_watermarks import DiskSpace
 from store.io.filesystem import FileSystem
 from store.log.entry import Entry
-from store.log.entry_reader import Run, confirmed_entry_at, entry_at, read_entries, read_run
-from store.log.entry_repair import Checked, check_entries
+from store.log.entry_reader import (
+    EntryRange,
+    confirmed_entry_at,
+    entry_at,
+    read_entries,
+    read_range,
+)
+from store.log.entry_repair import CheckedRange, check_entries
 from store.log.segment import SegmentSpan
-from store.recovery.opening import Parts
-from store.state.durable_mark import Marks
+from store.recovery.opening import OpenParts
+from store.state.durable_mark import DurableMarkTracker
 
 
 class ReplicaReads:
     """The part of :class:`~store.replica.ReplicaStore` that changes nothing."""
 
-    def __init__(self, fs: FileSystem, directory: str, parts: Parts) -> None:
+    def __init__(self, fs: FileSystem, directory: str, parts: OpenParts) -> None:
         self._fs = fs
         self._directory = directory
         self._log = parts.log
         self._index = parts.index
         self.checkpoints = parts.checkpoints
-        self._marks = Marks(file=parts.mark_file, mark=parts.mark, log=parts.log, index=parts.index)
+        self._marks = DurableMarkTracker(
+            file=parts.mark_file, mark=parts.mark, log=parts.log, index=parts.index
+        )
         self._truncations = 0
 
     @property
@@ -104,18 +112,18 @@ class ReplicaReads:
                 if truncations == self._truncations:
                     raise
 
-    def read_run(self, first_index: int, last_index: int, max_bytes: int) -> Run:
+    def read_range(self, first_index: int, last_index: int, max_bytes: int) -> EntryRange:
         """As :meth:`read_entries`, as one piece of memory, and only as far as one segment goes.
 
         For committed entries, which no truncation drops.
         """
-        return read_run(self._log, self._index, first_index, last_index, max_bytes)
+        return read_range(self._log, self._index, first_index, last_index, max_bytes)
 
     def segments(self) -> list[SegmentSpan]:
         """First and end position of each segment that holds entries, oldest first."""
         return self._log.spans()
 
-    def check_entries(self, first_index: int, last_index: int, max_bytes: int) -> Checked:
+    def check_entries(self, first_index: int, last_index: int, max_bytes: int) -> CheckedRange:
         """Reads a piece of what is committed, and tells which entries are damaged."""
         return check_entries(self._log, self._index, first_index, last_index, max_bytes)
 

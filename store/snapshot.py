@@ -25,7 +25,7 @@ from store.log.entry_index import ROW_SIZE as INDEX_ROW_SIZE
 from store.log.layout import parse_segment_name, segment_name, segment_start
 from store.state.checkpoint import NAME_PREFIX, Checkpoint, decode_checkpoint
 from store.state.format_file import FORMAT_NAME, decode_format
-from store.state.hard_state import MARK_NAME, VOTE_NAME, Mark
+from store.state.hard_state import MARK_NAME, VOTE_NAME, DurableMark
 from store.state.machine_state import decode_machine_state
 from store.state.snapshot_manifest import MANIFEST_NAME, Manifest, encode_manifest
 
@@ -194,7 +194,7 @@ class SnapshotWriter:
             raise DamagedError(path, 0, "neither of the two slots is whole")
         owner = slot_owner(data) or slot_owner(data[SLOT_SIZE:])
         replace_file(fs, state, VOTE_NAME, encode_slot(*vote, owner) * SLOT_COUNT)
-        mark = Mark(
+        mark = DurableMark(
             checkpoint.index,
             checkpoint.end_position,
             checkpoint.chain_crc,

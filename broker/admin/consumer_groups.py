@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from broker.admin.topic_contents import EMPTY_QUEUE, TopicContents, listed_queues
 from broker.limits import ADMIN, AdminLimits
-from broker.remoting.connected_clients import Clients, ConsumerGroup
+from broker.remoting.connected_clients import ConnectedClients, ConsumerGroup
 from broker.state.state_machine import BrokerStateMachine
 from broker.topics_and_groups import retry_topic
 
@@ -133,7 +133,7 @@ class ConsumerGroups:
     """
 
     def __init__(
-        self, machine: BrokerStateMachine, clients: Clients, limits: AdminLimits = ADMIN
+        self, machine: BrokerStateMachine, clients: ConnectedClients, limits: AdminLimits = ADMIN
     ) -> None:
         self._machine = machine
         self._clients = clients

@@ -14,7 +14,7 @@ from dledger.raft.configuration import Configuration, MemberAddress
 
 NOWHERE = MemberAddress("", "", "")
 
-VOTER, LEARNER, REFILLING, STRANGER = "voter", "learner", "refilling", "none"
+VOTER, LEARNER, REFILLING, NON_MEMBER = "voter", "learner", "refilling", "none"
 
 
 def member_addresses(
@@ -49,19 +49,19 @@ def own_address(config: NodeConfig) -> MemberAddress:
     return _configured(config, config.node)
 
 
-def standing(context: BrokerContext) -> str:
+def membership_status(context: BrokerContext) -> str:
     """What this node is to its group.
 
     ``voter``, ``learner``, ``none`` (to be added, or removed), or ``refilling``: a voter on a disk
     that does not hold what it confirmed, and that counts for nothing until it does.
     """
     core = context.node.core
-    if core.standing.dismissed:
-        return STRANGER
+    if core.raft_state.removed:
+        return NON_MEMBER
     found, node = core.configuration, core.node
     if found.votes(node):
         return VOTER if core.counts else REFILLING
-    return LEARNER if node in found.learners else STRANGER
+    return LEARNER if node in found.learners else NON_MEMBER
 
 
 def members_json(context: BrokerContext) -> dict[str, object]:

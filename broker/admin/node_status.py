@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from broker.admin.group_health import MemberReport
-from broker.admin.group_members import VOTER, member_addresses, own_address, standing
+from broker.admin.group_members import VOTER, member_addresses, membership_status, own_address
 from broker.context import BrokerContext
 from dledger.raft.configuration import MemberAddress
 from dledger.raft.raft_state import Role
@@ -63,10 +63,10 @@ class NodeStatus:
             term=core.term,
             leader=node.leadership.leader,
             serving=node.leadership.serving,
-            last_index=core.log.last_index,
+            last_index=core.entry_cache.last_index,
             commit_index=core.commit_index,
             applied_index=node.applied_index,
-            member=standing(context),
+            member=membership_status(context),
             incarnation=core.incarnation,
             voters=tuple(core.configuration.voters),
             old_voters=tuple(core.configuration.old_voters),

@@ -19,7 +19,7 @@ def _capacity(space: DiskSpace) -> str:
 def runtime_info(context: BrokerContext) -> dict[str, str]:
     """RocketMQ's keys where they mean something here, and what there is to say of the group."""
     node, stats = context.node, context.stats
-    refill = node.catch_up.progress
+    refill = node.snapshot_receiver.progress
     status = NodeStatus.of(context)
     members = {
         name: {"address": at.client, "http": at.http, "peer": at.peer}
@@ -50,12 +50,12 @@ def runtime_info(context: BrokerContext) -> dict[str, str]:
         "commitLogMaxOffset": str(context.machine.applied_end),
         "commitLogDirCapacity": _capacity(node.store.disk_space()),
         "commitLogDiskRatio": f"{node.store.disk_space().used_percent / 100:.4f}",
-        "damage": json.dumps([*node.scrubber.told_damage, *context.proofs.told]),
-        "mended": json.dumps(list(node.scrubber.mended)),
+        "damage": json.dumps([*node.scrubber.damage_summary, *context.proofs.problems]),
+        "mended": json.dumps(list(node.scrubber.repaired)),
         "refilling": "" if refill is None else f"{refill[0]} of {refill[1]}",
-        "diskLevel": node.fitness.level.name.lower(),
+        "diskLevel": node.health.level.name.lower(),
         "dispatchBehindBytes": "0",
-        "heldPulls": str(len(context.holds)),
+        "heldPulls": str(len(context.long_polling)),
         "putMessages": str(stats.put_messages),
         "getMessages": str(stats.get_messages),
         **_rocketmq_stats(context),

@@ -14,7 +14,7 @@ CPU_MESSAGES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class LoadShape:
     """How messages are sent: so many in a request, so many requests under way."""
 
     batch: int
@@ -33,7 +33,7 @@ class ProduceJob:
 
     topic: str
     size: int
-    shape: Shape
+    shape: LoadShape
     warm_up_seconds: float
     seconds: float
     rounds: int
@@ -150,7 +150,7 @@ def decode_job(line: bytes) -> Job:
     fields: dict[str, Any] = orjson.loads(line)
     kind = _JOBS[fields.pop("job")]
     if "shape" in fields:
-        fields["shape"] = Shape(**fields["shape"])
+        fields["shape"] = LoadShape(**fields["shape"])
     if "pids" in fields:
         fields["pids"] = tuple(fields["pids"])
     return kind(**fields)

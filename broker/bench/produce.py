@@ -8,11 +8,11 @@ from functools import partial
 from random import Random
 
 from broker.bench.cpu_time import cpu_seconds
-from broker.bench.jobs import FillJob, ProduceJob, Round, Shape
+from broker.bench.jobs import FillJob, LoadShape, ProduceJob, Round
 from broker.client.message import Message, SendResult
 from broker.client.producer.producer import Producer
 
-FILL_SHAPE = Shape(batch=128, in_flight=4)
+FILL_SHAPE = LoadShape(batch=128, in_flight=4)
 
 
 async def produce(producer: Producer, job: ProduceJob, rng: Random) -> list[Round]:
@@ -52,7 +52,7 @@ async def fill(producer: Producer, job: FillJob, rng: Random) -> None:
 class ClosedLoop:
     """Sends over and over. No task and no coroutine for a message: callbacks alone."""
 
-    def __init__(self, producer: Producer, topic: str, shape: Shape, body: bytes) -> None:
+    def __init__(self, producer: Producer, topic: str, shape: LoadShape, body: bytes) -> None:
         self._producer = producer
         self._kind = Message(topic, body)
         self._body = body

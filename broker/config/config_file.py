@@ -62,7 +62,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 
 from broker.config.node_config import ConfigError, Endpoint, Member, NodeConfig, one_line
-from broker.system.bounded_file_read import read_small
+from broker.system.bounded_file_read import read_bounded
 from store.quoting import quoted, shortened
 
 CONFIG_SIZE_MAX = 64 << 10
@@ -84,7 +84,7 @@ TYPE_NAMES = {
 def read_config(path: str) -> NodeConfig:
     """Reads and checks a ``node.toml``. Raises :class:`ConfigError` naming the file and the key."""
     try:
-        text = read_small(path, CONFIG_SIZE_MAX).decode()
+        text = read_bounded(path, CONFIG_SIZE_MAX).decode()
         return parse_config(text, os.path.dirname(os.path.abspath(path)))
     except OSError as error:
         raise ConfigError(f"{one_line(path)}: cannot be read: {error.strerror}") from error

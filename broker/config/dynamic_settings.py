@@ -36,7 +36,7 @@ class Applied(Protocol):
     def state(self) -> BrokerState: ...
 
 
-class Settings:
+class DynamicSettings:
     """What is set now."""
 
     def __init__(self, config: NodeConfig, applied: Applied) -> None:

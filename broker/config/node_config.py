@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple, Self
 
 from broker.limits import LogLimits
-from store.io.disk_watermarks import Watermarks
+from store.io.disk_watermarks import DiskWatermarks
 from store.log.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
 from store.log.retention_policy import HOUR_MS, RetentionPolicy
 from store.quoting import QUOTED_MAX, quoted
@@ -193,7 +193,7 @@ class NodeConfig:
         return RetentionPolicy(
             age_ms_max=self.file_reserved_hours * HOUR_MS or None,
             log_bytes_max=self.log_size_max or None,
-            watermarks=Watermarks(
+            watermarks=DiskWatermarks(
                 self.disk_clean_percent,
                 self.disk_force_percent,
                 self.disk_full_percent,

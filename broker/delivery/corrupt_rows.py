@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _FIELDS = [("position", ">i8"), ("size", ">i4"), ("code", ">i8")]
 
 
-class WrongRowError(DamagedError):
+class CorruptRowError(DamagedError):
     """A row of a queue that is not that of its message."""
 
     def __init__(self, queue: ConsumeQueue, offset: int) -> None:
@@ -38,7 +38,7 @@ def columns(data: Bytes) -> NDArray[Any]:
     return np.frombuffer(data, dtype=_FIELDS)
 
 
-def first_wrong(data: Bytes, start: int, end: int) -> int | None:
+def first_corrupt_row(data: Bytes, start: int, end: int) -> int | None:
     """Which of these rows leads to no record of the log from ``start`` to ``end``, or to one that
     does not lie behind that of the row before. Of two that do not follow each other either may be
     wrong: it is the former that is told."""

@@ -34,7 +34,7 @@ class HeldPull:
     timer: asyncio.TimerHandle | None = field(default=None, init=False)
 
 
-class HeldPulls:
+class LongPolling:
     """All pulls that wait on this node."""
 
     def __init__(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
-from broker.config.dynamic_settings import Settings
-from broker.delivery.message_reader import Found, Limits, Status
+from broker.config.dynamic_settings import DynamicSettings
+from broker.delivery.message_reader import GetMessageResult, GetMessageStatus, PullLimits
 from broker.filter.sql92_parser import Selector, parse_selector
 from broker.filter.subscription import SQL_TYPE, TAG_TYPE, tag_codes
 from broker.remoting.protocol.codes import ResponseCode
@@ -17,7 +17,7 @@ from store.io.filesystem import Bytes
 from store.message.properties import decode_properties
 from store.message.record import record_bounds
 
-SCAN_LIMITS = Limits(messages=256, bytes=1 << 20)
+SCAN_LIMITS = PullLimits(messages=256, bytes=1 << 20)
 """How much one pull looks at that filters by properties: for that it has to read the messages."""
 
 
@@ -37,7 +37,7 @@ class MessageFilter(NamedTuple):
     """Characters of the expression."""
 
 
-def message_filter(settings: Settings, kind: str, expression: str) -> MessageFilter:
+def message_filter(settings: DynamicSettings, kind: str, expression: str) -> MessageFilter:
     """Raises :class:`~broker.filter.subscription.ExpressionError` for an expression that means
     nothing, and :class:`~broker.remoting.protocol.errors.RequestError` for a kind that cannot be
     filtered
@@ -54,8 +54,12 @@ def message_filter(settings: Settings, kind: str, expression: str) -> MessageFil
 
 
 def selected(
-    selector: Selector, offset: int, found: Found, parts: Sequence[Bytes], limits: Limits
-) -> tuple[Found, list[Bytes]]:
+    selector: Selector,
+    offset: int,
+    found: GetMessageResult,
+    parts: Sequence[Bytes],
+    limits: PullLimits,
+) -> tuple[GetMessageResult, list[Bytes]]:
     """Of the messages found from ``offset`` on, those that the selector wants, within limits.
 
     Raises :class:`~store.errors.CorruptRecordError`.
@@ -82,6 +86,6 @@ def _properties(part: Bytes, start: int, end: int) -> dict[str, str]:
     return decode_properties(bytes(part[topic_at + 1 + part[topic_at] + 2 : end]))
 
 
-def _of(found: Found, next_offset: int, messages: int) -> Found:
-    status = Status.FOUND if messages else Status.NO_MATCHED_MESSAGE
+def _of(found: GetMessageResult, next_offset: int, messages: int) -> GetMessageResult:
+    status = GetMessageStatus.FOUND if messages else GetMessageStatus.NO_MATCHED_MESSAGE
     return found._replace(status=status, next_offset=next_offset, messages=messages)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TypeAlias
 
-from broker.delivery.message_reader import MessageReader, Range
+from broker.delivery.message_reader import LogRange, MessageReader
 from broker.limits import CONSUME
 from broker.state.state_machine import STORE_TIMESTAMP_AT, BrokerStateMachine
 from store.errors import OutOfRangeError, StoreError
@@ -26,7 +26,7 @@ _I64 = Struct(">q")
 NumberDone: TypeAlias = Callable[[int, StoreError | None], None]
 
 
-class _NotAtHandError(Exception):
+class _NotInMemoryError(Exception):
     """The store time of the record at ``position`` has to be read from the disk first."""
 
     def __init__(self, position: int) -> None:
@@ -57,13 +57,13 @@ class MessageLookup:
             ):
                 done(b"", OutOfRangeError(f"no message begins at position {position}"))
                 return
-            self._reader.load([Range(position, size)], loaded)
+            self._reader.load([LogRange(position, size)], loaded)
 
         def loaded(parts: Sequence[Bytes], error: StoreError | None) -> None:
             done(b"" if error else parts[0], error)
 
         if 0 <= position <= end - RECORD_FIXED_SIZE:
-            self._reader.load([Range(position, _START.size)], started)
+            self._reader.load([LogRange(position, _START.size)], started)
         else:
             done(b"", OutOfRangeError(f"the log holds no message at position {position}"))
 
@@ -94,16 +94,16 @@ class MessageLookup:
                 done((), error)
                 return
             sizes = [_I32.unpack(part)[0] for part in parts]
-            ranges: list[Range] = []
+            ranges: list[LogRange] = []
             left = CONSUME.query_bytes_max
             for position, size in zip(positions, sizes, strict=True):
                 left -= size
                 if left < 0 and ranges:
                     break
-                ranges.append(Range(position, size))
+                ranges.append(LogRange(position, size))
             self._reader.load(ranges, done)
 
-        self._reader.load([Range(position, _I32.size) for position in positions], sized)
+        self._reader.load([LogRange(position, _I32.size) for position in positions], sized)
 
     def store_time(self, topic: str, queue_id: int, offset: int, done: NumberDone) -> None:
         """When the message at ``offset`` was stored, ms; -1 where there is none."""
@@ -143,7 +143,7 @@ class MessageLookup:
 
         def store_time(position: int, _size: int) -> int:
             if position not in known:
-                raise _NotAtHandError(position)
+                raise _NotInMemoryError(position)
             return known[position]
 
         try:
@@ -151,7 +151,7 @@ class MessageLookup:
         except StoreError as error:
             done(0, error)
             return
-        except _NotAtHandError as missing:
+        except _NotInMemoryError as missing:
             position = missing.position
         else:
             done(found, None)
@@ -164,4 +164,4 @@ class MessageLookup:
             known[position] = _I64.unpack(parts[0])[0]
             self._with_store_times(find, known, done)
 
-        self._reader.load([Range(position + STORE_TIMESTAMP_AT, _I64.size)], loaded)
+        self._reader.load([LogRange(position + STORE_TIMESTAMP_AT, _I64.size)], loaded)

@@ -1,8 +1,9 @@
 """Finding messages of a queue and bringing their records, from memory or the disk.
 
 Which answer a pull gets is RocketMQ's table (``DefaultMessageStore.getMessage``); see
-:class:`Status`. Rows of a ConsumeQueue say where the records lie; rows that follow each other in
-the log are read as one range, so that a pull costs a few reads and not one for each message.
+:class:`GetMessageStatus`. Rows of a ConsumeQueue say where the records lie; rows that follow each
+other in the log are read as one range, so that a pull costs a few reads and not one for each
+message.
 
 A row may have rotted on the disk, and would bring bytes that are no record, or another queue's.
 Each range must therefore begin and end with the records that its first and its last row are of;
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
-from broker.delivery.corrupt_rows import WrongRowError, first_wrong
+from broker.delivery.corrupt_rows import CorruptRowError, first_corrupt_row
 from store.errors import DamagedError, MisplacedError, StoreError
 from store.index.consume_queue import ROW_SIZE, ConsumeQueue
 from store.io.filesystem import Bytes
@@ -32,7 +33,7 @@ ROWS_BEFORE = 1024
 disk has 205."""
 
 
-class Status(Enum):
+class GetMessageStatus(Enum):
     """How a pull ended; the names are those of RocketMQ's ``GetMessageStatus``.
 
     ``MESSAGE_WAS_REMOVING`` is not among them: queues forget rows before the log forgets records.
@@ -47,7 +48,7 @@ class Status(Enum):
     OFFSET_RESET = "OFFSET_RESET"
 
 
-class Rows(NamedTuple):
+class RowSpan(NamedTuple):
     """Rows of a queue whose records lie one behind the other: the first and the last of them."""
 
     queue: ConsumeQueue
@@ -58,33 +59,33 @@ class Rows(NamedTuple):
     last_size: int
 
 
-class Range(NamedTuple):
+class LogRange(NamedTuple):
     """Records that lie one behind the other in the commit log."""
 
     position: int
     size: int
-    rows: Rows | None = None
+    rows: RowSpan | None = None
     """Which say that these are records, and which; checked once the records are there."""
 
 
 Done: TypeAlias = Callable[[Sequence[Bytes], StoreError | None], None]
 
 
-class Limits(NamedTuple):
+class PullLimits(NamedTuple):
     """How much one pull may bring; it always brings at least one message."""
 
     messages: int
     bytes: int
 
 
-class Found(NamedTuple):
+class GetMessageResult(NamedTuple):
     """What a pull brings. ``min_offset`` and ``max_offset`` bound the queue, max exclusive."""
 
-    status: Status
+    status: GetMessageStatus
     next_offset: int
     min_offset: int
     max_offset: int
-    ranges: Sequence[Range] = ()
+    ranges: Sequence[LogRange] = ()
     messages: int = 0
 
 
@@ -140,13 +141,13 @@ class MessageReader:
         topic: str,
         queue_id: int,
         offset: int,
-        limits: Limits,
+        limits: PullLimits,
         codes: frozenset[int] | None = None,
-    ) -> Found:
+    ) -> GetMessageResult:
         """The messages from ``offset`` on whose tags code is among ``codes`` (None: all).
 
-        Raises :class:`~broker.delivery.corrupt_rows.WrongRowError` where a row that is passed over
-        has rotted so that it shows; it is mended soon.
+        Raises :class:`~broker.delivery.corrupt_rows.CorruptRowError` where a row that is passed
+        over has rotted so that it shows; it is mended soon.
         """
         queue = self._applied.queue(topic, queue_id)
         first, end = self.offsets(topic, queue_id)
@@ -154,32 +155,32 @@ class MessageReader:
             return self._scan(queue, queue_id, offset, limits, codes)
         if offset > end and not self._leads():
             # A follower may lag: the asked offset can be right, and is not to be corrected.
-            return Found(Status.OFFSET_OVERFLOW_ONE, offset, first, end)
+            return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset, first, end)
         if end == 0:
-            return Found(Status.NO_MESSAGE_IN_QUEUE, 0, first, end)
+            return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, first, end)
         if offset == end:
-            return Found(Status.OFFSET_OVERFLOW_ONE, offset, first, end)
+            return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset, first, end)
         if offset > end:
-            return Found(Status.OFFSET_OVERFLOW_BADLY, end, first, end)
-        return Found(Status.OFFSET_TOO_SMALL, first, first, end)
+            return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, end, first, end)
+        return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, first, first, end)
 
     def _scan(
         self,
         queue: ConsumeQueue,
         queue_id: int,
         offset: int,
-        limits: Limits,
+        limits: PullLimits,
         codes: frozenset[int] | None,
-    ) -> Found:
+    ) -> GetMessageResult:
         count = limits.messages if codes is None else max(SCAN_ROWS_MIN, limits.messages)
         data = queue.read(offset, count)
-        ranges: list[Range] = []
+        ranges: list[LogRange] = []
         messages = examined = total = 0
         start = first = first_size = end = last = last_size = 0
 
-        def joined() -> Range:
-            said = Rows(queue, queue_id, offset + first, first_size, offset + last, last_size)
-            return Range(start, end - start, said)
+        def joined() -> LogRange:
+            said = RowSpan(queue, queue_id, offset + first, first_size, offset + last, last_size)
+            return LogRange(start, end - start, said)
 
         for position, size, code in rows(data):
             if codes is None or code in codes:
@@ -195,24 +196,24 @@ class MessageReader:
             examined += 1
         if examined > messages:
             self._check_passed_over(queue, offset, data[: examined * ROW_SIZE])
-        status = Status.NO_MATCHED_MESSAGE
+        status = GetMessageStatus.NO_MATCHED_MESSAGE
         if messages:
             ranges.append(joined())
-            status = Status.FOUND
-        return Found(
+            status = GetMessageStatus.FOUND
+        return GetMessageResult(
             status, offset + examined, queue.first_offset, queue.end_offset, ranges, messages
         )
 
     def _check_passed_over(self, queue: ConsumeQueue, offset: int, data: Bytes) -> None:
         try:
             self.check_rows(queue, offset, data)
-        except WrongRowError as wrong:
-            self.suspected(wrong)
+        except CorruptRowError as wrong:
+            self.report_corrupt_row(wrong)
             raise
 
     def load(
         self,
-        ranges: Sequence[Range],
+        ranges: Sequence[LogRange],
         done: Done,
     ) -> None:
         """Brings the bytes of ``ranges``; ``done`` is called now if all of them are in memory.
@@ -224,7 +225,12 @@ class MessageReader:
         """
         for each in ranges:
             if each.rows is not None and not self._may_be(each, each.rows):
-                done((), self.suspected(WrongRowError(each.rows.queue, each.rows.last_offset)))
+                done(
+                    (),
+                    self.report_corrupt_row(
+                        CorruptRowError(each.rows.queue, each.rows.last_offset)
+                    ),
+                )
                 return
         parts: list[Bytes] = []
         missing: list[int] = []
@@ -254,15 +260,15 @@ class MessageReader:
     # --- rows that are wrong
 
     def check_rows(self, queue: ConsumeQueue, offset: int, data: Bytes) -> None:
-        """Raises :class:`~broker.delivery.corrupt_rows.WrongRowError` where one of the rows from
+        """Raises :class:`~broker.delivery.corrupt_rows.CorruptRowError` where one of the rows from
         ``offset`` on cannot be one: for those of whose records nothing is read.
         """
         applied = self._applied
-        wrong = first_wrong(data, applied.expired_position, applied.applied_end)
+        wrong = first_corrupt_row(data, applied.expired_position, applied.applied_end)
         if wrong is not None:
-            raise WrongRowError(queue, offset + wrong)
+            raise CorruptRowError(queue, offset + wrong)
 
-    def suspected(self, wrong: WrongRowError) -> WrongRowError:
+    def report_corrupt_row(self, wrong: CorruptRowError) -> CorruptRowError:
         """Has what the log says from the row before the wrong one on compared with the queue.
 
         That row may have rotted with it. So of the two nearest that can lead to a record, the one
@@ -283,7 +289,7 @@ class MessageReader:
         self._log.suspect_derived(min(positions[-2:], default=applied.expired_position))
         return wrong
 
-    def _may_be(self, each: Range, rows: Rows) -> bool:
+    def _may_be(self, each: LogRange, rows: RowSpan) -> bool:
         applied = self._applied
         return (
             applied.expired_position <= each.position
@@ -291,28 +297,32 @@ class MessageReader:
             and each.position + each.size <= applied.applied_end
         )
 
-    def _check(self, ranges: Sequence[Range], parts: Sequence[Bytes], done: Done) -> None:
+    def _check(self, ranges: Sequence[LogRange], parts: Sequence[Bytes], done: Done) -> None:
         for each, part in zip(ranges, parts, strict=True):
-            wrong = None if each.rows is None else _wrong_row(each, each.rows, part)
+            wrong = None if each.rows is None else _corrupt_row(each, each.rows, part)
             if each.rows is not None and wrong is not None:
-                done((), self.suspected(WrongRowError(each.rows.queue, wrong)))
+                done((), self.report_corrupt_row(CorruptRowError(each.rows.queue, wrong)))
                 return
         done(parts, None)
 
-    def _misplaced(self, ranges: Sequence[Range], error: StoreError) -> StoreError:
+    def _misplaced(self, ranges: Sequence[LogRange], error: StoreError) -> StoreError:
         if isinstance(error, MisplacedError):
             for each in ranges:
                 if each.position == error.position and each.rows is not None:
-                    return self.suspected(WrongRowError(each.rows.queue, each.rows.last_offset))
+                    return self.report_corrupt_row(
+                        CorruptRowError(each.rows.queue, each.rows.last_offset)
+                    )
         return error
 
 
-def row_range(queue: ConsumeQueue, queue_id: int, offset: int, position: int, size: int) -> Range:
+def row_range(
+    queue: ConsumeQueue, queue_id: int, offset: int, position: int, size: int
+) -> LogRange:
     """The record of one row."""
-    return Range(position, size, Rows(queue, queue_id, offset, size, offset, size))
+    return LogRange(position, size, RowSpan(queue, queue_id, offset, size, offset, size))
 
 
-def _wrong_row(each: Range, rows: Rows, part: Bytes) -> int | None:
+def _corrupt_row(each: LogRange, rows: RowSpan, part: Bytes) -> int | None:
     """The offset of a row that is not that of the record, if one is."""
     position, size, _ = each
     _queue, queue_id, first, first_size, last, last_size = rows

@@ -3,8 +3,8 @@
 RocketMQ's rule: a consumer whose last message lies further behind the end of the log than 40 % of
 the machine's memory reads from the disk, and would push out of the page cache what everybody else
 reads; so it is sent to a slave until it has come near. A follower has only what is committed, and
-says the same of itself until then. The suggestion travels in the answer to a pull, as a broker id:
-0 is the leader, and ``n<k>`` is k + 1 while it follows.
+says the same of itself until then. The suggested_broker_id travels in the answer to a pull, as a
+broker id: 0 is the leader, and ``n<k>`` is k + 1 while it follows.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from broker.config.dynamic_settings import Settings
+from broker.config.dynamic_settings import DynamicSettings
 from broker.config.node_config import NodeConfig, broker_id_of
-from broker.delivery.message_reader import Range
+from broker.delivery.message_reader import LogRange
 from dledger.node.node import Node
 from dledger.raft.progress import ProgressState
 
@@ -26,10 +26,10 @@ def memory_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-class SlowReaders:
+class ReplicaSelection:
     """Says where a consumer shall read on; costs a comparison for each pull."""
 
-    def __init__(self, config: NodeConfig, settings: Settings, node: Node) -> None:
+    def __init__(self, config: NodeConfig, settings: DynamicSettings, node: Node) -> None:
         self._config = config
         self._settings = settings
         self._node = node
@@ -39,7 +39,7 @@ class SlowReaders:
         """Whether that part of a log up to ``end`` has left the memory, by RocketMQ's rule."""
         return end - position > self._far_bytes
 
-    def suggestion(self, ranges: Sequence[Range], end: int, wished: int | None) -> int:
+    def suggested_broker_id(self, ranges: Sequence[LogRange], end: int, wished: int | None) -> int:
         """The broker id for the pull after one that brought ``ranges`` of a log up to ``end``.
 
         ``wished`` is what the group is set to (``whichBrokerWhenConsumeSlowly``); where no follower

@@ -18,19 +18,19 @@ from typing import Protocol
 
 from broker.group_commit.next_offsets import NextOffsets, QueueEnds
 from broker.group_commit.pending_batch import (
-    Addressed,
     Completion,
-    StagedBatch,
-    StagedQueue,
+    PendingBatch,
+    PendingQueue,
+    QueueMessages,
     Waiter,
     command_bytes,
 )
-from broker.group_commit.pending_state import ForeseenState, Totals
+from broker.group_commit.pending_state import PendingState, Totals
 from broker.group_commit.store_clock import StoreClock
 from broker.limits import PRODUCE
 from broker.state.broker_state import BrokerState
 from broker.state.commands import Command, StoreRequests, encode_commands
-from broker.state.deduplication_window import KnownRequests, pack_keys
+from broker.state.deduplication_window import DeduplicationIndex, pack_keys
 from broker.topics_and_groups import GroupConfig, TopicConfig
 from dledger.errors import BusyError, NotLeaderError, ProposeError
 from dledger.node.state_machine import Leadership
@@ -38,8 +38,15 @@ from store.errors import EntryTooLargeError
 from store.io.filesystem import Bytes
 from store.log.entry import HEADER_SIZE
 from store.log.layout import entry_size_max
-from store.message.batch import KEY_ROW, QUEUE_ROW, Run, batch_size, encode_batch, staged_bytes
-from store.message.record import StagedMessage
+from store.message.batch import (
+    KEY_ROW,
+    QUEUE_ROW,
+    QueueRun,
+    batch_size,
+    encode_batch,
+    pending_bytes,
+)
+from store.message.record import PendingMessage
 from store.message.scheduled_topics import SCHEDULE_TOPIC, with_deliver_times
 
 PIPELINE_ENTRIES = 2
@@ -49,7 +56,7 @@ ENTRY_BYTES = 4 << 20
 LAZY_SECONDS = 1.0
 """How long an offset that came with a pull may wait for an entry to travel in."""
 
-_staged_bytes_max = PRODUCE.staged_bytes_max  # looked up for each message
+_pending_bytes_max = PRODUCE.pending_bytes_max  # looked up for each message
 
 _ROW_BYTES, _KEY_ROW_BYTES = QUEUE_ROW.size, KEY_ROW.size
 REQUEST_BYTES = 4  # what heads the list of them is less than what a run is taken to need
@@ -75,7 +82,7 @@ class Applied(QueueEnds, Protocol):
     def state(self) -> BrokerState: ...
 
 
-class Gatherer:
+class Batcher:
     """Stages messages and commands on the leader, proposes them, and reports how it ended."""
 
     def __init__(
@@ -87,11 +94,11 @@ class Gatherer:
         wall_clock: Callable[[], int],
         store_host: bytes,
         segment_size: int,
-        remember_requests: bool = True,
+        deduplicate: bool = True,
     ) -> None:
         """``wall_clock`` gives milliseconds; ``store_host`` is 4 bytes of IPv4 and an i32 port.
 
-        With ``remember_requests`` the log says which requests an entry holds
+        With ``deduplicate`` the log says which requests an entry holds
         (:mod:`broker.state.deduplication_window`).
         """
         self._node = node
@@ -102,18 +109,18 @@ class Gatherer:
         self.request_bytes_max = entry_size_max(segment_size) - HEADER_SIZE - 2 * _RUN_BYTES
         """What no entry could hold is larger than this."""
         self._entry_bytes = min(ENTRY_BYTES, self.request_bytes_max)
-        self._remembers = remember_requests
-        self.known_requests = KnownRequests()
+        self._deduplicates = deduplicate
+        self.deduplication_index = DeduplicationIndex()
         self._leadership: Leadership | None = None
         self._serving = False
-        self._open = StagedBatch()
-        self._closed: deque[StagedBatch] = deque()
-        self._staged_bytes = 0
-        self._room_for_messages = self._room
-        self._in_flight: list[StagedBatch] = []
-        self._due = False
+        self._open = PendingBatch()
+        self._closed: deque[PendingBatch] = deque()
+        self._pending_bytes = 0
+        self._reserve_for_messages = self._reserve
+        self._in_flight: list[PendingBatch] = []
+        self._turn_scheduled = False
         self._next_offsets = NextOffsets(applied)
-        self._foreseen = ForeseenState(applied)
+        self._pending_state = PendingState(applied)
         self._lazy_timer: asyncio.TimerHandle | None = None
 
     # --- what the processors ask and give
@@ -140,17 +147,17 @@ class Gatherer:
 
     def topic(self, name: str) -> TopicConfig | None:
         """A topic as it will be once everything staged is applied."""
-        return self._foreseen.topic(name)
+        return self._pending_state.topic(name)
 
     def totals(self) -> Totals:
         """How many topics and groups there will be once everything staged is applied. Raises
         :class:`~dledger.errors.NotLeaderError`: others do not know."""
         self.check_serving()
-        return self._foreseen.totals()
+        return self._pending_state.totals()
 
     def group(self, name: str) -> GroupConfig | None:
         """A subscription group as it will be once everything staged is applied."""
-        return self._foreseen.group(name)
+        return self._pending_state.group(name)
 
     def end_offset(self, topic: str, queue_id: int) -> int:
         """The offset behind the last message of the queue that this leader has proposed: nobody
@@ -159,10 +166,10 @@ class Gatherer:
 
     def offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """A group's offset as it will be once everything staged is applied."""
-        return self._foreseen.offset(group, topic, queue_id)
+        return self._pending_state.offset(group, topic, queue_id)
 
     def add_message(
-        self, topic: str, queue_id: int, message: StagedMessage, waiter: Waiter
+        self, topic: str, queue_id: int, message: PendingMessage, waiter: Waiter
     ) -> None:
         """Stages one message. Raises as :meth:`add_messages`."""
         hashes = message.key_hashes
@@ -172,37 +179,37 @@ class Gatherer:
         queue.waiters.append((waiter, 1))
         batch = self._open
         batch.message_bytes += size
-        if hashes and self._remembers:
+        if hashes and self._deduplicates:
             batch.requests.append(hashes[0])
-            self.known_requests.newer[hashes[0]] = batch.place
+            self.deduplication_index.newer[hashes[0]] = batch.place
 
     def add_messages(
-        self, topic: str, queue_id: int, messages: Sequence[StagedMessage], waiter: Waiter
+        self, topic: str, queue_id: int, messages: Sequence[PendingMessage], waiter: Waiter
     ) -> None:
         """Stages messages of one queue, all of which will be in the same entry.
 
         Raises :class:`~dledger.errors.NotLeaderError`, :class:`~dledger.errors.BusyError`, and
         :class:`~store.errors.EntryTooLargeError` where no entry could hold them.
         """
-        size = staged_bytes(messages)
+        size = pending_bytes(messages)
         queue = self._queue(topic, queue_id, size + REQUEST_BYTES)
         queue.messages.extend(messages)
         queue.waiters.append((waiter, len(messages)))
         batch = self._open
         batch.message_bytes += size
         hashes = messages[0].key_hashes
-        if hashes and self._remembers:
+        if hashes and self._deduplicates:
             batch.requests.append(hashes[0])
-            self.known_requests.newer[hashes[0]] = batch.place
+            self.deduplication_index.newer[hashes[0]] = batch.place
 
     def add_barrier(self, completion: Completion) -> None:
         """Tells when all that was staged before is applied or refused. Raises as
         :meth:`add_command`."""
-        self._room(0).completions.append(completion)
+        self._reserve(0).completions.append(completion)
 
-    def add_together(
+    def add_in_one_entry(
         self,
-        messages: Sequence[Addressed],
+        messages: Sequence[QueueMessages],
         commands: Sequence[Command],
         completion: Completion | None = None,
     ) -> None:
@@ -212,9 +219,9 @@ class Gatherer:
         messages' waiters.
         """
         size = sum(map(command_bytes, commands))
-        message_bytes = sum(staged_bytes(to.messages) for to in messages)
+        message_bytes = sum(pending_bytes(to.messages) for to in messages)
         size += message_bytes + _RUN_BYTES * len(messages)
-        batch = self._room_for_messages(size) if messages else self._room(size)
+        batch = self._reserve_for_messages(size) if messages else self._reserve(size)
         batch.message_bytes += message_bytes
         for topic, queue_id, staged, waiter in messages:
             queue = batch.queues[topic, queue_id]
@@ -227,27 +234,29 @@ class Gatherer:
 
     def add_command(self, command: Command, completion: Completion | None = None) -> None:
         """Stages a command. Raises :class:`~dledger.errors.NotLeaderError` or BusyError."""
-        batch = self._room(command_bytes(command))
+        batch = self._reserve(command_bytes(command))
         self._stage_command(batch, command)
         if completion is not None:
             batch.completions.append(completion)
 
-    def _stage_command(self, batch: StagedBatch, command: Command) -> None:
+    def _stage_command(self, batch: PendingBatch, command: Command) -> None:
         batch.commands.append(command)
-        self._foreseen.staged(batch, command)
+        self._pending_state.add(batch, command)
 
     def add_lazy_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Stages an offset whose commit nobody waits for; of several only the last is kept."""
         if not self._serving or self.offset(group, topic, queue_id) == offset:
             return
-        self._foreseen.add_lazy_offset(group, topic, queue_id, offset)
+        self._pending_state.add_lazy_offset(group, topic, queue_id, offset)
         if self._lazy_timer is None:
             self._lazy_timer = self._loop.call_later(LAZY_SECONDS, self._lazy_due)
 
     def refuse_messages(self, why: Callable[[int], ProposeError] | None) -> None:
         """While the disk is full, messages are refused and commands are not: one of them may be
         what makes room. ``why`` makes the error for a size."""
-        self._room_for_messages = self._room if why is None else partial(self._no_room, why)
+        self._reserve_for_messages = (
+            self._reserve if why is None else partial(self._refuse_for_full_disk, why)
+        )
 
     # --- leadership
 
@@ -257,30 +266,30 @@ class Gatherer:
         if leadership.serving and before is not None and before.serving:
             if before.term == leadership.term:
                 return
-            self._refuse_staged(self._not_leader())
+            self._refuse_pending(self._not_leader())
         self._serving = leadership.serving
         if not leadership.serving:
-            self._refuse_staged(self._not_leader())
+            self._refuse_pending(self._not_leader())
         self._next_offsets.clear()
-        self._foreseen.clear(but=self._in_flight)
-        self.known_requests.clear()
-        if leadership.serving and self._remembers:
-            self.known_requests.begin(self._applied.state.requests)
+        self._pending_state.clear(but=self._in_flight)
+        self.deduplication_index.clear()
+        if leadership.serving and self._deduplicates:
+            self.deduplication_index.begin(self._applied.state.requests)
 
     def close(self) -> None:
         """Refuses what is staged and everything from now on."""
         self._serving = False
-        self._refuse_staged(self._not_leader())
+        self._refuse_pending(self._not_leader())
 
     def _not_leader(self) -> NotLeaderError:
         return NotLeaderError(None if self._leadership is None else self._leadership.leader)
 
-    def _refuse_staged(self, error: ProposeError) -> None:
+    def _refuse_pending(self, error: ProposeError) -> None:
         refused = [*self._closed, self._open]
         self._closed.clear()
-        self._open = StagedBatch()
-        self._staged_bytes = 0
-        self._foreseen.clear(but=self._in_flight)
+        self._open = PendingBatch()
+        self._pending_bytes = 0
+        self._pending_state.clear(but=self._in_flight)
         if self._lazy_timer is not None:
             self._lazy_timer.cancel()
             self._lazy_timer = None
@@ -289,74 +298,74 @@ class Gatherer:
 
     # --- staging
 
-    def _queue(self, topic: str, queue_id: int, size: int) -> StagedQueue:
+    def _queue(self, topic: str, queue_id: int, size: int) -> PendingQueue:
         key = (topic, queue_id)
-        batch = self._room_for_messages(size)
+        batch = self._reserve_for_messages(size)
         queue = batch.queues.get(key)
         if queue is None:
             queue = batch.queues[key]
             batch.bytes += _RUN_BYTES
-            self._staged_bytes += _RUN_BYTES
+            self._pending_bytes += _RUN_BYTES
         return queue
 
-    def _room(self, size: int) -> StagedBatch:
+    def _reserve(self, size: int) -> PendingBatch:
         """The batch to which ``size`` bytes will be added; sees to it that it is proposed."""
         if not self._serving:
             self.check_serving()
-        if self._staged_bytes + size > _staged_bytes_max:
-            raise BusyError(self._staged_bytes, _staged_bytes_max)
+        if self._pending_bytes + size > _pending_bytes_max:
+            raise BusyError(self._pending_bytes, _pending_bytes_max)
         batch = self._open
         if batch.bytes + size > self._entry_bytes and batch:
             self._closed.append(batch)
-            batch = self._open = StagedBatch()
+            batch = self._open = PendingBatch()
         self.check_size(size)
         batch.bytes += size
-        self._staged_bytes += size
-        if not self._due:
+        self._pending_bytes += size
+        if not self._turn_scheduled:
             self._schedule()
         return batch
 
-    def _no_room(self, why: Callable[[int], ProposeError], size: int) -> StagedBatch:
+    def _refuse_for_full_disk(self, why: Callable[[int], ProposeError], size: int) -> PendingBatch:
         self.check_serving()
         raise why(size)
 
     def _schedule(self) -> None:
-        self._due = True
-        self._loop.call_soon(self._turn_ended)
+        self._turn_scheduled = True
+        self._loop.call_soon(self._propose_pending)
 
-    def _turn_ended(self) -> None:
-        self._due = False
+    def _propose_pending(self) -> None:
+        self._turn_scheduled = False
         while self._serving and len(self._in_flight) < PIPELINE_ENTRIES:
             if self._closed:
                 batch = self._closed.popleft()
             elif self._open:
-                batch, self._open = self._open, StagedBatch()
+                batch, self._open = self._open, PendingBatch()
             else:
                 return
             self._propose(batch)
 
     def _lazy_due(self) -> None:
         self._lazy_timer = None
-        if self._foreseen.has_lazy_offsets:
+        if self._pending_state.has_lazy_offsets:
             self._take_lazy_offsets(self._open)
-            if not self._due:
+            if not self._turn_scheduled:
                 self._schedule()
 
     # --- proposing
 
-    def _propose(self, batch: StagedBatch) -> None:
+    def _propose(self, batch: PendingBatch) -> None:
         self._take_lazy_offsets(batch)
-        self._staged_bytes -= batch.bytes
+        self._pending_bytes -= batch.bytes
         timestamp_ms = self.now_ms()
         for (topic, queue_id), queue in batch.queues.items():
             messages = queue.messages
             first = self._next_offsets.take(topic, queue_id, len(messages))
             if topic == SCHEDULE_TOPIC:
                 messages = with_deliver_times(messages, queue_id, timestamp_ms)
-            batch.runs.append(Run(topic, queue_id, first, messages))
+            batch.runs.append(QueueRun(topic, queue_id, first, messages))
         if batch.requests:
             batch.commands.append(StoreRequests(pack_keys(batch.requests)))
-            self.known_requests.age()
+            self.deduplication_index.age()
         commands = encode_commands(batch.commands)
 
         def build(position: int) -> Sequence[Bytes]:
@@ -373,16 +382,16 @@ class Gatherer:
             self._next_offsets.give_back(batch.runs)
             batch.fail(error)
             # What was staged behind may depend on it: a message on the topic that it creates.
-            self._refuse_staged(error)
+            self._refuse_pending(error)
 
-    def _take_lazy_offsets(self, batch: StagedBatch) -> None:
-        if not self._foreseen.has_lazy_offsets:
+    def _take_lazy_offsets(self, batch: PendingBatch) -> None:
+        if not self._pending_state.has_lazy_offsets:
             return
         room = max((self._entry_bytes - batch.bytes) // _LAZY_OFFSET_BYTES, 0)
-        for command in self._foreseen.take_lazy_offsets(room):
+        for command in self._pending_state.take_lazy_offsets(room):
             self._stage_command(batch, command)
             batch.bytes += _LAZY_OFFSET_BYTES
-            self._staged_bytes += _LAZY_OFFSET_BYTES
+            self._pending_bytes += _LAZY_OFFSET_BYTES
 
     def now_ms(self) -> int:
         """The time of a record stored now; see
@@ -390,12 +399,12 @@ class Gatherer:
         """
         return self.clock.now_ms()
 
-    def _proposed(self, batch: StagedBatch, error: ProposeError | None) -> None:
+    def _proposed(self, batch: PendingBatch, error: ProposeError | None) -> None:
         self._in_flight.remove(batch)
-        self._foreseen.applied(batch)
+        self._pending_state.applied(batch)
         if error is not None:
             batch.fail(error)
         else:
             batch.succeed()
-        if not self._due and (self._closed or self._open):
+        if not self._turn_scheduled and (self._closed or self._open):
             self._schedule()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from store.message.batch import Run
+from store.message.batch import QueueRun
 
 
 class QueueEnds(Protocol):
@@ -38,7 +38,7 @@ class NextOffsets:
         self._next[topic, queue_id] = first + count
         return first
 
-    def give_back(self, runs: Iterable[Run]) -> None:
+    def give_back(self, runs: Iterable[QueueRun]) -> None:
         """The runs that were numbered last are not proposed after all."""
         for run in runs:
             self._next[run.topic, run.queue_id] = run.first_offset

@@ -9,11 +9,11 @@ from operator import attrgetter
 from typing import NamedTuple, Protocol, TypeAlias
 
 from broker.state.commands import Command
-from broker.state.deduplication_window import EntryPlace
+from broker.state.deduplication_window import EntryPosition
 from dledger.errors import ProposeError
 from store.log.entry import HEADER_SIZE
-from store.message.batch import Run
-from store.message.record import StagedMessage
+from store.message.batch import QueueRun
+from store.message.record import PendingMessage
 
 _SIZE = attrgetter("size")
 _COMMAND_BYTES = 96  # more than the numbers of any command; its names are counted
@@ -45,26 +45,26 @@ class _Nobody:
 NOBODY: Waiter = _Nobody()
 
 
-class Addressed(NamedTuple):
+class QueueMessages(NamedTuple):
     """Messages for one queue, and who waits for them."""
 
     topic: str
     queue_id: int
-    messages: Sequence[StagedMessage]
+    messages: Sequence[PendingMessage]
     waiter: Waiter = NOBODY
 
 
-class StagedQueue:
+class PendingQueue:
     """The messages of one queue in a batch, and who waits for how many of them."""
 
     __slots__ = ("messages", "waiters")
 
     def __init__(self) -> None:
-        self.messages: list[StagedMessage] = []
+        self.messages: list[PendingMessage] = []
         self.waiters: list[tuple[Waiter, int]] = []
 
 
-class StagedBatch:
+class PendingBatch:
     """What will be one entry. ``runs`` and its place are known once it is proposed."""
 
     __slots__ = (
@@ -82,13 +82,13 @@ class StagedBatch:
         self.bytes = 0
         self.message_bytes = 0
         """What the records of its messages and their rows take, exactly."""
-        self.queues: defaultdict[tuple[str, int], StagedQueue] = defaultdict(StagedQueue)
+        self.queues: defaultdict[tuple[str, int], PendingQueue] = defaultdict(PendingQueue)
         self.commands: list[Command] = []
         self.completions: list[Completion] = []
         self.requests: list[int] = []
         """The key hash of the first message of each request."""
-        self.runs: list[Run] = []
-        self.place = EntryPlace()
+        self.runs: list[QueueRun] = []
+        self.place = EntryPosition()
 
     def __bool__(self) -> bool:
         return bool(self.queues or self.commands or self.completions)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
-from broker.group_commit.pending_batch import StagedBatch
+from broker.group_commit.pending_batch import PendingBatch
 from broker.state.broker_state import BrokerState
 from broker.state.commands import (
     Command,
@@ -26,7 +26,7 @@ V = TypeVar("V")
 _OffsetKey: TypeAlias = tuple[str, str, int]
 """Group, topic, queue id."""
 
-_Staged: TypeAlias = dict[K, tuple[StagedBatch, V]]
+_Pending: TypeAlias = dict[K, tuple[PendingBatch, V]]
 """The newest value, and the batch that brings it."""
 
 
@@ -45,14 +45,14 @@ class AppliedState(Protocol):
     def state(self) -> BrokerState: ...
 
 
-class ForeseenState:
+class PendingState:
     """Topics, groups and offsets once everything staged is applied."""
 
     def __init__(self, applied: AppliedState) -> None:
         self._applied = applied
-        self._topics: _Staged[str, TopicConfig | None] = {}
-        self._groups: _Staged[str, GroupConfig | None] = {}
-        self._offsets: _Staged[_OffsetKey, int] = {}
+        self._topics: _Pending[str, TopicConfig | None] = {}
+        self._groups: _Pending[str, GroupConfig | None] = {}
+        self._offsets: _Pending[_OffsetKey, int] = {}
         self._lazy: dict[_OffsetKey, int] = {}
         self._totals: Totals | None = None
         """None where they must be counted: while something is staged, they only change by that."""
@@ -87,7 +87,7 @@ class ForeseenState:
         staged = self._offsets.get(key)
         return self._applied.state.offset(*key) if staged is None else staged[1]
 
-    def staged(self, batch: StagedBatch, command: Command) -> None:
+    def add(self, batch: PendingBatch, command: Command) -> None:
         """``batch`` will bring what ``command`` changes."""
         match command:
             case CommitOffset():
@@ -105,7 +105,7 @@ class ForeseenState:
                     _drop_group(self._lazy, command.name)
                     _drop_group(self._offsets, command.name)
 
-    def _stage_topic(self, batch: StagedBatch, name: str, topic: TopicConfig | None) -> None:
+    def _stage_topic(self, batch: PendingBatch, name: str, topic: TopicConfig | None) -> None:
         if self._totals is not None:
             known, totals = self.topic(name), self._totals
             self._totals = totals._replace(
@@ -114,13 +114,13 @@ class ForeseenState:
             )
         self._topics[name] = (batch, topic)
 
-    def _stage_group(self, batch: StagedBatch, name: str, group: GroupConfig | None) -> None:
+    def _stage_group(self, batch: PendingBatch, name: str, group: GroupConfig | None) -> None:
         if self._totals is not None:
             change = (group is not None) - (self.group(name) is not None)
             self._totals = self._totals._replace(groups=self._totals.groups + change)
         self._groups[name] = (batch, group)
 
-    def applied(self, batch: StagedBatch) -> None:
+    def applied(self, batch: PendingBatch) -> None:
         """What ``batch`` brought is part of the applied state, or will never be."""
         self._totals = None
         if self._topics:
@@ -130,7 +130,7 @@ class ForeseenState:
         if self._offsets:
             _drop_of(self._offsets, batch)
 
-    def clear(self, but: Iterable[StagedBatch]) -> None:
+    def clear(self, but: Iterable[PendingBatch]) -> None:
         """Nothing is staged any more, but what these batches bring."""
         self._totals = None
         self._topics.clear()
@@ -139,7 +139,7 @@ class ForeseenState:
         self._lazy.clear()
         for batch in but:
             for command in batch.commands:
-                self.staged(batch, command)
+                self.add(batch, command)
 
     # --- offsets that no batch brings yet
 
@@ -152,7 +152,7 @@ class ForeseenState:
         self._lazy[group, topic, queue_id] = offset
 
     def take_lazy_offsets(self, most: int) -> Iterable[CommitOffset]:
-        """Some of them, oldest first, for a batch in which they are to be :meth:`staged`."""
+        """Some of them, oldest first, for a batch in which they are to be given to :meth:`add`."""
         return [CommitOffset(*key, self._lazy[key]) for key in list(self._lazy)[:most]]
 
 
@@ -165,6 +165,6 @@ def _queues(topic: TopicConfig | None) -> int:
     return 0 if topic is None else topic.queues
 
 
-def _drop_of(staged: _Staged[K, V], batch: StagedBatch) -> None:
+def _drop_of(staged: _Pending[K, V], batch: PendingBatch) -> None:
     for key in [key for key, (by, _) in staged.items() if by is batch]:
         del staged[key]

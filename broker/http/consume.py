@@ -10,7 +10,7 @@ from aiohttp import web
 
 from broker.context import BrokerContext
 from broker.delivery.long_polling import HeldPull
-from broker.delivery.message_reader import Found, Limits, Range, Status
+from broker.delivery.message_reader import GetMessageResult, GetMessageStatus, LogRange, PullLimits
 from broker.http.errors import HttpRefusedError, json_response
 from broker.http.memory_budget import HELD
 from broker.limits import CONSUME
@@ -37,8 +37,8 @@ class ConsumeHandler:
         topic, queue_id = self._queue(request)
         offset = _number(request, "offset", 0)
         count = _number(request, "count", COUNT_USUAL, CONSUME.pull_messages_max, minimum=1)
-        wait_ms = _number(request, "wait_ms", 0, int(CONSUME.hold_seconds_max * 1000))
-        limits = Limits(count, CONSUME.pull_bytes_max)
+        wait_ms = _number(request, "wait_ms", 0, int(CONSUME.long_poll_seconds_max * 1000))
+        limits = PullLimits(count, CONSUME.pull_bytes_max)
         try:
             found = await self._found(topic, queue_id, offset, limits, wait_ms)
             request[HELD].hold(sum(found_range.size for found_range in found.ranges))
@@ -75,25 +75,28 @@ class ConsumeHandler:
         return name, queue_id
 
     async def _found(
-        self, topic: str, queue_id: int, offset: int, limits: Limits, wait_ms: int
-    ) -> Found:
+        self, topic: str, queue_id: int, offset: int, limits: PullLimits, wait_ms: int
+    ) -> GetMessageResult:
         context = self._context
         deadline = context.loop.time() + wait_ms / 1000
         while True:
             found = context.reader.find(topic, queue_id, offset, limits)
-            nothing = found.status in {Status.OFFSET_OVERFLOW_ONE, Status.NO_MESSAGE_IN_QUEUE}
+            nothing = found.status in {
+                GetMessageStatus.OFFSET_OVERFLOW_ONE,
+                GetMessageStatus.NO_MESSAGE_IN_QUEUE,
+            }
             if not nothing or context.loop.time() >= deadline:
                 return found
             woken = asyncio.Event()
             held = HeldPull(topic, queue_id, None, woken.set)
-            if not context.holds.hold(held, deadline):
+            if not context.long_polling.hold(held, deadline):
                 return found
             try:
                 await woken.wait()
             finally:
-                context.holds.drop(held)
+                context.long_polling.drop(held)
 
-    async def _loaded(self, ranges: Sequence[Range]) -> Sequence[Bytes]:
+    async def _loaded(self, ranges: Sequence[LogRange]) -> Sequence[Bytes]:
         loaded: asyncio.Future[Sequence[Bytes]] = self._context.loop.create_future()
 
         def done(parts: Sequence[Bytes], error: StoreError | None) -> None:

@@ -9,7 +9,7 @@ import orjson
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from broker.remoting.error_responses import Refusal, code_of, remark_of
+from broker.remoting.error_responses import Refusal, remark_of, response_code_of
 from broker.remoting.protocol.codes import ResponseCode
 from store.quoting import shortened
 
@@ -40,7 +40,7 @@ def refused_with_code(code: int, remark: str, leader: str | None = None) -> Http
 
 def refused_by_error(error: Refusal, leader: str | None = None) -> HttpRefusedError:
     """The refusal of one of our own errors."""
-    return refused_with_code(code_of(error), remark_of(error), leader)
+    return refused_with_code(response_code_of(error), remark_of(error), leader)
 
 
 def json_response(document: object, status: int = HTTPStatus.OK) -> web.Response:

@@ -10,7 +10,7 @@ from broker.admin.node_status import NodeStatus
 from broker.admin.topic_contents import all_topics
 from broker.context import BrokerContext
 
-STEPS_A_TURN = 4096
+ITEMS_PER_TURN = 4096
 """Queues and offsets that are looked at before the event loop goes on: a few milliseconds."""
 
 
@@ -38,7 +38,7 @@ def status_document(context: BrokerContext) -> dict[str, Any]:
         },
         "topics": len(context.machine.state.topics),
         "groups": len(ConsumerGroups(context.machine, context.clients).names()),
-        "held_pulls": len(context.holds),
+        "held_pulls": len(context.long_polling),
         "put_messages": context.stats.put_messages,
         "get_messages": context.stats.get_messages,
         "boot_timestamp": context.stats.boot_ms,
@@ -105,6 +105,6 @@ class _Turn:
     async def took(self, steps: int) -> None:
         """An item of the list took so many steps."""
         self._steps += 1 + steps
-        if self._steps >= STEPS_A_TURN:
+        if self._steps >= ITEMS_PER_TURN:
             self._steps = 0
             await asyncio.sleep(0)

@@ -14,7 +14,7 @@ from broker.http.errors import HttpRefusedError, refusal_response
 from broker.limits import HttpLimits
 
 
-class Memory:
+class MemoryBudget:
     """Counts what is held, and reads bodies."""
 
     def __init__(self, limits: HttpLimits, body_size_max: int) -> None:
@@ -79,8 +79,8 @@ class Memory:
             ) from None
 
     @contextmanager
-    def _holding(self) -> Iterator[Held]:
-        held = Held(self)
+    def _holding(self) -> Iterator[MemoryLease]:
+        held = MemoryLease(self)
         try:
             yield held
         finally:
@@ -98,12 +98,12 @@ class Memory:
         return now
 
 
-class Held:
+class MemoryLease:
     """What one request has in memory."""
 
     __slots__ = ("_counted", "_memory")
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: MemoryBudget) -> None:
         self._memory = memory
         self._counted = 0
 
@@ -115,9 +115,9 @@ class Held:
         self._counted = self._memory.change(self._counted, size)
 
 
-MEMORY = web.AppKey("memory", Memory)
-HELD = web.RequestKey("held", Held)
-"""Of a request that :meth:`Memory.account` has let in."""
+MEMORY = web.AppKey("memory", MemoryBudget)
+HELD = web.RequestKey("held", MemoryLease)
+"""Of a request that :meth:`MemoryBudget.account` has let in."""
 
 
 def _too_large(size_max: int) -> HttpRefusedError:

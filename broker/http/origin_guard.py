@@ -5,7 +5,7 @@ keeps such pages out; three checks do:
 
 - *Host*: a page that has its own name resolved to this node's address (DNS rebinding) has the same
   origin as the node, as the browser sees it. But the request bears the page's name. Only names and
-  addresses of this node are answered (see :class:`Guard`).
+  addresses of this node are answered (see :class:`OriginGuard`).
 - *Origin* and *Sec-Fetch-Site*: what another page sends says so there.
 - *Content-Type*: a page can send a body without being asked first (a "simple request"), but not as
   ``application/json``. Programs send no Origin, so ``curl -d`` needs no header.
@@ -45,7 +45,7 @@ class _Authority(NamedTuple):
     port: int | None
 
 
-class Guard:
+class OriginGuard:
     """Checks requests for a node that listens on, or is told to be, ``hosts``.
 
     ``hosts`` are names and addresses without ports. Beside them, ``localhost``, loopback addresses,

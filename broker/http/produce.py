@@ -16,8 +16,8 @@ from broker.context import BrokerContext
 from broker.http.errors import HttpRefusedError, json_response, refused_by_error, refused_with_code
 from broker.http.json_body import decode_json
 from broker.http.memory_budget import MEMORY
-from broker.ingest.auto_create import create_topic_for_send
-from broker.ingest.message_router import DeferredSend
+from broker.ingest.auto_create import auto_create_topic
+from broker.ingest.message_router import MessageRouter
 from broker.remoting.error_responses import REFUSALS
 from broker.remoting.processors.send_message import queue_for_send
 from broker.remoting.protocol.errors import RequestError
@@ -33,7 +33,7 @@ _NO_HOST = bytes(8)
 
 
 class _Stored:
-    """Waits for one message (see :class:`~broker.ingest.deduplication.Sender`)."""
+    """Waits for one message (see :class:`~broker.ingest.deduplication.SendWaiter`)."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, host: bytes, queue_id: int) -> None:
         self.done: asyncio.Future[tuple[bytes, int, int, int]] = loop.create_future()
@@ -42,9 +42,9 @@ class _Stored:
         self._queue_id = queue_id
 
     def stored(self, first_offset: int, positions: Sequence[int]) -> None:
-        self.stored_before(self._host, self._queue_id, first_offset, positions)
+        self.already_stored(self._host, self._queue_id, first_offset, positions)
 
-    def stored_before(
+    def already_stored(
         self, host: bytes, queue_id: int, first_offset: int, positions: Sequence[int]
     ) -> None:
         if not self.done.done():
@@ -60,7 +60,7 @@ class ProduceHandler:
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
-        self._deferred = DeferredSend(context)
+        self._router = MessageRouter(context)
 
     async def post(self, request: web.Request) -> web.Response:
         """See the module."""
@@ -69,15 +69,15 @@ class ProduceHandler:
         document = _document(await request.app[MEMORY].read(request))
         leader = self._leader()
         try:
-            context.gatherer.check_serving()
+            context.batcher.check_serving()
             body, properties = self._body(document), _properties(document)
-            topic = context.gatherer.topic(name) or create_topic_for_send(
+            topic = context.batcher.topic(name) or auto_create_topic(
                 context, name, AUTO_CREATE_TOPIC, DEFAULT_QUEUES
             )
             queue_id = queue_for_send(topic, _queue_id(document), context.rng)
             del document  # not kept while the message is on its way
             waiter = _Stored(context.loop, context.store_host, queue_id)
-            self._deferred.stage(
+            self._router.route(
                 SendHeader(name, queue_id, 0, context.wall_clock(), 0, 0, properties),
                 queue_id,
                 body,

@@ -37,14 +37,14 @@ from broker.http.console import Console
 from broker.http.consume import ConsumeHandler
 from broker.http.errors import json_response, refuse_as_json, refused_with_code
 from broker.http.json_documents import groups_document, status_document, topics_document
-from broker.http.memory_budget import MEMORY, Memory
-from broker.http.origin_guard import Guard, protect
+from broker.http.memory_budget import MEMORY, MemoryBudget
+from broker.http.origin_guard import OriginGuard, protect
 from broker.http.produce import ProduceHandler
 from broker.http.snapshot import SnapshotHandler
 from broker.limits import HTTP, HttpLimits
 from broker.remoting.processors.processor_table import WRONG_STATE
 from broker.remoting.protocol.codes import ResponseCode
-from dledger.wire.bad_request_log import RequestLog
+from dledger.wire.bad_request_log import BadRequestLog
 from store.quoting import FROM_OUTSIDE
 
 log = logging.getLogger(__name__)
@@ -71,8 +71,8 @@ class HttpServer:
     def app(self) -> web.Application:
         """The application, which a test can serve without a port."""
         config = self._context.config
-        memory = Memory(self._limits, _JSON_OVERHEAD * config.max_message_size + (64 << 10))
-        guard = Guard([*config.http_hosts, *(endpoint.host for endpoint in config.own)])
+        memory = MemoryBudget(self._limits, _JSON_OVERHEAD * config.max_message_size + (64 << 10))
+        guard = OriginGuard([*config.http_hosts, *(endpoint.host for endpoint in config.own)])
         app = web.Application(
             middlewares=[
                 memory.account,
@@ -110,7 +110,7 @@ class HttpServer:
             self.app(),
             access_log=None,
             shutdown_timeout=SHUTDOWN_SECONDS,
-            logger=RequestLog(log, FROM_OUTSIDE),
+            logger=BadRequestLog(log, FROM_OUTSIDE),
             keepalive_timeout=self._limits.idle_seconds,
             max_headers=self._limits.headers_max,
             handler_cancellation=True,  # who has gone waits for nothing
@@ -146,7 +146,7 @@ class HttpServer:
         self, request: web.Request, handler: Handler
     ) -> web.StreamResponse:
         """While the state of this node is not that of its group, nothing of it is told."""
-        if self._context.node.retake.wrong and request.path not in WITHOUT_STATE:
+        if self._context.node.state_divergence.wrong and request.path not in WITHOUT_STATE:
             raise refused_with_code(ResponseCode.SERVICE_NOT_AVAILABLE, WRONG_STATE)
         return await handler(request)
 
@@ -155,7 +155,7 @@ class HttpServer:
         context = self._context
         leadership = context.node.leadership
         document = {"node": context.config.name, "role": role_name(context)}
-        if context.node.retake.wrong:
+        if context.node.state_divergence.wrong:
             return json_response(
                 {"status": WRONG_STATE, **document}, HTTPStatus.SERVICE_UNAVAILABLE
             )

@@ -44,7 +44,7 @@ class SnapshotHandler:
         wanted = _directory(await request.app[MEMORY].read(request))
         context = self._context
         time_ms = context.wall_clock()
-        places = SnapshotPlaces(context.config, self._limits)
+        places = SnapshotDirectories(context.config, self._limits)
         taking = asyncio.ensure_future(
             context.node.snapshots.take(
                 lambda: places.own(time_ms) if wanted is None else places.named(wanted), time_ms
@@ -66,7 +66,7 @@ class SnapshotHandler:
             log.info("no snapshot was made: %s", error)
 
 
-class SnapshotPlaces:
+class SnapshotDirectories:
     """Where a node may make snapshots. Looks at the disk."""
 
     def __init__(self, config: NodeConfig, limits: HttpLimits) -> None:

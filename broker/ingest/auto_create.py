@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from broker.context import BrokerContext
 from broker.ingest.state_quota import (
-    check_room_for_group,
-    check_room_for_sent_topic,
-    check_room_for_topic,
+    check_auto_created_topic_quota,
+    check_group_quota,
+    check_topic_quota,
 )
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
@@ -29,7 +29,7 @@ from broker.topics_and_groups import (
 )
 
 
-def create_topic_for_send(
+def auto_create_topic(
     context: BrokerContext, name: str, default_topic: str, default_queues: int
 ) -> TopicConfig:
     """Creates a topic that a producer sends to and nobody has created (section 10.1).
@@ -48,7 +48,7 @@ def create_topic_for_send(
         raise RequestError(
             ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden."
         )
-    template = context.gatherer.topic(default_topic)
+    template = context.batcher.topic(default_topic)
     if name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
         created = TopicConfig(name, 1, 1)
     elif (
@@ -63,8 +63,8 @@ def create_topic_for_send(
         raise RequestError(
             ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
         )
-    check_room_for_sent_topic(context.gatherer, created)
-    context.gatherer.add_command(PutTopic.of(created, context.wall_clock()))
+    check_auto_created_topic_quota(context.batcher, created)
+    context.batcher.add_command(PutTopic.of(created, context.wall_clock()))
     return created
 
 
@@ -74,22 +74,22 @@ def ensure_group(context: BrokerContext, group: str) -> None:
     Raises :class:`~broker.topics_and_groups.NameRefusedError` for a bad name, and
     :class:`~broker.remoting.protocol.errors.RequestError` where there are too many.
     """
-    gatherer = context.gatherer
+    batcher = context.batcher
     topic = retry_topic(group)
-    group_missing = gatherer.group(group) is None
-    topic_missing = gatherer.topic(topic) is None and len(topic) <= TOPIC_SIZE_MAX
+    group_missing = batcher.group(group) is None
+    topic_missing = batcher.topic(topic) is None and len(topic) <= TOPIC_SIZE_MAX
     if not (group_missing or topic_missing):
         return
     check_group_name(group)
-    if not gatherer.serving:
+    if not batcher.serving:
         return
     retries = TopicConfig(topic, 1, 1)
     if group_missing:
-        check_room_for_group(gatherer, group, automatic=True)
+        check_group_quota(batcher, group, automatic=True)
     if topic_missing:
-        check_room_for_topic(gatherer, retries)
+        check_topic_quota(batcher, retries)
     now_ms = context.wall_clock()
     if group_missing:
-        gatherer.add_command(PutGroup.of(GroupConfig(group), now_ms))
+        batcher.add_command(PutGroup.of(GroupConfig(group), now_ms))
     if topic_missing:
-        gatherer.add_command(PutTopic.of(retries, now_ms))
+        batcher.add_command(PutTopic.of(retries, now_ms))

@@ -18,12 +18,12 @@ from struct import Struct
 from crc32c import crc32c
 from isal.isal_zlib import crc32
 
-from broker.ingest.property_templates import SIZE, Likeness, Origin, Stager
+from broker.ingest.property_templates import SIZE, BatchTemplate, MessageBuilder, Origin
 from broker.limits import PRODUCE
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from store.message.properties import NAME_END, PAIR_END, UNIQUE_KEY
-from store.message.record import StagedMessage
+from store.message.record import PendingMessage
 
 GROWTH_MAX = 16 << 20
 """Format: as much as a frame has. Bytes that messages of a batch may get of its header, all
@@ -32,25 +32,25 @@ together."""
 _START = Struct(">i8xii")
 _FIXED_SIZE = _START.size + SIZE.size
 _UNIQUE_KEY_START = UNIQUE_KEY + NAME_END
-_UNLIKE = Likeness(-1, b"", b"", b"", b"", changed=False, tags_code=0)
+_NO_TEMPLATE = BatchTemplate(-1, b"", b"", b"", b"", changed=False, tags_code=0)
 
 
-def stage_batch(
-    stager: Stager, of: Origin, data: bytes, of_all: bytes = b""
-) -> list[StagedMessage]:
-    """The messages of a batch, each as ``stager`` would stage it by itself; the properties
+def decode_batch_body(
+    message_builder: MessageBuilder, of: Origin, data: bytes, of_all: bytes = b""
+) -> list[PendingMessage]:
+    """The messages of a batch, each as ``message_builder`` would stage it by itself; the properties
     ``of_all`` are added to those of each message, but for pairs that it has already.
 
     Raises :class:`~broker.remoting.protocol.errors.RequestError` (code 13) where the sizes
-    contradict each other, and as :meth:`~broker.ingest.property_templates.Stager.stage`.
+    contradict each other, and as :meth:`~broker.ingest.property_templates.MessageBuilder.build`.
     """
-    messages: list[StagedMessage] = []
+    messages: list[PendingMessage] = []
     added = [pair for pair in of_all.split(PAIR_END) if pair]
     grown = keys = 0
     alike = not any(pair.startswith(_UNIQUE_KEY_START) for pair in added)
     born, tried, prefix, fixed_size = of
     unpack_start = _START.unpack_from
-    like_size, before, after, stored_before, stored_after, changed, code = _UNLIKE
+    template_size, before, after, stored_prefix, stored_suffix, changed, code = _NO_TEMPLATE
     before_size = after_size = 0
     size = len(data)
     start = 0
@@ -68,14 +68,14 @@ def stage_batch(
         key_start = body_end + before_size
         key_end = end - after_size
         if (
-            end - body_end == like_size
+            end - body_end == template_size
             and data[body_end:key_start] == before
             and data[key_end:end] == after
             and data.find(PAIR_END, key_start, key_end) < 0
         ):
             unique = data[key_start:key_end]
             if changed:
-                properties = stored_before + unique + stored_after
+                properties = stored_prefix + unique + stored_suffix
             else:
                 properties = data[body_end + 2 : end]
             message = (
@@ -89,7 +89,7 @@ def stage_batch(
                 code,
                 (crc32c(unique, prefix),),
             )
-            messages.append(_new(StagedMessage, message))
+            messages.append(_new(PendingMessage, message))
             continue
         properties = data[body_end + 2 : end]
         # Read as unsigned: a negative size contradicts the total all the same.
@@ -100,7 +100,7 @@ def stage_batch(
         grown += len(joined) - len(properties)
         if grown > GROWTH_MAX:
             raise _illegal(end - total, f"what all get of the header is above {GROWTH_MAX} bytes")
-        staged = stager.stage(of, flag, body, joined)
+        staged = message_builder.build(of, flag, body, joined)
         keys += len(staged.key_hashes)
         if keys > PRODUCE.batch_keys_max:
             raise _illegal(
@@ -110,8 +110,10 @@ def stage_batch(
             )
         messages.append(staged)
         # What all messages have already is usual: Java's clients write WAIT here and there.
-        like = (alike and joined is properties and stager.likeness(properties)) or _UNLIKE
-        like_size, before, after, stored_before, stored_after, changed, code = like
+        like = (
+            alike and joined is properties and message_builder.batch_template(properties)
+        ) or _NO_TEMPLATE
+        template_size, before, after, stored_prefix, stored_suffix, changed, code = like
         before_size, after_size = len(before), len(after)
     return messages
 

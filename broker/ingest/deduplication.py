@@ -14,52 +14,52 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from broker.delivery.message_reader import MessageReader, Range
-from broker.group_commit.batcher import REQUEST_BYTES, Gatherer
+from broker.delivery.message_reader import LogRange, MessageReader
+from broker.group_commit.batcher import REQUEST_BYTES, Batcher
 from broker.group_commit.pending_batch import Waiter
 from broker.limits import PRODUCE
 from broker.scheduled.system_properties import REAL_QUEUE_ID, with_properties
-from broker.state.deduplication_window import EntryPlace
+from broker.state.deduplication_window import EntryPosition
 from broker.state.state_machine import BrokerStateMachine
 from broker.topics_and_groups import HALF_TOPIC
 from dledger.errors import BusyError, NotServingError, ProposeError
 from store.errors import StoreError
 from store.io.filesystem import Bytes
 from store.log.entry import HEADER, HEADER_SIZE, EntryKind
-from store.message.batch import KEY_ROW, decode_batch, staged_bytes
+from store.message.batch import KEY_ROW, decode_batch, pending_bytes
 from store.message.properties import UNIQUE_KEY, find_property
-from store.message.record import MessageRecord, StagedMessage, decode_record
-from store.message.scheduled_topics import DEFERRED_TOPICS, TIMER_OUT_MS
+from store.message.record import MessageRecord, PendingMessage, decode_record
+from store.message.scheduled_topics import SCHEDULED_TOPICS, TIMER_OUT_MS
 
-_WAITING_TOPICS = DEFERRED_TOPICS | {HALF_TOPIC}
-_CHANGING: Mapping[bytes, None] = {REAL_QUEUE_ID: None, TIMER_OUT_MS: None}
+_REPUBLISHED_TOPICS = SCHEDULED_TOPICS | {HALF_TOPIC}
+_MAY_DIFFER: Mapping[bytes, None] = {REAL_QUEUE_ID: None, TIMER_OUT_MS: None}
 
 
-class UndecidedError(ProposeError):
+class RetryUndecidedError(ProposeError):
     """Whether the request is stored cannot be told now; nothing was written."""
 
     def __init__(self, fault: StoreError) -> None:
         super().__init__(f"whether this was sent before cannot be told now: {fault}")
 
 
-class Sender(Waiter, Protocol):
+class SendWaiter(Waiter, Protocol):
     """Who waits for a request that may have been stored before."""
 
-    def stored_before(
+    def already_stored(
         self, host: bytes, queue_id: int, first_offset: int, positions: Sequence[int]
     ) -> None:
         """It was, by the broker at ``host`` (as in records), and in that queue."""
 
 
-class _Doubt:
+class _SuspectedRetry:
     """A request that is looked for, or being stored after all, and who waits for that."""
 
     def __init__(
         self,
         topic: str,
         queue_id: int,
-        messages: Sequence[StagedMessage],
-        waiter: Sender,
+        messages: Sequence[PendingMessage],
+        waiter: SendWaiter,
         term: int,
     ) -> None:
         self.topic = topic
@@ -68,19 +68,19 @@ class _Doubt:
         self.term = term
         self.waiters = [waiter]
 
-    def is_same(self, messages: Sequence[StagedMessage]) -> bool:
+    def is_same(self, messages: Sequence[PendingMessage]) -> bool:
         return len(messages) == len(self.messages) and all(
             mine.body == other.body and is_retry(self.topic, mine.properties, other.properties)
             for mine, other in zip(self.messages, messages, strict=True)
         )
 
 
-class ResentRequests:
+class Deduplicator:
     """Finds out about retries, on the leader."""
 
     def __init__(
         self,
-        gatherer: Gatherer,
+        batcher: Batcher,
         machine: BrokerStateMachine,
         reader: MessageReader,
         *,
@@ -88,62 +88,62 @@ class ResentRequests:
         window_ms: int,
         store_host: bytes,
     ) -> None:
-        self._gatherer = gatherer
+        self._batcher = batcher
         self._machine = machine
         self._reader = reader
         self._wall_clock = wall_clock
         self._window_ms = window_ms
         self._store_host = store_host
-        self._doubts: dict[tuple[str, bytes], _Doubt] = {}
-        self._doubt_bytes = 0
+        self._suspects: dict[tuple[str, bytes], _SuspectedRetry] = {}
+        self._suspect_bytes = 0
 
     def add(
-        self, topic: str, queue_id: int, messages: Sequence[StagedMessage], waiter: Sender
+        self, topic: str, queue_id: int, messages: Sequence[PendingMessage], waiter: SendWaiter
     ) -> None:
         """Stages a request, or finds out whether it is a retry where that may be.
 
-        Raises as :meth:`~broker.group_commit.batcher.Gatherer.add_messages`.
+        Raises as :meth:`~broker.group_commit.batcher.Batcher.add_messages`.
         """
         hashes = messages[0].key_hashes
-        place = self._gatherer.known_requests.get(hashes[0]) if hashes else None
+        place = self._batcher.deduplication_index.get(hashes[0]) if hashes else None
         key = find_property(messages[0].properties, UNIQUE_KEY) if place is not None else None
         if place is None or not key:
-            self._gatherer.add_messages(topic, queue_id, messages, waiter)
+            self._batcher.add_messages(topic, queue_id, messages, waiter)
             return
-        known = self._doubts.get((topic, key))
+        known = self._suspects.get((topic, key))
         if known is None:
-            size = staged_bytes(messages)
-            self._gatherer.check_size(size + REQUEST_BYTES)
-            if self._doubt_bytes + size > PRODUCE.doubt_bytes_max:
-                raise BusyError(self._doubt_bytes, PRODUCE.doubt_bytes_max)
-            doubt = _Doubt(topic, queue_id, messages, waiter, self._gatherer.term)
-            self._gatherer.add_barrier(partial(self._settled, doubt, key, place))
-            self._doubts[topic, key] = doubt
-            self._doubt_bytes += size
+            size = pending_bytes(messages)
+            self._batcher.check_size(size + REQUEST_BYTES)
+            if self._suspect_bytes + size > PRODUCE.suspect_bytes_max:
+                raise BusyError(self._suspect_bytes, PRODUCE.suspect_bytes_max)
+            suspect = _SuspectedRetry(topic, queue_id, messages, waiter, self._batcher.term)
+            self._batcher.add_barrier(partial(self._earlier_applied, suspect, key, place))
+            self._suspects[topic, key] = suspect
+            self._suspect_bytes += size
         elif known.is_same(messages):
             known.waiters.append(waiter)
         else:
-            self._gatherer.add_messages(topic, queue_id, messages, waiter)
+            self._batcher.add_messages(topic, queue_id, messages, waiter)
 
-    def _decided(self, doubt: _Doubt, key: bytes) -> None:
-        del self._doubts[doubt.topic, key]
-        self._doubt_bytes -= staged_bytes(doubt.messages)
+    def _finish(self, suspect: _SuspectedRetry, key: bytes) -> None:
+        del self._suspects[suspect.topic, key]
+        self._suspect_bytes -= pending_bytes(suspect.messages)
 
-    def _settled(
-        self, doubt: _Doubt, key: bytes, place: EntryPlace, error: ProposeError | None
+    def _earlier_applied(
+        self, suspect: _SuspectedRetry, key: bytes, place: EntryPosition, error: ProposeError | None
     ) -> None:
         """All that was staged before is applied, or refused."""
         if error is not None:
-            self.fail(doubt, key, error)
+            self.fail(suspect, key, error)
             return
         position = place.position
         machine, load = self._machine, self._reader.load
 
         def unreadable(fault: StoreError) -> None:
             if position < machine.expired_position:
-                self._store(doubt, key)
+                self._store(suspect, key)
             else:
-                self.fail(doubt, key, UndecidedError(fault))
+                self.fail(suspect, key, RetryUndecidedError(fault))
 
         def found_header(parts: Sequence[Bytes], fault: StoreError | None) -> None:
             if fault is not None:
@@ -151,46 +151,46 @@ class ResentRequests:
                 return
             magic, _size, _index, _term, at, _channel, _chain, _crc, size = HEADER.unpack(parts[0])
             if magic != EntryKind.DATA or at != position:
-                self._store(doubt, key)
+                self._store(suspect, key)
                 return
-            load([Range(position + HEADER_SIZE, size)], found_body)
+            load([LogRange(position + HEADER_SIZE, size)], found_body)
 
         def found_body(parts: Sequence[Bytes], fault: StoreError | None) -> None:
             first = None
             try:
                 if fault is None:
-                    first = self._find(doubt, parts[0], position + HEADER_SIZE)
+                    first = self._find(suspect, parts[0], position + HEADER_SIZE)
             except StoreError as damage:
                 fault = damage
             if fault is not None:
                 unreadable(fault)
             elif first is None:
-                self._store(doubt, key)
+                self._store(suspect, key)
             else:
-                self._answer(doubt, key, first)
+                self._answer(suspect, key, first)
 
         if machine.expired_position <= position < machine.applied_end:
-            load([Range(position, HEADER_SIZE)], found_header)
+            load([LogRange(position, HEADER_SIZE)], found_header)
         else:
-            self._store(doubt, key)
+            self._store(suspect, key)
 
-    def _find(self, doubt: _Doubt, body: Bytes, start: int) -> MessageRecord | None:
+    def _find(self, suspect: _SuspectedRetry, body: Bytes, start: int) -> MessageRecord | None:
         """The record of the first message among those of an entry, if all of them are there."""
         batch = decode_batch(body)
-        wanted = doubt.messages[0].key_hashes[0]
+        wanted = suspect.messages[0].key_hashes[0]
         since = self._wall_clock() - self._window_ms
         for position in _positions(bytes(batch.key_rows), wanted):
             place = position - start
             first = None
-            for message in doubt.messages:
+            for message in suspect.messages:
                 if place >= len(batch.records):
                     break
                 record = decode_record(batch.records, place)
                 if (
-                    record.topic != doubt.topic
+                    record.topic != suspect.topic
                     or record.store_timestamp < since
                     or record.body != message.body
-                    or not is_retry(doubt.topic, record.properties, message.properties)
+                    or not is_retry(suspect.topic, record.properties, message.properties)
                 ):
                     break
                 first = first or record
@@ -199,61 +199,61 @@ class ResentRequests:
                 return first
         return None
 
-    def _answer(self, doubt: _Doubt, key: bytes, first: MessageRecord) -> None:
-        self._decided(doubt, key)
-        queue_id = _real_queue(doubt.topic, first.queue_id, first.properties)
+    def _answer(self, suspect: _SuspectedRetry, key: bytes, first: MessageRecord) -> None:
+        self._finish(suspect, key)
+        queue_id = _real_queue(suspect.topic, first.queue_id, first.properties)
         positions = [first.position]
-        for message in doubt.messages[:-1]:
+        for message in suspect.messages[:-1]:
             positions.append(positions[-1] + message.size)
-        for waiter in doubt.waiters:
-            waiter.stored_before(first.store_host, queue_id, first.queue_offset, positions)
+        for waiter in suspect.waiters:
+            waiter.already_stored(first.store_host, queue_id, first.queue_offset, positions)
 
-    def _store(self, doubt: _Doubt, key: bytes) -> None:
+    def _store(self, suspect: _SuspectedRetry, key: bytes) -> None:
         """It was not stored: it is now, for all who wait.
 
         Unless another term began while it was looked for: who led in between may have stored it.
         """
-        if self._gatherer.term != doubt.term:
-            self.fail(doubt, key, NotServingError())
+        if self._batcher.term != suspect.term:
+            self.fail(suspect, key, NotServingError())
             return
-        storing = _Storing(self, doubt, key)
+        storing = _Storing(self, suspect, key)
         try:
-            self._gatherer.add_messages(doubt.topic, doubt.queue_id, doubt.messages, storing)
+            self._batcher.add_messages(suspect.topic, suspect.queue_id, suspect.messages, storing)
         except ProposeError as error:
-            self.fail(doubt, key, error)
+            self.fail(suspect, key, error)
 
     def stored(
-        self, doubt: _Doubt, key: bytes, first_offset: int, positions: Sequence[int]
+        self, suspect: _SuspectedRetry, key: bytes, first_offset: int, positions: Sequence[int]
     ) -> None:
         """It was not stored before, and is now."""
-        self._decided(doubt, key)
-        queue_id = _real_queue(doubt.topic, doubt.queue_id, doubt.messages[0].properties)
-        doubt.waiters[0].stored(first_offset, positions)
-        for waiter in doubt.waiters[1:]:
-            waiter.stored_before(self._store_host, queue_id, first_offset, positions)
+        self._finish(suspect, key)
+        queue_id = _real_queue(suspect.topic, suspect.queue_id, suspect.messages[0].properties)
+        suspect.waiters[0].stored(first_offset, positions)
+        for waiter in suspect.waiters[1:]:
+            waiter.already_stored(self._store_host, queue_id, first_offset, positions)
 
-    def fail(self, doubt: _Doubt, key: bytes, error: ProposeError) -> None:
+    def fail(self, suspect: _SuspectedRetry, key: bytes, error: ProposeError) -> None:
         """Nobody knows, or it could not be stored."""
-        self._decided(doubt, key)
-        for waiter in doubt.waiters:
+        self._finish(suspect, key)
+        for waiter in suspect.waiters:
             waiter.failed(error)
 
 
 class _Storing:
     """Waits for a request that was not stored before, for all who sent it meanwhile."""
 
-    __slots__ = ("_doubt", "_key", "_requests")
+    __slots__ = ("_key", "_requests", "_suspect")
 
-    def __init__(self, requests: ResentRequests, doubt: _Doubt, key: bytes) -> None:
+    def __init__(self, requests: Deduplicator, suspect: _SuspectedRetry, key: bytes) -> None:
         self._requests = requests
-        self._doubt = doubt
+        self._suspect = suspect
         self._key = key
 
     def stored(self, first_offset: int, positions: Sequence[int]) -> None:
-        self._requests.stored(self._doubt, self._key, first_offset, positions)
+        self._requests.stored(self._suspect, self._key, first_offset, positions)
 
     def failed(self, error: ProposeError) -> None:
-        self._requests.fail(self._doubt, self._key, error)
+        self._requests.fail(self._suspect, self._key, error)
 
 
 def is_retry(topic: str, properties: bytes, others: bytes) -> bool:
@@ -264,14 +264,14 @@ def is_retry(topic: str, properties: bytes, others: bytes) -> bool:
     """
     if properties == others:
         return True
-    return topic in _WAITING_TOPICS and with_properties(properties, _CHANGING) == with_properties(
-        others, _CHANGING
-    )
+    return topic in _REPUBLISHED_TOPICS and with_properties(
+        properties, _MAY_DIFFER
+    ) == with_properties(others, _MAY_DIFFER)
 
 
 def _real_queue(topic: str, queue_id: int, properties: bytes) -> int:
     """The queue for which a message is meant, which may wait in another."""
-    if topic not in _WAITING_TOPICS:
+    if topic not in _REPUBLISHED_TOPICS:
         return queue_id
     return int(find_property(properties, REAL_QUEUE_ID) or queue_id)
 

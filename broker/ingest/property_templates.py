@@ -2,7 +2,7 @@
 
 The properties of a producer's messages differ in their unique key and are else the same over and
 over: ``UNIQ_KEY`` with 32 characters between pairs such as ``WAIT true`` and ``TAGS a``. What they
-say but for that key, their *shape*, is therefore read once and remembered: what of it is stored,
+say but for that key, their *template*, is therefore read once and remembered: what of it is stored,
 the code of the tag, the words of the keys.
 """
 
@@ -26,9 +26,9 @@ from store.io.filesystem import Bytes
 from store.message.properties import NAME_END, PAIR_END, UNIQUE_KEY
 from store.message.record import (
     BORN,
-    NEVER_TRIED,
-    TRIED,
-    StagedMessage,
+    NEVER_RECONSUMED,
+    RECONSUMED,
+    PendingMessage,
     derive,
     key_prefix,
     record_size,
@@ -46,7 +46,7 @@ SIZE = Struct(">h")
 """Of the properties, in a batch."""
 
 
-class Shape(NamedTuple):
+class PropertyTemplate(NamedTuple):
     """What properties say apart from their unique key."""
 
     before: bytes
@@ -61,8 +61,8 @@ class Shape(NamedTuple):
     """Of the keys."""
 
 
-class Likeness(NamedTuple):
-    """What the properties of messages share that are of one shape and of one size.
+class BatchTemplate(NamedTuple):
+    """What the properties of messages share that are of one template and of one size.
 
     With all that a batch has beside them: the two bytes of the size come before.
     """
@@ -72,8 +72,8 @@ class Likeness(NamedTuple):
     after: bytes
     """What was sent before and after the unique key."""
 
-    stored_before: bytes
-    stored_after: bytes
+    stored_prefix: bytes
+    stored_suffix: bytes
     changed: bool
     """Whether that is not what was sent."""
 
@@ -85,7 +85,7 @@ class Origin(NamedTuple):
 
     born: bytes
     tried: bytes
-    """As in a :class:`~store.message.record.StagedMessage`."""
+    """As in a :class:`~store.message.record.PendingMessage`."""
 
     key_prefix: int
     fixed_size: int
@@ -98,7 +98,7 @@ def origin(
     """What the messages have in common whose request says so."""
     prefix, fixed_size = topic_constants(topic)
     born = BORN.pack(sys_flag, born_timestamp, born_host)
-    tried = TRIED.pack(reconsume_times, 0) if reconsume_times else NEVER_TRIED
+    tried = RECONSUMED.pack(reconsume_times, 0) if reconsume_times else NEVER_RECONSUMED
     return _new(Origin, (born, tried, prefix, fixed_size))
 
 
@@ -108,7 +108,7 @@ def topic_constants(topic: str) -> tuple[int, int]:
     return key_prefix(topic), record_size(topic, 0, 0)
 
 
-class Stager:
+class MessageBuilder:
     """Makes staged messages of what was sent."""
 
     def __init__(
@@ -118,11 +118,11 @@ class Stager:
         which of the properties that were sent are stored."""
         self._storable = storable
         self._cluster = CLUSTER + NAME_END + cluster.encode() + PAIR_END
-        self._shapes: dict[tuple[bytes, bytes, bytes], Shape] = {}
+        self._property_templates: dict[tuple[bytes, bytes, bytes], PropertyTemplate] = {}
 
-    def stage(self, of: Origin, flag: int, body: Bytes, properties: bytes) -> StagedMessage:
-        """The staged message, the same that :func:`~store.message.record.stage_message` makes of
-        the properties that are stored.
+    def build(self, of: Origin, flag: int, body: Bytes, properties: bytes) -> PendingMessage:
+        """The staged message, the same that :func:`~store.message.record.make_pending_message`
+        makes of the properties that are stored.
 
         Raises :class:`~broker.remoting.protocol.errors.RequestError` for properties that may not
         be.
@@ -130,8 +130,8 @@ class Stager:
         born, tried, prefix, fixed_size = of
         before, mark, rest = properties.partition(_UNIQUE_KEY_MARK)
         unique, end, after = rest.partition(PAIR_END)
-        shape = self._shapes.get((before, mark, after))
-        if shape is None or len(properties) > PROPERTIES_SIZE_MAX:
+        template = self._property_templates.get((before, mark, after))
+        if template is None or len(properties) > PROPERTIES_SIZE_MAX:
             if mark and before and not before.endswith(PAIR_END):
                 # Another property, whose name ends like that of the unique key.
                 properties = self._storable(properties)
@@ -139,13 +139,13 @@ class Stager:
                 code, hashes = derive(prefix, properties)
                 size = fixed_size + len(body) + len(properties)
                 body_crc = crc32(body) & 0x7FFFFFFF
-                return StagedMessage(
+                return PendingMessage(
                     size, body, properties, flag, born, tried, body_crc, code, hashes
                 )
-            shape = self._learn(properties, before, mark, after)
-        stored_before, stored_after, changed, code, words = shape
+            template = self._learn(properties, before, mark, after)
+        stored_prefix, stored_suffix, changed, code, words = template
         if changed:
-            properties = stored_before + mark + unique + end + stored_after
+            properties = stored_prefix + mark + unique + end + stored_suffix
         if words:
             hashes = tuple([crc32c(word, prefix) for word in words])
             if unique:
@@ -153,7 +153,7 @@ class Stager:
         else:
             hashes = (crc32c(unique, prefix),) if unique else ()
         return _new(
-            StagedMessage,
+            PendingMessage,
             (
                 fixed_size + len(body) + len(properties),
                 body,
@@ -167,46 +167,48 @@ class Stager:
             ),
         )
 
-    def likeness(self, properties: bytes) -> Likeness | None:
+    def batch_template(self, properties: bytes) -> BatchTemplate | None:
         """What messages share with one of these properties, which has just been staged.
 
-        None where there is no unique key, or where its shape is not remembered.
+        None where there is no unique key, or where its template is not remembered.
         """
         before, mark, rest = properties.partition(_UNIQUE_KEY_MARK)
         unique, end, after = rest.partition(PAIR_END)
-        shape = self._shapes.get((before, mark, after))
-        if shape is None or not (unique and end):
+        template = self._property_templates.get((before, mark, after))
+        if template is None or not (unique and end):
             return None
         size = len(properties)
-        return Likeness(
+        return BatchTemplate(
             SIZE.size + size,
             SIZE.pack(size) + before + mark,
             end + after,
-            shape.before + mark,
-            end + shape.after,
-            shape.changed,
-            shape.tags_code,
+            template.before + mark,
+            end + template.after,
+            template.changed,
+            template.tags_code,
         )
 
-    def _learn(self, properties: bytes, before: bytes, mark: bytes, after: bytes) -> Shape:
+    def _learn(
+        self, properties: bytes, before: bytes, mark: bytes, after: bytes
+    ) -> PropertyTemplate:
         if len(properties) > PROPERTIES_SIZE_MAX:
             self._storable(properties)  # says what is wrong
-        stored_before, stored_after = self._storable(before), self._storable(after)
+        stored_prefix, stored_suffix = self._storable(before), self._storable(after)
         is_request = REPLY_TO in before or REPLY_TO in after
         if is_request and len(properties) + len(self._cluster) <= PROPERTIES_SIZE_MAX:
-            stored_before = self._cluster + stored_before
-        changed = (stored_before, stored_after) != (before, after)
+            stored_prefix = self._cluster + stored_prefix
+        changed = (stored_prefix, stored_suffix) != (before, after)
         code, words = tag_and_keys(before + after)
         if words:
             check_keys(words, len(properties))
-        shape = Shape(stored_before, stored_after, changed, code, words)
+        template = PropertyTemplate(stored_prefix, stored_suffix, changed, code, words)
         # Where each message has keys of its own, or another name to reply to with, to remember
         # that would be for nothing.
-        if not words and not is_request and len(properties) <= PRODUCE.shape_bytes_max:
-            if len(self._shapes) >= PRODUCE.shapes_max:
-                self._shapes.clear()
-            self._shapes[before, mark, after] = shape
-        return shape
+        if not words and not is_request and len(properties) <= PRODUCE.property_template_bytes_max:
+            if len(self._property_templates) >= PRODUCE.property_templates_max:
+                self._property_templates.clear()
+            self._property_templates[before, mark, after] = template
+        return template
 
 
 # The constructor that ``NamedTuple`` makes is a function of Python around this one.

@@ -5,17 +5,17 @@ What is there already, in a state that is older than a limit, stays and may be c
 
 from __future__ import annotations
 
-from broker.group_commit.batcher import Gatherer
+from broker.group_commit.batcher import Batcher
 from broker.limits import STATE
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.topics_and_groups import TopicConfig
 
 
-def check_room_for_topic(gatherer: Gatherer, topic: TopicConfig) -> None:
+def check_topic_quota(batcher: Batcher, topic: TopicConfig) -> None:
     """Raises :class:`RequestError`, code 1, where an operator may not create or change it."""
-    totals = gatherer.totals()
-    known = gatherer.topic(topic.name)
+    totals = batcher.totals()
+    known = batcher.topic(topic.name)
     if known is None and totals.topics >= STATE.topics_max:
         raise RequestError(
             ResponseCode.SYSTEM_ERROR,
@@ -33,10 +33,10 @@ def check_room_for_topic(gatherer: Gatherer, topic: TopicConfig) -> None:
         )
 
 
-def check_room_for_sent_topic(gatherer: Gatherer, topic: TopicConfig) -> None:
+def check_auto_created_topic_quota(batcher: Batcher, topic: TopicConfig) -> None:
     """The same for a topic that somebody sends to. RocketMQ's clients try another broker on code
     17, and tell who sends when there is none."""
-    totals = gatherer.totals()
+    totals = batcher.totals()
     if totals.topics >= STATE.automatic_topics_max:
         what = f"{totals.topics} topics, of at most {STATE.automatic_topics_max}"
     elif totals.queues + topic.queues > STATE.automatic_queues_max:
@@ -50,10 +50,10 @@ def check_room_for_sent_topic(gatherer: Gatherer, topic: TopicConfig) -> None:
     )
 
 
-def check_room_for_group(gatherer: Gatherer, name: str, *, automatic: bool = False) -> None:
+def check_group_quota(batcher: Batcher, name: str, *, automatic: bool = False) -> None:
     """Raises :class:`RequestError` where there are too many groups to create another: code 26 for
     a consumer, which shows it, and 1 for an operator."""
-    groups = gatherer.totals().groups
+    groups = batcher.totals().groups
     groups_max = STATE.automatic_groups_max if automatic else STATE.groups_max
     if groups >= groups_max:
         code = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST if automatic else ResponseCode.SYSTEM_ERROR
@@ -65,12 +65,12 @@ def check_room_for_group(gatherer: Gatherer, name: str, *, automatic: bool = Fal
         )
 
 
-def check_room_for_offset(
-    gatherer: Gatherer, offsets: int, group: str, topic: str, queue_id: int
+def check_offset_quota(
+    batcher: Batcher, offsets: int, group: str, topic: str, queue_id: int
 ) -> None:
     """Raises :class:`RequestError` for the first offset of a group in a queue where there are
     ``offsets`` already, and that is too many."""
-    if offsets >= STATE.offsets_max and gatherer.offset(group, topic, queue_id) is None:
+    if offsets >= STATE.offsets_max and batcher.offset(group, topic, queue_id) is None:
         raise RequestError(
             ResponseCode.SYSTEM_ERROR,
             f"no offset is kept for queue {queue_id} of {topic}: there are {offsets} offsets of "

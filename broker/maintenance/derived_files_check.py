@@ -39,14 +39,14 @@ CHECKPOINT_BYTES_MAX = 1 << 30
 CRC_BYTES = 1 << 20  # whole rows
 KEY_ROWS = [("hash", ">u4"), ("position", ">i8"), ("time", ">u4")]
 READ_BYTES = 1 << 20
-GATHERED_BYTES_MAX = 16 << 20
+BUFFERED_BYTES_MAX = 16 << 20
 """Pace: of rows that no file of the key index has, until they are written to one."""
 
 
 Batches: TypeAlias = Sequence[tuple[Entry, Batch]]
 
 
-class DerivedCheck:
+class DerivedFilesCheck:
     """See :class:`dledger.node.scrubber.DerivedFiles`."""
 
     def __init__(
@@ -226,7 +226,7 @@ class DerivedCheck:
             if rows and self._without_file_at(rows) is not None:
                 self._without_file_bytes += len(rows)
                 self._without_file[entry.index] = rows
-        if self._without_file_bytes > GATHERED_BYTES_MAX:
+        if self._without_file_bytes > BUFFERED_BYTES_MAX:
             self._make_missing()
 
     def _make_missing(self) -> list[str]:

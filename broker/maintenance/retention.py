@@ -24,7 +24,7 @@ from store.log.retention_policy import (
     RetentionPolicy,
     SegmentStats,
     expiry_position,
-    relief_position,
+    forced_expiry_position,
 )
 
 CHECK_SECONDS = 10.0
@@ -57,7 +57,7 @@ class Retention:
 
     def _check(self) -> None:
         self.start()
-        if not self._context.gatherer.serving:
+        if not self._context.batcher.serving:
             return
         try:
             position = self.due_position()
@@ -79,7 +79,7 @@ class Retention:
         else:
             log.info("giving up the log below position %d", position)
         try:
-            self._context.gatherer.add_command(Expire(position))
+            self._context.batcher.add_command(Expire(position))
         except ProposeError as error:
             log.warning("cannot give up old segments now: %s", error)
 
@@ -98,12 +98,12 @@ class Retention:
         if position > context.machine.expired_position:
             position = min(position, self._waiting_position(stats))
         space = context.node.store.disk_space()
-        position = max(position, relief_position(stats, policy.watermarks, space))
+        position = max(position, forced_expiry_position(stats, policy.watermarks, space))
         return position if spans and position > spans[0].start else 0
 
     def _refilling_position(self, stats: list[SegmentStats]) -> int:
         """From where on members that are being refilled have still to fetch the log."""
-        store, needed = self._context.node.store, self._context.node.supply.needed_from
+        store, needed = self._context.node.store, self._context.node.snapshot_sender.needed_from
         if needed is None:
             return stats[-1].end if stats else 0
         try:
@@ -114,7 +114,10 @@ class Retention:
     def _waiting_position(self, stats: list[SegmentStats]) -> int:
         """The start of the segment with the first message that still waits: for its time, or for
         the end of its transaction."""
-        kept = (self._context.delivery.kept_from(), self._context.transactions.kept_from())
+        kept = (
+            self._context.scheduled_messages.oldest_needed_position(),
+            self._context.transactions.oldest_needed_position(),
+        )
         waiting = [position for position in kept if position is not None]
         if not waiting:
             return stats[-1].end if stats else 0

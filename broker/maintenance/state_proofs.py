@@ -15,20 +15,26 @@ import asyncio
 import logging
 from typing import Protocol
 
-from broker.group_commit.batcher import Gatherer
+from broker.group_commit.batcher import Batcher
 from broker.state.commands import Proof
-from dledger.errors import InvariantError, Promise, ProposeError
+from dledger.errors import InvariantError, ProposeError, SafetyProperty
 from dledger.node.node import Node
 from dledger.node.state_machine import Leadership
 from dledger.wire.features import STATE_PROOF
 from dledger.wire.service_messages import StateReport
 from store.errors import DataFormatError
-from store.state.state_digests import DIGESTS_BYTES, Verdict, judge, pack_reports, unpack_reports
+from store.state.state_digests import (
+    DIGESTS_BYTES,
+    StateVerdict,
+    judge,
+    pack_reports,
+    unpack_reports,
+)
 
 POINTS_KEPT = 8
 """So many of its own digests a member keeps; the next proof has the last point's."""
 
-LOOKS_MAX = 4
+REPORT_WAITS_MAX = 4
 """Pace: so often the leader misses a report of a member that has the point; then it goes on."""
 
 log = logging.getLogger(__name__)
@@ -40,7 +46,7 @@ class Changing(Protocol):
     changed_index: int
 
 
-class Proofs:
+class StateProofs:
     """Of one broker."""
 
     def __init__(
@@ -48,7 +54,7 @@ class Proofs:
         *,
         node: Node,
         machine: Changing,
-        gatherer: Gatherer,
+        batcher: Batcher,
         loop: asyncio.AbstractEventLoop,
         seconds: float,
     ) -> None:
@@ -61,7 +67,7 @@ class Proofs:
         """The point of that proof."""
         self._node = node
         self._machine = machine
-        self._gatherer = gatherer
+        self._batcher = batcher
         self._loop = loop
         self._seconds = seconds
         self._timer: asyncio.TimerHandle | None = None
@@ -74,7 +80,7 @@ class Proofs:
         self._reports: dict[str, bytes] = {}  # of the last point, to this leader
         self._looks = 0
         self._staged = False
-        node.retake.on_report = self.received
+        node.state_divergence.on_report = self.received
 
     def stop(self) -> None:
         """Nothing is proved any more."""
@@ -89,9 +95,9 @@ class Proofs:
             self._keep(checkpoint.index, digests)
 
     @property
-    def told(self) -> list[str]:
+    def problems(self) -> list[str]:
         """What is wrong now, for people."""
-        wrong = self._node.retake.wrong
+        wrong = self._node.state_divergence.wrong
         own = f"its state differs from the group's, in: {wrong}; it is taken again from the log"
         lines = [own] if wrong else []
         if self.contested:
@@ -113,7 +119,7 @@ class Proofs:
                 verdict = judge(unpack_reports(proof.reports))
             except DataFormatError as error:
                 raise InvariantError(
-                    Promise.SAME_STATE, f"the proof in entry {index}: {error}"
+                    SafetyProperty.SAME_STATE, f"the proof in entry {index}: {error}"
                 ) from error
             self._judge(proof.point, verdict)
             if verdict.decided or verdict.contested:
@@ -143,7 +149,7 @@ class Proofs:
         while len(self._own) > POINTS_KEPT:
             del self._own[next(iter(self._own))]
 
-    def _judge(self, point: int, verdict: Verdict) -> None:
+    def _judge(self, point: int, verdict: StateVerdict) -> None:
         name, own = self._node.core.node, self._own.get(point)
         wrong = verdict.wrong
         self.judged = point
@@ -170,9 +176,9 @@ class Proofs:
             return
         tables = verdict.differences(own)
         if tables:
-            self._node.retake.differs(point, ", ".join(tables))
+            self._node.state_divergence.differs(point, ", ".join(tables))
         elif verdict.decided:
-            self._node.retake.agreed(point)
+            self._node.state_divergence.agreed(point)
 
     # --- telling
 
@@ -183,7 +189,7 @@ class Proofs:
         if leader == self._node.core.node:
             self._reports[leader] = digests
         elif self._node.features.has(leader, STATE_PROOF):
-            self._node.tell(leader, StateReport(self.point, digests))
+            self._node.send(leader, StateReport(self.point, digests))
 
     # --- a leader
 
@@ -199,7 +205,7 @@ class Proofs:
         proof = Proof(self.point, pack_reports(reports if self.point >= 0 else {}))
         self._staged = True
         try:
-            self._gatherer.add_command(proof, self._ended)
+            self._batcher.add_command(proof, self._ended)
         except ProposeError as error:
             self._staged = False
             log.debug("no proof now: %s", error)
@@ -224,4 +230,4 @@ class Proofs:
             if voter in peers and peers[voter].match_index >= self.point
         ]
         self._looks += 1
-        return bool(missing) and self._looks < LOOKS_MAX
+        return bool(missing) and self._looks < REPORT_WAITS_MAX

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from broker.metrics.topic_metrics import SAMPLE_SECONDS, Meters
+from broker.metrics.topic_metrics import SAMPLE_SECONDS, TopicMetrics
 from store.io.filesystem import Bytes
 from store.message.batch import QUEUE_ROW
 
@@ -19,7 +19,7 @@ DAY_MS = 86_400_000
 
 
 @dataclass(slots=True)
-class BrokerStats:
+class BrokerMetrics:
     """Messages, unless the name says pulls. ``boot_ms`` is when the process started.
 
     As with RocketMQ, a message that waits counts when it is stored for that, and when delivered.
@@ -46,21 +46,21 @@ class Sample(NamedTuple):
         return self.pulls_found + self.pulls_missed
 
 
-class Mornings(NamedTuple):
+class DayStartCounts(NamedTuple):
     """What had been put and got when a day (UTC) began."""
 
     put_messages: int = 0
     get_messages: int = 0
 
 
-class Rates:
+class MessageRates:
     """Counts what goes in and out, for all ports. Looks at the counters every ten seconds.
 
     ``wall_clock`` gives milliseconds since 1970.
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, stats: BrokerStats, wall_clock: Callable[[], int]
+        self, loop: asyncio.AbstractEventLoop, stats: BrokerMetrics, wall_clock: Callable[[], int]
     ) -> None:
         self._loop = loop
         self._stats = stats
@@ -68,9 +68,9 @@ class Rates:
         self._samples = deque([self._sample()], maxlen=SPANS[-1] + 1)
         self._day = wall_clock() // DAY_MS
         self._timer: asyncio.TimerHandle | None = None
-        self.meters = Meters(loop.time)
-        self.today = Mornings()
-        self.yesterday = Mornings()
+        self.topic_metrics = TopicMetrics(loop.time)
+        self.today = DayStartCounts()
+        self.yesterday = DayStartCounts()
 
     def start(self) -> None:
         self._timer = self._loop.call_later(SAMPLE_SECONDS, self._tick)
@@ -83,7 +83,7 @@ class Rates:
     def stored(self, topic: str, rows: Bytes) -> None:
         """A run of messages was committed; ``rows`` are those of its ConsumeQueue."""
         self._stats.put_messages += len(rows) // QUEUE_ROW.size
-        self.meters.stored(topic, rows)
+        self.topic_metrics.stored(topic, rows)
 
     def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
         """A pull has ended; it brought messages, or none."""
@@ -92,7 +92,7 @@ class Rates:
             return
         self._stats.get_messages += messages
         self._stats.pulls_found += 1
-        self.meters.pulled(topic, group, messages, size)
+        self.topic_metrics.pulled(topic, group, messages, size)
 
     def tps(self, count: Callable[[Sample], int]) -> str:
         """A second, over the spans, separated by spaces; as far back as there are samples."""
@@ -108,12 +108,12 @@ class Rates:
     def _tick(self) -> None:
         self._timer = self._loop.call_later(SAMPLE_SECONDS, self._tick)
         self._samples.append(self._sample())
-        self.meters.sample()
+        self.topic_metrics.sample()
         day = self._wall_clock() // DAY_MS
         if day != self._day:
             self._day = day
             self.yesterday = self.today
-            self.today = Mornings(self._stats.put_messages, self._stats.get_messages)
+            self.today = DayStartCounts(self._stats.put_messages, self._stats.get_messages)
 
     def _sample(self) -> Sample:
         stats = self._stats

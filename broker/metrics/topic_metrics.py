@@ -17,7 +17,7 @@ from store.io.filesystem import Bytes
 from store.message.batch import QUEUE_ROW
 
 SAMPLE_SECONDS = 10
-"""How often what was counted is put away (:meth:`Meters.sample` is called as often)."""
+"""How often what was counted is put away (:meth:`TopicMetrics.sample` is called as often)."""
 
 
 class Span(NamedTuple):
@@ -39,7 +39,7 @@ _unpack, _ROW_SIZE = QUEUE_ROW.unpack_from, QUEUE_ROW.size
 K = TypeVar("K")
 
 
-class Sums(NamedTuple):
+class WindowSums(NamedTuple):
     """Of one window: how much, in how many steps, in what time."""
 
     messages: int = 0
@@ -86,7 +86,7 @@ class Meter:
                 del buckets[: -span.units * _FIELDS]
         self.messages = self.bytes = self.steps = 0
 
-    def sums(self, span: Span, passed: float) -> Sums:
+    def sums(self, span: Span, passed: float) -> WindowSums:
         """The last units of a span, the one that has begun among them."""
         first = int(passed // span.unit_seconds) - span.units + 1
         messages, size, steps = self.messages, self.bytes, self.steps
@@ -96,10 +96,10 @@ class Meter:
                 messages += buckets[start + 1]
                 size += buckets[start + 2]
                 steps += buckets[start + 3]
-        return Sums(messages, size, steps, passed - max(first, 0) * span.unit_seconds)
+        return WindowSums(messages, size, steps, passed - max(first, 0) * span.unit_seconds)
 
 
-class Meters:
+class TopicMetrics:
     """The meters of one process. ``time`` is that of the event loop, in seconds."""
 
     def __init__(self, time: Callable[[], float]) -> None:
@@ -157,7 +157,7 @@ class Meters:
         meter = meters.get((topic, group))
         if meter is None:
             meter = Meter(self._time())
-            if len(meters) < CLIENTS.meters_max:
+            if len(meters) < CLIENTS.topic_metrics_max:
                 meters[topic, group] = meter
         return meter
 

@@ -18,7 +18,7 @@ class _Refused:
     last: int
 
 
-class Disputes:
+class ContestedClaims:
     """What was refused over which connection, and who was believed in the end.
 
     A *channel* is the number of a connection. What is remembered goes with the connection, and of

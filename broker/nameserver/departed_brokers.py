@@ -23,7 +23,7 @@ class _Gone:
     since: int
 
 
-class GoneNames:
+class DepartedBrokers:
     """What is remembered of them. ``clock`` gives milliseconds that only advance."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
@@ -35,7 +35,7 @@ class GoneNames:
         that were removed from the group."""
         self._gone.pop(name, None)
         self._gone[name] = _Gone(cluster, dict(members), self._clock())
-        while len(self._gone) > NAMESERVER.gone_names_max:
+        while len(self._gone) > NAMESERVER.departed_brokers_max:
             del self._gone[next(iter(self._gone))]
 
     def returned(self, name: str) -> None:

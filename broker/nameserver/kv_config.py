@@ -9,7 +9,7 @@ from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
 
 
-class KeyValues:
+class KvConfig:
     """All of it, in memory."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 
 from broker.limits import NAMESERVER
-from broker.nameserver.contested_claims import FRESH_MS, Disputes
+from broker.nameserver.contested_claims import FRESH_MS, ContestedClaims
 from broker.nameserver.registrations import (
     LEADER_ID,
     BrokerName,
@@ -62,15 +62,15 @@ class TooManyError(RegistrationRefusedError):
         super().__init__(f"{what}, at most {most} are allowed")
 
 
-class Claims:
+class RegistrationChecks:
     """The rules. ``live`` are the processes that are registered, by address; ``clock`` gives
     milliseconds."""
 
     def __init__(self, live: Mapping[str, LiveProcess], clock: Callable[[], int]) -> None:
         self._live = live
         self._clock = clock
-        self._disputes = Disputes(clock, NAMESERVER.connection_processes_max)
-        self.channel_closed = self._disputes.closed
+        self._contested_claims = ContestedClaims(clock, NAMESERVER.connection_processes_max)
+        self.channel_closed = self._contested_claims.closed
 
     def check_address(self, address: str, channel: int, host: str) -> None:
         """Another connection may have registered the address, and stand: an earlier process of
@@ -86,7 +86,7 @@ class Claims:
             refusal: Exception = ContestedError(f"{address}: a process on that host has it")
         elif channel < known.channel:
             refusal = EarlierConnectionError(address)
-        elif fresh and self._disputes.believed(claim) == known.channel:
+        elif fresh and self._contested_claims.believed(claim) == known.channel:
             refusal = ContestedError(f"{address}: another connection has insisted that it has it")
         else:
             return
@@ -101,11 +101,11 @@ class Claims:
         strange = leader is not None and not group.may_be_member(address)
         if registration.broker_id != LEADER_ID:
             holder = group.addresses.get(registration.broker_id, address)
-            if strange and holder != address and holder in group.told_members:
+            if strange and holder != address and holder in group.reported_members:
                 refusal = ContestedError(f"{address}: is no member of {name}, {holder} is")
                 self._refuse(("id", name, registration.broker_id), channel, refusal)
-            if self._disputes.believed(("leader", name)) == channel:
-                self._disputes.settled(("leader", name))
+            if self._contested_claims.believed(("leader", name)) == channel:
+                self._contested_claims.settled(("leader", name))
             return
         claim, term = ("leader", name), registration.term or 0
         passed_ms = 0 if leader is None else self._clock() - leader.last_update
@@ -126,7 +126,7 @@ class Claims:
             )
         elif term < group.term:
             self._refuse(claim, channel, StaleTermError(name, term, group.term))
-        elif leader is not None and self._disputes.believed(claim) == leader.channel:
+        elif leader is not None and self._contested_claims.believed(claim) == leader.channel:
             self._refuse(
                 claim,
                 channel,
@@ -135,10 +135,10 @@ class Claims:
 
     def name_forgotten(self, name: str) -> None:
         """Nobody of that name is registered any more."""
-        self._disputes.settled(("leader", name))
+        self._contested_claims.settled(("leader", name))
 
     def _refuse(self, claim: Hashable, channel: int, refusal: Exception) -> None:
-        if not self._disputes.insists(claim, channel):
+        if not self._contested_claims.insists(claim, channel):
             raise refusal
 
     def _is_fresh(self, process: LiveProcess) -> bool:

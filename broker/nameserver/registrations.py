@@ -36,7 +36,7 @@ class BrokerName:
     addresses: dict[int, str] = field(default_factory=dict)
     members: dict[str, int] = field(default_factory=dict)
     """All addresses that were seen, each with the id under which it followed, 0 if it never did."""
-    told_members: tuple[str, ...] = ()
+    reported_members: tuple[str, ...] = ()
     """Those that the leader told last."""
     term: int = 0
     table_version: DataVersion | None = None
@@ -45,7 +45,9 @@ class BrokerName:
 
     def may_be_member(self, address: str) -> bool:
         """Whether nobody has said otherwise."""
-        return not self.told_members or address in self.told_members or address in self.members
+        return (
+            not self.reported_members or address in self.reported_members or address in self.members
+        )
 
     def note_member(self, address: str, broker_id: int) -> None:
         if broker_id == LEADER_ID:
@@ -60,7 +62,7 @@ class BrokerName:
     @property
     def remaining_members(self) -> dict[str, int]:
         """Without those that were removed from the group, as far as a leader told who is in it."""
-        told = self.told_members or self.members
+        told = self.reported_members or self.members
         return {address: its_id for address, its_id in self.members.items() if address in told}
 
 

@@ -24,9 +24,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from broker.limits import NAMESERVER
-from broker.nameserver.departed_brokers import GoneNames
+from broker.nameserver.departed_brokers import DepartedBrokers
 from broker.nameserver.register_broker_body import DataVersion, QueueData
-from broker.nameserver.registration_checks import Claims, TooManyError
+from broker.nameserver.registration_checks import RegistrationChecks, TooManyError
 from broker.nameserver.registrations import (
     LEADER_ID,
     BrokerName,
@@ -53,14 +53,14 @@ class RouteTable:
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self.gone = GoneNames(clock)
+        self.gone = DepartedBrokers(clock)
         self.version = 0
         """What routes say depends on it alone: it grows with every change that they may show."""
         self._names: dict[str, BrokerName] = {}
         self._live: dict[str, LiveProcess] = {}
         self._by_channel: dict[int, dict[str, None]] = {}
         self._topic_count = 0
-        self._claims = Claims(self._live, clock)
+        self._claims = RegistrationChecks(self._live, clock)
         self._queues: dict[str, dict[str, QueueData]] = {}
 
     # Brokers come and go.
@@ -107,7 +107,7 @@ class RouteTable:
         self._by_channel.setdefault(channel, {})[address] = None
         if broker_id == LEADER_ID:
             group.term = registration.term or 0
-            group.told_members = registration.members
+            group.reported_members = registration.members
             # A leader seen anew also brings back what was deleted here but not there.
             if replaced != address or group.table_version != registration.table.data_version:
                 self._take_table(registration, group)

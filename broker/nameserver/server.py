@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable
 
 from broker.limits import NAMESERVER, DescriptorLimits, RemotingLimits
-from broker.nameserver.kv_config import KeyValues
+from broker.nameserver.kv_config import KvConfig
 from broker.nameserver.register_broker_body import decode_data_version, decode_topic_table
 from broker.nameserver.registration_checks import RegistrationRefusedError
 from broker.nameserver.registrations import EXPIRY_MS, Registration
@@ -47,7 +47,7 @@ class NameServer:
     ) -> None:
         self._loop = loop
         self.routes = RouteTable(clock or (lambda: int(loop.time() * 1000)))
-        self._key_values = KeyValues()
+        self._key_values = KvConfig()
         self._answers: dict[tuple[str, bool, str | None], bytes] = {}
         """Routes as they were answered at ``_answers_version``: in an outage each is asked for
         many times, and says the same."""

@@ -20,7 +20,7 @@ from broker.remoting.protocol.errors import RequestError
 
 EXPIRY_SECONDS = 120.0
 SCAN_SECONDS = 10.0
-TOLD_A_TURN = 2048
+NOTIFIED_PER_TURN = 2048
 """So many members are told of changes before the event loop goes on: some 10 ms."""
 
 
@@ -73,7 +73,7 @@ class _Connected:
     ids: dict[str, None] = field(default_factory=dict)
 
 
-class Clients:
+class ConnectedClients:
     """Who is connected. ``notifies(group)`` says whether a group's members want to be told."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, notifies: Callable[[str], bool]) -> None:
@@ -82,8 +82,8 @@ class Clients:
         self._timer: asyncio.TimerHandle | None = None
         self._connected: dict[Connection, _Connected] = {}
         self._memberships = 0
-        self._told = 0
-        self._to_tell: dict[str, None] = {}
+        self._notified = 0
+        self._to_notify: dict[str, None] = {}
         self.consumers: dict[str, ConsumerGroup] = {}
         self.producers: dict[str, dict[Connection, Client]] = {}
         self._by_name: dict[str, Connection] = {}
@@ -165,7 +165,7 @@ class Clients:
         found.members[connection] = client
         found.settings = settings
         if self._subscribe(found, {each.topic: each for each in subscriptions}) or changed:
-            self._tell(group)
+            self._notify(group)
 
     def remove(
         self, connection: Connection, *, producer_group: str = "", consumer_group: str = ""
@@ -237,30 +237,30 @@ class Clients:
         del self._connected[connection].consumers[group]
         self._memberships -= 1
         if found.members:
-            self._tell(group)
+            self._notify(group)
         else:
             del self.consumers[group]
 
-    def _tell(self, group: str) -> None:
+    def _notify(self, group: str) -> None:
         """At once, as a rule; later where very many are told in this turn of the loop."""
         if not self._notifies(group):
             return
-        if not self._told and not self._to_tell:
-            self._loop.call_soon(self._tell_on)
-        if self._told >= TOLD_A_TURN:
-            self._to_tell[group] = None
+        if not self._notified and not self._to_notify:
+            self._loop.call_soon(self._notify_rest)
+        if self._notified >= NOTIFIED_PER_TURN:
+            self._to_notify[group] = None
             return
         members = self.consumers[group].members
-        self._told += len(members)
+        self._notified += len(members)
         for connection in members:
             connection.push(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
 
-    def _tell_on(self) -> None:
-        self._told = 0
-        groups, self._to_tell = self._to_tell, {}
+    def _notify_rest(self) -> None:
+        self._notified = 0
+        groups, self._to_notify = self._to_notify, {}
         for group in groups:
             if group in self.consumers:
-                self._tell(group)
+                self._notify(group)
 
     def _scan(self) -> None:
         self._timer = self._loop.call_later(SCAN_SECONDS, self._scan)

@@ -13,7 +13,7 @@ from typing import TypeAlias, cast
 
 from broker.limits import RemotingLimits
 from broker.remoting.dispatch import HANDLER_FAULTS, Handler
-from broker.remoting.incomplete_frames import FrameBudget, FrameUnderWay
+from broker.remoting.incomplete_frames import IncompleteFrame, IncompleteFrameBudget
 from broker.remoting.pending_requests import Done, PendingRequests, settle
 from broker.remoting.protocol.codes import FLAG_ONE_WAY, FLAG_RESPONSE, ResponseCode
 from broker.remoting.protocol.errors import (
@@ -32,7 +32,7 @@ from broker.remoting.protocol.frame import (
     encode_response,
 )
 from broker.remoting.protocol.frame_reader import FrameReader
-from broker.remoting.turn_limit import TURN_BYTES, Turns
+from broker.remoting.turn_limit import TURN_BYTES, TurnLimit
 from store.quoting import FROM_OUTSIDE, shortened
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
@@ -60,6 +60,7 @@ class Connection(asyncio.Protocol):
         "_dispatch",
         "_flush_due",
         "_frames",
+        "_incomplete_frame",
         "_limits",
         "_loop",
         "_on_close",
@@ -69,8 +70,7 @@ class Connection(asyncio.Protocol):
         "_reader",
         "_serialization",
         "_transport",
-        "_turns",
-        "_under_way",
+        "_turn_limit",
         "_unsent_max",
         "last_active",
         "number",
@@ -87,8 +87,8 @@ class Connection(asyncio.Protocol):
         address: str = "",
         serialization: int = 0,
         number: int = 0,
-        budget: FrameBudget | None = None,
-        turns: Turns | None = None,
+        budget: IncompleteFrameBudget | None = None,
+        turns: TurnLimit | None = None,
     ) -> None:
         """``budget``: for frames that are not whole, shared with others of its server; so are
         ``turns``, for those that are."""
@@ -98,9 +98,9 @@ class Connection(asyncio.Protocol):
         self.number = number
         """Among those that its server accepted: the later, the greater. 0 on the other end."""
         self._serialization = serialization
-        self._under_way = FrameUnderWay(loop, limits, self.refuse, budget)
-        self._reader = FrameReader(self._under_way.keeps)
-        self._turns = turns or Turns(loop, sys.maxsize)
+        self._incomplete_frame = IncompleteFrame(loop, limits, self.refuse, budget)
+        self._reader = FrameReader(self._incomplete_frame.keeps)
+        self._turn_limit = turns or TurnLimit(loop, sys.maxsize)
         self._frames: Iterator[Frame] | None = None
         """What arrived and waits for another turn; nothing is read meanwhile."""
         self._pending = PendingRequests(loop, address)
@@ -303,7 +303,7 @@ class Connection(asyncio.Protocol):
         self._handle(self._reader.feed(data))
 
     def _handle(self, frames: Iterator[Frame]) -> None:
-        turns = self._turns
+        turns = self._turn_limit
         if turns.left <= 0:
             self._wait_for_turn(frames)
             return
@@ -357,7 +357,7 @@ class Connection(asyncio.Protocol):
     def _wait_for_turn(self, frames: Iterator[Frame]) -> None:
         self._frames = frames
         self._set_reading()
-        self._turns.wait(self._go_on)
+        self._turn_limit.wait(self._go_on)
 
     def _go_on(self) -> None:
         frames, self._frames = self._frames, None
@@ -373,7 +373,7 @@ class Connection(asyncio.Protocol):
         return self._frames is None
 
     def _set_reading(self) -> None:
-        self._under_way.reads = self._reads
+        self._incomplete_frame.reads = self._reads
         if self._transport is None or self._transport.is_closing():
             return
         if self._reads:
@@ -387,7 +387,7 @@ class Connection(asyncio.Protocol):
         self._out.clear()
         self._out_size = 0
         self._reader.clear()
-        self._under_way.close()
+        self._incomplete_frame.close()
         self._pending.fail_all(ConnectionLostError, str(exc) if exc else "closed by the peer")
         callbacks, self._on_close = self._on_close, None
         for callback in callbacks or ():

@@ -13,7 +13,7 @@ Refusal = ProposeError | EntryTooLargeError | NameRefusedError | ExpressionError
 REFUSALS = (ProposeError, EntryTooLargeError, NameRefusedError, ExpressionError)
 
 
-def code_of(error: Refusal) -> ResponseCode:
+def response_code_of(error: Refusal) -> ResponseCode:
     """Everything that another leader, or this one later, may accept is 14: clients retry it.
 
     That includes an unknown outcome: RocketMQ's producers send again, as after a timeout. A busy
@@ -37,4 +37,4 @@ def remark_of(error: Refusal) -> str:
 
 def refused(error: Refusal) -> RequestError:
     """The error as one that the remoting server answers by itself."""
-    return RequestError(code_of(error), remark_of(error))
+    return RequestError(response_code_of(error), remark_of(error))

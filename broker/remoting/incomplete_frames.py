@@ -12,17 +12,17 @@ Refuse: TypeAlias = Callable[..., None]
 """Closes a connection, and says why in the log: a format, and what it is filled with."""
 
 
-class FrameBudget:
+class IncompleteFrameBudget:
     """What all connections of a server keep of frames under way.
 
-    Each may keep ``unfinished_each`` bytes, which is more than most frames have; what exceeds that
-    counts for ``unfinished_max``. Where that is used up, the connection is closed whose frame has
+    Each may keep ``incomplete_each`` bytes, which is more than most frames have; what exceeds that
+    counts for ``incomplete_max``. Where that is used up, the connection is closed whose frame has
     been under way for longest: one that comes over a link that works is whole in no time.
     """
 
     def __init__(self, limits: RemotingLimits) -> None:
         self._limits = limits
-        self._kept: dict[FrameUnderWay, int] = {}
+        self._kept: dict[IncompleteFrame, int] = {}
         """Bytes that count; the frame begun first is the first."""
         self._total = 0
 
@@ -31,24 +31,24 @@ class FrameBudget:
         """Bytes that count."""
         return self._total
 
-    def keep(self, frame: FrameUnderWay, size: int) -> None:
+    def keep(self, frame: IncompleteFrame, size: int) -> None:
         """``size`` bytes of it are kept now; 0: it is whole, or given up."""
-        counts = max(0, size - self._limits.unfinished_each)
+        counts = max(0, size - self._limits.incomplete_each)
         if counts:
             self._total += counts - self._kept.get(frame, 0)
             self._kept[frame] = counts
         else:
             self._total -= self._kept.pop(frame, 0)
-        while self._total > self._limits.unfinished_max:
+        while self._total > self._limits.incomplete_max:
             oldest = next(iter(self._kept))
             self._total -= self._kept.pop(oldest)
             oldest.refuse(
                 "more than %d bytes of unfinished frames are kept, and its own was begun first",
-                self._limits.unfinished_max,
+                self._limits.incomplete_max,
             )
 
 
-class FrameUnderWay:
+class IncompleteFrame:
     """The frame of one connection that is not whole yet. It must make progress.
 
     A timer runs only once such a frame was begun, and then for as long as there is one whenever it
@@ -62,7 +62,7 @@ class FrameUnderWay:
         loop: asyncio.AbstractEventLoop,
         limits: RemotingLimits,
         refuse: Refuse,
-        budget: FrameBudget | None,
+        budget: IncompleteFrameBudget | None,
     ) -> None:
         self._loop = loop
         self._limits = limits

@@ -8,8 +8,8 @@ import logging
 from broker.limits import RemotingLimits
 from broker.remoting.connection import Connection
 from broker.remoting.dispatch import Handler
-from broker.remoting.incomplete_frames import FrameBudget
-from broker.remoting.turn_limit import Turns
+from broker.remoting.incomplete_frames import IncompleteFrameBudget
+from broker.remoting.turn_limit import TurnLimit
 from store.quoting import FROM_OUTSIDE
 
 logger = logging.getLogger("dledger.remoting")
@@ -66,8 +66,8 @@ class RemotingServer:
         self._server: asyncio.AbstractServer | None = None
         self._connections: dict[Connection, None] = {}
         self._accepted = 0
-        self._budget = FrameBudget(self._limits)
-        self._turns = Turns(loop, self._limits.turn_frames)
+        self._budget = IncompleteFrameBudget(self._limits)
+        self._turn_limit = TurnLimit(loop, self._limits.turn_frames)
         self._idle_timer: asyncio.TimerHandle | None = None
         self._all_closed: asyncio.Future[None] | None = None
 
@@ -90,7 +90,7 @@ class RemotingServer:
             self._limits,
             number=self._accepted,
             budget=self._budget,
-            turns=self._turns,
+            turns=self._turn_limit,
         )
         if len(self._connections) >= self._limits.connections_max:
             logger.warning(

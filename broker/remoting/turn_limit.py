@@ -15,7 +15,7 @@ TURN_BYTES = 1024
 """Pace: so many bytes of a body count as one frame more."""
 
 
-class Turns:
+class TurnLimit:
     """``left`` frames may still be handled; who finds none left comes again in a later turn.
 
     Whoever finds :attr:`low` or fewer left calls :meth:`renew_soon`: the next turn has all of them

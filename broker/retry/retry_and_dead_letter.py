@@ -12,7 +12,7 @@ from random import Random
 from broker.limits import STATE
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
-from broker.scheduled.placement import Waiting, at_level
+from broker.scheduled.placement import Placement, delay_level_placement
 from broker.scheduled.system_properties import (
     DELAY,
     ORIGIN_MESSAGE_ID,
@@ -36,14 +36,14 @@ FIRST_RETRY_LEVEL = 3
 """10 s; each further attempt waits one level more."""
 
 
-def is_dead(reconsume_times: int, delay_level: int, times_max: int) -> bool:
+def retries_exhausted(reconsume_times: int, delay_level: int, times_max: int) -> bool:
     """Whether there is no further attempt; a level below 0 asks for none."""
     return reconsume_times >= times_max or delay_level < 0
 
 
-def returned_message(
+def retry_message(
     record: MessageRecord, group: GroupConfig, delay_level: int, times_max: int, rng: Random
-) -> tuple[str, Waiting]:
+) -> tuple[str, Placement]:
     """The topic for which the copy of a message that came back is meant, and where it is stored.
 
     ``delay_level`` 0 leaves the delay to the broker.
@@ -54,22 +54,22 @@ def returned_message(
     if not (find_property(record.properties, ORIGIN_MESSAGE_ID) or b"").strip():
         host = record.store_host.hex().upper()
         marks[ORIGIN_MESSAGE_ID] = f"{host}{record.position:016X}".encode()
-    if is_dead(record.reconsume_times, delay_level, times_max):
+    if retries_exhausted(record.reconsume_times, delay_level, times_max):
         return dead_letter(group, with_properties(record.properties, marks))
     level = min(delay_level or FIRST_RETRY_LEVEL + record.reconsume_times, LEVEL_MAX)
     properties = with_properties(record.properties, marks)
     queue_id = rng.randrange(min(group.retry_queues, STATE.retry_queues_max))
     topic = retry_topic(group.name)
-    return topic, at_level(topic, queue_id, properties, level)
+    return topic, delay_level_placement(topic, queue_id, properties, level)
 
 
-def dead_letter(group: GroupConfig, properties: bytes) -> tuple[str, Waiting]:
+def dead_letter(group: GroupConfig, properties: bytes) -> tuple[str, Placement]:
     """The same for a message that is not tried again."""
     topic = dead_letter_topic(group.name)
-    return topic, Waiting(topic, 0, with_properties(properties, {DELAY: b"0"}))
+    return topic, Placement(topic, 0, with_properties(properties, {DELAY: b"0"}))
 
 
-def topics_for_return(
+def missing_retry_topics(
     group: GroupConfig, topic: str, topic_of: Callable[[str], TopicConfig | None], now_ms: int
 ) -> list[PutTopic]:
     """What creates the topic that a message returns to, where it is missing.

@@ -1,4 +1,4 @@
-"""Delivering the messages of one delay level, on the leader (``ScheduleMessageService``).
+"""Dispatches the messages of one delay level, on the leader (``ScheduleMessageService``).
 
 A queue of ``SCHEDULE_TOPIC_XXXX`` is in order of delivery, for all its messages wait equally long.
 So none waits for longer than that from now on, and a row that says so has rotted.
@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from functools import partial
 
-from broker.delivery.corrupt_rows import WrongRowError
+from broker.delivery.corrupt_rows import CorruptRowError
 from broker.delivery.message_reader import rows
-from broker.scheduled.dispatcher import STEP_BYTES, Delivering, Due, Surroundings
+from broker.scheduled.dispatcher import DISPATCH_BYTES, Dispatcher, DispatcherContext, DueMessage
 from broker.state.broker_state import BrokerState
 from broker.state.commands import Schedule
 from store.index.consume_queue import ConsumeQueue
 from store.message.scheduled_topics import DELAYS_MS, SCHEDULE_TOPIC
 
 
-class LevelDelivery(Delivering):
+class DelayLevelDispatcher(Dispatcher):
     """One level, for as long as this node leads."""
 
-    def __init__(self, level: int, within: Surroundings) -> None:
+    def __init__(self, level: int, within: DispatcherContext) -> None:
         super().__init__(within)
         self.level = level
         self.what = f"messages of delay level {level}"
@@ -37,31 +37,33 @@ class LevelDelivery(Delivering):
         queue = self._machine.queue(SCHEDULE_TOPIC, queue_id)
         if queue is None:
             return
-        offset = max(self._offset, waiting_from(self._machine.state, queue, self.level))
-        now_ms = self._gatherer.now_ms()
-        due, size = list[Due](), 0
-        for position, record_size, deliver_ms in rows(queue.read(offset, self._step_messages)):
+        offset = max(self._offset, first_undelivered_offset(self._machine.state, queue, self.level))
+        now_ms = self._batcher.now_ms()
+        due, size = list[DueMessage](), 0
+        for position, record_size, deliver_ms in rows(queue.read(offset, self._dispatch_messages)):
             if deliver_ms > now_ms:
                 if not due:
                     if deliver_ms > now_ms + DELAYS_MS[queue_id]:
-                        raise WrongRowError(queue, offset)
+                        raise CorruptRowError(queue, offset)
                     self._look_at(deliver_ms)
                 break
             size += record_size
-            if due and size > STEP_BYTES:
+            if due and size > DISPATCH_BYTES:
                 break
-            due.append(Due(queue, queue_id, offset + len(due), position, record_size, deliver_ms))
+            due.append(
+                DueMessage(queue, queue_id, offset + len(due), position, record_size, deliver_ms)
+            )
         if due:
             end = offset + len(due)
-            self._deliver(due, Schedule(self.level, end), partial(self._go_on_from, end))
+            self._deliver(due, Schedule(self.level, end), partial(self._advance_to, end))
 
-    def _begin_anew(self) -> None:
-        self._go_on_from(0)
+    def _restart_from_applied(self) -> None:
+        self._advance_to(0)
 
-    def _go_on_from(self, offset: int) -> None:
+    def _advance_to(self, offset: int) -> None:
         self._offset = offset
 
 
-def waiting_from(state: BrokerState, queue: ConsumeQueue, level: int) -> int:
+def first_undelivered_offset(state: BrokerState, queue: ConsumeQueue, level: int) -> int:
     """The offset of the first message of a level that is not delivered."""
     return max(state.schedule.get(level, 0), queue.first_offset)

@@ -1,4 +1,4 @@
-"""Delivering what is due, step by step: what all that deliver waiting messages have in common.
+"""Dispatches what is due, step by step: what all that deliver waiting messages have in common.
 
 What is due is stored once more, for the queue that it was meant for, in one entry with the command
 that says so: either both are committed or neither, so whoever leads next goes on exactly where this
@@ -19,12 +19,12 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from broker.delivery.corrupt_rows import WrongRowError
-from broker.delivery.message_reader import MessageReader, Range, row_range
-from broker.group_commit.batcher import Gatherer
-from broker.group_commit.pending_batch import Addressed
+from broker.delivery.corrupt_rows import CorruptRowError
+from broker.delivery.message_reader import LogRange, MessageReader, row_range
+from broker.group_commit.batcher import Batcher
+from broker.group_commit.pending_batch import QueueMessages
 from broker.remoting.error_responses import REFUSALS
-from broker.scheduled.republisher import republished
+from broker.scheduled.republisher import republish
 from broker.state.broker_state import BrokerState
 from broker.state.commands import Command
 from dledger.errors import ProposeError
@@ -34,11 +34,11 @@ from store.io.filesystem import Bytes
 from store.message.record import MessageRecord, decode_record
 from store.message.scheduled_topics import row_code
 
-STEP_MESSAGES = 128
-STEP_BYTES = 1 << 20
+DISPATCH_MESSAGES = 128
+DISPATCH_BYTES = 1 << 20
 """What is delivered in one entry: as much as does not hold up the event loop."""
 
-STEPS_MAX = 4
+DISPATCHES_MAX = 4
 """Pace: so many steps of one kind may wait to be committed."""
 
 WAIT_SECONDS_MAX = 2.0
@@ -60,18 +60,18 @@ class Queues(Protocol):
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None: ...
 
 
-class Surroundings(NamedTuple):
+class DispatcherContext(NamedTuple):
     """With what a delivery works."""
 
     machine: Queues
     reader: MessageReader
-    gatherer: Gatherer
+    batcher: Batcher
     loop: asyncio.AbstractEventLoop
     fail: Callable[[BaseException], None]
     """Stops the node: it cannot read what it has to deliver, and another may lead."""
 
 
-class Due(NamedTuple):
+class DueMessage(NamedTuple):
     """A message that is due: where it waits, and what its row says."""
 
     queue: ConsumeQueue
@@ -82,12 +82,12 @@ class Due(NamedTuple):
     deliver_ms: int
 
     @property
-    def range(self) -> Range:
+    def range(self) -> LogRange:
         """Its record."""
         return row_range(self.queue, self.queue_id, self.offset, self.position, self.size)
 
 
-class Delivering:
+class Dispatcher:
     """Delivers from some of the queues in which messages wait, for as long as this node leads.
 
     A subclass finds what is due (:meth:`_find`).
@@ -95,10 +95,10 @@ class Delivering:
 
     what = "waiting messages"
 
-    def __init__(self, within: Surroundings) -> None:
+    def __init__(self, within: DispatcherContext) -> None:
         self._machine = within.machine
         self._reader = within.reader
-        self._gatherer = within.gatherer
+        self._batcher = within.batcher
         self._loop = within.loop
         self._fail = within.fail
         self._timer: asyncio.Handle | None = None
@@ -106,18 +106,18 @@ class Delivering:
         self._committing = 0
         self._failed = False
         self._stopped = False
-        self._step_messages = STEP_MESSAGES
+        self._dispatch_messages = DISPATCH_MESSAGES
         self._retry_seconds = RETRY_SECONDS_MIN
 
     def look(self) -> None:
         """Delivers what is due, and comes back when more is."""
-        if self._stopped or self._loading or self._failed or self._committing == STEPS_MAX:
+        if self._stopped or self._loading or self._failed or self._committing == DISPATCHES_MAX:
             return
         self._cancel()
         try:
             self._find()
-        except WrongRowError as wrong:
-            self._try_again(f"cannot be found: {self._reader.suspected(wrong)}")
+        except CorruptRowError as wrong:
+            self._try_again(f"cannot be found: {self._reader.report_corrupt_row(wrong)}")
         except (StoreError, OSError) as error:
             self._fail(error)
 
@@ -138,17 +138,19 @@ class Delivering:
         where nothing waits."""
         raise NotImplementedError
 
-    def _begin_anew(self) -> None:
+    def _restart_from_applied(self) -> None:
         """What is applied says what is to be found next."""
         raise NotImplementedError
 
-    def _deliver(self, due: Sequence[Due], command: Command, staged: Callable[[], None]) -> None:
+    def _deliver(
+        self, due: Sequence[DueMessage], command: Command, staged: Callable[[], None]
+    ) -> None:
         """Delivers these messages in one entry with ``command``; calls ``staged`` when they are on
         their way, then looks again."""
         self._loading = True
         self._reader.load([each.range for each in due], self._loaded(due, command, staged))
 
-    def _overdue(self, due: Due, own_ms: int) -> bool:  # noqa: ARG002 - a subclass's
+    def _overdue(self, due: DueMessage, own_ms: int) -> bool:  # noqa: ARG002 - a subclass's
         """Whether a message that was due at ``own_ms``, before its row says, has to go now."""
         return False
 
@@ -158,12 +160,12 @@ class Delivering:
 
     def _look_at(self, deliver_ms: int) -> None:
         """Looks again when this time has come."""
-        self._look_in(max(deliver_ms - self._gatherer.now_ms(), 1) / 1000)
+        self._look_in(max(deliver_ms - self._batcher.now_ms(), 1) / 1000)
 
     # --- one step
 
     def _loaded(
-        self, due: Sequence[Due], command: Command, staged: Callable[[], None]
+        self, due: Sequence[DueMessage], command: Command, staged: Callable[[], None]
     ) -> Callable[[Sequence[Bytes], StoreError | None], None]:
         def loaded(records: Sequence[Bytes], error: StoreError | None) -> None:
             if self._stopped:
@@ -178,11 +180,11 @@ class Delivering:
                 return
             try:
                 messages = self._republished(due, records)
-                self._gatherer.add_together(messages, (command,), self._delivered)
-            except WrongRowError as wrong:
-                self._try_again(f"cannot be delivered: {self._reader.suspected(wrong)}")
+                self._batcher.add_in_one_entry(messages, (command,), self._delivered)
+            except CorruptRowError as wrong:
+                self._try_again(f"cannot be delivered: {self._reader.report_corrupt_row(wrong)}")
             except EntryTooLargeError as too_large:
-                self._step_messages = max(len(records) // 2, 1)
+                self._dispatch_messages = max(len(records) // 2, 1)
                 self._try_again(f"do not fit together: {too_large}")
             except (StoreError, *REFUSALS) as refusal:
                 self._try_again(f"cannot be stored: {refusal}")
@@ -193,12 +195,14 @@ class Delivering:
 
         return loaded
 
-    def _republished(self, due: Sequence[Due], records: Sequence[Bytes]) -> list[Addressed]:
+    def _republished(
+        self, due: Sequence[DueMessage], records: Sequence[Bytes]
+    ) -> list[QueueMessages]:
         messages = []
         for each, data in zip(due, records, strict=True):
             record = decode_record(data)
             self._check_time(each, record)
-            message = republished(record, self._gatherer.topic)
+            message = republish(record, self._batcher.topic)
             if message is None:
                 log.warning(
                     "the message at position %d has waited for a topic that is deleted",
@@ -208,19 +212,20 @@ class Delivering:
                 messages.append(message)
         return messages
 
-    def _check_time(self, due: Due, record: MessageRecord) -> None:
-        """Raises :class:`~broker.delivery.corrupt_rows.WrongRowError` where a message is not due as
-        its row says; one that only the row has held up goes now, and the row is mended meanwhile.
+    def _check_time(self, due: DueMessage, record: MessageRecord) -> None:
+        """Raises :class:`~broker.delivery.corrupt_rows.CorruptRowError` where a message is not due
+        as its row says; one that only the row has held up goes now, and the row is mended
+        meanwhile.
         """
         said_ms = due.deliver_ms
         own_ms = row_code(
             record.topic, record.queue_id, record.properties, record.store_timestamp, said_ms
         )
         if own_ms != said_ms:
-            wrong = WrongRowError(due.queue, due.offset)
+            wrong = CorruptRowError(due.queue, due.offset)
             if own_ms > said_ms or not self._overdue(due, own_ms):
                 raise wrong
-            log.warning("a message that is due is late: %s", self._reader.suspected(wrong))
+            log.warning("a message that is due is late: %s", self._reader.report_corrupt_row(wrong))
 
     def _delivered(self, error: ProposeError | None) -> None:
         self._committing -= 1
@@ -241,7 +246,7 @@ class Delivering:
         self._cancel()
         if self._committing == 0 and not self._loading:
             self._failed = False
-            self._begin_anew()
+            self._restart_from_applied()
             self._look_in(self._retry_seconds)
             self._retry_seconds = min(2 * self._retry_seconds, RETRY_SECONDS_MAX)
 

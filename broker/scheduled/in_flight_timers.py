@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
-from broker.ingest.deduplication import Sender
+from broker.ingest.deduplication import SendWaiter
 from dledger.errors import ProposeError
 
 
-class InFlight:
+class InFlightTimers:
     """Knows the earliest time for which one of them waits.
 
     What is delivered must not go past it: the mark would then say of that message, too, that it is
@@ -17,53 +17,53 @@ class InFlight:
     """
 
     def __init__(self) -> None:
-        self.on_landed: Callable[[], None] = lambda: None
+        self.on_settled: Callable[[], None] = lambda: None
         """Called when one of them is applied, or refused."""
         self._times: list[int] = []
-        self._landed: list[int] = []
+        self._settled: list[int] = []
 
     def __bool__(self) -> bool:
-        return len(self._times) > len(self._landed)
+        return len(self._times) > len(self._settled)
 
-    def watched(self, deliver_ms: int, waiter: Sender) -> Sender:
+    def tracked(self, deliver_ms: int, waiter: SendWaiter) -> SendWaiter:
         """Counts a message from now on until the waiter that is returned hears of it."""
         heappush(self._times, deliver_ms)
-        return _Watched(self, deliver_ms, waiter)
+        return _TrackedWaiter(self, deliver_ms, waiter)
 
     def first_ms(self) -> int | None:
         """The earliest time, ms; None where nothing is in flight."""
-        while self._landed and self._landed[0] == self._times[0]:
-            heappop(self._landed)
+        while self._settled and self._settled[0] == self._times[0]:
+            heappop(self._settled)
             heappop(self._times)
         return self._times[0] if self._times else None
 
-    def landed(self, deliver_ms: int) -> None:
+    def settled(self, deliver_ms: int) -> None:
         """A message that was counted is applied, or refused."""
-        heappush(self._landed, deliver_ms)
+        heappush(self._settled, deliver_ms)
         self.first_ms()
-        self.on_landed()
+        self.on_settled()
 
 
-class _Watched:
-    """Tells who waits for a message, and that it has landed."""
+class _TrackedWaiter:
+    """Tells who waits for a message, and that it has settled."""
 
     __slots__ = ("deliver_ms", "in_flight", "waiter")
 
-    def __init__(self, in_flight: InFlight, deliver_ms: int, waiter: Sender) -> None:
+    def __init__(self, in_flight: InFlightTimers, deliver_ms: int, waiter: SendWaiter) -> None:
         self.in_flight = in_flight
         self.deliver_ms = deliver_ms
         self.waiter = waiter
 
     def stored(self, first_offset: int, positions: Sequence[int]) -> None:
-        self.in_flight.landed(self.deliver_ms)
+        self.in_flight.settled(self.deliver_ms)
         self.waiter.stored(first_offset, positions)
 
-    def stored_before(
+    def already_stored(
         self, host: bytes, queue_id: int, first_offset: int, positions: Sequence[int]
     ) -> None:
-        self.in_flight.landed(self.deliver_ms)
-        self.waiter.stored_before(host, queue_id, first_offset, positions)
+        self.in_flight.settled(self.deliver_ms)
+        self.waiter.already_stored(host, queue_id, first_offset, positions)
 
     def failed(self, error: ProposeError) -> None:
-        self.in_flight.landed(self.deliver_ms)
+        self.in_flight.settled(self.deliver_ms)
         self.waiter.failed(error)

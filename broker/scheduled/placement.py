@@ -28,7 +28,7 @@ from store.message.properties import find_property
 from store.message.scheduled_topics import LEVEL_MAX, SCHEDULE_TOPIC, TIMER_OUT_MS, TIMER_TOPIC
 
 
-class Waiting(NamedTuple):
+class Placement(NamedTuple):
     """Where a message is stored, and with which properties.
 
     ``deliver_ms``: when it is due, where it waits on the wheel.
@@ -40,7 +40,7 @@ class Waiting(NamedTuple):
     deliver_ms: int | None = None
 
 
-def waiting_place(topic: str, queue_id: int, properties: bytes, now_ms: int) -> Waiting:
+def scheduled_placement(topic: str, queue_id: int, properties: bytes, now_ms: int) -> Placement:
     """Where a message to this queue waits; its own queue where it does not have to.
 
     What is due at ``now_ms`` or before does not wait. Raises
@@ -48,24 +48,24 @@ def waiting_place(topic: str, queue_id: int, properties: bytes, now_ms: int) -> 
     """
     level = delay_level(topic, properties)
     if level > 0:
-        return at_level(topic, queue_id, properties, level)
+        return delay_level_placement(topic, queue_id, properties, level)
     deliver_ms = deliver_time(properties, now_ms)
     if deliver_ms <= now_ms:
-        return Waiting(topic, queue_id, properties)
+        return Placement(topic, queue_id, properties)
     marks = {
         TIMER_OUT_MS: b"%d" % deliver_ms,
         REAL_TOPIC: topic.encode(),
         REAL_QUEUE_ID: b"%d" % queue_id,
     }
     slot = queue_of(slot_of(deliver_ms))
-    return Waiting(TIMER_TOPIC, slot, with_properties(properties, marks), deliver_ms)
+    return Placement(TIMER_TOPIC, slot, with_properties(properties, marks), deliver_ms)
 
 
-def at_level(topic: str, queue_id: int, properties: bytes, level: int) -> Waiting:
+def delay_level_placement(topic: str, queue_id: int, properties: bytes, level: int) -> Placement:
     """The place of a message that waits for the time of a delay level, 1 to 18."""
     marks = {DELAY: b"%d" % level, REAL_TOPIC: topic.encode(), REAL_QUEUE_ID: b"%d" % queue_id}
     timers = dict.fromkeys(TIMER_NAMES)
-    return Waiting(SCHEDULE_TOPIC, level - 1, with_properties(properties, marks | timers))
+    return Placement(SCHEDULE_TOPIC, level - 1, with_properties(properties, marks | timers))
 
 
 def delay_level(topic: str, properties: bytes) -> int:

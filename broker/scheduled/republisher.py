@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.group_commit.pending_batch import Addressed
+from broker.group_commit.pending_batch import QueueMessages
 from broker.scheduled.system_properties import REAL_QUEUE_ID, REAL_TOPIC, with_properties
 from broker.topics_and_groups import TopicConfig
 from store.message.properties import find_property
-from store.message.record import MessageRecord, stage_message
+from store.message.record import MessageRecord, make_pending_message
 from store.message.scheduled_topics import TIMER_TOPIC
 
 
-def republished(
+def republish(
     record: MessageRecord, topic_of: Callable[[str], TopicConfig | None]
-) -> Addressed | None:
+) -> QueueMessages | None:
     """The message of ``record`` for its own queue; None where its topic is no more.
 
     It keeps its properties, as with RocketMQ 4.9: ``DELAY`` and ``REAL_TOPIC`` among them; a timed
@@ -32,7 +32,7 @@ def republished(
     properties = record.properties
     if record.topic == TIMER_TOPIC:
         properties = with_properties(properties, {REAL_TOPIC: None, REAL_QUEUE_ID: None})
-    message = stage_message(
+    message = make_pending_message(
         topic,
         record.body,
         properties,
@@ -42,4 +42,4 @@ def republished(
         born_host=record.born_host,
         reconsume_times=record.reconsume_times,
     )
-    return Addressed(topic, queue_id, (message,))
+    return QueueMessages(topic, queue_id, (message,))

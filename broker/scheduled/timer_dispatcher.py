@@ -1,4 +1,4 @@
-"""Delivering timed messages, on the leader (RocketMQ 5's ``TimerMessageStore``).
+"""Dispatches timed messages, on the leader (RocketMQ 5's ``TimerMessageStore``).
 
 Messages of the slot whose turn it is are brought in order of their time, and of their offset where
 that is the same. The mark of the last one delivered is in the state; what is due up to it is
@@ -18,20 +18,26 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from broker.delivery.corrupt_rows import WrongRowError
+from broker.delivery.corrupt_rows import CorruptRowError
 from broker.delivery.message_reader import rows
-from broker.scheduled.dispatcher import STEP_BYTES, Delivering, Due, Queues, Surroundings
-from broker.scheduled.in_flight_timers import InFlight
+from broker.scheduled.dispatcher import (
+    DISPATCH_BYTES,
+    Dispatcher,
+    DispatcherContext,
+    DueMessage,
+    Queues,
+)
+from broker.scheduled.in_flight_timers import InFlightTimers
 from broker.scheduled.timer_wheel import (
     DELAY_MS_MAX,
     SLOT_MS,
     SLOTS,
+    first_corrupt_time,
     first_of_slot,
-    first_wrong_time,
     queue_of,
     slot_of,
 )
-from broker.state.broker_state import TimerMark
+from broker.state.broker_state import TimerProgress
 from broker.state.commands import Timer
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
@@ -55,19 +61,19 @@ class _Timed(NamedTuple):
     size: int
 
 
-class TimerDelivery(Delivering):
+class TimerDispatcher(Dispatcher):
     """All timed messages, for as long as this node leads."""
 
     what = "timed messages"
 
-    def __init__(self, within: Surroundings, in_flight: InFlight) -> None:
+    def __init__(self, within: DispatcherContext, in_flight: InFlightTimers) -> None:
         super().__init__(within)
         self._in_flight = in_flight
         self._began = _key(self._machine.state.timer)
         """What is due behind it was delivered by nobody before this leader."""
-        self._begin_anew()
+        self._restart_from_applied()
 
-    def _begin_anew(self) -> None:
+    def _restart_from_applied(self) -> None:
         self._mark = _key(self._machine.state.timer)
         """What is due up to there is delivered, or on its way."""
         self._slot = slot_of(self._mark[0])
@@ -78,7 +84,7 @@ class TimerDelivery(Delivering):
         self._seconds: list[int] = []
         """A heap of their keys."""
 
-    def _go_on_behind(self, mark: tuple[int, int]) -> None:
+    def _advance_past(self, mark: tuple[int, int]) -> None:
         self._mark = mark
 
     def _find(self) -> None:
@@ -102,7 +108,7 @@ class TimerDelivery(Delivering):
 
     def _limit_ms(self) -> int:
         """Up to which time anything may be delivered now."""
-        now_ms, first_ms = self._gatherer.now_ms(), self._in_flight.first_ms()
+        now_ms, first_ms = self._batcher.now_ms(), self._in_flight.first_ms()
         return now_ms if first_ms is None else min(now_ms, first_ms - 1)
 
     def _scan(self) -> bool:
@@ -126,12 +132,12 @@ class TimerDelivery(Delivering):
 
     def _check(self, queue: ConsumeQueue, first: int, data: Bytes) -> None:
         self._reader.check_rows(queue, first, data)
-        now_ms = max(self._gatherer.now_ms(), self._mark[0])
-        wrong = first_wrong_time(data, queue_of(self._slot), now_ms + DELAY_MS_MAX)
+        now_ms = max(self._batcher.now_ms(), self._mark[0])
+        wrong = first_corrupt_time(data, queue_of(self._slot), now_ms + DELAY_MS_MAX)
         if wrong is not None:
-            raise WrongRowError(queue, first + wrong)
+            raise CorruptRowError(queue, first + wrong)
 
-    def _overdue(self, due: Due, own_ms: int) -> bool:
+    def _overdue(self, due: DueMessage, own_ms: int) -> bool:
         return (own_ms, due.offset) > self._began
 
     def _add(self, timed: _Timed) -> None:
@@ -150,8 +156,8 @@ class TimerDelivery(Delivering):
                 size += timed.size
                 if (
                     timed.deliver_ms > limit_ms
-                    or len(due) == self._step_messages
-                    or (due and size > STEP_BYTES)
+                    or len(due) == self._dispatch_messages
+                    or (due and size > DISPATCH_BYTES)
                 ):
                     break
                 due.append(timed)
@@ -162,14 +168,16 @@ class TimerDelivery(Delivering):
         queue = self._machine.queue(TIMER_TOPIC, queue_id)
         if due and queue is not None:
             messages = [
-                Due(queue, queue_id, timed.offset, timed.position, timed.size, timed.deliver_ms)
+                DueMessage(
+                    queue, queue_id, timed.offset, timed.position, timed.size, timed.deliver_ms
+                )
                 for timed in due
             ]
             mark = _key(due[-1])
-            self._deliver(messages, Timer(*mark, len(due)), partial(self._go_on_behind, mark))
+            self._deliver(messages, Timer(*mark, len(due)), partial(self._advance_past, mark))
         elif self._seconds:
             first_ms = self._buckets[self._seconds[0]][0].deliver_ms
-            if not self._in_flight or first_ms > self._gatherer.now_ms():
+            if not self._in_flight or first_ms > self._batcher.now_ms():
                 self._look_at(first_ms)  # else what is in flight holds it up, and tells us
         elif self._machine.state.timer.waiting:
             self._look_at((self._slot + 1) * SLOT_MS)
@@ -184,11 +192,11 @@ class TimerDelivery(Delivering):
             del self._buckets[heappop(self._seconds)]
 
 
-def _key(of: _Timed | TimerMark) -> tuple[int, int]:
+def _key(of: _Timed | TimerProgress) -> tuple[int, int]:
     return of.deliver_ms, of.offset
 
 
-def kept_for_timers(machine: Queues) -> int | None:
+def oldest_timer_position(machine: Queues) -> int | None:
     """The position of the first record that waits for its time on the wheel, if one does.
 
     It may be one that is delivered, in the slot whose turn it is.

@@ -1,7 +1,7 @@
 """One broker, assembled: a node of the group, the state machine on it, and who talks to clients.
 
-What touches the world (files, peers, threads, clock, chance) is handed in, so that the simulator
-runs this very class. The ports are opened by ``broker/server/broker_process.py``.
+What touches the environment (files, peers, threads, clock, chance) is handed in, so that the
+simulator runs this very class. The ports are opened by ``broker/server/broker_process.py``.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from random import Random
 from typing import ClassVar
 
 from broker.admin.group_members import client_addresses
-from broker.config.dynamic_settings import Settings
+from broker.config.dynamic_settings import DynamicSettings
 from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext, host_bytes
-from broker.delivery.long_polling import HeldPulls
+from broker.delivery.long_polling import LongPolling
 from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
 from broker.delivery.offset_resets import PendingResets
 from broker.delivery.queue_locks import QueueLocks
-from broker.delivery.replica_selection import SlowReaders
-from broker.group_commit.batcher import Gatherer
-from broker.ingest.deduplication import ResentRequests
+from broker.delivery.replica_selection import ReplicaSelection
+from broker.group_commit.batcher import Batcher
+from broker.ingest.deduplication import Deduplicator
 from broker.limits import STATE
-from broker.maintenance.derived_files_check import DerivedCheck
+from broker.maintenance.derived_files_check import DerivedFilesCheck
 from broker.maintenance.retention import Retention
-from broker.maintenance.state_proofs import Proofs
-from broker.metrics.broker_metrics import BrokerStats, Rates
-from broker.remoting.connected_clients import Clients
+from broker.maintenance.state_proofs import StateProofs
+from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
+from broker.remoting.connected_clients import ConnectedClients
 from broker.remoting.dispatch import Handler, dispatch_by_code
 from broker.remoting.processors.processor_table import (
-    TOLD_WHATEVER_THE_STATE,
+    SERVED_WHEN_STATE_DIVERGED,
     broker_handlers,
     refuse_wrong_state,
 )
-from broker.scheduled.scheduled_message_service import Delivery
+from broker.scheduled.scheduled_message_service import ScheduledMessageService
 from broker.server.name_server_registration import Announcement
 from broker.state.broker_state import DataVersion
 from broker.state.commands import Proof
 from broker.state.open_transactions import OpenTransaction
-from broker.state.state_machine import BrokerStateMachine, MachineListener
+from broker.state.state_machine import BrokerStateMachine, StateMachineListener
 from broker.topics_and_groups import TopicConfig, system_topics
-from broker.transactions.coordinator import CheckPolicy, Transactions
+from broker.transactions.coordinator import CheckPolicy, TransactionCoordinator
 from dledger.config import RaftConfig
 from dledger.node.executor import Executors
 from dledger.node.node import Node
@@ -57,14 +57,14 @@ from store.index_rebuild import rebuild_derived, request_rebuild
 from store.io.disk_watermarks import DiskLevel
 from store.io.filesystem import Bytes, FileSystem
 from store.log.retention_policy import RetentionPolicy
-from store.message.scheduled_topics import DEFERRED_TOPICS
+from store.message.scheduled_topics import SCHEDULED_TOPICS
 from store.replica import ReplicaStore
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Environment:
     """What a broker is run with. ``wall_clock`` gives milliseconds since 1970."""
 
     fs: FileSystem
@@ -75,7 +75,7 @@ class World:
     wall_clock: Callable[[], int]
 
 
-class Broker(MachineListener):
+class Broker(StateMachineListener):
     """Serves clients from a replicated log. ``dispatch`` takes their requests."""
 
     machine_class: ClassVar[type[BrokerStateMachine]] = BrokerStateMachine
@@ -85,7 +85,7 @@ class Broker(MachineListener):
         self,
         config: NodeConfig,
         store: ReplicaStore,
-        world: World,
+        environment: Environment,
         on_fatal: Callable[[BaseException], None],
         retention: RetentionPolicy | None = None,
         *,
@@ -95,22 +95,22 @@ class Broker(MachineListener):
 
         ``raft`` replaces the limits of the protocol; its times are those of ``config``.
         """
-        loop = world.loop
-        self._fs = world.fs
+        loop = environment.loop
+        self._fs = environment.fs
         self._data = config.data
         self._on_fatal = on_fatal
-        machine = self.machine_class.open(world.fs, config.data, config.segment_size)
+        machine = self.machine_class.open(environment.fs, config.data, config.segment_size)
         machine.add_system_topics(system_topics(config.cluster, config.group))
         machine.listener, machine.log = self, store
         node = Node(
             node=config.node,
             voters=() if config.join else list(config.members),
             store=store,
-            transport=world.transport,
+            transport=environment.transport,
             machine=machine,
-            executors=world.executors,
+            executors=environment.executors,
             loop=loop,
-            rng=Random(world.rng.random()),
+            rng=Random(environment.rng.random()),
             on_fatal=self._failed,
             config=replace(
                 raft
@@ -118,7 +118,7 @@ class Broker(MachineListener):
                     checkpoint_seconds=config.checkpoint_seconds,
                     scrub_bytes_per_second=config.scrub_mib_per_second << 20,
                     scrub_pass_seconds=config.scrub_pass_seconds,
-                    supply_bytes_per_second=config.refill_mib_per_second << 20,
+                    snapshot_bytes_per_second=config.refill_mib_per_second << 20,
                 ),
                 heartbeat_seconds=config.heartbeat_ms / 1000,
                 election_seconds=config.election_timeout_ms / 1000,
@@ -129,66 +129,66 @@ class Broker(MachineListener):
             watermarks=(retention or config.retention).watermarks,
             sync_flush=config.flush == "sync",
         )
-        gatherer = Gatherer(
+        batcher = Batcher(
             node=node,
             applied=machine,
             loop=loop,
-            wall_clock=world.wall_clock,
+            wall_clock=environment.wall_clock,
             store_host=host_bytes(config.own.address),
             segment_size=config.segment_size,
-            remember_requests=config.dedup_window_seconds > 0,
+            deduplicate=config.dedup_window_seconds > 0,
         )
         reader = MessageReader(node.checked_reads, machine, leads=lambda: node.serving)
-        settings = Settings(config, machine)
-        stats = BrokerStats(boot_ms=world.wall_clock())
-        resent = ResentRequests(
-            gatherer,
+        settings = DynamicSettings(config, machine)
+        stats = BrokerMetrics(boot_ms=environment.wall_clock())
+        deduplicator = Deduplicator(
+            batcher,
             machine,
             reader,
-            wall_clock=world.wall_clock,
+            wall_clock=environment.wall_clock,
             window_ms=config.dedup_window_seconds * 1000,
             store_host=host_bytes(config.own.address),
         )
-        lookup, clients = MessageLookup(machine, reader), Clients(loop, self._notifies)
+        lookup, clients = MessageLookup(machine, reader), ConnectedClients(loop, self._notifies)
         self.context = BrokerContext(
             config=config,
             loop=loop,
-            wall_clock=world.wall_clock,
-            rng=world.rng,
+            wall_clock=environment.wall_clock,
+            rng=environment.rng,
             node=node,
             machine=machine,
-            gatherer=gatherer,
-            resent=resent,
+            batcher=batcher,
+            deduplicator=deduplicator,
             reader=reader,
             lookup=lookup,
-            holds=HeldPulls(loop),
+            long_polling=LongPolling(loop),
             clients=clients,
             locks=QueueLocks(loop.time),
             resets=PendingResets(loop.time),
             settings=settings,
-            slow_readers=SlowReaders(config, settings, node),
+            replica_selection=ReplicaSelection(config, settings, node),
             stats=stats,
-            rates=Rates(loop, stats, world.wall_clock),
-            delivery=Delivery(
-                machine=machine, reader=reader, gatherer=gatherer, loop=loop, fail=node.fail
+            rates=MessageRates(loop, stats, environment.wall_clock),
+            scheduled_messages=ScheduledMessageService(
+                machine=machine, reader=reader, batcher=batcher, loop=loop, fail=node.fail
             ),
-            transactions=Transactions(
+            transactions=TransactionCoordinator(
                 machine=machine,
                 lookup=lookup,
-                gatherer=gatherer,
+                batcher=batcher,
                 clients=clients,
                 loop=loop,
-                rng=Random(world.rng.random()),
+                rng=Random(environment.rng.random()),
                 policy=CheckPolicy(
                     config.transaction_timeout_ms,
                     config.transaction_check_interval_ms,
                     config.transaction_check_max,
                 ),
             ),
-            proofs=Proofs(
+            proofs=StateProofs(
                 node=node,
                 machine=machine,
-                gatherer=gatherer,
+                batcher=batcher,
                 loop=loop,
                 seconds=config.proof_ms / 1000,
             ),
@@ -198,14 +198,14 @@ class Broker(MachineListener):
         self.dispatch: Handler = dispatch_by_code(self.handlers)
         self.on_announcement_changed: Callable[[], None] = lambda: None
         """Called when what :meth:`announcement` says has changed."""
-        self._told_topics: tuple[DataVersion, dict[str, dict[str, object]]] | None = None
+        self._announced_topics: tuple[DataVersion, dict[str, dict[str, object]]] | None = None
         """What was announced last, by its version, which changes whenever a topic does."""
-        self._told_members: tuple[Configuration, tuple[str, ...]] | None = None
-        self._told_serving = False
+        self._announced_members: tuple[Configuration, tuple[str, ...]] | None = None
+        self._announced_serving = False
         self._addresses = str(config.own.address), str(config.own.http)
-        node.fitness.on_level = self._disk_level_changed
+        node.health.on_level = self._disk_level_changed
         node.removal.on_change = self._membership_changed
-        node.retake.on_wrong = self._state_wrong
+        node.state_divergence.on_wrong = self._state_diverged
 
     # --- life
 
@@ -216,7 +216,7 @@ class Broker(MachineListener):
         if rebuild_derived(self._fs, data, store, rows_per_file):
             log.info("made the ConsumeQueues and the key index again from the log")
         node = self.context.node
-        node.scrubber.derived = DerivedCheck(
+        node.scrubber.derived = DerivedFilesCheck(
             self._fs, data, store, self.context.machine.keys, rows_per_file
         )
         try:
@@ -244,21 +244,21 @@ class Broker(MachineListener):
         self.context.clients.stop()
         self.context.rates.stop()
         self.context.proofs.stop()
-        self.context.delivery.stop()
+        self.context.scheduled_messages.stop()
         self.context.transactions.stop()
-        self.context.holds.close()
-        self.context.gatherer.close()
+        self.context.long_polling.close()
+        self.context.batcher.close()
         await self.context.node.stop()
 
     def announcement(self) -> Announcement:
         """What NameServers are told: broker id 0 is the leader that serves."""
         config, node, state = self.context.config, self.context.node, self.context.machine.state
         configuration = node.core.configuration
-        if self._told_members is None or self._told_members[0] is not configuration:
-            self._told_members = (configuration, client_addresses(config, configuration))
+        if self._announced_members is None or self._announced_members[0] is not configuration:
+            self._announced_members = (configuration, client_addresses(config, configuration))
         address, http_address = self._addresses
-        if self._told_topics is None or self._told_topics[0] != state.topics_version:
-            self._told_topics = (state.topics_version, self._topic_table())
+        if self._announced_topics is None or self._announced_topics[0] != state.topics_version:
+            self._announced_topics = (state.topics_version, self._topic_table())
         return Announcement(
             cluster=config.cluster,
             broker_name=config.group,
@@ -270,8 +270,8 @@ class Broker(MachineListener):
                 "counter": state.topics_version.counter,
                 "timestamp": state.topics_version.timestamp_ms,
             },
-            topics=self._told_topics[1],
-            members=self._told_members[1],
+            topics=self._announced_topics[1],
+            members=self._announced_members[1],
             is_member=node.removal.is_member,
         )
 
@@ -279,14 +279,14 @@ class Broker(MachineListener):
         topics = self.context.machine.state.topics
         return {name: _announced(topic) for name, topic in sorted(topics.items())}
 
-    # --- MachineListener
+    # --- StateMachineListener
 
     def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
-        self.context.holds.arrived(topic, queue_id, rows)
-        if self.context.gatherer.serving:  # what followers and restarts apply was counted before
+        self.context.long_polling.arrived(topic, queue_id, rows)
+        if self.context.batcher.serving:  # what followers and restarts apply was counted before
             self.context.rates.stored(topic, rows)
-        if topic in DEFERRED_TOPICS:
-            self.context.delivery.arrived(topic, queue_id)
+        if topic in SCHEDULED_TOPICS:
+            self.context.scheduled_messages.arrived(topic, queue_id)
 
     def transaction_opened(self, offset: int, transaction: OpenTransaction) -> None:
         self.context.transactions.opened(offset, transaction)
@@ -298,42 +298,47 @@ class Broker(MachineListener):
         self.context.proofs.applied(index, proof, digests)
 
     def topics_changed(self) -> None:
-        self._see_what_to_announce()
+        self._announce_if_changed()
 
     def expired(self, position: int) -> None:
-        self.context.node.keeper.expire(position)
+        self.context.node.checkpointer.expire(position)
 
     def leadership_changed(self, leadership: Leadership) -> None:
-        self.context.gatherer.leadership_changed(leadership)
-        self.context.delivery.leadership_changed(leadership)
+        self.context.batcher.leadership_changed(leadership)
+        self.context.scheduled_messages.leadership_changed(leadership)
         self.context.transactions.leadership_changed(leadership)
         self.context.proofs.leadership_changed(leadership)
         if not leadership.serving:
             self.context.locks.clear()
             self.context.resets.clear()
-        self._see_what_to_announce()
+        self._announce_if_changed()
 
-    def _see_what_to_announce(self) -> None:
+    def _announce_if_changed(self) -> None:
         """NameServers take neither topics nor terms from followers, and there are many of both."""
-        node, told = self.context.node, self._told_members
+        node, told = self.context.node, self._announced_members
         serving = node.serving
-        if serving or self._told_serving or told is None or told[0] is not node.core.configuration:
-            self._told_serving = serving
+        if (
+            serving
+            or self._announced_serving
+            or told is None
+            or told[0] is not node.core.configuration
+        ):
+            self._announced_serving = serving
             self.on_announcement_changed()
 
     def _membership_changed(self) -> None:
         self.on_announcement_changed()
 
-    def _state_wrong(self) -> None:
+    def _state_diverged(self) -> None:
         """What clients would be told may be wrong: they are to go elsewhere."""
         for code in self.handlers:
-            if code not in TOLD_WHATEVER_THE_STATE:
+            if code not in SERVED_WHEN_STATE_DIVERGED:
                 self.handlers[code] = refuse_wrong_state
-        self.context.holds.close()
+        self.context.long_polling.close()
 
     def _disk_level_changed(self, level: DiskLevel) -> None:
-        no_room = self.context.node.fitness.no_room
-        self.context.gatherer.refuse_messages(no_room if level is DiskLevel.FULL else None)
+        no_room = self.context.node.health.no_room
+        self.context.batcher.refuse_messages(no_room if level is DiskLevel.FULL else None)
         if level > DiskLevel.ROOM:
             self._retention.check_soon()
 

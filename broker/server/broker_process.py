@@ -14,23 +14,23 @@ from broker.config.node_config import NodeConfig
 from broker.http.server import HttpServer
 from broker.limits import HTTP, DescriptorLimits
 from broker.remoting.server import RemotingServer
-from broker.server.broker import Broker, World
+from broker.server.broker import Broker, Environment
 from broker.server.name_server_registration import Registrar
 from broker.system.file_descriptor_limits import (
     ConnectionLimits,
     connections_of_broker,
     raise_file_limit,
 )
-from broker.system.uncaught_errors import stops_the_node
+from broker.system.uncaught_errors import fatal_error_of
 from broker.system.wall_clock import system_clock_ms
 from dledger.config import PeerLimits
 from dledger.node.executor import Executors, ThreadExecutor
-from dledger.node.startup_repair import open_mended
+from dledger.node.startup_repair import open_repaired
 from dledger.raft.configuration import FIRST_INCARNATION
 from dledger.wire.websocket_transport import WebSocketTransport
 from store.errors import DamagedLogError, StoreError
 from store.index_rebuild import Rebuild
-from store.io.async_io import KernelWrites
+from store.io.async_io import AsyncWrites
 from store.io.descriptor_reserve import DescriptorReserve
 from store.io.os_filesystem import OsFileSystem
 from store.replica import ReplicaStore, StoreConfig
@@ -46,7 +46,7 @@ class BrokerProcess:
         config: NodeConfig,
         store: ReplicaStore,
         fs: OsFileSystem,
-        writes: KernelWrites | None,
+        writes: AsyncWrites | None,
         connections: ConnectionLimits,
     ) -> None:
         """``writes`` does what ``fs`` begins, and has this process tell it when something ended."""
@@ -68,7 +68,7 @@ class BrokerProcess:
         self.broker = Broker(
             config,
             store,
-            World(
+            Environment(
                 fs=fs,
                 transport=_transport(config, connections.peers),
                 executors=self._executors,
@@ -119,7 +119,7 @@ class BrokerProcess:
         Errors of single sockets are none of that kind.
         """
         loop.default_exception_handler(context)
-        error = stops_the_node(context)
+        error = fatal_error_of(context)
         if error is not None:
             self.broker.context.node.fail(error)
 
@@ -139,7 +139,7 @@ async def _open_store(
         direct=config.flush == "sync",
         alone=not config.peers,
     )
-    return await open_mended(
+    return await open_repaired(
         fs,
         config.data,
         settings,
@@ -190,7 +190,7 @@ async def serve(config: NodeConfig) -> BrokerProcess:
 
 async def _opened(config: NodeConfig, connections: ConnectionLimits) -> BrokerProcess:
     clock = asyncio.get_running_loop().time
-    writes = KernelWrites.open(clock) if config.flush == "sync" else None
+    writes = AsyncWrites.open(clock) if config.flush == "sync" else None
     fs = OsFileSystem(writes, DescriptorReserve())
     with ExitStack() as unless_opened:
         unless_opened.callback(fs.close)

@@ -18,7 +18,7 @@ from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode, ResponseCode, refusal_words
 from broker.remoting.protocol.errors import CallError
 from broker.remoting.protocol.frame import Frame
-from broker.server.register_broker_request import RegistrationBody, plain_body, quiet_seconds
+from broker.server.register_broker_request import RegistrationBody, plain_body, throttle_seconds
 
 INTERVAL_SECONDS = 30.0
 RETRY_SECONDS = 1.0
@@ -68,7 +68,7 @@ class Announcement:
             "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
         }
 
-    def news(self) -> tuple[object, ...]:
+    def significant_fields(self) -> tuple[object, ...]:
         """What NameServers go by: of a follower neither its topics nor its term."""
         if not self.is_member:
             return (self.identity(),)
@@ -104,9 +104,9 @@ class Registrar:
         self._client = RemotingClient(loop, on_lost=self._connection_lost)
         self._round: asyncio.TimerHandle | None = None
         self._look: asyncio.Handle | None = None
-        self._told: tuple[object, ...] = ()
+        self._announced: tuple[object, ...] = ()
         self._table = RegistrationBody()
-        self._quiet_until = 0.0
+        self._throttled_until = 0.0
         self._retries: dict[str, asyncio.TimerHandle] = {}
         self._stopped = False
         self._is_member = True
@@ -120,10 +120,10 @@ class Registrar:
         unless it would say what it has said last. After a large table it waits for some time, at
         most a second, as it cannot say what of it has changed."""
         if not self._stopped and self._look is None:
-            if self._loop.time() < self._quiet_until:
-                self._look = self._loop.call_at(self._quiet_until, self._look_for_news)
+            if self._loop.time() < self._throttled_until:
+                self._look = self._loop.call_at(self._throttled_until, self._register_if_changed)
             else:
-                self._look = self._loop.call_soon(self._look_for_news)
+                self._look = self._loop.call_soon(self._register_if_changed)
 
     async def stop(self) -> None:
         """Says goodbye to the NameServers that know us, for a second at most, and closes."""
@@ -151,10 +151,10 @@ class Registrar:
             if self.states[nameserver] == "registered"
         ]
 
-    def _look_for_news(self) -> None:
+    def _register_if_changed(self) -> None:
         self._look = None
         announcement = self._announce()
-        if announcement.news() != self._told:
+        if announcement.significant_fields() != self._announced:
             self._register_everywhere(announcement)
 
     def _round_is_due(self) -> None:
@@ -164,7 +164,7 @@ class Registrar:
         if self._round is not None:
             self._round.cancel()
         self._round = self._loop.call_later(self._interval_seconds, self._round_is_due)
-        self._told = announcement.news()
+        self._announced = announcement.significant_fields()
         self._register(announcement, list(self.states))
 
     def _retry(self, nameserver: str) -> None:
@@ -177,7 +177,7 @@ class Registrar:
             return
         body, compressed = self._table.encoded(announcement.data_version, announcement.topics)
         ext = announcement.ext(body, compressed=compressed)
-        self._quiet_until = self._loop.time() + quiet_seconds(len(body))
+        self._throttled_until = self._loop.time() + throttle_seconds(len(body))
         for nameserver in nameservers:
             retry = self._retries.pop(nameserver, None)
             if retry is not None:
@@ -189,7 +189,7 @@ class Registrar:
 
     def _leave(self, announcement: Announcement, nameservers: Sequence[str]) -> None:
         for goodbye in self._say_goodbye(announcement, nameservers):
-            goodbye.add_done_callback(_hear_out)
+            goodbye.add_done_callback(_ignore_result)
         for nameserver in nameservers:
             if self.states[nameserver] == "registered":
                 self._note(nameserver, "not registered, as this broker is no member of its group")
@@ -231,7 +231,7 @@ class Registrar:
             logger.log(level, "NameServer %s: %s", nameserver, state)
 
 
-def _hear_out(answer: asyncio.Future[Frame]) -> None:
+def _ignore_result(answer: asyncio.Future[Frame]) -> None:
     """Whether a NameServer has heard a goodbye or not: it forgets who says nothing any more."""
     if not answer.cancelled():
         answer.exception()

@@ -23,7 +23,7 @@ PLAIN_BYTES = 4 << 20
 TABLE_BYTES = FRAME_BODY_SIZE_MAX - (64 << 10)
 """Of which a body is compressed: more than what compressing adds at worst is left."""
 
-QUIET_BYTES = 256 << 10
+THROTTLED_BYTES = 256 << 10
 BYTES_A_SECOND = 8 << 20
 
 _I32 = Struct(">i")
@@ -33,10 +33,10 @@ logger = logging.getLogger("dledger.registration")
 Topics = Mapping[str, Mapping[str, object]]
 
 
-def quiet_seconds(size: int) -> float:
+def throttle_seconds(size: int) -> float:
     """How long to wait after a table of that size before the next: it is made and read again as a
     whole for each topic that is created."""
-    return 0.0 if size <= QUIET_BYTES else min(size / BYTES_A_SECOND, 1.0)
+    return 0.0 if size <= THROTTLED_BYTES else min(size / BYTES_A_SECOND, 1.0)
 
 
 def plain_body(data_version: Mapping[str, int], topics: Topics) -> bytes:

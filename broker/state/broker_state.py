@@ -29,7 +29,7 @@ from broker.state.commands import (
 from broker.state.deduplication_window import RecentRequests
 from broker.state.open_transactions import OpenTransaction
 from broker.topics_and_groups import AUTO_CREATE_TEMPLATE, SYSTEM_TOPICS, GroupConfig, TopicConfig
-from dledger.errors import InvariantError, Promise
+from dledger.errors import InvariantError, SafetyProperty
 
 STATE_VERSION = 2
 STATE_VERSION_WITHOUT_PARTS = 1
@@ -52,7 +52,7 @@ class DataVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class TimerMark:
+class TimerProgress:
     """Timed messages up to ``deliver_ms`` and, where that is the same, up to ``offset`` are
     delivered; ``waiting`` are not."""
 
@@ -60,7 +60,7 @@ class TimerMark:
     offset: int = -1
     waiting: int = 0
 
-    def stored(self, messages: int) -> TimerMark:
+    def stored(self, messages: int) -> TimerProgress:
         """More wait."""
         return replace(self, waiting=self.waiting + messages)
 
@@ -84,7 +84,7 @@ class BrokerState:
     store_timestamp_ms: int = 0
     schedule: dict[int, int] = field(default_factory=dict)
     """By delay level: the offset up to which its messages are delivered."""
-    timer: TimerMark = TimerMark()
+    timer: TimerProgress = TimerProgress()
     requests: RecentRequests = field(default_factory=RecentRequests)
     transactions: dict[int, OpenTransaction] = field(default_factory=dict)
     """Those that are open, by the offset of the half message, in that order."""
@@ -149,7 +149,9 @@ class BrokerState:
             case Schedule(level, offset):
                 self.schedule[level] = offset
             case Timer(deliver_ms, offset, messages):
-                self.timer = TimerMark(deliver_ms, offset, max(self.timer.waiting - messages, 0))
+                self.timer = TimerProgress(
+                    deliver_ms, offset, max(self.timer.waiting - messages, 0)
+                )
 
             case EndTransaction(offset, position):
                 if self._is_open(offset, position):
@@ -226,7 +228,7 @@ class BrokerState:
             parts["schedule"] = sorted(self.schedule.items())
         if self.settings:
             parts["settings"] = sorted(self.settings.items())
-        if self.timer != TimerMark():
+        if self.timer != TimerProgress():
             parts["timer"] = fields_of(self.timer)
         if self.transactions:
             parts["transactions"] = list(self.transactions.items())
@@ -241,14 +243,14 @@ class BrokerState:
                 fields.append({})
             elif version != STATE_VERSION:
                 raise InvariantError(
-                    Promise.SAME_STATE,
+                    SafetyProperty.SAME_STATE,
                     f"the broker state has version {version}, not {STATE_VERSION}",
                 )
             topics, groups, offsets, topics_version, groups_version, stored_ms, parts = fields
             unknown = sorted(parts.keys() - _PARTS)
             if unknown:
                 raise InvariantError(
-                    Promise.SAME_STATE,
+                    SafetyProperty.SAME_STATE,
                     f"the broker state has parts unknown to this version: {unknown}",
                 )
             return cls(
@@ -265,19 +267,21 @@ class BrokerState:
                 requests=RecentRequests(bytearray(parts.get("requests", b""))),
                 schedule=dict(parts.get("schedule", ())),
                 settings=dict(parts.get("settings", ())),
-                timer=TimerMark(*parts.get("timer", ())),
+                timer=TimerProgress(*parts.get("timer", ())),
             )
         except (ValueError, TypeError, AttributeError, msgpack.UnpackException) as error:
             raise InvariantError(
-                Promise.SAME_STATE, f"the broker state cannot be read: {error}"
+                SafetyProperty.SAME_STATE, f"the broker state cannot be read: {error}"
             ) from error
 
 
-def fields_of(record: TopicConfig | GroupConfig | DataVersion | TimerMark) -> tuple[object, ...]:
+def fields_of(
+    record: TopicConfig | GroupConfig | DataVersion | TimerProgress,
+) -> tuple[object, ...]:
     return _FIELDS[type(record)](record)
 
 
 _FIELDS: dict[type, Callable[[object], tuple[object, ...]]] = {
     record: attrgetter(*record.__slots__)
-    for record in (TopicConfig, GroupConfig, DataVersion, TimerMark)
+    for record in (TopicConfig, GroupConfig, DataVersion, TimerProgress)
 }

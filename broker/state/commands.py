@@ -34,7 +34,7 @@ from typing import NamedTuple, TypeAlias, get_type_hints
 import msgpack
 
 from broker.topics_and_groups import GroupConfig, TopicConfig
-from dledger.errors import InvariantError, Promise
+from dledger.errors import InvariantError, SafetyProperty
 from store.io.filesystem import Bytes
 from store.state.state_digests import PROOF
 
@@ -241,26 +241,28 @@ def decode_commands(data: Bytes) -> Sequence[Command]:
         arrays = msgpack.unpackb(data)
     except (ValueError, msgpack.UnpackException) as error:
         raise InvariantError(
-            Promise.SAME_STATE, f"committed commands are not MessagePack: {error}"
+            SafetyProperty.SAME_STATE, f"committed commands are not MessagePack: {error}"
         ) from error
     if type(arrays) is not list:
-        raise InvariantError(Promise.SAME_STATE, f"committed commands are no array: {arrays!r}")
+        raise InvariantError(
+            SafetyProperty.SAME_STATE, f"committed commands are no array: {arrays!r}"
+        )
     return [_decode(array) for array in arrays]
 
 
 def _decode(array: object) -> Command:
     if type(array) is not list or not array or type(array[0]) is not str:
         raise InvariantError(
-            Promise.SAME_STATE, f"a committed command is no array with a name: {array!r}"
+            SafetyProperty.SAME_STATE, f"a committed command is no array with a name: {array!r}"
         )
     name, *fields = array
     made = _CLASSES.get(name)
     if made is None:
         raise InvariantError(
-            Promise.SAME_STATE, f"a committed command is unknown to this version: {array!r}"
+            SafetyProperty.SAME_STATE, f"a committed command is unknown to this version: {array!r}"
         )
     if tuple(map(type, fields)) != _TYPES[name]:
         raise InvariantError(
-            Promise.SAME_STATE, f"a committed command has the wrong fields: {array!r}"
+            SafetyProperty.SAME_STATE, f"a committed command has the wrong fields: {array!r}"
         )
     return made(*fields)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from struct import Struct, error, pack, unpack_from
 
-from dledger.errors import InvariantError, Promise
+from dledger.errors import InvariantError, SafetyProperty
 
 REQUESTS_BYTES_MAX = 512 << 10
 """Format: all replicas keep as much of the log, 131,072 requests where entries hold many, and
@@ -60,7 +60,7 @@ class RecentRequests:
                 place += 4 * count
         except error as fault:
             raise InvariantError(
-                Promise.SAME_STATE, f"the recent requests are cut short: {fault}"
+                SafetyProperty.SAME_STATE, f"the recent requests are cut short: {fault}"
             ) from fault
 
 
@@ -69,7 +69,7 @@ def pack_keys(keys: Sequence[int]) -> bytes:
     return pack(f">{len(keys)}I", *keys)
 
 
-class EntryPlace:
+class EntryPosition:
     """Where an entry lies in the log: -1 until that is known."""
 
     __slots__ = ("position",)
@@ -78,7 +78,7 @@ class EntryPlace:
         self.position = position
 
 
-class KnownRequests:
+class DeduplicationIndex:
     """The requests that a leader knows, by key hash: in which entry each is, or will be.
 
     Two generations, so that forgetting costs nothing: when the newer one is full it becomes the
@@ -88,10 +88,10 @@ class KnownRequests:
     __slots__ = ("newer", "older")
 
     def __init__(self) -> None:
-        self.newer: dict[int, EntryPlace] = {}
-        self.older: dict[int, EntryPlace] = {}
+        self.newer: dict[int, EntryPosition] = {}
+        self.older: dict[int, EntryPosition] = {}
 
-    def get(self, key: int) -> EntryPlace | None:
+    def get(self, key: int) -> EntryPosition | None:
         """The newest entry with a request of that key hash, if there is one."""
         return self.newer.get(key) or self.older.get(key)
 
@@ -105,7 +105,7 @@ class KnownRequests:
         self.newer = {}
         self.older = {}
         for position, keys in recent.entries():
-            self.older.update(dict.fromkeys(keys, EntryPlace(position)))
+            self.older.update(dict.fromkeys(keys, EntryPosition(position)))
 
     def clear(self) -> None:
         self.newer = {}

@@ -31,7 +31,7 @@ class OpenTransaction(NamedTuple):
     checked_ms: int = 0
 
 
-def opened_by(record: MessageRecord) -> OpenTransaction:
+def open_transaction_of(record: MessageRecord) -> OpenTransaction:
     """The transaction that begins with this half message."""
     group = (find_property(record.properties, PRODUCER_GROUP) or b"").decode(errors="replace")
     seconds = find_property(record.properties, CHECK_IMMUNITY) or b""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
-from broker.state.broker_state import BrokerState, TimerMark, fields_of
+from broker.state.broker_state import BrokerState, TimerProgress, fields_of
 from broker.state.commands import (
     CheckTransaction,
     Command,
@@ -34,7 +34,7 @@ from store.state.state_digests import (
     sum_of,
 )
 
-LOOKS = 64
+RECHECKED_ITEMS = 64
 """So many items of each table are looked at again with each proof, whoever changed them or not."""
 
 FOLDED_AT = 1 << 16
@@ -54,7 +54,7 @@ class Machine(Protocol):
 class DigestTable(Generic[K]):
     """The digest of one table, by item."""
 
-    __slots__ = ("_digests", "_item", "_keys", "_sum", "_to_look_at", "touched")
+    __slots__ = ("_digests", "_item", "_keys", "_sum", "_to_recheck", "dirty")
 
     def __init__(self, item: Callable[[K], object], keys: Callable[[], Iterable[K]]) -> None:
         """``item`` gives what the table holds of a key, None where nothing; ``keys`` all keys."""
@@ -66,28 +66,28 @@ class DigestTable(Generic[K]):
         """The table is another one: everything is looked at."""
         self._digests: dict[K, int] = {}
         self._sum = 0
-        self._to_look_at: list[K] = []
-        self.touched: dict[K, None] = dict.fromkeys(self._keys())
+        self._to_recheck: list[K] = []
+        self.dirty: dict[K, None] = dict.fromkeys(self._keys())
         """The keys of which something may have changed; whoever changes the table adds to it."""
         self.fold()
 
     def fold(self) -> None:
-        """Digests what was touched."""
-        for key in self.touched:
-            self._look_at(key)
-        self.touched.clear()
+        """Digests what was dirty."""
+        for key in self.dirty:
+            self._update_digest(key)
+        self.dirty.clear()
 
     def total(self) -> int:
         """The digest of the table as it is."""
         self.fold()
-        if not self._to_look_at:
-            self._to_look_at = [*self._digests, *self._keys()]
-        for key in self._to_look_at[-LOOKS:]:
-            self._look_at(key)
-        del self._to_look_at[-LOOKS:]
+        if not self._to_recheck:
+            self._to_recheck = [*self._digests, *self._keys()]
+        for key in self._to_recheck[-RECHECKED_ITEMS:]:
+            self._update_digest(key)
+        del self._to_recheck[-RECHECKED_ITEMS:]
         return self._sum
 
-    def _look_at(self, key: K) -> None:
+    def _update_digest(self, key: K) -> None:
         item = self._item(key)
         before = self._digests.pop(key, 0)
         now = 0
@@ -114,36 +114,36 @@ class StateDigests:
         for table in self._tables:
             table.begin()
 
-    def touch(self, command: Command) -> None:
+    def mark_dirty(self, command: Command) -> None:
         """A command is about to be applied, that may change these items."""
         match command:
             case CommitOffset(group, topic, queue_id, _):
-                self._offsets.touched[group, topic, queue_id] = None
+                self._offsets.dirty[group, topic, queue_id] = None
             case PutTopic(name):
-                self._topics.touched[name] = None
+                self._topics.dirty[name] = None
             case DeleteTopic(name):
-                self._topics.touched[name] = None
+                self._topics.dirty[name] = None
                 for queue_id in self._queues.of_topic(name):
-                    self.queues.touched[name, queue_id] = None
+                    self.queues.dirty[name, queue_id] = None
             case PutGroup(name):
-                self._groups.touched[name] = None
+                self._groups.dirty[name] = None
             case DeleteGroup(name):
-                self._groups.touched[name] = None
+                self._groups.dirty[name] = None
                 for (group, topic), queues in self._machine.state.offsets.items():
                     if group == name:
                         for queue_id in queues:
-                            self._offsets.touched[group, topic, queue_id] = None
+                            self._offsets.dirty[group, topic, queue_id] = None
             case EndTransaction(offset) | CheckTransaction(offset):
-                self.transactions.touched[offset] = None
+                self.transactions.dirty[offset] = None
             case Expire():
-                self.queues.touched.update(dict.fromkeys(self._queue_keys()))
-                self.transactions.touched.update(dict.fromkeys(self._machine.state.transactions))
-                self.segments.touched.update(dict.fromkeys(self._machine.segment_times))
+                self.queues.dirty.update(dict.fromkeys(self._queue_keys()))
+                self.transactions.dirty.update(dict.fromkeys(self._machine.state.transactions))
+                self.segments.dirty.update(dict.fromkeys(self._machine.segment_times))
 
     def fold(self) -> None:
-        """Called now and then, so that what was touched does not grow without end."""
+        """Called now and then, so that what was dirty does not grow without end."""
         for table in self._tables:
-            if len(table.touched) > FOLDED_AT:
+            if len(table.dirty) > FOLDED_AT:
                 table.fold()
 
     def packed(self) -> bytes:
@@ -151,7 +151,7 @@ class StateDigests:
         machine, state = self._machine, self._machine.state
         requests = state.requests.data
         waiting: list[object] = list(state.schedule.items())
-        if state.timer != TimerMark():
+        if state.timer != TimerProgress():
             waiting.append(fields_of(state.timer))
         log = (machine.expired_position, state.store_timestamp_ms)
         sums = (

@@ -22,19 +22,19 @@ from broker.state.commands import (
     StoreRequests,
     decode_commands,
 )
-from broker.state.open_transactions import OpenTransaction, opened_by
+from broker.state.open_transactions import OpenTransaction, open_transaction_of
 from broker.state.queue_expiry import first_offsets
 from broker.state.recent_entries import RecentEntries
 from broker.state.state_digests import StateDigests
 from broker.topics_and_groups import HALF_TOPIC, TopicConfig
-from dledger.errors import InvariantError, Promise
+from dledger.errors import InvariantError, SafetyProperty
 from dledger.node.state_machine import Leadership
 from store.errors import CorruptBatchError, DiskFullError, StoreError
 from store.index.consume_queue import (
     ROWS_PER_FILE,
+    BatchedQueueFlush,
     ConsumeQueue,
     ConsumeQueues,
-    ManyFlushes,
     QueueFlush,
 )
 from store.index.key_index import KeyFlush, KeyIndex
@@ -53,7 +53,7 @@ from store.state.machine_state import (
     encode_machine_state,
 )
 
-_Firsts: TypeAlias = dict[tuple[str, int], int]
+_FirstOffsets: TypeAlias = dict[tuple[str, int], int]
 """First offsets by topic and queue id."""
 
 _STORE_TIMESTAMP = Struct(">q")
@@ -61,7 +61,7 @@ STORE_TIMESTAMP_AT = 56
 """Where a record with an IPv4 born host, and all of ours have one, says when it was stored."""
 
 
-class MachineListener:
+class StateMachineListener:
     """What the rest of the broker does when something was applied; by itself nothing."""
 
     def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
@@ -87,13 +87,13 @@ class MachineListener:
         """Who leads changed, or whether this node may serve as leader."""
 
 
-class Checkpointing:
+class BrokerCheckpointWork:
     """A checkpoint in the making (see :class:`~dledger.node.state_machine.CheckpointWork`)."""
 
     def __init__(
         self,
         state: bytes,
-        flushes: Sequence[QueueFlush | ManyFlushes | KeyFlush],
+        flushes: Sequence[QueueFlush | BatchedQueueFlush | KeyFlush],
         saved: Callable[[], None],
     ) -> None:
         self._state = state
@@ -132,7 +132,7 @@ class BrokerStateMachine:
     def __init__(self, queues: ConsumeQueues, keys: KeyIndex, segment_size: int) -> None:
         self.state = BrokerState()
         self.keys = keys
-        self.listener = MachineListener()
+        self.listener = StateMachineListener()
         self.log: ReplicaReads | None = None
         """What rows of the disk are compared with before the state depends on them."""
         self.applied_end = 0
@@ -145,8 +145,8 @@ class BrokerStateMachine:
         self._queues = queues
         self.digests = StateDigests(self, queues)
         self._recent = RecentEntries()
-        self._saved_firsts: _Firsts = {}
-        self._released: _Firsts = {}
+        self._saved_first_offsets: _FirstOffsets = {}
+        self._released: _FirstOffsets = {}
 
     @classmethod
     def open(cls, fs: FileSystem, directory: str, segment_size: int) -> BrokerStateMachine:
@@ -207,7 +207,7 @@ class BrokerStateMachine:
         self.applied_end = found.applied_end
         self._queues.restore(found.queues)
         self.keys.restore(found.applied_end)
-        self._saved_firsts = _firsts(found.queues)
+        self._saved_first_offsets = _first_offsets(found.queues)
         self.digests.begin()
         self.listener.state_restored(self.digests.packed())
 
@@ -223,11 +223,11 @@ class BrokerStateMachine:
                 self._apply_messages(batch)
         except (CorruptBatchError, StoreError) as error:
             raise InvariantError(
-                Promise.SAME_STATE, f"entry {entry.index} cannot be applied: {error}"
+                SafetyProperty.SAME_STATE, f"entry {entry.index} cannot be applied: {error}"
             ) from error
         segment = segment_start(entry.position, self._segment_size)
         self.segment_times[segment] = self.state.store_timestamp_ms
-        self.digests.segments.touched[segment] = None
+        self.digests.segments.dirty[segment] = None
         commands = decode_commands(batch.commands)
         proof = self._apply_commands(commands, entry.position) if commands else None
         if proof is None or batch.runs or len(commands) > 1:
@@ -235,7 +235,7 @@ class BrokerStateMachine:
         if proof is not None:
             self.listener.proof_applied(entry.index, proof, self.digests.packed())
 
-    def begin_checkpoint(self) -> Checkpointing:
+    def begin_checkpoint(self) -> BrokerCheckpointWork:
         """See :class:`~dledger.node.state_machine.StateMachine`."""
         self.digests.fold()
         queues = [QueueLength(*length) for length in self._queues.lengths()]
@@ -249,11 +249,11 @@ class BrokerStateMachine:
             )
         )
         keys = self.keys.begin_flush()
-        flushes: list[QueueFlush | ManyFlushes | KeyFlush] = [*self._queues.begin_flush()]
-        return Checkpointing(
+        flushes: list[QueueFlush | BatchedQueueFlush | KeyFlush] = [*self._queues.begin_flush()]
+        return BrokerCheckpointWork(
             state,
             flushes if keys is None else [*flushes, keys],
-            partial(self._checkpoint_saved, _firsts(queues), self.expired_position),
+            partial(self._checkpoint_saved, _first_offsets(queues), self.expired_position),
         )
 
     def leadership_changed(self, leadership: Leadership) -> None:
@@ -265,14 +265,14 @@ class BrokerStateMachine:
     def _apply_messages(self, batch: Batch) -> None:
         listener = self.listener
         queues = self._queues
-        touched = self.digests.queues.touched
+        dirty = self.digests.queues.dirty
         row_size = QUEUE_ROW.size
         timed = 0
         for run in batch.runs:
             first = run.first_row * row_size
             rows = batch.rows[first : first + run.count * row_size]
             queues.get_or_create(run.topic, run.queue_id).append(run.first_offset, rows)
-            touched[run.topic, run.queue_id] = None
+            dirty[run.topic, run.queue_id] = None
             if run.topic == TIMER_TOPIC:
                 timed += run.count
             elif run.topic == HALF_TOPIC:
@@ -293,9 +293,9 @@ class BrokerStateMachine:
         for offset, (position, _size, _code) in enumerate(
             QUEUE_ROW.iter_unpack(rows), first_offset
         ):
-            opened = opened_by(decode_record(batch.records, position - start))
+            opened = open_transaction_of(decode_record(batch.records, position - start))
             self.state.transactions[offset] = opened
-            self.digests.transactions.touched[offset] = None
+            self.digests.transactions.dirty[offset] = None
             self.listener.transaction_opened(offset, opened)
 
     def _apply_commands(self, commands: Sequence[Command], position: int) -> Proof | None:
@@ -309,7 +309,7 @@ class BrokerStateMachine:
             if isinstance(command, Proof):
                 proof = command
                 continue
-            self.digests.touch(command)
+            self.digests.mark_dirty(command)
             match command:
                 case DeleteTopic():
                     self._empty_queues(command.name)
@@ -339,22 +339,22 @@ class BrokerStateMachine:
         for queue in self._queues.of_topic(topic).values():
             queue.first_offset = queue.end_offset
 
-    def _checkpoint_saved(self, firsts: _Firsts, expired_position: int) -> None:
+    def _checkpoint_saved(self, firsts: _FirstOffsets, expired_position: int) -> None:
         """Gives up files once no checkpoint needs them: the older one has been replaced by that
         before this one.
 
         The log is cut only now, too: a member that gets this checkpoint and the log from here on
         makes its ConsumeQueues from them, so the log must have all that the checkpoint counts on.
         """
-        for key, first_offset in self._saved_firsts.items():
+        for key, first_offset in self._saved_first_offsets.items():
             queue = self._queues.get(*key)
             if queue is not None and self._released.get(key, 0) < first_offset:
                 queue.release(first_offset)
                 self._released[key] = first_offset
-        self._saved_firsts = firsts
+        self._saved_first_offsets = firsts
         if expired_position:
             self.listener.expired(expired_position)
 
 
-def _firsts(queues: Sequence[QueueLength]) -> _Firsts:
+def _first_offsets(queues: Sequence[QueueLength]) -> _FirstOffsets:
     return {(queue.topic, queue.queue_id): queue.first_offset for queue in queues}

@@ -7,7 +7,7 @@ import os
 import stat
 
 
-def read_small(path: str, bytes_max: int) -> bytes:
+def read_bounded(path: str, bytes_max: int) -> bytes:
     """All of a regular file.
 
     Raises ``OSError``, with a reason that can be told, where it cannot be read, is longer than

@@ -29,11 +29,11 @@ def log_to_stderr(limits: LogLimits | None = None) -> None:
     limits = limits or LogLimits()
     handler = RotatedStderr(limits)
     handler.setFormatter(BoundedFormatter(limits))
-    handler.addFilter(FewOfAKind(limits))
+    handler.addFilter(RepeatedLineFilter(limits))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
-class FewOfAKind(logging.Filter):
+class RepeatedLineFilter(logging.Filter):
     """Of lines that anybody outside can cause (``store.quoting.FROM_OUTSIDE``) lets one of a kind
     pass in ``repeat_seconds``, which says how many there were since the one before.
 

@@ -7,10 +7,10 @@ import ssl
 from collections.abc import Mapping
 from socket import gaierror
 
-TOLD_OF_SOCKETS = ("transport", "socket")
+SOCKET_CONTEXT_KEYS = ("transport", "socket")
 """asyncio names one of them where a connection or a listening socket has failed."""
 
-OF_THE_NETWORK = frozenset(
+NETWORK_ERRNOS = frozenset(
     {
         errno.EADDRNOTAVAIL,
         errno.EHOSTDOWN,
@@ -24,11 +24,11 @@ OF_THE_NETWORK = frozenset(
 """What connecting, sending and receiving end with, and no file ever does (``connect(2)``)."""
 
 
-OF_TOO_MANY = frozenset({errno.EMFILE, errno.ENFILE})
+DESCRIPTOR_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE})
 """Too many files and connections are open. Nothing is wrong with what is open already."""
 
 
-def stops_the_node(context: Mapping[str, object]) -> BaseException | None:
+def fatal_error_of(context: Mapping[str, object]) -> BaseException | None:
     """The error for which a node must stop, of what an exception handler of asyncio is told.
 
     None where a single connection has failed: others take its place. An error of a disk that got
@@ -43,6 +43,6 @@ def stops_the_node(context: Mapping[str, object]) -> BaseException | None:
 def _is_of_a_socket(context: Mapping[str, object], error: OSError) -> bool:
     return (
         isinstance(error, ConnectionError | TimeoutError | gaierror | ssl.SSLError)
-        or error.errno in OF_THE_NETWORK | OF_TOO_MANY
-        or any(key in context for key in TOLD_OF_SOCKETS)
+        or error.errno in NETWORK_ERRNOS | DESCRIPTOR_ERRNOS
+        or any(key in context for key in SOCKET_CONTEXT_KEYS)
     )

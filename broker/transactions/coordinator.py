@@ -17,15 +17,15 @@ from functools import partial
 from random import Random
 
 from broker.delivery.message_lookup import MessageLookup
-from broker.group_commit.batcher import Gatherer
-from broker.remoting.connected_clients import Clients
+from broker.group_commit.batcher import Batcher
+from broker.remoting.connected_clients import ConnectedClients
 from broker.remoting.error_responses import REFUSALS, Refusal
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.state.commands import CheckTransaction, EndTransaction
 from broker.state.open_transactions import OpenTransaction
 from broker.state.state_machine import BrokerStateMachine
-from broker.transactions.half_message import check_request, is_named, published, real_queue
+from broker.transactions.half_message import check_request, committed_message, is_named, real_queue
 from dledger.errors import ProposeError
 from dledger.node.state_machine import Leadership
 from store.errors import StoreError
@@ -79,7 +79,7 @@ class _Ending:
     waiting: list[Ended] = field(default_factory=list)
 
 
-class Transactions:
+class TransactionCoordinator:
     """Ends transactions and asks about them, while this node serves as leader."""
 
     def __init__(
@@ -87,15 +87,15 @@ class Transactions:
         *,
         machine: BrokerStateMachine,
         lookup: MessageLookup,
-        gatherer: Gatherer,
-        clients: Clients,
+        batcher: Batcher,
+        clients: ConnectedClients,
         loop: asyncio.AbstractEventLoop,
         rng: Random,
         policy: CheckPolicy,
     ) -> None:
         self._machine = machine
         self._lookup = lookup
-        self._gatherer = gatherer
+        self._batcher = batcher
         self._clients = clients
         self._loop = loop
         self._rng = rng
@@ -122,7 +122,7 @@ class Transactions:
             opened = self._machine.state.transactions
             for transaction in opened.values():
                 # Else who was asked by a clock that is ahead would not be asked again for as long.
-                self._gatherer.clock.reached(transaction.checked_ms)
+                self._batcher.clock.reached(transaction.checked_ms)
             self._due = [
                 (self._time_of(due_ms(transaction)), offset)
                 for offset, transaction in opened.items()
@@ -142,7 +142,7 @@ class Transactions:
         self._ending = {}
         self._cancel()
 
-    def kept_from(self) -> int | None:
+    def oldest_needed_position(self) -> int | None:
         """The position of the first half message of an open transaction."""
         opened = self._machine.state.transactions.values()
         return next((transaction.position for transaction in opened), None)
@@ -165,7 +165,7 @@ class Transactions:
         the group's that is open, and :class:`~dledger.errors.NotLeaderError`. Where the half
         message cannot be read, ``ended`` is told code 14: the transaction is still open.
         """
-        self._gatherer.check_serving()
+        self._batcher.check_serving()
         transaction = self._machine.state.transactions.get(offset)
         if transaction is None:
             raise _refused(
@@ -209,14 +209,14 @@ class Transactions:
         publication = []
         if ending.commit:
             topic, _queue_id = real_queue(record)
-            config = self._gatherer.topic(topic)
+            config = self._batcher.topic(topic)
             if config is None:
                 raise RequestError(
                     ResponseCode.TOPIC_NOT_EXIST,
                     f"topic[{topic}] not exist: it was deleted during the transaction",
                 )
-            publication.append(published(record, config))
-        self._gatherer.add_together(
+            publication.append(committed_message(record, config))
+        self._batcher.add_in_one_entry(
             publication,
             (EndTransaction(offset, record.position),),
             partial(self._ended, offset, ending),
@@ -233,7 +233,7 @@ class Transactions:
     def _look(self) -> None:
         """Does what is due, and comes back when more is."""
         self._timer = None
-        now, now_ms = self._loop.time(), self._gatherer.now_ms()
+        now, now_ms = self._loop.time(), self._batcher.now_ms()
         for _ in range(LOOK_TRANSACTIONS):
             if not self._due or self._due[0][0] > now:
                 break
@@ -255,7 +255,7 @@ class Transactions:
         elif policy.is_given_up(transaction, now_ms):
             self._give_up(offset, transaction, now_ms)
         elif transaction.group in self._clients.producers:
-            self._gatherer.add_command(
+            self._batcher.add_command(
                 CheckTransaction(offset, transaction.position, now_ms),
                 partial(self._counted, offset, self._term),
             )
@@ -270,7 +270,7 @@ class Transactions:
             transaction.checks,
         )
         ending = _Ending(commit=False)
-        self._gatherer.add_command(
+        self._batcher.add_command(
             EndTransaction(offset, transaction.position), partial(self._ended, offset, ending)
         )
         self._ending[offset] = ending
@@ -284,7 +284,7 @@ class Transactions:
         if transaction is None:
             return
         if error is not None:
-            self._look_at(self._gatherer.now_ms() + NOBODY_MS, offset)
+            self._look_at(self._batcher.now_ms() + NOBODY_MS, offset)
             return
         self._look_at(self._policy.due_ms(transaction), offset)
         group, checks = transaction.group, transaction.checks
@@ -313,7 +313,7 @@ class Transactions:
 
     def _time_of(self, due_ms: int) -> float:
         """On the loop's clock, and not before now."""
-        return self._loop.time() + max(due_ms - self._gatherer.now_ms(), 0) / 1000
+        return self._loop.time() + max(due_ms - self._batcher.now_ms(), 0) / 1000
 
     def _wait(self) -> None:
         self._cancel()

@@ -7,15 +7,21 @@ meant for among its properties. What its commit publishes is RocketMQ's: without
 
 from __future__ import annotations
 
-from broker.group_commit.pending_batch import Addressed
+from broker.group_commit.pending_batch import QueueMessages
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
-from broker.scheduled.placement import Waiting
+from broker.scheduled.placement import Placement
 from broker.scheduled.system_properties import REAL_QUEUE_ID, REAL_TOPIC, with_properties
 from broker.state.open_transactions import PRODUCER_GROUP
 from broker.topics_and_groups import HALF_TOPIC, TopicConfig
 from store.message.properties import UNIQUE_KEY, find_property
-from store.message.record import HEAD, RECORD_MAGIC, MessageRecord, record_size, stage_message
+from store.message.record import (
+    HEAD,
+    RECORD_MAGIC,
+    MessageRecord,
+    make_pending_message,
+    record_size,
+)
 
 TRANSACTION = b"TRAN_MSG"
 CHECK_TIMES = b"TRANSACTION_CHECK_TIMES"
@@ -23,7 +29,7 @@ CHECK_TIMES = b"TRANSACTION_CHECK_TIMES"
 SYS_FLAG_COMMIT = 0x8
 
 
-def half_place(topic: str, queue_id: int, properties: bytes) -> Waiting:
+def half_message_placement(topic: str, queue_id: int, properties: bytes) -> Placement:
     """Where the half message for a queue is stored.
 
     Raises :class:`~broker.remoting.protocol.errors.RequestError`, code 13, where it does not say
@@ -35,7 +41,7 @@ def half_place(topic: str, queue_id: int, properties: bytes) -> Waiting:
             "a message of a transaction needs its producer group in the property PGROUP",
         )
     marks = {REAL_TOPIC: topic.encode(), REAL_QUEUE_ID: b"%d" % queue_id}
-    return Waiting(HALF_TOPIC, 0, with_properties(properties, marks))
+    return Placement(HALF_TOPIC, 0, with_properties(properties, marks))
 
 
 def real_queue(record: MessageRecord) -> tuple[str, int]:
@@ -45,12 +51,12 @@ def real_queue(record: MessageRecord) -> tuple[str, int]:
     return topic, int(queue_id) if queue_id.isdigit() else 0
 
 
-def published(record: MessageRecord, config: TopicConfig) -> Addressed:
+def committed_message(record: MessageRecord, config: TopicConfig) -> QueueMessages:
     """What the commit of a half message stores. A delay level is ignored, as RocketMQ does."""
     topic, queue_id = real_queue(record)
     if queue_id >= max(config.read_queues, config.write_queues):
         queue_id %= config.write_queues
-    message = stage_message(
+    message = make_pending_message(
         topic,
         record.body,
         with_properties(
@@ -63,7 +69,7 @@ def published(record: MessageRecord, config: TopicConfig) -> Addressed:
         reconsume_times=record.reconsume_times,
         prepared_position=record.position,
     )
-    return Addressed(topic, queue_id, (message,))
+    return QueueMessages(topic, queue_id, (message,))
 
 
 def offset_message_id(record: MessageRecord) -> str:

@@ -15,7 +15,7 @@ from dledger.errors import InvariantError
 from dledger.node.executor import Executor
 from dledger.node.state_machine import StateMachine
 from dledger.raft.raft_state import Role
-from dledger.raft.ready import NOTHING, Effects
+from dledger.raft.ready import NOTHING, Ready
 from store.errors import DamagedError, DiskFullError, StoreError
 from store.log.entry import Entry, EntryKind
 
@@ -49,8 +49,8 @@ class Applier:
         self._reading = False
         self._due = False
 
-    def apply_after(self, effects: Effects) -> None:
-        """Applies what is committed, in the order that an event with these effects asks for.
+    def apply_after(self, ready: Ready) -> None:
+        """Applies what is committed, in the order that an event with this Ready asks for.
 
         A leader's clients wait for this, also those of a leader that this event deposes: it gives
         up what is not applied then. On other members it must not hold up what the event sends,
@@ -59,12 +59,12 @@ class Applier:
         """
         node = self._node
         if (
-            effects is NOTHING
-            or node.core.standing.role is Role.LEADER
+            ready is NOTHING
+            or node.core.raft_state.role is Role.LEADER
             or node.leadership.role is Role.LEADER
         ):
             self.apply()
-        elif effects.write is None and not self._due:
+        elif ready.write is None and not self._due:
             self._due = True
             self._loop.call_soon(self._apply_due)
 
@@ -79,14 +79,14 @@ class Applier:
             return
         core = self._node.core
         while self.applied_index < core.commit_index:
-            entry = core.log.entry(self.applied_index + 1)
+            entry = core.entry_cache.entry(self.applied_index + 1)
             if entry is None:
                 self._read()
                 return
             if not self._apply_one(entry):
                 return
         self._node.reads.applied()
-        core.log.evict(min(self.applied_index, core.durable_index))
+        core.entry_cache.evict(min(self.applied_index, core.durable_index))
 
     def _apply_one(self, entry: Entry) -> bool:
         node = self._node
@@ -98,7 +98,7 @@ class Applier:
             node.fail(error)
             return False
         self.applied_index = entry.index
-        node.keeper.applied(entry)
+        node.checkpointer.applied(entry)
         if entry.kind is EntryKind.CONFIGURATION:
             node.membership.applied(entry.index)
             node.removal.applied(entry.index)
@@ -109,15 +109,17 @@ class Applier:
         self._reading = True
         core, store = self._node.core, self._node.store
         first = self.applied_index + 1
-        last = min(core.commit_index, core.log.cached_from - 1)
-        self._reads.submit(lambda: store.read_entries(first, last, APPLY_BYTES_MAX), self._came)
+        last = min(core.commit_index, core.entry_cache.cached_from - 1)
+        self._reads.submit(
+            lambda: store.read_entries(first, last, APPLY_BYTES_MAX), self._entries_read
+        )
 
-    def _again(self) -> None:
+    def _retry(self) -> None:
         self._reading = False
         if self._node.alive:
             self._node.after_event()
 
-    def _came(self, entries: list[Entry] | None, error: BaseException | None) -> None:
+    def _entries_read(self, entries: list[Entry] | None, error: BaseException | None) -> None:
         self._reading = False
         node = self._node
         if isinstance(error, DamagedError | DiskFullError) and node.alive:
@@ -125,7 +127,7 @@ class Applier:
             if isinstance(error, DamagedError):
                 node.scrubber.suspect(self.applied_index + 1)
             self._reading = True
-            self._loop.call_later(APPLY_RETRY_SECONDS, self._again)
+            self._loop.call_later(APPLY_RETRY_SECONDS, self._retry)
             return
         if error is not None:
             node.fail(error)

@@ -16,23 +16,23 @@ from dledger.node.executor import Executor
 from store.errors import (
     DamagedError,
     MisplacedError,
-    NotHereYetError,
+    NotReplicatedYetError,
     OutOfRangeError,
     StoreError,
 )
 from store.io.filesystem import Bytes
-from store.log.entry_reader import Run
+from store.log.entry_reader import EntryRange
 
 if TYPE_CHECKING:
     from dledger.node.node import Node
 
 log = logging.getLogger(__name__)
 
-RUN_BYTES = 512 << 10
+RANGE_BYTES = 512 << 10
 """How much is read at once for those who read on; for others, one entry."""
 
-KEPT_BYTES = 16 << 20
-KEPT_RUNS = 64
+CACHED_BYTES = 16 << 20
+CACHED_RANGES = 64
 
 COPIED_BELOW = 1 / 8
 """A smaller share of a run is copied: who holds a view holds the whole run in memory, and who reads
@@ -51,7 +51,7 @@ class CheckedReads:
         self._node = node
         self._reads = reads
         self._lock = threading.Lock()
-        self._runs: list[Run] = []
+        self._runs: list[EntryRange] = []
         """Those used last come first."""
         self._bytes = 0
         self._loaded = 0
@@ -74,9 +74,9 @@ class CheckedReads:
         """Reads bytes, each position and size within one entry.
 
         ``done`` is told them, or of a :class:`~store.errors.StoreError`: ``MisplacedError`` where
-        no one entry has the bytes, ``NotHereYetError`` where the own disk has yet to get them,
-        another ``OutOfRangeError`` where the log does not hold them (they may have expired), and
-        ``DamagedError`` where an entry has rotted.
+        no one entry has the bytes, ``NotReplicatedYetError`` where the own disk has yet to get
+        them, another ``OutOfRangeError`` where the log does not hold them (they may have expired),
+        and ``DamagedError`` where an entry has rotted.
         """
         self._go_on(ranges, [], set(), done)
 
@@ -121,7 +121,7 @@ class CheckedReads:
             return found
         if position + size > self._node.store.end_position:
             # A leader applies what its own disk may not have yet.
-            raise NotHereYetError(f"the log does not go on to position {position + size} yet")
+            raise NotReplicatedYetError(f"the log does not go on to position {position + size} yet")
         run = self._run_at(position, suspects)
         start = position - run.position
         if not 0 <= start <= run.first_size - size:
@@ -129,10 +129,10 @@ class CheckedReads:
         self._keep(run)
         return _part(run, start, size)
 
-    def _run_at(self, position: int, suspects: set[int]) -> Run:
+    def _run_at(self, position: int, suspects: set[int]) -> EntryRange:
         """Begins with the entry that has the byte at ``position``, if one has."""
         store, last_index = self._node.store, self._last_index()
-        max_bytes = RUN_BYTES if self._reads_on(position) else 1
+        max_bytes = RANGE_BYTES if self._reads_on(position) else 1
         try:
             run = self._load(store.entry_at(position, last_index), last_index, max_bytes, suspects)
             if 0 <= position - run.position < run.first_size:
@@ -143,9 +143,9 @@ class CheckedReads:
         index = store.confirmed_entry_at(position, last_index)
         return self._load(index, index, 1, suspects)
 
-    def _load(self, index: int, last_index: int, max_bytes: int, suspects: set[int]) -> Run:
+    def _load(self, index: int, last_index: int, max_bytes: int, suspects: set[int]) -> EntryRange:
         try:
-            return self._node.store.read_run(index, last_index, max_bytes)
+            return self._node.store.read_range(index, last_index, max_bytes)
         except DamagedError:
             suspects.add(index)
             raise
@@ -154,18 +154,18 @@ class CheckedReads:
         """Whether what lies not far before was read lately."""
         with self._lock:
             return any(
-                0 <= position - run.position - len(run.data) < RUN_BYTES for run in self._runs
+                0 <= position - run.position - len(run.data) < RANGE_BYTES for run in self._runs
             )
 
-    def _keep(self, run: Run) -> None:
+    def _keep(self, run: EntryRange) -> None:
         self._loaded += len(run.data)
         with self._lock:
             self._runs.insert(0, run)
             self._bytes += len(run.data)
-            while len(self._runs) > KEPT_RUNS or self._bytes > KEPT_BYTES:
+            while len(self._runs) > CACHED_RANGES or self._bytes > CACHED_BYTES:
                 self._bytes -= len(self._runs.pop().data)
 
 
-def _part(run: Run, start: int, size: int) -> Bytes:
+def _part(run: EntryRange, start: int, size: int) -> Bytes:
     part = run.data[start : start + size]
     return bytes(part) if size < len(run.data) * COPIED_BELOW else part

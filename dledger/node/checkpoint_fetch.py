@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from dledger.node.peer_calls import Answer, PeerCalls
-from dledger.wire.service_messages import CheckpointAnswer, CheckpointRequest
+from dledger.wire.service_messages import CheckpointRequest, CheckpointResponse
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ class CheckpointFetch:
         self,
         calls: PeerCalls,
         source: str,
-        done: Callable[[CheckpointAnswer, bytes], None],
+        done: Callable[[CheckpointResponse, bytes], None],
         failed: Callable[[], None],
     ) -> None:
         """``done`` gets the last answer and the whole file; ``failed`` is called where there is
@@ -40,7 +40,7 @@ class CheckpointFetch:
         )
 
     def _came(self, index: int, offset: int, answer: Answer | None) -> None:
-        if not isinstance(answer, CheckpointAnswer) or answer.offset != offset:
+        if not isinstance(answer, CheckpointResponse) or answer.offset != offset:
             self._failed()
             return
         if answer.index < 0 or (index >= 0 and answer.index != index) or not answer.data:

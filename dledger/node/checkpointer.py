@@ -17,7 +17,7 @@ from dledger.raft.raft_state import Role
 from store.errors import DamagedError, DiskFullError, FatalDiskError
 from store.log.entry import Entry
 from store.state.checkpoint import Checkpoint
-from store.state.replication_evidence_file import Held
+from store.state.replication_evidence_file import SavedEvidence
 
 if TYPE_CHECKING:
     from dledger.node.node import Node
@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 MARK_SECONDS = 0.2
 """The mark follows what is committed and durable by so much, and no quicker."""
 
-HELD_SECONDS = 1.0
+EVIDENCE_SECONDS = 1.0
 """For what no entry tells of: what others hold, and a disk that had no room."""
 
 FLUSH_SECONDS = 0.5  # RocketMQ's flushIntervalCommitLog
 
 
-class Keeper:
+class Checkpointer:
     """Housekeeping of one node."""
 
     def __init__(
@@ -63,8 +63,8 @@ class Keeper:
         self._idle = False  # whether the next look is far away
         self._looked_at = 0.0
         self._flush_at = 0.0
-        self._hold_at = 0.0
-        self._held = list(found.held)
+        self._save_evidence_at = 0.0
+        self._evidence = list(found.held)
 
     def start(self) -> None:
         """Begins the periodic work."""
@@ -79,8 +79,8 @@ class Keeper:
         await self._drained()
         self.checkpoint()
         await self._node.drained()
-        self._mark()
-        self._hold()
+        self._save_mark()
+        self._save_evidence()
         await self._drained()
 
     async def _drained(self) -> None:
@@ -101,7 +101,7 @@ class Keeper:
         self._prepare_ahead()
 
     def _prepare_ahead(self) -> None:
-        if self._node.store.needs_preparation and not self._preparing:
+        if self._node.store.needs_preallocation and not self._preparing:
             self._preparing = True
             follows = self._node.core.role is Role.FOLLOWER
             self._background.submit(lambda: self._prepare(drop_cached=follows), self._prepared)
@@ -109,7 +109,7 @@ class Keeper:
     def _prepare(self, *, drop_cached: bool) -> None:
         """In the background thread. Consumers read from the leader, and what they will read stays
         in memory there; a follower only writes."""
-        self._node.store.prepare_next()
+        self._node.store.preallocate_next()
         if drop_cached:
             self._node.store.drop_cached()
 
@@ -132,11 +132,11 @@ class Keeper:
             self._flush_at = now + FLUSH_SECONDS
             self._node.writer.flush()
         hurries = self._marking or not self._node.writer.sync_flush
-        self._mark()
-        if now >= self._hold_at:
+        self._save_mark()
+        if now >= self._save_evidence_at:
             # A timer may be early by the clock's resolution: the next look is not to miss it.
-            self._hold_at = now + HELD_SECONDS - MARK_SECONDS / 2
-            self._hold()
+            self._save_evidence_at = now + EVIDENCE_SECONDS - MARK_SECONDS / 2
+            self._save_evidence()
         position = 0 if self._applied is None else self._applied.end
         checkpoint_bytes = self._node.core.config.checkpoint_bytes
         grown = position - self._checkpoint_position >= checkpoint_bytes
@@ -153,8 +153,8 @@ class Keeper:
         """In how many seconds something may be due if the log does not move until then."""
         applied = self._applied
         if applied is not None and applied.index > self._checkpoint_index:
-            return min(max(self._checkpoint_at - now, MARK_SECONDS), HELD_SECONDS)
-        return HELD_SECONDS
+            return min(max(self._checkpoint_at - now, MARK_SECONDS), EVIDENCE_SECONDS)
+        return EVIDENCE_SECONDS
 
     def _look_soon(self) -> None:
         """Late enough to see what comes together, and not too often."""
@@ -165,11 +165,11 @@ class Keeper:
         at = max(now + MARK_SECONDS / 2, self._looked_at + MARK_SECONDS)
         self._timer = self._loop.call_at(at, self._tick)
 
-    def _mark(self) -> None:
+    def _save_mark(self) -> None:
         """Notes how far the log is both committed and durable: damage below is never cut."""
         core = self._node.core
         index = min(core.commit_index, self._node.writer.synced_index)
-        entry = core.log.entry(index)
+        entry = core.entry_cache.entry(index)
         if self._marking or entry is None or index <= self._marked_index:
             return
         self._marking = True
@@ -184,20 +184,20 @@ class Keeper:
             lambda: store.save_mark(index, entry.end, entry.chain_crc, index), done
         )
 
-    def _hold(self) -> None:
+    def _save_evidence(self) -> None:
         """Saves what the members are known to hold: an old copy of a disk must be told from that
         disk after a restart, too (``raft/replication_evidence.py``)."""
-        known = [Held(*holding) for holding in self._node.core.holdings.known()]
-        if known == self._held:
+        known = [SavedEvidence(*holding) for holding in self._node.core.evidence.known()]
+        if known == self._evidence:
             return
-        self._held = known
+        self._evidence = known
         store = self._node.store
 
         def done(_result: None, error: BaseException | None) -> None:
             if self._failed(error):
-                self._held = []  # no room: tried again
+                self._evidence = []  # no room: tried again
 
-        self._background.submit(lambda: store.save_held(known), done)
+        self._background.submit(lambda: store.save_evidence(known), done)
 
     def checkpoint_then(self, then: Callable[[BaseException | None], None]) -> None:
         """Calls ``then`` once a checkpoint of all that is applied now is saved, or with the error
@@ -226,7 +226,7 @@ class Keeper:
             or entry is None
             or entry.index <= self._checkpoint_index
             or entry.index > self._node.core.durable_index
-            or self._node.retake.wrong
+            or self._node.state_divergence.wrong
         ):
             return
         self._checkpointing = True
@@ -238,7 +238,7 @@ class Keeper:
             end_position=entry.end,
             chain_crc=entry.chain_crc,
             term=entry.term,
-            term_starts=self._node.core.log.term_starts(entry.index),
+            term_starts=self._node.core.entry_cache.term_starts(entry.index),
             commit_index=entry.index,
             state=work.state,
             configuration=self._node.core.configurations.packed_at(entry.index),
@@ -289,6 +289,6 @@ class Keeper:
             if isinstance(error, DamagedError):
                 log.warning("old segments stay until what is damaged is mended: %s", error)
             elif not self._failed(error):
-                self._node.core.log.expire(self._node.store.first_index)
+                self._node.core.entry_cache.expire(self._node.store.first_index)
 
         self._background.submit(lambda: self._node.store.expire(position), done)

@@ -1,10 +1,10 @@
 """Whether this node should lead: has its disk room, does it answer, is what it holds whole.
 
 A node that should not lead is no less a member: it follows, votes and serves reads. But it waits
-longer before it campaigns, or does not campaign at all, and a leader that becomes unfit hands over
-to a voter that keeps up and reported that it is fit; if that comes to nothing, it steps down. Where
-nobody is fit, the leader stays: its heartbeats do not wait for the disk, and a group without a
-leader would be worth less. Nor is the leadership handed to a preferred leader that is not fit.
+longer before it campaigns, or does not campaign at all, and a leader that becomes unhealthy hands
+over to a voter that keeps up and reported that it is fit; if that comes to nothing, it steps down.
+Where nobody is fit, the leader stays: its heartbeats do not wait for the disk, and a group without
+a leader would be worth less. Nor is the leadership handed to a preferred leader that is not fit.
 
 Only a leader asks how its peers are. So a change is told to all of them, whoever leads next, and
 what has not changed is repeated to the leader alone: now and then, and to a new one at once.
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from dledger.errors import ChangeRefusedError, NoRoomError
 from dledger.node.executor import Executor
 from dledger.raft.raft_state import Role
-from dledger.wire.service_messages import Report
-from store.io.disk_watermarks import DiskLevel, DiskSpace, Watermarks
+from dledger.wire.service_messages import HealthReport
+from store.io.disk_watermarks import DiskLevel, DiskSpace, DiskWatermarks
 
 if TYPE_CHECKING:
     from dledger.node.node import Node
@@ -32,15 +32,16 @@ LOOK_SECONDS = 0.5
 REPORT_SECONDS = 1.0
 REPORT_VALID_SECONDS = 3.0
 LASTING_SECONDS = 1.0
-"""How long a leader must be unfit before it gives way: what passes is cheaper than an election."""
+"""How long a leader must be unhealthy before it gives way: what passes is cheaper than an election.
+"""
 
 HAND_OVER_SECONDS = 1.0
-"""How long a hand-over may take before a leader that is unfit steps down instead."""
+"""How long a hand-over may take before a leader that is unhealthy steps down instead."""
 
 YIELD_SECONDS = 10.0
 """Between two tries to give the leadership away."""
 
-PATIENCE = 4.0
+UNHEALTHY_DELAY_FACTOR = 4.0
 """How many times as long as others a node without room waits before it campaigns."""
 
 ROOM_BYTES = 1 << 20
@@ -54,7 +55,7 @@ _LEVELS = {
 }
 
 
-class Fitness:
+class HealthMonitor:
     """Looks at the disk, tells the peers, and gives leadership away. On the event loop."""
 
     def __init__(
@@ -63,14 +64,14 @@ class Fitness:
         node: Node,
         reads: Executor,
         loop: asyncio.AbstractEventLoop,
-        watermarks: Watermarks,
+        watermarks: DiskWatermarks,
         stall_seconds: float,
     ) -> None:
         """A write that takes ``stall_seconds`` says that the disk does not answer."""
         self.level = DiskLevel.ROOM
         self.space: DiskSpace | None = None
         self.stalled = False
-        self.damaged = bool(node.store.recovered.cut_segments)
+        self.damaged = bool(node.store.recovered.short_segments)
         self.on_level: Callable[[DiskLevel], None] = lambda _level: None
         """Called with the level of the disk when it changes."""
         self._node = node
@@ -78,11 +79,11 @@ class Fitness:
         self._loop = loop
         self._watermarks = watermarks
         self._stall_seconds = stall_seconds
-        self._reports: dict[str, tuple[Report, float]] = {}
+        self._reports: dict[str, tuple[HealthReport, float]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._looking = False
         self._report_at = 0.0
-        self._reported: Report | None = None
+        self._reported: HealthReport | None = None
         self._reported_to: str | None = None  # the leader at that time
         self._yield_at = 0.0
         self._handing_over = False
@@ -92,7 +93,7 @@ class Fitness:
     def start(self) -> None:
         """Begins to look now and then."""
         core = self._node.core
-        _note(core.standing.damaged, core.node, self.damaged)
+        _note(core.raft_state.damaged, core.node, self.damaged)
         self._reported = self.report  # whoever is reached is told
         self._tick()
 
@@ -102,9 +103,9 @@ class Fitness:
             self._timer = None
 
     @property
-    def report(self) -> Report:
+    def report(self) -> HealthReport:
         """What the peers are told."""
-        return Report(
+        return HealthReport(
             room=self.level is not DiskLevel.FULL,
             prompt=not self.stalled,
             whole=not (self.damaged or self._contradicts_group),
@@ -112,7 +113,7 @@ class Fitness:
 
     @property
     def _contradicts_group(self) -> bool:
-        return self._node.divergence.found or bool(self._node.retake.wrong)
+        return self._node.divergence.found or bool(self._node.state_divergence.wrong)
 
     def no_room(self, size: int) -> NoRoomError:
         """Why an entry of ``size`` bytes is refused, as the disk was when it was last looked at."""
@@ -128,39 +129,39 @@ class Fitness:
             f"up to {self._watermarks.enough_bytes >> 20} MiB",
         )
 
-    def peer_report(self, peer: str) -> Report | None:
+    def peer_report(self, peer: str) -> HealthReport | None:
         """What a peer said lately."""
         told = self._reports.get(peer)
         if told is None or self._loop.time() - told[1] > REPORT_VALID_SECONDS:
             return None
         return told[0]
 
-    def received(self, peer: str, report: Report) -> None:
+    def received(self, peer: str, report: HealthReport) -> None:
         """A peer says how it is. One that is no member yet may be one soon."""
         core = self._node.core
-        if not (core.serves(peer) or peer in core.standing.up):
+        if not (core.serves(peer) or peer in core.raft_state.up):
             return
         self._reports[peer] = (report, self._loop.time())
-        standing = self._node.core.standing
-        _note(standing.unfit, peer, not report.fit)
-        _note(standing.damaged, peer, not report.whole)
+        raft_state = self._node.core.raft_state
+        _note(raft_state.unhealthy, peer, not report.healthy)
+        _note(raft_state.damaged, peer, not report.whole)
 
     def lost(self, peer: str) -> None:
         """A link broke: what is no member is forgotten."""
         if not self._node.core.serves(peer):
-            standing = self._node.core.standing
-            for known in (self._reports, standing.unfit, standing.damaged):
+            raft_state = self._node.core.raft_state
+            for known in (self._reports, raft_state.unhealthy, raft_state.damaged):
                 known.pop(peer, None)
 
     def greet(self, peer: str) -> None:
         """A peer that is reached is told at once, before anything that a leader might count on."""
-        self._node.tell(peer, self.report)
+        self._node.send(peer, self.report)
 
     def set_damaged(self, *, damaged: bool) -> None:
         """Whether something below the commit index cannot be read at present."""
         self.damaged = damaged
         core = self._node.core
-        _note(core.standing.damaged, core.node, damaged)
+        _note(core.raft_state.damaged, core.node, damaged)
         self._changed()
 
     def state_wrong(self) -> None:
@@ -183,8 +184,8 @@ class Fitness:
         if not self._looking:
             self._looking = True
             self._reads.submit(self._look, self._looked)
-        self._node.catch_up.check_floor()
-        self._node.supply.look()
+        self._node.snapshot_receiver.check_vote_floor()
+        self._node.snapshot_sender.look()
         self._changed()
 
     def _look(self) -> tuple[DiskSpace, bool]:
@@ -240,11 +241,11 @@ class Fitness:
         """Draws the consequences of what is known."""
         core, now, report = self._node.core, self._loop.time(), self.report
         elections = core.elections
-        elections.votes = self._node.catch_up.floor < 0
+        elections.votes = self._node.snapshot_receiver.vote_floor < 0
         elections.campaigns = (
             elections.votes and report.prompt and (report.whole or self._all_damaged())
         )
-        core.standing.patience = 1.0 if report.room else PATIENCE
+        core.raft_state.election_delay_factor = 1.0 if report.room else UNHEALTHY_DELAY_FACTOR
         leader = core.leader
         if report != self._reported:
             told = core.peers
@@ -255,19 +256,19 @@ class Fitness:
         self._reported, self._reported_to = report, leader
         self._report_at = now + REPORT_SECONDS
         for peer in told:
-            self._node.tell(peer, report)
+            self._node.send(peer, report)
 
     def _all_damaged(self) -> bool:
         """Whether no other is whole either: then a leader is worth more than none."""
         core = self._node.core
         return not self._contradicts_group and all(
-            peer in core.standing.damaged for peer in core.peers
+            peer in core.raft_state.damaged for peer in core.peers
         )
 
     def _give_way(self) -> None:
-        """A leader that has been unfit for a while stops leading, if somebody else could."""
+        """A leader that has been unhealthy for a while steps down, if somebody else could."""
         core, now, report = self._node.core, self._loop.time(), self.report
-        if report.fit or core.role is not Role.LEADER:
+        if report.healthy or core.role is not Role.LEADER:
             self._yield_at = now + LASTING_SECONDS
             self._handing_over = False
             return
@@ -276,7 +277,7 @@ class Fitness:
         others = [peer for peer in core.peers if self._could_lead(peer)]
         if not others:
             return
-        log.warning("%s gives up the leadership: %s", core.node, report.why_unfit)
+        log.warning("%s gives up the leadership: %s", core.node, report.unhealthy_reason)
         if not self._handing_over and self._hand_over(others):
             self._handing_over = True
             self._yield_at = now + HAND_OVER_SECONDS
@@ -301,7 +302,7 @@ class Fitness:
 
     def _could_lead(self, peer: str) -> bool:
         core, report = self._node.core, self.peer_report(peer)
-        if report is None or not report.fit or core.replicator is None:
+        if report is None or not report.healthy or core.replicator is None:
             return False
         progress = core.replicator.peers.get(peer)
         return (

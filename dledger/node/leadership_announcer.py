@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Announcer:
+class LeadershipAnnouncer:
     """Knows what it told last."""
 
     def __init__(self, *, node: Node, machine: StateMachine) -> None:
         self._node = node
         self._machine = machine
-        self._standing = node.core.standing
+        self._raft_state = node.core.raft_state
         self.leadership = Leadership(Role.FOLLOWER, node.core.term, None, False)
         """As last announced."""
         self._logged: tuple[Role | None, str | None] = (Role.FOLLOWER, "")
@@ -28,22 +28,22 @@ class Announcer:
     @property
     def outdated(self) -> bool:
         """Whether the core may know otherwise by now."""
-        standing, known = self._standing, self.leadership
+        raft_state, known = self._raft_state, self.leadership
         return (
-            standing.role is not known.role
-            or standing.term != known.term
-            or standing.leader != known.leader
-            or (standing.leading is not None and not known.serving)
+            raft_state.role is not known.role
+            or raft_state.term != known.term
+            or raft_state.leader != known.leader
+            or (raft_state.leader_state is not None and not known.serving)
         )
 
     def announce(self) -> None:
         """Tells who leads, if that changed. The proposals of a leadership that ended are dropped
         first."""
-        node, before, standing = self._node, self.leadership, self._standing
-        leads = standing.role is Role.LEADER
+        node, before, raft_state = self._node, self.leadership, self._raft_state
+        leads = raft_state.role is Role.LEADER
         applied = node.applier.applied_index >= node.core.term_first_index
-        serving = leads and applied and not node.retake.wrong
-        now = Leadership(standing.role, standing.term, standing.leader, serving)
+        serving = leads and applied and not node.state_divergence.wrong
+        now = Leadership(raft_state.role, raft_state.term, raft_state.leader, serving)
         if now == before:
             return
         self.leadership = now

@@ -41,7 +41,7 @@ class LinearizableReads:
     def add(self, done: Done) -> None:
         """Calls ``done(None)`` when what is applied here is the newest, or at least as new as it
         was when this was called; with :class:`ReadUnconfirmedError` where nobody confirms it."""
-        if self._node.retake.wrong:
+        if self._node.state_divergence.wrong:
             done(ReadUnconfirmedError())
             return
         self._gathering.append(done)

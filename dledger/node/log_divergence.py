@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from dledger.node.peer_calls import Answer, PeerCalls
 from dledger.node.snapshot_sender import PIECE_BYTES
 from dledger.raft.messages import AppendRequest
-from dledger.wire.service_messages import FetchAnswer, FetchRequest
+from dledger.wire.service_messages import FetchRequest, FetchResponse
 from store.log.entry import Entry
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ REFUSALS = 5
 """So many appends in a row that contradict our log are no passing fault."""
 
 
-class Divergence:
+class LogDivergence:
     """What one follower knows of it. On the event loop."""
 
     def __init__(self, node: Node, calls: PeerCalls) -> None:
@@ -65,13 +65,13 @@ class Divergence:
         core = self._node.core
         if sender != core.leader or not core.serves(sender):
             return False
-        held = core.log.entry(entry.index)
+        held = core.entry_cache.entry(entry.index)
         if held is not None:
             return held.chain_crc != entry.chain_crc
-        return core.log.term_at(entry.index) != entry.term
+        return core.entry_cache.term_at(entry.index) != entry.term
 
     def _compare(self, leader: str, entry: Entry, peer: str, answer: Answer | None) -> None:
-        if not isinstance(answer, FetchAnswer) or not answer.entries or self.found:
+        if not isinstance(answer, FetchResponse) or not answer.entries or self.found:
             return
         node = self._node.core.node
         theirs = answer.entries[0]
@@ -88,4 +88,4 @@ class Divergence:
             leader,
             peer,
         )
-        self._node.catch_up.begin(leader)
+        self._node.snapshot_receiver.begin(leader)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Removal:
+class MemberRemoval:
     """Of one node: what it knows of its own removal, and tells others of theirs."""
 
     def __init__(self, *, node: Node) -> None:
@@ -38,7 +38,7 @@ class Removal:
         denies it. One that waits to be added is none."""
         core = self._node.core
         committed = core.configurations.at(core.commit_index)
-        return core.node in committed.members and not core.standing.dismissed
+        return core.node in committed.members and not core.raft_state.removed
 
     def start(self) -> None:
         """Says it once, where the log says it already."""
@@ -53,7 +53,7 @@ class Removal:
         before, found = core.configurations.at(index - 1), core.configurations.at(index)
         if core.node in before.members and core.node not in found.members:
             self._say(index)
-        for peer in list(core.standing.up):
+        for peer in list(core.raft_state.up):
             self.greet(peer)
         self.on_change()
 
@@ -70,13 +70,13 @@ class Removal:
         core = self._node.core
         found, index = core.configuration, core.configurations.index
         if found.votes(core.node) and 0 <= index <= core.commit_index and peer not in found.members:
-            self._node.tell(peer, RemovedNotice(index))
+            self._node.send(peer, RemovedNotice(index))
 
     def received(self, sender: str, notice: RemovedNotice, now: float) -> None:
         """A peer says that the entry of that index removed this node."""
         core = self._node.core
-        standing, found = core.standing, core.configuration
-        if standing.dismissed or standing.is_led(now) or not found.votes(core.node):
+        raft_state, found = core.raft_state, core.configuration
+        if raft_state.removed or raft_state.is_led(now) or not found.votes(core.node):
             return
         if not found.votes(sender):
             return
@@ -86,7 +86,7 @@ class Removal:
             told = [name for name in others if self._told.get(name, -1) > core.commit_index]
             if len(told) < majority(len(others)):
                 return
-        standing.dismissed = True
+        raft_state.removed = True
         log.warning(
             "%s: %s say that it was removed from its group, by entry %d, which is not here: it "
             "asks for votes more and more seldom; its process may be stopped",

@@ -39,17 +39,19 @@ class Membership:
     def add_learner(self, node: str, address: MemberAddress, done: Done) -> None:
         """``done(None)`` when the learner is one. Raises :class:`~dledger.errors.ProposeError`
         where nothing was begun, as the others here do."""
-        index = self._node.core.lead().changes.add_learner(node, address, self._loop.time())
+        index = self._node.core.lead().configuration_changer.add_learner(
+            node, address, self._loop.time()
+        )
         self._begun(index, lambda found: node in found.learners, done)
 
     def promote(self, node: str, done: Done) -> None:
         """``done(None)`` when the learner is a voter."""
-        index = self._node.core.lead().changes.promote(node, self._loop.time())
+        index = self._node.core.lead().configuration_changer.promote(node, self._loop.time())
         self._begun(index, lambda found: node in found.voters, done)
 
     def remove(self, node: str, done: Done) -> None:
         """``done(None)`` when the node is no member any more."""
-        index = self._node.core.lead().changes.remove(node, self._loop.time())
+        index = self._node.core.lead().configuration_changer.remove(node, self._loop.time())
         self._begun(index, lambda found: node not in found.members, done)
 
     def transfer(self, target: str, done: Done) -> None:
@@ -98,16 +100,19 @@ class Membership:
             if core.leader == target:
                 self._transfer = None
                 done(None)
-            elif core.leading is not None and core.leading.handover.target is None:
+            elif (
+                core.leader_state is not None
+                and core.leader_state.leadership_transfer.target is None
+            ):
                 self._transfer = None
                 done(ChangeRefusedError(f"{target} did not take over in time; this node goes on"))
-            elif core.leading is None and core.leader is not None:
+            elif core.leader_state is None and core.leader is not None:
                 self._transfer = None
                 done(ChangeRefusedError(f"{core.leader} was elected instead of {target}"))
-        if self._change is not None and (core.leading is None or core.term != self._change[1]):
+        if self._change is not None and (core.leader_state is None or core.term != self._change[1]):
             index, term, holds, done = self._change
             self._change = None
-            # A leader that removes itself stops leading in the moment in which that is committed.
+            # A leader that removes itself steps down as soon as that is committed.
             if core.commit_index >= core.configurations.index and holds(core.configuration):
                 done(None)
             else:

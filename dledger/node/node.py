@@ -19,30 +19,30 @@ from dledger.config import RaftConfig
 from dledger.errors import InvariantError, PeerError, ProposeError
 from dledger.node.applier import Applier
 from dledger.node.checked_reads import CheckedReads
-from dledger.node.checkpointer import Keeper
+from dledger.node.checkpointer import Checkpointer
 from dledger.node.executor import Executors
-from dledger.node.health import Fitness
-from dledger.node.leadership_announcer import Announcer
+from dledger.node.health import HealthMonitor
+from dledger.node.leadership_announcer import LeadershipAnnouncer
 from dledger.node.linearizable_reads import LinearizableReads
-from dledger.node.log_divergence import Divergence
+from dledger.node.log_divergence import LogDivergence
 from dledger.node.log_writer import LogWriter
-from dledger.node.member_removal import Removal
+from dledger.node.member_removal import MemberRemoval
 from dledger.node.membership_changes import Membership
-from dledger.node.online_snapshot import Snapshots
+from dledger.node.online_snapshot import OnlineSnapshots
 from dledger.node.peer_calls import PeerCalls
 from dledger.node.proposals import Proposals
 from dledger.node.recovered_core import recovered_core
 from dledger.node.scrubber import Scrubber
-from dledger.node.snapshot_receiver import CatchUp
-from dledger.node.snapshot_sender import Supply
-from dledger.node.state_divergence import Retake
+from dledger.node.snapshot_receiver import SnapshotReceiver
+from dledger.node.snapshot_sender import SnapshotSender
+from dledger.node.state_divergence import StateDivergence
 from dledger.node.state_machine import Leadership, StateMachine
 from dledger.raft.messages import AppendRequest, Message
 from dledger.raft.ready import NOTHING, Write
 from dledger.wire.features import Features
 from dledger.wire.service_messages import ServiceMessage
 from dledger.wire.transport import Transport
-from store.io.disk_watermarks import Watermarks
+from store.io.disk_watermarks import DiskWatermarks
 from store.io.filesystem import Bytes
 from store.quoting import FROM_OUTSIDE
 from store.replica import ReplicaStore
@@ -67,7 +67,7 @@ class Node:
         on_fatal: Callable[[BaseException], None],
         config: RaftConfig | None = None,
         sync_flush: bool = True,
-        watermarks: Watermarks | None = None,
+        watermarks: DiskWatermarks | None = None,
     ) -> None:
         """``voters`` are the members of a group that begins; none for a node that is to be added to
         one. What the log says overrules them. ``on_fatal`` is told once why the node stopped by
@@ -99,7 +99,7 @@ class Node:
         )
         self.features = Features(node=self)
         self.proposals = Proposals(node=self, loop=loop)
-        self.announcer = Announcer(node=self, machine=machine)
+        self.announcer = LeadershipAnnouncer(node=self, machine=machine)
         self.applier = Applier(
             node=self,
             machine=machine,
@@ -107,32 +107,36 @@ class Node:
             loop=loop,
             applied_index=-1 if checkpoint is None else checkpoint.index,
         )
-        self.keeper = Keeper(node=self, machine=machine, background=executors.background, loop=loop)
-        self.fitness = Fitness(
+        self.checkpointer = Checkpointer(
+            node=self, machine=machine, background=executors.background, loop=loop
+        )
+        self.health = HealthMonitor(
             node=self,
             reads=executors.reads,
             loop=loop,
-            watermarks=watermarks or Watermarks(),
+            watermarks=watermarks or DiskWatermarks(),
             stall_seconds=config.disk_stall_seconds,
         )
         self.reads = LinearizableReads(node=self, loop=loop)
         self.checked_reads = CheckedReads(node=self, reads=executors.reads)
         self.membership = Membership(node=self, loop=loop)
-        self.removal = Removal(node=self)
+        self.removal = MemberRemoval(node=self)
         self._members_from = -1  # the entry from which the transport knows the members
         self.calls = PeerCalls(self, loop)
-        self.supply = Supply(
+        self.snapshot_sender = SnapshotSender(
             node=self,
             background=executors.background,
             reads=executors.reads,
             loop=loop,
-            bytes_per_second=config.supply_bytes_per_second,
+            bytes_per_second=config.snapshot_bytes_per_second,
         )
-        self.catch_up = CatchUp(
+        self.snapshot_receiver = SnapshotReceiver(
             node=self, calls=self.calls, background=executors.background, loop=loop
         )
-        self.divergence = Divergence(self, self.calls)
-        self.retake = Retake(node=self, background=executors.background, loop=loop)
+        self.divergence = LogDivergence(self, self.calls)
+        self.state_divergence = StateDivergence(
+            node=self, background=executors.background, loop=loop
+        )
         self.scrubber = Scrubber(
             node=self,
             calls=self.calls,
@@ -141,7 +145,7 @@ class Node:
             bytes_per_second=config.scrub_bytes_per_second,
             pass_seconds=config.scrub_pass_seconds,
         )
-        self.snapshots = Snapshots(node=self, background=executors.background, loop=loop)
+        self.snapshots = OnlineSnapshots(node=self, background=executors.background, loop=loop)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._running = False
@@ -153,9 +157,9 @@ class Node:
         checkpoint = self.store.recovered.checkpoint
         self._machine.restore(None if checkpoint is None else checkpoint.state)
         self._running = True
-        self.keeper.start()
+        self.checkpointer.start()
         await self._transport.start(self)
-        self.fitness.start()
+        self.health.start()
         self.scrubber.start()
         self.removal.start()
         self.after_event()
@@ -165,7 +169,7 @@ class Node:
         if not self._running:
             return
         self._running = False
-        self.fitness.stop()
+        self.health.stop()
         self.scrubber.stop()
         if self._timer is not None:
             self._timer.cancel()
@@ -176,7 +180,7 @@ class Node:
         if self.failure is None:
             await self.drained()
         if self.failure is None:
-            await self.keeper.stop()
+            await self.checkpointer.stop()
         self.store.close()
 
     async def drained(self) -> None:
@@ -239,7 +243,9 @@ class Node:
 
     def has_room(self, size: int) -> bool:
         """Whether the disk takes ``size`` bytes behind all that waits to be written."""
-        return self.store.has_room(self.core.log.end_position - self.store.end_position + size)
+        return self.store.has_room(
+            self.core.entry_cache.end_position - self.store.end_position + size
+        )
 
     # --- events from the transport (TransportHandler)
 
@@ -253,7 +259,7 @@ class Node:
         if isinstance(message, AppendRequest):
             if self.divergence.found:
                 if self.core.serves(sender):
-                    self.catch_up.begin(sender)
+                    self.snapshot_receiver.begin(sender)
                 return
             if not self.has_room(message.size):
                 # As if lost: the leader asks again, and has its majority elsewhere.
@@ -289,7 +295,7 @@ class Node:
         """See :class:`~dledger.wire.transport.TransportHandler`."""
         if self.alive:
             self.features.announced(peer, features)
-            self.fitness.greet(peer)
+            self.health.greet(peer)
             self.removal.greet(peer)
             self.core.peer_connected(peer, self._loop.time())
             self.after_event()
@@ -298,13 +304,13 @@ class Node:
         """See :class:`~dledger.wire.transport.TransportHandler`."""
         if self.alive:
             self.core.peer_lost(peer, self._loop.time())
-            self.fitness.lost(peer)
+            self.health.lost(peer)
             self.features.lost(peer)
             self.after_event()
 
     # --- what nodes do for one another beside the protocol
 
-    def tell(self, peer: str, message: ServiceMessage) -> None:
+    def send(self, peer: str, message: ServiceMessage) -> None:
         """Sends a message that promises nothing; it may be lost."""
         self._transport.send(peer, message)
 
@@ -318,21 +324,21 @@ class Node:
     def after_event(self) -> None:
         """The core was told or asked something: what comes of it is done."""
         core = self.core
-        effects = core.take()
-        if effects is not NOTHING:
-            for envelope in effects.messages:
+        ready = core.take()
+        if ready is not NOTHING:
+            for envelope in ready.messages:
                 self._transport.send(envelope.to, envelope.message)
-            for read in effects.reads:
-                self.supply.read_for_append(read)
-            if effects.write is not None:
-                self.writer.add(effects.write)
+            for read in ready.reads:
+                self.snapshot_sender.read_for_append(read)
+            if ready.write is not None:
+                self.writer.add(ready.write)
         if core.configurations.index != self._members_from:
             self._members_changed()
-        if self.applier.applied_index < core.local.commit_index:
-            self.applier.apply_after(effects)
+        if self.applier.applied_index < core.raft_log.commit_index:
+            self.applier.apply_after(ready)
         if self.announcer.outdated or self.membership.busy:
             self._announce()
-        for answer in effects.read_indexes:
+        for answer in ready.read_indexes:
             self.reads.answered(answer)
         deadline = core.deadline()
         # A deadline that moved later is left alone: the early tick finds nothing due and re-arms.
@@ -373,7 +379,7 @@ class Node:
             for envelope in write.then:
                 self._transport.send(envelope.to, envelope.message)
         self.core.written(writes[-1].id, self._loop.time())
-        if self.catch_up.floor >= 0:
-            self.catch_up.check_floor()
+        if self.snapshot_receiver.vote_floor >= 0:
+            self.snapshot_receiver.check_vote_floor()
         self.after_event()
-        self.keeper.log_grew()
+        self.checkpointer.log_grew()

@@ -1,4 +1,4 @@
-"""Snapshots of a running node: a checkpoint first, and then its files piece by piece.
+"""OnlineSnapshots of a running node: a checkpoint first, and then its files piece by piece.
 
 All disk work runs on the background executor, in steps of a few MiB with a pause behind each, so
 that marks, checkpoints and the preparation of segments get their turn and the disk has time for
@@ -24,7 +24,7 @@ T = TypeVar("T")
 BYTES_PER_SECOND = 64 << 20
 
 
-class Snapshots:
+class OnlineSnapshots:
     """One node's, one at a time. On the event loop."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Snapshots:
             else:
                 waiter.set_exception(SnapshotError(f"no checkpoint could be saved: {error}"))
 
-        self._node.keeper.checkpoint_then(saved)
+        self._node.checkpointer.checkpoint_then(saved)
         await waiter
 
     async def _write(self, writer: SnapshotWriter) -> None:

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from dledger.wire.service_messages import (
-    CheckpointAnswer,
     CheckpointRequest,
-    FetchAnswer,
+    CheckpointResponse,
     FetchRequest,
-    RefillNotice,
+    FetchResponse,
+    HealthReport,
     RemovedNotice,
-    Report,
     ServiceMessage,
+    SnapshotNeededNotice,
     StateReport,
 )
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dledger.node.node import Node
 
 Question: TypeAlias = FetchRequest | CheckpointRequest
-Answer: TypeAlias = FetchAnswer | CheckpointAnswer
+Answer: TypeAlias = FetchResponse | CheckpointResponse
 
 ANSWER_SECONDS = 5.0
 
@@ -51,25 +51,25 @@ class PeerCalls:
         number = self._last_number
         timer = self._loop.call_later(ANSWER_SECONDS, self._end, number, None)
         self._waiting[number] = _Waiting(peer, done, timer)
-        self._node.tell(peer, question(number))
+        self._node.send(peer, question(number))
 
     def received(self, sender: str, message: ServiceMessage) -> None:
         """Hands a message to the part of this node that deals with it."""
         node = self._node
         match message:
-            case Report():
-                node.fitness.received(sender, message)
-            case RefillNotice():
-                node.catch_up.noticed(sender, message)
+            case HealthReport():
+                node.health.received(sender, message)
+            case SnapshotNeededNotice():
+                node.snapshot_receiver.noticed(sender, message)
             case RemovedNotice():
                 node.removal.received(sender, message, self._loop.time())
             case StateReport():
-                node.retake.on_report(sender, message)
+                node.state_divergence.on_report(sender, message)
             case FetchRequest():
-                node.supply.fetch(sender, message)
+                node.snapshot_sender.fetch(sender, message)
             case CheckpointRequest():
-                node.supply.checkpoint(sender, message)
-            case FetchAnswer() | CheckpointAnswer():
+                node.snapshot_sender.checkpoint(sender, message)
+            case FetchResponse() | CheckpointResponse():
                 self._answered(sender, message)
 
     def _answered(self, sender: str, answer: Answer) -> None:

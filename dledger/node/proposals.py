@@ -12,8 +12,8 @@ from dledger.errors import (
     InvariantError,
     NotServingError,
     OutcomeUnknownError,
-    Promise,
     ProposeError,
+    SafetyProperty,
 )
 from store.io.filesystem import Bytes
 from store.log.entry import HEADER_SIZE, Entry, EntryKind, build_entry
@@ -43,7 +43,7 @@ class Proposals:
         build: Callable[[int], Sequence[Bytes]],
         done: Callable[[ProposeError | None], None],
     ) -> int:
-        """See :meth:`dledger.node.node.Node.propose`; the caller takes the core's effects."""
+        """See :meth:`dledger.node.node.Node.propose`; the caller takes the core's Ready."""
         node = self._node
         core = node.core
         core.check_may_propose()
@@ -52,18 +52,19 @@ class Proposals:
         size = HEADER_SIZE + body_size
         position = core.next_position(size)
         if not node.has_room(size):
-            raise node.fitness.no_room(size)
+            raise node.health.no_room(size)
         entry = build_entry(
             EntryKind.DATA,
-            core.log.last_index + 1,
-            core.standing.term,
+            core.entry_cache.last_index + 1,
+            core.raft_state.term,
             position,
-            core.log.chain_crc,
+            core.entry_cache.chain_crc,
             build(position),
         )
         if entry.size != size:
             raise InvariantError(
-                Promise.LOG_MATCHING, f"an entry of {entry.size} bytes was announced as {size}"
+                SafetyProperty.LOG_MATCHING,
+                f"an entry of {entry.size} bytes was announced as {size}",
             )
         self._waiting.append(_Proposal(entry.index, entry.term, done))
         core.propose(entry, self._loop.time())

@@ -8,8 +8,8 @@ from random import Random
 from dledger.config import RaftConfig
 from dledger.raft.configuration import Configurations
 from dledger.raft.core import Raft
-from dledger.raft.entry_cache import RaftLog
-from dledger.raft.replication_evidence import Holding
+from dledger.raft.entry_cache import EntryCache
+from dledger.raft.replication_evidence import MemberEvidence
 from store.replica import ReplicaStore
 
 
@@ -34,7 +34,7 @@ def recovered_core(
             found.configurations,
         ),
         incarnation=found.incarnation,
-        log=RaftLog(
+        log=EntryCache(
             first_index=found.first_index,
             last_index=found.last_index,
             term_starts=found.term_starts,
@@ -53,5 +53,5 @@ def recovered_core(
         commit_index=found.commit_index,
         sync_flush=sync_flush,
     )
-    core.holdings.learn(Holding(*held) for held in found.held)
+    core.evidence.learn(MemberEvidence(*held) for held in found.held)
     return core

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Protocol
 from dledger.node.executor import Executor
 from dledger.node.peer_calls import Answer, PeerCalls
 from dledger.node.snapshot_sender import PIECE_BYTES
-from dledger.wire.service_messages import FetchAnswer, FetchRequest
+from dledger.wire.service_messages import FetchRequest, FetchResponse
 from store.errors import DiskFullError, FatalDiskError, OutOfRangeError, StoreError
 from store.log.entry import Entry
-from store.log.entry_repair import Checked
+from store.log.entry_repair import CheckedRange
 
 if TYPE_CHECKING:
     from dledger.node.node import Node
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
-TOLD_MAX = 50
-DAMAGE_TOLD_MAX = 20
-ROWS_MENDED_MAX = 256
+REPAIRS_KEPT = 50
+DAMAGE_LISTED_MAX = 20
+ROWS_REPAIRED_MAX = 256
 """Rows made again at a time: each is synced, and other work waits for it."""
 
 
@@ -88,7 +88,7 @@ class Scrubber:
         self.derived: DerivedFiles = NothingDerived()
         self.damage: dict[int, str] = {}
         """What is damaged now: by index of the entry, file, byte and what is wrong there."""
-        self.mended: deque[str] = deque(maxlen=TOLD_MAX)
+        self.repaired: deque[str] = deque(maxlen=REPAIRS_KEPT)
         """What was damaged and is whole again, newest last."""
         self.passes = 0
         self._node = node
@@ -99,9 +99,9 @@ class Scrubber:
         self._pass_seconds = pass_seconds
         self._next_index = -1  # -1: a new pass begins
         self._cut: list[tuple[int, int]] = []  # entries of segments that were cut short, unread
-        self._knows_cut = not node.store.recovered.cut_segments
+        self._knows_cut = not node.store.recovered.short_segments
         self._comparing = False
-        self._mending = False
+        self._repairing = False
         self._first_index = 0
         self._tries = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -109,7 +109,7 @@ class Scrubber:
     def start(self) -> None:
         """Begins the first pass when the node has had time to start."""
         self._timer = self._loop.call_later(self._pass_seconds, self._step)
-        if starts := self._node.store.recovered.cut_segments:
+        if starts := self._node.store.recovered.short_segments:
             last = self._last_index()
             self._background.submit(lambda: self._entries_from(starts, last), self._cut_known)
 
@@ -144,7 +144,7 @@ class Scrubber:
                 lambda: store.check_entries(first, last, PIECE_BYTES), self._cut_read
             )
 
-    def _cut_read(self, checked: Checked | None, error: BaseException | None) -> None:
+    def _cut_read(self, checked: CheckedRange | None, error: BaseException | None) -> None:
         _, last = self._cut.pop(0)
         if not self._failed(error) and checked is not None:
             if checked.next_index <= last:
@@ -159,7 +159,7 @@ class Scrubber:
             self._background.submit(lambda: self._check(index, last), self._suspected)
 
     def _suspected(
-        self, found: tuple[Checked, list[str]] | None, error: BaseException | None
+        self, found: tuple[CheckedRange, list[str]] | None, error: BaseException | None
     ) -> None:
         if not self._failed(error) and found is not None:
             self._tell(*found)
@@ -179,7 +179,7 @@ class Scrubber:
         self._background.submit(lambda: self._look(index, last, begins=begins), self._compared)
 
     def _compared(
-        self, found: tuple[Checked, list[str]] | None, error: BaseException | None
+        self, found: tuple[CheckedRange, list[str]] | None, error: BaseException | None
     ) -> None:
         if self._failed(error) or found is None:
             self._comparing = False
@@ -194,9 +194,9 @@ class Scrubber:
         )
 
     @property
-    def told_damage(self) -> list[str]:
+    def damage_summary(self) -> list[str]:
         """What to tell of the damage: that of the first entries, and how much more there is."""
-        told = [self.damage[index] for index in nsmallest(DAMAGE_TOLD_MAX, self.damage)]
+        told = [self.damage[index] for index in nsmallest(DAMAGE_LISTED_MAX, self.damage)]
         if len(self.damage) > len(told):
             told.append(f"and {len(self.damage) - len(told)} more entries")
         if self._cut or not self._knows_cut:
@@ -220,21 +220,21 @@ class Scrubber:
             return
         self._background.submit(lambda: self._look(first, last, begins=begins), self._checked)
 
-    def _look(self, first: int, last: int, *, begins: bool) -> tuple[Checked, list[str]]:
+    def _look(self, first: int, last: int, *, begins: bool) -> tuple[CheckedRange, list[str]]:
         """Looks at a piece; on the background executor."""
         if begins:
             self.derived.begin_pass()
-        checked, mended = self._check(first, last)
-        return checked, mended + self.derived.check(checked.entries)
+        checked, repaired = self._check(first, last)
+        return checked, repaired + self.derived.check(checked.entries)
 
-    def _check(self, first: int, last: int) -> tuple[Checked, list[str]]:
+    def _check(self, first: int, last: int) -> tuple[CheckedRange, list[str]]:
         """Checks a piece, and makes rows of the entry index again whose entries are whole."""
         store = self._node.store
         checked = store.check_entries(first, last, PIECE_BYTES)
-        rotted = list(islice(filter(store.mend_row, checked.damage), ROWS_MENDED_MAX))
+        rotted = list(islice(filter(store.repair_row, checked.damage), ROWS_REPAIRED_MAX))
         if rotted:
-            mended = [f"row of entry {index}: {checked.damage[index]}" for index in rotted]
-            return store.check_entries(first, last, PIECE_BYTES), mended
+            repaired = [f"row of entry {index}: {checked.damage[index]}" for index in rotted]
+            return store.check_entries(first, last, PIECE_BYTES), repaired
         return checked, []
 
     def _again(self, seconds: float) -> None:
@@ -242,7 +242,7 @@ class Scrubber:
             self._timer = self._loop.call_later(seconds, self._step)
 
     def _checked(
-        self, found: tuple[Checked, list[str]] | None, error: BaseException | None
+        self, found: tuple[CheckedRange, list[str]] | None, error: BaseException | None
     ) -> None:
         if self._failed(error) or found is None:
             self._next_index = -1
@@ -255,7 +255,7 @@ class Scrubber:
 
     def _pass_ended(self, told: list[str] | None, error: BaseException | None) -> None:
         if not self._failed(error):
-            self._tell_mended(told or [])
+            self._log_repaired(told or [])
             self.passes += 1
         self._next_index = -1
         self._again(self._pass_seconds)
@@ -274,18 +274,18 @@ class Scrubber:
             self._node.fail(error)
         return True
 
-    def _tell(self, checked: Checked, told: Sequence[str]) -> None:
-        self._tell_mended(told)
+    def _tell(self, checked: CheckedRange, told: Sequence[str]) -> None:
+        self._log_repaired(told)
         self._found(checked)
 
-    def _tell_mended(self, told: Sequence[str]) -> None:
+    def _log_repaired(self, told: Sequence[str]) -> None:
         for text in told:
-            log.error("%s: damage, mended from the log: %s", self._node.core.node, text)
-            self.mended.append(text)
+            log.error("%s: damage, repaired from the log: %s", self._node.core.node, text)
+            self.repaired.append(text)
 
     # --- mending
 
-    def _found(self, checked: Checked) -> None:
+    def _found(self, checked: CheckedRange) -> None:
         new = {
             index: str(error) for index, error in checked.damage.items() if index not in self.damage
         }
@@ -307,18 +307,18 @@ class Scrubber:
             for index in [index for index in self.damage if index < first_index]:
                 del self.damage[index]  # it has expired
         damaged = bool(self.damage or self._cut or not self._knows_cut)
-        if damaged != self._node.fitness.damaged:
-            self._node.fitness.set_damaged(damaged=damaged)
-        if self.damage and not self._mending:
-            self._mending = True
-            self._mend()
+        if damaged != self._node.health.damaged:
+            self._node.health.set_damaged(damaged=damaged)
+        if self.damage and not self._repairing:
+            self._repairing = True
+            self._repair()
 
-    def _mend(self) -> None:
+    def _repair(self) -> None:
         """Asks one peer after the other for a damaged entry behind a whole one, where alone it can
         be seen that what comes fits; then for the next such: all may have given up the first."""
         peers = self._sources()
         if not self.damage or not peers:
-            self._mending = False
+            self._repairing = False
             return
         rounds, turn = divmod(self._tries, len(peers))
         behind_whole = (index for index in self.damage if index - 1 not in self.damage)
@@ -338,23 +338,23 @@ class Scrubber:
         return sorted(core.peers, key=lambda peer: (peer != core.leader, peer))
 
     def _fetched(self, index: int, peer: str, answer: Answer | None) -> None:
-        entries = answer.entries if isinstance(answer, FetchAnswer) else ()
+        entries = answer.entries if isinstance(answer, FetchResponse) else ()
         if not entries or entries[0].index != index:
-            self._loop.call_later(RETRY_SECONDS, self._mend)
+            self._loop.call_later(RETRY_SECONDS, self._repair)
             return
         entry = entries[0]
         self._background.submit(
-            lambda: self._node.store.mend_entry(entry),
-            lambda _none, error: self._mended(index, peer, error),
+            lambda: self._node.store.repair_entry(entry),
+            lambda _none, error: self._repaired(index, peer, error),
         )
 
-    def _mended(self, index: int, peer: str, error: BaseException | None) -> None:
+    def _repaired(self, index: int, peer: str, error: BaseException | None) -> None:
         if self._failed(error):
-            self._loop.call_later(RETRY_SECONDS, self._mend)
+            self._loop.call_later(RETRY_SECONDS, self._repair)
             return
         told = self.damage.pop(index, f"entry {index}")
         self._tries -= 1  # who had this one is asked for the next
-        self.mended.append(f"entry {index}: {told}")
+        self.repaired.append(f"entry {index}: {told}")
         log.warning("%s: entry %d is whole again, from %s", self._node.core.node, index, peer)
         self._changed()
-        self._mend()
+        self._repair()

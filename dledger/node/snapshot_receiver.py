@@ -3,8 +3,8 @@
 The leader's newest checkpoint and the entries up to it are gathered beside the node's own log
 (:mod:`store.recovery.snapshot_install`), a piece at a time, while the node goes on as it is:
 whatever happens, it has its old log or the whole new one. When all is there, the node stops with
-:class:`RefilledError` and is opened anew: everything in memory is a function of the log, and the
-log is another.
+:class:`SnapshotInstalledError` and is opened anew: everything in memory is a function of the log,
+and the log is another.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from dledger.errors import RefilledError
+from dledger.errors import SnapshotInstalledError
 from dledger.node.checkpoint_fetch import CheckpointFetch
 from dledger.node.executor import Executor
 from dledger.node.peer_calls import Answer, PeerCalls
 from dledger.node.snapshot_sender import PIECE_BYTES
 from dledger.wire.service_messages import (
-    CheckpointAnswer,
-    FetchAnswer,
+    CheckpointResponse,
     FetchRequest,
+    FetchResponse,
     FetchStatus,
-    RefillNotice,
+    SnapshotNeededNotice,
 )
 from store.errors import DiskFullError, FatalDiskError, StoreError
 from store.log.commit_log import OUT_OF_SPACE
-from store.recovery.snapshot_install import Plan, Refill
+from store.recovery.snapshot_install import InstallPlan, SnapshotInstall
 
 if TYPE_CHECKING:
     from dledger.node.node import Node
@@ -35,11 +35,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
-TELL_SECONDS = 10.0
+LOG_SECONDS = 10.0
 
 
-class CatchUp:
-    """The refill of one node, if it needs one. On the event loop; the disk work is background."""
+class SnapshotReceiver:
+    """The snapshot install of one node, if it needs one. On the event loop; the disk work is
+    background.
+    """
 
     def __init__(
         self,
@@ -56,41 +58,43 @@ class CatchUp:
         self._source = ""
         self._busy = False
         self._looked = False
-        self._refill: Refill | None = None
-        self._told_at = 0.0
-        self.floor = node.store.read_floor()
-        """The last entry that this node may have confirmed before a refill; -1 for none."""
+        self._install: SnapshotInstall | None = None
+        self._logged_at = 0.0
+        self.vote_floor = node.store.read_vote_floor()
+        """The last entry that this node may have confirmed before a snapshot install; -1 for none.
+        """
         elections = node.core.elections
-        elections.votes = elections.campaigns = self.floor < 0
+        elections.votes = elections.campaigns = self.vote_floor < 0
 
-    def check_floor(self) -> None:
+    def check_vote_floor(self) -> None:
         """Votes again once this node holds durably all that it may ever have confirmed."""
-        if not 0 <= self.floor <= self._node.core.match_index:
+        if not 0 <= self.vote_floor <= self._node.core.match_index:
             return
-        self.floor = -1
+        self.vote_floor = -1
 
         def done(_none: None, error: BaseException | None) -> None:
             if error is not None:
                 self._node.fail(error)
 
-        self._background.submit(self._node.store.clear_floor, done)
+        self._background.submit(self._node.store.clear_vote_floor, done)
 
     @property
     def progress(self) -> tuple[int, int] | None:
-        """The next entry to fetch and the last one, while a refill is under way."""
-        refill = self._refill
-        return None if refill is None else (refill.next_index, refill.plan.checkpoint_index)
+        """The next entry to fetch and the last one, while a snapshot install is under way."""
+        install = self._install
+        return None if install is None else (install.next_index, install.plan.checkpoint_index)
 
     @property
     def source(self) -> str:
-        """Who is asked for what is missing; nobody while there is no refill under way."""
+        """Who is asked for what is missing; nobody while there is no snapshot install under way."""
         return self._source if self._busy else ""
 
-    def noticed(self, leader: str, notice: RefillNotice) -> None:
+    def noticed(self, leader: str, notice: SnapshotNeededNotice) -> None:
         """The leader cannot reach our log: its own begins with an entry behind what we match.
 
         Entries behind our commit index are no reason to stay: they may be others than the leader's.
-        Those that this node confirmed nevertheless are what the floor of the refill is for.
+        Those that this node confirmed nevertheless are what the vote floor of the snapshot install
+        is for.
         """
         core = self._node.core
         if leader == core.leader and core.commit_index + 1 < notice.first_index:
@@ -99,12 +103,12 @@ class CatchUp:
                 self.begin(source)
 
     def _trusted(self, leader: str) -> str:
-        """Whom to refill from: the leader, or where it is no member as far as is known here, one
-        that is. Anybody may say that it leads, and a refill brings a log of its own."""
+        """Whom to install from: the leader, or where it is no member as far as is known here, one
+        that is. Anybody may say that it leads, and a snapshot install brings a log of its own."""
         core = self._node.core
-        if core.standing.joins or core.serves(leader):
+        if core.raft_state.joins or core.serves(leader):
             return leader
-        known = [peer for peer in core.peers if peer in core.standing.up]
+        known = [peer for peer in core.peers if peer in core.raft_state.up]
         if not known:
             log.error(
                 "%s lacks entries that %s gave up, which leads, and no member that is known here "
@@ -124,29 +128,29 @@ class CatchUp:
             self._next()
             return
         self._looked = True
-        self._background.submit(self._node.store.resume_refill, self._resumed)
+        self._background.submit(self._node.store.resume_snapshot_install, self._resumed)
 
-    def _resumed(self, refill: Refill | None, error: BaseException | None) -> None:
+    def _resumed(self, install: SnapshotInstall | None, error: BaseException | None) -> None:
         if not self._failed(error):
-            self._refill = refill
-            if refill is not None:
-                log.info("%s goes on refilling with %s", self._node.core.node, refill.plan)
+            self._install = install
+            if install is not None:
+                log.info("%s goes on refilling with %s", self._node.core.node, install.plan)
             self._next()
 
     def _next(self) -> None:
         """Whatever is missing next."""
-        refill, core = self._refill, self._node.core
-        caught_up = refill is not None and core.commit_index >= refill.plan.checkpoint_index
+        install, core = self._install, self._node.core
+        caught_up = install is not None and core.commit_index >= install.plan.checkpoint_index
         if caught_up and not self._node.divergence.found:
             self._drop()  # the log got there by itself
-        elif refill is None:
+        elif install is None:
             CheckpointFetch(self._calls, self._source, self._checkpoint_came, self._pause)
-        elif refill.ended:
-            self._reopen(refill)
+        elif install.ended:
+            self._reopen(install)
         else:
-            self._fetch(refill)
+            self._fetch(install)
 
-    def _reopen(self, refill: Refill) -> None:
+    def _reopen(self, install: SnapshotInstall) -> None:
         """Ends this node, so that it can be opened with the log that was gathered.
 
         It is silent from now on, so what it says about its old log is final. While the disk has no
@@ -155,24 +159,26 @@ class CatchUp:
         node = self._node
         if not node.alive:
             return
-        if not refill.may_complete:
+        if not install.may_complete:
             self._failed(DiskFullError("all entries are there, and cannot be noted as complete"))
             return
-        error = RefilledError(f"refilled up to entry {refill.next_index - 1}")
+        error = SnapshotInstalledError(f"refilled up to entry {install.next_index - 1}")
         node.fall_silent(error)
         log.warning("%s is opened anew: %s", node.core.node, error)
-        last_index = node.core.log.last_index
+        last_index = node.core.entry_cache.last_index
 
         def done(_none: None, failed: BaseException | None) -> None:
             if failed is None or not _is_full(failed):
                 node.ended(failed or error)
                 return
             # It is as incomplete as before. Opened anew, the node tries it again.
-            again = RefilledError(f"the disk is full, and the refill is not complete: {failed}")
-            log.warning("%s is opened anew in %d s: %s", node.core.node, TELL_SECONDS, again)
-            self._loop.call_later(TELL_SECONDS, node.ended, again)
+            again = SnapshotInstalledError(
+                f"the disk is full, and the snapshot install is not complete: {failed}"
+            )
+            log.warning("%s is opened anew in %d s: %s", node.core.node, LOG_SECONDS, again)
+            self._loop.call_later(LOG_SECONDS, node.ended, again)
 
-        self._background.submit(lambda: refill.complete(last_index), done)
+        self._background.submit(lambda: install.complete(last_index), done)
 
     def _pause(self) -> None:
         """The leader's next notice begins it again."""
@@ -180,9 +186,9 @@ class CatchUp:
 
     def _drop(self) -> None:
         """What was gathered is of no use any more."""
-        if self._refill is not None:
-            self._refill.close()
-        self._refill = None
+        if self._install is not None:
+            self._install.close()
+        self._install = None
         self._pause()
 
     def _failed(self, error: BaseException | None) -> bool:
@@ -190,12 +196,12 @@ class CatchUp:
         if error is None:
             return False
         if _is_full(error):
-            log.warning("the refill waits: %s", error)
+            log.warning("the snapshot install waits: %s", error)
             self._loop.call_later(RETRY_SECONDS, self._pause)
         elif isinstance(error, OSError):
             self._node.fail(FatalDiskError(f"refilling failed: {error}"))
         elif isinstance(error, StoreError) and not isinstance(error, FatalDiskError):
-            log.error("the refill from %s is of no use: %s", self._source, error)
+            log.error("the snapshot install from %s is of no use: %s", self._source, error)
             self._drop()
         else:
             self._node.fail(error)
@@ -203,8 +209,8 @@ class CatchUp:
 
     # --- the checkpoint
 
-    def _checkpoint_came(self, answer: CheckpointAnswer, data: bytes) -> None:
-        plan = Plan(answer.first_index, answer.first_position, answer.index)
+    def _checkpoint_came(self, answer: CheckpointResponse, data: bytes) -> None:
+        plan = InstallPlan(answer.first_index, answer.first_position, answer.index)
         log.warning(
             "%s lacks entries that its peers gave up: refilling from %s, entries %d to %d",
             self._node.core.node,
@@ -213,37 +219,37 @@ class CatchUp:
             plan.checkpoint_index,
         )
         store, term = self._node.store, self._node.core.term
-        self._background.submit(lambda: store.begin_refill(plan, data, term), self._begun)
+        self._background.submit(lambda: store.begin_snapshot_install(plan, data, term), self._begun)
 
-    def _begun(self, refill: Refill | None, error: BaseException | None) -> None:
+    def _begun(self, install: SnapshotInstall | None, error: BaseException | None) -> None:
         if not self._failed(error):
-            self._refill = refill
+            self._install = install
             self._next()
 
     # --- the entries
 
-    def _fetch(self, refill: Refill) -> None:
-        first, last = refill.next_index, refill.plan.checkpoint_index
+    def _fetch(self, install: SnapshotInstall) -> None:
+        first, last = install.next_index, install.plan.checkpoint_index
         now = self._loop.time()
-        if now >= self._told_at:
-            self._told_at = now + TELL_SECONDS
+        if now >= self._logged_at:
+            self._logged_at = now + LOG_SECONDS
             log.info("%s refills: entry %d of %d", self._node.core.node, first, last)
         self._calls.call(
             self._source,
             lambda number: FetchRequest(number, first, last, PIECE_BYTES),
-            lambda answer: self._fetched(refill, answer),
+            lambda answer: self._fetched(install, answer),
         )
 
-    def _fetched(self, refill: Refill, answer: Answer | None) -> None:
-        if not isinstance(answer, FetchAnswer):
+    def _fetched(self, install: SnapshotInstall, answer: Answer | None) -> None:
+        if not isinstance(answer, FetchResponse):
             self._pause()
         elif answer.status is FetchStatus.EXPIRED:
-            log.warning("%s gave up entry %d meanwhile", self._source, refill.next_index)
+            log.warning("%s gave up entry %d meanwhile", self._source, install.next_index)
             self._drop()
         elif answer.status is FetchStatus.ENTRIES and answer.entries:
             entries = answer.entries
             self._background.submit(
-                lambda: refill.append(entries), lambda _none, error: self._appended(error)
+                lambda: install.append(entries), lambda _none, error: self._appended(error)
             )
         else:
             self._pause()

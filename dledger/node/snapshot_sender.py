@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 from dledger.node.executor import Executor
 from dledger.raft.ready import Read
 from dledger.wire.service_messages import (
-    CheckpointAnswer,
     CheckpointRequest,
-    FetchAnswer,
+    CheckpointResponse,
     FetchRequest,
+    FetchResponse,
     FetchStatus,
-    RefillNotice,
+    SnapshotNeededNotice,
 )
 from store.errors import DamagedError, OutOfRangeError, StoreError
 from store.log.entry import Entry
@@ -44,11 +44,11 @@ BUSY_SHARE = 1 / 12
 PIECE_SECONDS_MAX = 0.1
 """A piece counts for no longer: what takes longer is the way there, which costs nobody."""
 
-HELD_SECONDS = 30.0
+PROGRESS_KEPT_SECONDS = 30.0
 """How long what a follower asked for is kept from retention after it last asked."""
 
 
-class Supply:
+class SnapshotSender:
     """Answers the questions of :mod:`dledger.node.peer_calls`. On the event loop."""
 
     def __init__(
@@ -74,8 +74,8 @@ class Supply:
 
     @property
     def needed_from(self) -> int | None:
-        """The first entry that a refill under way has still to fetch here."""
-        since = self._loop.time() - HELD_SECONDS
+        """The first entry that a snapshot install under way has still to fetch here."""
+        since = self._loop.time() - PROGRESS_KEPT_SECONDS
         needed = [index for index, asked in self._needed.values() if asked >= since]
         return min(needed, default=None)
 
@@ -90,9 +90,10 @@ class Supply:
         for peer, progress in core.replicator.peers.items():
             previous = progress.next_index - 1
             if progress.connected and (
-                previous + 1 < core.log.first_index or core.log.term_at(previous) is None
+                previous + 1 < core.entry_cache.first_index
+                or core.entry_cache.term_at(previous) is None
             ):
-                self._node.tell(peer, RefillNotice(core.log.first_index))
+                self._node.send(peer, SnapshotNeededNotice(core.entry_cache.first_index))
 
     def read_for_append(self, read: Read) -> None:
         """Entries for a follower that keeps up too badly to be served from memory.
@@ -153,7 +154,7 @@ class Supply:
             begin()
 
     def _refuse(self, peer: str, request: FetchRequest, status: FetchStatus) -> None:
-        self._node.tell(peer, FetchAnswer(request.number, status, self._node.store.first_index))
+        self._node.send(peer, FetchResponse(request.number, status, self._node.store.first_index))
 
     def _read(self, peer: str, request: FetchRequest, last_index: int) -> None:
         store = self._node.store
@@ -166,9 +167,9 @@ class Supply:
             elif entries is not None:
                 self._spend(sum(entry.size for entry in entries))
                 first = store.first_index
-                self._node.tell(
+                self._node.send(
                     peer,
-                    FetchAnswer(request.number, FetchStatus.ENTRIES, first, tuple(entries)),
+                    FetchResponse(request.number, FetchStatus.ENTRIES, first, tuple(entries)),
                 )
 
         self._background.submit(
@@ -189,8 +190,8 @@ class Supply:
         """Answers with a piece of the newest checkpoint; a node that is no member gets none, nor
         does anybody while it may hold a wrong state."""
         store = self._node.store
-        if not self._node.core.serves(peer) or self._node.retake.wrong:
-            self._node.tell(peer, CheckpointAnswer(request.number, -1, -1, -1, 0, 0, b""))
+        if not self._node.core.serves(peer) or self._node.state_divergence.wrong:
+            self._node.send(peer, CheckpointResponse(request.number, -1, -1, -1, 0, 0, b""))
             return
         if peer in self._serving:
             return  # it has one question open at a time, and asks again what goes unanswered
@@ -205,10 +206,10 @@ class Supply:
                 return
             index, size, data = (-1, 0, b"") if found is None else found
             self._spend(len(data))
-            answer = CheckpointAnswer(
+            answer = CheckpointResponse(
                 request.number, index, first_index, first_position, size, request.offset, data
             )
-            self._node.tell(peer, answer)
+            self._node.send(peer, answer)
 
         self._in_turn(
             peer,

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from dledger.node.snapshot_sender import PIECE_BYTES
 from dledger.raft.messages import Message
-from dledger.wire.service_messages import FetchAnswer, FetchRequest, FetchStatus
+from dledger.wire.service_messages import FetchRequest, FetchResponse, FetchStatus
 from dledger.wire.transport import Transport
 from store.errors import CorruptEntryError, DamagedLogError, MissingSegmentError, StoreError
 from store.io.filesystem import Bytes, FileSystem
@@ -26,14 +26,14 @@ from store.io.unreadable_blocks import UNREADABLE
 from store.log.commit_log import OUT_OF_SPACE
 from store.log.entry import HEADER_SIZE, Entry, check_chain, decode_entry, padding
 from store.log.layout import next_position, segment_name, segment_start
-from store.log.repair_note import lost_end, put_back
-from store.recovery.opening import StoreConfig, begin_anew, note_committed
+from store.log.repair_note import overwrite_noted, overwritten_end
+from store.recovery.opening import StoreConfig, begin_incarnation, note_committed
 from store.replica import ReplicaStore
 
 log = logging.getLogger(__name__)
 
 ASK_SECONDS = 1.0
-TELL_SECONDS = 10.0
+LOG_SECONDS = 10.0
 
 
 Prepare: TypeAlias = Callable[[ReplicaStore], object]
@@ -56,7 +56,7 @@ def open_prepared(
     return store
 
 
-async def open_mended(  # noqa: PLR0917 - what a replica is opened with, then who mends it
+async def open_repaired(  # noqa: PLR0917 - what a replica is opened with, then who mends it
     fs: FileSystem,
     directory: str,
     config: StoreConfig,
@@ -72,7 +72,7 @@ async def open_mended(  # noqa: PLR0917 - what a replica is opened with, then wh
     chain CRC ties to what is here.
 
     Raises the errors of :meth:`store.replica.ReplicaStore.open` and of ``prepare``, but for damage
-    that peers may have mended, and those of :meth:`Mending.mend`.
+    that peers may have mended, and those of :meth:`StartupRepair.repair`.
     """
     while True:
         try:
@@ -87,7 +87,7 @@ async def open_mended(  # noqa: PLR0917 - what a replica is opened with, then wh
         except DamagedLogError as error:
             if config.alone:
                 raise
-            mending = Mending(
+            mending = StartupRepair(
                 fs=fs,
                 directory=directory,
                 config=config,
@@ -95,10 +95,10 @@ async def open_mended(  # noqa: PLR0917 - what a replica is opened with, then wh
                 loop=loop,
                 members=members,
             )
-            await mending.mend(error)
+            await mending.repair(error)
 
 
-class Mending:
+class StartupRepair:
     """The question for one damaged entry. A transport's handler while it lasts."""
 
     def __init__(
@@ -120,13 +120,13 @@ class Mending:
         self._loop = loop
         self._peers: dict[str, None] = {}
         self._asked = 0
-        self._told_at = 0.0
+        self._logged_at = 0.0
         self._full = False
         self._timer: asyncio.TimerHandle | None = None
         self._damage: DamagedLogError
-        self._mended: asyncio.Future[None]
+        self._repaired: asyncio.Future[None]
 
-    async def mend(self, damage: DamagedLogError) -> None:
+    async def repair(self, damage: DamagedLogError) -> None:
         """Returns when the entry, and all damage right behind it, is whole again, however long
         that takes.
 
@@ -136,14 +136,14 @@ class Mending:
         """
         if damage.index > damage.known_index:
             raise damage
-        if damage.lost_end and self._config.incarnation:
-            begin_anew(self._fs, self._directory, self._config)
+        if damage.suffix_lost and self._config.incarnation:
+            begin_incarnation(self._fs, self._directory, self._config)
         self._damage = damage
-        self._mended = self._loop.create_future()
+        self._repaired = self._loop.create_future()
         await self._transport.start(self)
         try:
             self._ask()
-            await self._mended
+            await self._repaired
         finally:
             if self._timer is not None:
                 self._timer.cancel()
@@ -153,8 +153,8 @@ class Mending:
         """Asks the peers in turn, now and then, until one has the entry."""
         self._timer = self._loop.call_later(ASK_SECONDS, self._ask)
         now = self._loop.time()
-        if now >= self._told_at:
-            self._told_at = now + TELL_SECONDS
+        if now >= self._logged_at:
+            self._logged_at = now + LOG_SECONDS
             log.error("waiting for a peer to give entry %d: %s", self._damage.index, self._damage)
         if self._peers:
             peer = list(self._peers)[self._asked % len(self._peers)]
@@ -180,7 +180,7 @@ class Mending:
         """See :class:`~dledger.wire.transport.TransportHandler`; the protocol's messages go
         unheard.
         """
-        if not isinstance(message, FetchAnswer) or self._mended.done():
+        if not isinstance(message, FetchResponse) or self._repaired.done():
             return
         if self._damage.chain_crc is None and sender not in self._members:
             return
@@ -195,7 +195,7 @@ class Mending:
             self._write_all(sender, message.entries)
         except OSError as error:
             if error.errno not in OUT_OF_SPACE:
-                self._mended.set_exception(error)
+                self._repaired.set_exception(error)
                 return
             if not self._full:
                 log.error(
@@ -208,7 +208,7 @@ class Mending:
             log.warning("%d to %d are whole again, from %s", first, self._damage.index - 1, sender)
             self._full = False
             if self._is_whole():
-                self._mended.set_result(None)
+                self._repaired.set_result(None)
             elif self._timer is not None:
                 self._timer.cancel()
                 self._ask()
@@ -260,9 +260,13 @@ class Mending:
         if entry.position != position:
             raise StoreError(f"it belongs at {position}, and was at {entry.position}")
         directory = f"{self._directory}/commitlog"
-        if entry.end >= damage.floor and self._config.incarnation and not self._holds(entry):
+        if (
+            entry.end >= damage.durable_position
+            and self._config.incarnation
+            and not self._holds(entry)
+        ):
             # Where the last entry known to be durable is gone, what was behind it may be as well.
-            begin_anew(self._fs, self._directory, self._config)
+            begin_incarnation(self._fs, self._directory, self._config)
         if position != damage.end:
             self._put(damage.end, padding(position - damage.end))
         self._put(position, entry.data)
@@ -286,7 +290,7 @@ class Mending:
 
     def _put(self, position: int, data: Bytes) -> None:
         place = (self._fs, self._directory, self._segment_size, [(position, data)])
-        if lost_end(*place) > self._damage.floor and self._config.incarnation:
+        if overwritten_end(*place) > self._damage.durable_position and self._config.incarnation:
             # What cannot be read goes on behind all that is known, and will read as zeros.
-            begin_anew(self._fs, self._directory, self._config)
-        put_back(*place)
+            begin_incarnation(self._fs, self._directory, self._config)
+        overwrite_noted(*place)

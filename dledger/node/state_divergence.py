@@ -2,8 +2,8 @@
 
 Who finds that this node's state is not that of a majority of the voters says so here. From then on
 the node serves nobody, saves no checkpoint, gives none to its peers, and hands the leadership over.
-Then it stops with :class:`~dledger.errors.RetakenError` and is opened anew, without the checkpoints
-that may hold what is wrong:
+Then it stops with :class:`~dledger.errors.StateDivergedError` and is opened anew, without the
+checkpoints that may hold what is wrong:
 
 - Where the state went wrong while the node ran, the newest checkpoint up to which it was proved
   right is kept, or the one that the process began with, and the log behind it is applied again.
@@ -22,7 +22,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dledger.errors import RetakenError
+from dledger.errors import StateDivergedError
 from dledger.node.checkpoint_fetch import CheckpointFetch
 from dledger.node.executor import Executor
 from dledger.raft.raft_state import Role
@@ -44,7 +44,7 @@ LOOK_SECONDS = 0.02
 FETCH_SECONDS = 0.5
 
 
-class Retake:
+class StateDivergence:
     """Of one node. On the event loop; the disk work is background."""
 
     def __init__(
@@ -96,7 +96,7 @@ class Retake:
         self.on_wrong()
         node.announcer.announce()
         node.reads.close()
-        node.fitness.state_wrong()
+        node.health.state_wrong()
         last = self._last_good()
         steps_back = last is not None and last < self._began_with
         at = now if steps_back else max(now, self._started_at + PAUSE_SECONDS)
@@ -109,8 +109,8 @@ class Retake:
             return
         if node.core.role is Role.LEADER:
             if now < self._gives_way_until:
-                if node.core.lead().handover.target is None:
-                    node.fitness.hand_over()
+                if node.core.lead().leadership_transfer.target is None:
+                    node.health.hand_over()
                     node.after_event()
                 self._loop.call_later(LOOK_SECONDS, self._begin)
                 return
@@ -120,7 +120,7 @@ class Retake:
         if last is None:
             self._fetch()
         else:
-            self._open_anew(last)
+            self._reopen_node(last)
 
     def _last_good(self) -> int | None:
         """The index up to which checkpoints are kept; None where a peer's is needed."""
@@ -136,10 +136,10 @@ class Retake:
             return None
         return max(kept, default=-1)
 
-    def _open_anew(self, last: int) -> None:
+    def _reopen_node(self, last: int) -> None:
         node = self._node
         where = "from its beginning" if last < 0 else f"behind the checkpoint of entry {last}"
-        reason = RetakenError(f"the state is taken again from the log, {where}")
+        reason = StateDivergedError(f"the state is taken again from the log, {where}")
         node.fall_silent(reason)
         log.warning("%s is opened anew: %s", node.core.node, reason)
         self._background.submit(
@@ -183,7 +183,7 @@ class Retake:
         if index is None:  # of no use, or of an entry that is not durable here yet
             self._fetch_later()
             return
-        reason = RetakenError(f"the state is that of {leader} after entry {index}")
+        reason = StateDivergedError(f"the state is that of {leader} after entry {index}")
         node.fall_silent(reason)
         log.warning("%s is opened anew: %s", node.core.node, reason)
         node.ended(reason)

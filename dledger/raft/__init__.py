@@ -1,1 +1,1 @@
-"""The Raft protocol alone: events go in, a :class:`~dledger.raft.ready.Effects` comes out."""
+"""The Raft protocol alone: events go in, a :class:`~dledger.raft.ready.Ready` comes out."""

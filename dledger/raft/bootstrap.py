@@ -19,18 +19,20 @@ wiped itself:
 from __future__ import annotations
 
 from dledger.raft.configuration import NO_INCARNATION
-from dledger.raft.raft_log import LocalLog
-from dledger.raft.raft_state import Standing
-from dledger.raft.replication_evidence import Holdings
+from dledger.raft.raft_log import RaftLog
+from dledger.raft.raft_state import RaftState
+from dledger.raft.replication_evidence import ReplicationEvidence
 
 
-class Founding:
+class Bootstrap:
     """Of one node. A node that does not know its disk takes itself, and all others, for new."""
 
-    def __init__(self, *, standing: Standing, local: LocalLog, holdings: Holdings) -> None:
-        self._standing = standing
-        self._local = local
-        self._holdings = holdings
+    def __init__(
+        self, *, raft_state: RaftState, raft_log: RaftLog, evidence: ReplicationEvidence
+    ) -> None:
+        self._raft_state = raft_state
+        self._raft_log = raft_log
+        self._evidence = evidence
         self._met: dict[
             str, tuple[int, int]
         ] = {}  # by this process: disk, and the log's last index
@@ -38,31 +40,34 @@ class Founding:
     @property
     def applies(self) -> bool:
         """Whether this node is empty, and knows its disk."""
-        return self._standing.incarnation != NO_INCARNATION and self._local.log.last_index < 0
+        return (
+            self._raft_state.incarnation != NO_INCARNATION
+            and self._raft_log.entry_cache.last_index < 0
+        )
 
     def meet(self, member: str, incarnation: int, last_index: int) -> None:
         """A member says on which disk it is, and where its log ends."""
         if self.applies and incarnation != NO_INCARNATION:
-            self._holdings.meet(member, incarnation)
+            self._evidence.meet(member, incarnation)
             self._met[member] = (incarnation, last_index)
 
     def begins_with(self, member: str) -> bool:
         """Whether this node, which is empty, begins a log with a member that is."""
         # What one of two held is committed only where the other one holds it.
-        of_two = len(self._local.configurations.current.voters) <= 2
-        return not self._holdings.any_committed and (of_two or not self._was_replaced(member))
+        of_two = len(self._raft_log.configurations.current.voters) <= 2
+        return not self._evidence.any_committed and (of_two or not self._was_replaced(member))
 
     def votes_for(self, candidate: str, last_index: int) -> bool:
         """Whether this node, which is empty, may vote for a candidate whose log ends there."""
         if last_index < 0:
             return self.begins_with(candidate)
-        voters = self._local.configurations.current.voters
-        others = [each for each in voters if each not in (candidate, self._standing.node)]
+        voters = self._raft_log.configurations.current.voters
+        others = [each for each in voters if each not in (candidate, self._raft_state.node)]
         return any(map(self._was_replaced, others)) or all(map(self._is_empty, others))
 
     def _was_replaced(self, member: str) -> bool:
         met = self._met.get(member)
-        return met is not None and self._holdings.replaced(member, met[0])
+        return met is not None and self._evidence.replaced(member, met[0])
 
     def _is_empty(self, member: str) -> bool:
         met = self._met.get(member)

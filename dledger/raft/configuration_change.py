@@ -1,8 +1,8 @@
-"""Changes of the members, as a leader makes them (Raft thesis 4.3).
+"""ConfigurationChanger of the members, as a leader makes them (Raft thesis 4.3).
 
 The leader appends the joint configuration, then, once that is committed, the new one. Who takes
 over in between goes on where it finds things. No change begins before an entry of the leader's own
-term is committed (bug B8: without it, two leaders' changes can have disjoint majorities), nor
+term is committed (bug B8: without it, two leaders' changes can have disjoint quorums), nor
 before the last one is. A joint configuration that is not committed in time is cancelled.
 
 A member that is on another disk than the one noted for it, or that holds less than it confirmed, is
@@ -22,15 +22,15 @@ from dledger.raft.configuration import (
     Configuration,
     MemberAddress,
 )
-from dledger.raft.leadership_transfer import Handover
+from dledger.raft.leadership_transfer import LeadershipTransfer
 from dledger.raft.quorum import majority
-from dledger.raft.quorum_tracker import Majorities
-from dledger.raft.raft_log import LocalLog
+from dledger.raft.quorum_tracker import QuorumTracker
+from dledger.raft.raft_log import RaftLog
 from dledger.raft.replication import Replicator
 from store.log.entry import EntryKind
 
 
-class Changes:
+class ConfigurationChanger:
     """Of one leadership."""
 
     def __init__(
@@ -39,11 +39,11 @@ class Changes:
         node: str,
         incarnation: int,
         first_index: int,
-        local: LocalLog,
+        raft_log: RaftLog,
         add: Callable[[EntryKind, bytes], int],
         replicator: Replicator,
-        majorities: Majorities,
-        handover: Handover,
+        quorum_tracker: QuorumTracker,
+        leadership_transfer: LeadershipTransfer,
         connected: Mapping[str, bool],
         config: RaftConfig,
         now: float,
@@ -53,11 +53,11 @@ class Changes:
         self._node = node
         self._incarnation = incarnation
         self._first_index = first_index
-        self._local = local
+        self._raft_log = raft_log
         self._add = add
         self._replicator = replicator
-        self._majorities = majorities
-        self._handover = handover
+        self._quorum_tracker = quorum_tracker
+        self._handover = leadership_transfer
         self._connected = connected
         self._config = config
         self._note_at = now + 2 * config.election_seconds
@@ -74,7 +74,7 @@ class Changes:
         if found.votes(node):
             raise ChangeRefusedError(f"{node} is a voter already")
         # Nothing is known of a node that was removed a moment ago: it may be on another disk.
-        self._replicator.set_peers(self._majorities.peers(), self._connected, now)
+        self._replicator.set_peers(self._quorum_tracker.peers(), self._connected, now)
         return self._change(found.with_learner(node, address), now)
 
     def promote(self, node: str, now: float) -> int:
@@ -109,52 +109,52 @@ class Changes:
         """Whether it may become a voter. Raises :class:`~dledger.errors.ChangeRefusedError`."""
         if node not in found.learners:
             raise ChangeRefusedError(f"{node} is no learner")
-        lag = self._local.commit_index - self._replicator.peers[node].match_index
-        if not self._majorities.whole(node):
+        lag = self._raft_log.commit_index - self._replicator.peers[node].match_index
+        if not self._quorum_tracker.is_intact(node):
             raise ChangeRefusedError(f"{node} has damaged entries: they have to be mended first")
-        if not self._majorities.keeps_up(node):
+        if not self._quorum_tracker.keeps_up(node):
             raise ChangeRefusedError(f"{node} has to catch up first: it lacks {lag} entries")
 
     def changeable(self) -> Configuration:
         """The members, if they, or the leader, may be changed now. Raises
         :class:`~dledger.errors.ChangeRefusedError`."""
-        configurations = self._local.configurations
+        configurations = self._raft_log.configurations
         if self._handover.target is not None:
             raise ChangeRefusedError(
                 f"the leadership is being handed over to {self._handover.target}"
             )
-        if self._local.commit_index < self._first_index:
+        if self._raft_log.commit_index < self._first_index:
             raise ChangeRefusedError("the new leader has not committed an entry of its own yet")
-        if configurations.index > self._local.commit_index or configurations.current.is_joint:
+        if configurations.index > self._raft_log.commit_index or configurations.current.is_joint:
             raise ChangeRefusedError("another change of the members is under way")
         return configurations.current
 
     def _change_voters(self, voters: Sequence[str], now: float) -> int:
         """Not to voters of whom no majority could elect anybody: there is no way back from that
         once this leader is gone."""
-        unready = [voter for voter in voters if not self._majorities.keeps_up(voter)]
+        unready = [voter for voter in voters if not self._quorum_tracker.keeps_up(voter)]
         if len(voters) - len(unready) < majority(len(voters)):
             raise ChangeRefusedError(
                 f"{', '.join(unready)} cannot be reached, has to catch up first, is refilled, "
                 "or has damaged entries"
             )
-        return self._change(self._majorities.configuration.with_voters(voters), now)
+        return self._change(self._quorum_tracker.configuration.with_voters(voters), now)
 
     def _change(self, configuration: Configuration, now: float) -> int:
         index = self._add(EntryKind.CONFIGURATION, configuration.pack())
         self._changed_at = now
         # Who leaves is told by this very entry, and forgotten once its successor is committed.
         leaving = [peer for peer in self._replicator.peers if peer not in configuration.members]
-        wanted = [*self._majorities.peers(), *leaving]
+        wanted = [*self._quorum_tracker.peers(), *leaving]
         self._replicator.set_peers(wanted, self._connected, now)
-        self._replicator.replicate_all(self._local.commit_index, now)
+        self._replicator.replicate_all(self._raft_log.commit_index, now)
         return index
 
     # --- what follows from what is committed
 
-    def tend(self, now: float) -> bool:
+    def advance_change(self, now: float) -> bool:
         """Goes on with what the present configuration asks for; whether this leader is in it."""
-        configurations, commit_index = self._local.configurations, self._local.commit_index
+        configurations, commit_index = self._raft_log.configurations, self._raft_log.commit_index
         if commit_index < self._first_index:
             return True
         found = configurations.current
@@ -166,7 +166,7 @@ class Changes:
             self._change(found.completed(), now)
             return True
         replicator = self._replicator
-        if len(replicator.peers) != len(self._majorities.peers()):
+        if len(replicator.peers) != len(self._quorum_tracker.peers()):
             self._part(now)
         if not found.votes(self._node):
             return False
@@ -180,12 +180,16 @@ class Changes:
 
     def _part(self, now: float) -> None:
         """Those that were removed get the log until they know it: a node that does not know goes on
-        asking for votes. Not for long, and not where that would take a refill."""
-        replicator, log, index = self._replicator, self._local.log, self._local.configurations.index
-        staying = self._majorities.peers()
+        asking for votes. Not for long, and not where that would take a snapshot."""
+        replicator, log, index = (
+            self._replicator,
+            self._raft_log.entry_cache,
+            self._raft_log.configurations.index,
+        )
+        staying = self._quorum_tracker.peers()
         leaving = [peer for peer in replicator.peers if peer not in staying]
         if any(replicator.peers[peer].match_index >= index for peer in leaving):
-            replicator.ask_all(self._local.commit_index)  # tells them that it is committed
+            replicator.ask_all(self._raft_log.commit_index)  # tells them that it is committed
         for peer in leaving if now - self._changed_at < self._config.change_seconds else ():
             progress = replicator.peers[peer]
             here = log.term_at(progress.next_index - 1) is not None
@@ -198,7 +202,7 @@ class Changes:
         if not found.incarnations.get(self._node) and self._incarnation:
             noted[self._node] = self._incarnation
         waits = False
-        for peer in self._majorities.peers():
+        for peer in self._quorum_tracker.peers():
             progress = self._replicator.peers[peer]
             before = found.incarnations.get(peer, NO_INCARNATION)
             if progress.lost and before != LOST_INCARNATION:
@@ -208,7 +212,7 @@ class Changes:
             elif before == NO_INCARNATION or (
                 (before != progress.incarnation or progress.lost)
                 and progress.match_index >= progress.needed_index
-                and self._majorities.whole(peer)
+                and self._quorum_tracker.is_intact(peer)
             ):
                 noted[peer] = progress.incarnation
         if waits and now < self._note_at and LOST_INCARNATION not in noted.values():

@@ -1,7 +1,7 @@
 """The Raft protocol of one node, without clock, socket, file or thread.
 
 Events go in: a message, the time, a proposal, "this write is durable". After each event the driver
-takes one bundle of :class:`~dledger.raft.ready.Effects` and compares ``commit_index``. Nothing in
+takes one bundle of :class:`~dledger.raft.ready.Ready` and compares ``commit_index``. Nothing in
 here waits, and nothing is random but through the generator that was handed in, so a run is a
 function of its events.
 
@@ -36,12 +36,12 @@ from __future__ import annotations
 from random import Random
 
 from dledger.config import RaftConfig
-from dledger.errors import InvariantError, PeerError, Promise
+from dledger.errors import InvariantError, PeerError, SafetyProperty
 from dledger.raft.configuration import NO_INCARNATION, Configuration, Configurations
 from dledger.raft.election import Elections
-from dledger.raft.entry_cache import RaftLog
+from dledger.raft.entry_cache import EntryCache
 from dledger.raft.follower import Follower
-from dledger.raft.leader import Leading
+from dledger.raft.leader import LeaderState
 from dledger.raft.messages import (
     AppendAccepted,
     AppendRejected,
@@ -55,11 +55,11 @@ from dledger.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from dledger.raft.raft_log import LocalLog
-from dledger.raft.raft_state import NOBODY, Role, Standing
-from dledger.raft.ready import Effects, Outbox
+from dledger.raft.raft_log import RaftLog
+from dledger.raft.raft_state import NOBODY, RaftState, Role
+from dledger.raft.ready import Ready, ReadyBuilder
 from dledger.raft.replication import Replicator
-from dledger.raft.replication_evidence import Holdings
+from dledger.raft.replication_evidence import ReplicationEvidence
 from store.log.entry import Entry
 
 
@@ -71,7 +71,7 @@ class Raft:
         *,
         node: str,
         configurations: Configurations,
-        log: RaftLog,
+        log: EntryCache,
         segment_size: int,
         rng: Random,
         now: float,
@@ -92,50 +92,51 @@ class Raft:
         if term < log.last_term:
             # The term reaches the disk before its entries, so a part of the disk is older.
             raise InvariantError(
-                Promise.ONE_LEADER, f"{node}: its term {term} is below {log.last_term} of its log"
+                SafetyProperty.ONE_LEADER,
+                f"{node}: its term {term} is below {log.last_term} of its log",
             )
         self.node = node
         self.configurations = configurations
         self.incarnation = incarnation
-        self.log = log
+        self.entry_cache = log
         self.config = config
-        self._outbox = Outbox()
+        self._ready_builder = ReadyBuilder()
         self._read_asked: tuple[str, int] | None = None  # of whom, by what number
-        self.local = LocalLog(
+        self.raft_log = RaftLog(
             node=node,
             log=log,
             commit_index=commit_index,
             configurations=configurations,
             segment_size=segment_size,
-            outbox=self._outbox,
+            ready_builder=self._ready_builder,
             incarnation=incarnation,
         )
-        self.holdings = Holdings(kept=sync_flush)
-        self.standing = Standing(
+        self.evidence = ReplicationEvidence(kept=sync_flush)
+        self.raft_state = RaftState(
             node=node,
             incarnation=incarnation,
             term=term,
             vote=vote,
-            local=self.local,
-            holdings=self.holdings,
-            outbox=self._outbox,
+            raft_log=self.raft_log,
+            evidence=self.evidence,
+            ready_builder=self._ready_builder,
             config=config,
             rng=rng,
             now=now,
         )
         self.elections = Elections(
-            standing=self.standing,
-            local=self.local,
-            holdings=self.holdings,
-            outbox=self._outbox,
+            raft_state=self.raft_state,
+            raft_log=self.raft_log,
+            evidence=self.evidence,
+            ready_builder=self._ready_builder,
         )
         self.follower = Follower(
             incarnation=incarnation,
             configurations=configurations,
-            standing=self.standing,
-            local=self.local,
-            holdings=self.holdings,
-            outbox=self._outbox,
+            raft_state=self.raft_state,
+            raft_log=self.raft_log,
+            evidence=self.evidence,
+            ready_builder=self._ready_builder,
         )
 
     # --- what the driver asks
@@ -143,27 +144,27 @@ class Raft:
     @property
     def term(self) -> int:
         """The newest term that this node knows."""
-        return self.standing.term
+        return self.raft_state.term
 
     @property
     def vote(self) -> str:
         """Who got this node's vote in it."""
-        return self.standing.vote
+        return self.raft_state.vote
 
     @property
     def role(self) -> Role:
         """What this node is in it."""
-        return self.standing.role
+        return self.raft_state.role
 
     @property
     def leader(self) -> str | None:
         """Who leads it, as far as this node knows."""
-        return self.standing.leader
+        return self.raft_state.leader
 
     @property
-    def leading(self) -> Leading | None:
+    def leader_state(self) -> LeaderState | None:
         """What this node does as its leader, if it is."""
-        return self.standing.leading
+        return self.raft_state.leader_state
 
     @property
     def configuration(self) -> Configuration:
@@ -179,7 +180,7 @@ class Raft:
         """Whether that node may have what the log holds: a member, as this node knows them, or one
         whose removal is not committed yet. Who joins is a member from the entry on that says so."""
         replicator = self.replicator
-        return self.standing.knows(node) or (replicator is not None and node in replicator.peers)
+        return self.raft_state.knows(node) or (replicator is not None and node in replicator.peers)
 
     @property
     def counts(self) -> bool:
@@ -190,104 +191,108 @@ class Raft:
     @property
     def replicator(self) -> Replicator | None:
         """The leader's knowledge of its followers; None on others."""
-        leading = self.standing.leading
-        return None if leading is None else leading.replicator
+        leader_state = self.raft_state.leader_state
+        return None if leader_state is None else leader_state.replicator
 
     @property
     def term_first_index(self) -> int:
         """The no-op of the present leadership; -1 while this node does not lead."""
-        leading = self.standing.leading
-        return -1 if leading is None else leading.first_index
+        leader_state = self.raft_state.leader_state
+        return -1 if leader_state is None else leader_state.first_index
 
     @property
     def commit_index(self) -> int:
         """The last entry that is known to be committed."""
-        return self.local.commit_index
+        return self.raft_log.commit_index
 
     @property
     def durable_index(self) -> int:
         """The last entry of the present log that is durable here."""
-        return self.local.durable_index
+        return self.raft_log.durable_index
 
     @property
     def match_index(self) -> int:
         """The last entry that is durable here and known to be the leader's."""
-        return self.local.match_index
+        return self.raft_log.match_index
 
     def deadline(self) -> float:
         """When :meth:`tick` is due next."""
-        standing = self.standing
-        return standing.election_at if standing.leading is None else standing.leading.deadline()
+        raft_state = self.raft_state
+        return (
+            raft_state.election_at
+            if raft_state.leader_state is None
+            else raft_state.leader_state.deadline()
+        )
 
-    def take(self) -> Effects:
-        """The effects of the last event. A write in it must be reported with :meth:`written`."""
-        effects = self._outbox.take()
-        if effects.write is not None:
-            self.local.begun(effects.write)
-        return effects
+    def take(self) -> Ready:
+        """The Ready of the last event. A write in it must be reported with :meth:`written`."""
+        ready = self._ready_builder.take()
+        if ready.write is not None:
+            self.raft_log.begun(ready.write)
+        return ready
 
     # --- events: time and links
 
     def tick(self, now: float) -> None:
         """Acts on what is due: heartbeats and check-quorum of a leader, elections of the others."""
-        standing = self.standing
-        if standing.leading is not None:
-            standing.leading.tick(now)
-            standing.end_if_over(now)
-        elif now >= standing.election_at:
+        raft_state = self.raft_state
+        if raft_state.leader_state is not None:
+            raft_state.leader_state.tick(now)
+            raft_state.end_if_over(now)
+        elif now >= raft_state.election_at:
             self.elections.due(now)
 
     def peer_connected(self, peer: str, now: float) -> None:
         """A link to a peer works now."""
-        standing, replicator = self.standing, self.replicator
-        standing.up[peer] = True
+        raft_state, replicator = self.raft_state, self.replicator
+        raft_state.up[peer] = True
         if replicator is not None:
             if peer in replicator.peers:
                 replicator.connected(peer, self.commit_index, now)
-        elif not (standing.joins or standing.knows(peer)):
+        elif not (raft_state.joins or raft_state.knows(peer)):
             return  # whoever it is, it keeps nobody waiting and hurries nobody
-        elif standing.leader is None and standing.role is not Role.CANDIDATE:
+        elif raft_state.leader is None and raft_state.role is not Role.CANDIDATE:
             # Nobody leads that we know of: a leader would say so at once over the new link.
-            standing.hurry(now)
+            raft_state.hasten_election(now)
 
     def peer_lost(self, peer: str, now: float) -> None:
         """A link to a peer broke."""
-        standing, replicator = self.standing, self.replicator
-        standing.up.pop(peer, None)
+        raft_state, replicator = self.raft_state, self.replicator
+        raft_state.up.pop(peer, None)
         if replicator is not None:
             if peer in replicator.peers:
                 replicator.lost(peer)
-        elif peer == standing.leader:
-            standing.leader = None
-            standing.hurry(now)
+        elif peer == raft_state.leader:
+            raft_state.leader = None
+            raft_state.hasten_election(now)
 
     # --- events: proposals
 
     def next_position(self, size: int) -> int:
         """Where in the commit log an entry of ``size`` bytes would be written next."""
-        return self.local.next_position(size)
+        return self.raft_log.next_position(size)
 
     def check_may_propose(self) -> None:
         """Raises a :class:`~dledger.errors.ProposeError`."""
-        self.standing.lead().check_may_propose()
+        self.raft_state.lead().check_may_propose()
 
     def propose(self, entry: Entry, now: float) -> None:
         """Adds the leader's next entry: kept, written, and sent, all in this one bundle."""
-        leading = self.standing.lead()
-        leading.check_may_propose()
-        leading.propose(entry, now)
+        leader_state = self.raft_state.lead()
+        leader_state.check_may_propose()
+        leader_state.propose(entry, now)
 
-    def lead(self) -> Leading:
+    def lead(self) -> LeaderState:
         """For changes of the members and of the leader, which an operator asks for.
 
         Raises :class:`~dledger.errors.NotLeaderError`.
         """
-        return self.standing.lead()
+        return self.raft_state.lead()
 
     def step_down(self, now: float) -> None:
         """Gives up the leadership; somebody else will be elected when nobody was heard for long."""
-        if self.standing.role is Role.LEADER:
-            self.standing.become_follower(self.standing.term, None, now)
+        if self.raft_state.role is Role.LEADER:
+            self.raft_state.become_follower(self.raft_state.term, None, now)
 
     # --- events: reads
 
@@ -296,26 +301,26 @@ class Raft:
 
         The answer comes as an effect with that number; where the leader does not answer, never.
         """
-        standing = self.standing
+        raft_state = self.raft_state
         self._read_asked = None
-        if standing.leading is not None:
-            standing.leading.reads.ask(self.node, number, now)
-        elif standing.leader is not None:
-            self._read_asked = (standing.leader, number)
-            self._outbox.send(standing.leader, ReadRequest(standing.term, number))
+        if raft_state.leader_state is not None:
+            raft_state.leader_state.reads.ask(self.node, number, now)
+        elif raft_state.leader is not None:
+            self._read_asked = (raft_state.leader, number)
+            self._ready_builder.send(raft_state.leader, ReadRequest(raft_state.term, number))
         else:
-            self._outbox.read_index(number, None)
+            self._ready_builder.read_index(number, None)
 
     # --- events: the disk
 
     def written(self, write_id: int, now: float) -> None:
         """The write of that id, and every earlier one, is durable."""
-        standing = self.standing
-        moved = self.local.written(write_id)
+        raft_state = self.raft_state
+        moved = self.raft_log.written(write_id)
         self.elections.written(write_id, now)
-        if standing.leading is not None:
-            standing.leading.durable(now)
-            standing.end_if_over(now)
+        if raft_state.leader_state is not None:
+            raft_state.leader_state.durable(now)
+            raft_state.end_if_over(now)
         elif moved:
             self.follower.durable()
 
@@ -331,7 +336,7 @@ class Raft:
         """One message of a peer. Raises :class:`PeerError` if it cannot be right."""
         if sender == self.node:
             raise PeerError(f"{sender} is this node itself")
-        standing, outbox = self.standing, self._outbox
+        raft_state, ready_builder = self.raft_state, self._ready_builder
         match message:
             case AppendRequest():
                 self.follower.append(sender, message, now)
@@ -340,25 +345,25 @@ class Raft:
             case AppendAccepted() | AppendRejected() | HeartbeatResponse():
                 self._answer(sender, message, now)
             case VoteRequest():
-                self.elections.asked(sender, message, now)
+                self.elections.vote_requested(sender, message, now)
             case VoteResponse():
-                self.elections.answered(sender, message, now)
+                self.elections.vote_answered(sender, message, now)
             case TimeoutNow():
-                ours = (standing.term, standing.leader)
-                known = standing.knows(sender)
+                ours = (raft_state.term, raft_state.leader)
+                known = raft_state.knows(sender)
                 if (message.term, sender) == ours and known and self.elections.may_campaign:
                     self.elections.campaign(now, pre_vote=False, ordered=True)
             case ReadRequest():
-                if not standing.knows(sender):
+                if not raft_state.knows(sender):
                     return
-                if standing.leading is not None and message.term == standing.term:
-                    standing.leading.reads.ask(sender, message.id, now)
+                if raft_state.leader_state is not None and message.term == raft_state.term:
+                    raft_state.leader_state.reads.ask(sender, message.id, now)
                 else:
-                    outbox.send(sender, ReadResponse(standing.term, message.id, -1))
+                    ready_builder.send(sender, ReadResponse(raft_state.term, message.id, -1))
             case ReadResponse():
                 if (sender, message.id) == self._read_asked:
                     known = message.index >= 0
-                    outbox.read_index(message.id, message.index if known else None)
+                    ready_builder.read_index(message.id, message.index if known else None)
 
     def _answer(
         self,
@@ -366,18 +371,18 @@ class Raft:
         message: AppendAccepted | AppendRejected | HeartbeatResponse,
         now: float,
     ) -> None:
-        standing, leading = self.standing, self.standing.leading
-        if message.term > standing.term:
+        raft_state, leader_state = self.raft_state, self.raft_state.leader_state
+        if message.term > raft_state.term:
             if self.serves(sender):
-                standing.adopt(sender, message.term, now)
+                raft_state.adopt(sender, message.term, now)
             return
-        if message.term < standing.term or leading is None:
+        if message.term < raft_state.term or leader_state is None:
             return  # an answer to an earlier leadership
         match message:
             case AppendAccepted():
-                leading.accepted(sender, message, now)
+                leader_state.accepted(sender, message, now)
             case HeartbeatResponse():
-                leading.heartbeat_answered(sender, message, now)
+                leader_state.heartbeat_answered(sender, message, now)
             case AppendRejected():
-                leading.rejected(sender, message, now)
-        standing.end_if_over(now)
+                leader_state.rejected(sender, message, now)
+        raft_state.end_if_over(now)

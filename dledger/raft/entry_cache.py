@@ -10,14 +10,14 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
 
-from dledger.errors import InvariantError, Promise
+from dledger.errors import InvariantError, SafetyProperty
 from store.log.entry import Entry
 
 NO_INDEX = -1
 NO_TERM = 0
 
 
-class RaftLog:
+class EntryCache:
     """The entries ``first_index`` .. ``last_index`` of one node: their terms, and the newest whole.
 
     The cache always holds every entry above the commit index: what may still be cut can be cut
@@ -92,7 +92,7 @@ class RaftLog:
         """Adds the next entry; its index and term must continue the log."""
         if entry.index != self.last_index + 1 or entry.term < self.last_term:
             raise InvariantError(
-                Promise.LOG_MATCHING,
+                SafetyProperty.LOG_MATCHING,
                 f"entry {entry.index} of term {entry.term} cannot follow "
                 f"entry {self.last_index} of term {self.last_term}",
             )
@@ -109,7 +109,7 @@ class RaftLog:
         """Drops ``first_index`` and all after it; only what the cache holds can be dropped."""
         if first_index < self.cached_from:
             raise InvariantError(
-                Promise.COMMITTED,
+                SafetyProperty.COMMITTED,
                 f"cannot drop entries from {first_index}: "
                 f"memory holds them from {self.cached_from}",
             )

@@ -11,10 +11,10 @@ from dledger.raft.messages import (
     Heartbeat,
     HeartbeatResponse,
 )
-from dledger.raft.raft_log import LocalLog
-from dledger.raft.raft_state import Standing
-from dledger.raft.ready import Outbox
-from dledger.raft.replication_evidence import Holding, Holdings
+from dledger.raft.raft_log import RaftLog
+from dledger.raft.raft_state import RaftState
+from dledger.raft.ready import ReadyBuilder
+from dledger.raft.replication_evidence import MemberEvidence, ReplicationEvidence
 
 
 class Follower:
@@ -25,57 +25,57 @@ class Follower:
         *,
         incarnation: int,
         configurations: Configurations,
-        standing: Standing,
-        local: LocalLog,
-        holdings: Holdings,
-        outbox: Outbox,
+        raft_state: RaftState,
+        raft_log: RaftLog,
+        evidence: ReplicationEvidence,
+        ready_builder: ReadyBuilder,
     ) -> None:
         self._incarnation = incarnation
         self._configurations = configurations
-        self._standing = standing
-        self._local = local
-        self._holdings = holdings
-        self._outbox = outbox
+        self._raft_state = raft_state
+        self._raft_log = raft_log
+        self._evidence = evidence
+        self._ready_builder = ready_builder
 
     def append(self, sender: str, request: AppendRequest, now: float) -> None:
         """Entries came. Raises :class:`~dledger.errors.PeerError` if they cannot be right."""
-        standing = self._standing
-        if not standing.hears_leader(sender, request.term, now):
+        raft_state = self._raft_state
+        if not raft_state.accepts_leader(sender, request.term, now):
             return
         answer: AppendAccepted | AppendRejected | None
-        if standing.follow(sender, request.term, now):
-            answer = self._local.accept(sender, request)
+        if raft_state.follow(sender, request.term, now):
+            answer = self._raft_log.accept(sender, request)
         else:
-            answer = AppendRejected(standing.term, request.prev_index, -1, 0)
+            answer = AppendRejected(raft_state.term, request.prev_index, -1, 0)
         if answer is not None:
-            self._outbox.send(sender, answer)
+            self._ready_builder.send(sender, answer)
 
     def durable(self) -> None:
         """More of what is known to match the leader's log is durable: it is told so."""
-        standing = self._standing
-        if standing.leader is not None:
-            match_index = self._local.match_index
-            answer = AppendAccepted(standing.term, match_index, self._incarnation)
-            self._outbox.send(standing.leader, answer)
+        raft_state = self._raft_state
+        if raft_state.leader is not None:
+            match_index = self._raft_log.match_index
+            answer = AppendAccepted(raft_state.term, match_index, self._incarnation)
+            self._ready_builder.send(raft_state.leader, answer)
 
     def heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
         """A heartbeat or notice came. Raises :class:`~dledger.errors.PeerError` likewise."""
-        standing, local = self._standing, self._local
-        if not standing.hears_leader(sender, beat.term, now):
+        raft_state, raft_log = self._raft_state, self._raft_log
+        if not raft_state.accepts_leader(sender, beat.term, now):
             return
-        if standing.follow(sender, beat.term, now):
-            if local.believes(sender):
-                local.commit_to(min(beat.commit_index, local.verified_index))
+        if raft_state.follow(sender, beat.term, now):
+            if raft_log.trusts_leader(sender):
+                raft_log.commit_to(min(beat.commit_index, raft_log.verified_index))
             if beat.round == NOTICE:
                 return
-            empty = local.log.last_index < 0 and standing.knows(sender)
-            if beat.held and (local.proven or empty):
-                self._holdings.learn(self._plausible(beat.held))
-        held = (local.match_index, local.received_index)
-        echo = (beat.round, self._incarnation, local.log.last_index)
-        self._outbox.send(sender, HeartbeatResponse(standing.term, *held, *echo))
+            empty = raft_log.entry_cache.last_index < 0 and raft_state.knows(sender)
+            if beat.evidence and (raft_log.proven or empty):
+                self._evidence.learn(self._plausible(beat.evidence))
+        held = (raft_log.match_index, raft_log.received_index)
+        echo = (beat.round, self._incarnation, raft_log.entry_cache.last_index)
+        self._ready_builder.send(sender, HeartbeatResponse(raft_state.term, *held, *echo))
 
-    def _plausible(self, held: tuple[Holding, ...]) -> list[Holding]:
+    def _plausible(self, held: tuple[MemberEvidence, ...]) -> list[MemberEvidence]:
         """Of what a leader tells, what it says of members."""
         found = self._configurations.current
         return [each for each in held if found.includes(each.node)]

@@ -1,7 +1,7 @@
 """What a leader does beside replication: takes proposals, hears its followers, commits.
 
 Made when a node becomes leader, dropped when it no longer is; the core looks at ``over`` after each
-event. Counting majorities (``raft/quorum_tracker.py``), changing members
+event. Counting quorum_tracker (``raft/quorum_tracker.py``), changing members
 (``raft/configuration_change.py``), handing over (``raft/leadership_transfer.py``) and confirming
 reads (``raft/leader_reads.py``) are parts of it, made and dropped with it.
 """
@@ -13,20 +13,20 @@ from collections.abc import Mapping
 from dledger.config import RaftConfig
 from dledger.errors import BusyError, ChangeRefusedError, PeerError, TransferringError
 from dledger.raft.configuration import check_incarnation
-from dledger.raft.configuration_change import Changes
+from dledger.raft.configuration_change import ConfigurationChanger
 from dledger.raft.leader_reads import LeaderReads
-from dledger.raft.leadership_transfer import Handover
+from dledger.raft.leadership_transfer import LeadershipTransfer
 from dledger.raft.messages import AppendAccepted, AppendRejected, HeartbeatResponse
 from dledger.raft.progress import Progress
-from dledger.raft.quorum_tracker import Majorities
-from dledger.raft.raft_log import LocalLog
-from dledger.raft.ready import Outbox
+from dledger.raft.quorum_tracker import QuorumTracker
+from dledger.raft.raft_log import RaftLog
+from dledger.raft.ready import ReadyBuilder
 from dledger.raft.replication import Replicator
-from dledger.raft.replication_evidence import Holding, Holdings
+from dledger.raft.replication_evidence import MemberEvidence, ReplicationEvidence
 from store.log.entry import HEADER_SIZE, Entry, EntryKind, build_entry
 
 
-class Leading:
+class LeaderState:
     """One leadership, from the no-op of its term on."""
 
     def __init__(
@@ -35,64 +35,64 @@ class Leading:
         node: str,
         incarnation: int,
         term: int,
-        local: LocalLog,
-        outbox: Outbox,
+        raft_log: RaftLog,
+        ready_builder: ReadyBuilder,
         config: RaftConfig,
         connected: Mapping[str, bool],
-        unfit: Mapping[str, bool],
+        unhealthy: Mapping[str, bool],
         damaged: Mapping[str, bool],
-        holdings: Holdings,
+        evidence: ReplicationEvidence,
         now: float,
     ) -> None:
         self.over = False
-        self.first_index = local.log.last_index + 1
+        self.first_index = raft_log.entry_cache.last_index + 1
         self._node = node
         self._term = term
-        self._local = local
-        self._outbox = outbox
+        self._raft_log = raft_log
+        self._ready_builder = ready_builder
         self._config = config
-        self._holdings = holdings
-        self._held_before = holdings.copy()
+        self._evidence = evidence
+        self._evidence_before = evidence.copy()
         self._quorum_check_at = now + config.election_seconds
-        members = local.configurations.current.members
+        members = raft_log.configurations.current.members
         self.replicator = Replicator(
             node=node,
             term=term,
             peers=[name for name in members if name != node],
             connected=connected,
-            log=local.log,
-            outbox=outbox,
+            log=raft_log.entry_cache,
+            ready_builder=ready_builder,
             config=config,
             now=now,
         )
-        self.majorities = Majorities(
+        self.quorum_tracker = QuorumTracker(
             node=node,
             incarnation=incarnation,
-            local=local,
+            raft_log=raft_log,
             replicator=self.replicator,
             damaged=damaged,
             config=config,
         )
-        self.handover = Handover(
+        self.leadership_transfer = LeadershipTransfer(
             node=node,
             term=term,
-            local=local,
-            outbox=outbox,
+            raft_log=raft_log,
+            ready_builder=ready_builder,
             replicator=self.replicator,
-            majorities=self.majorities,
-            unfit=unfit,
+            quorum_tracker=self.quorum_tracker,
+            unhealthy=unhealthy,
             config=config,
             now=now,
         )
-        self.changes = Changes(
+        self.configuration_changer = ConfigurationChanger(
             node=node,
             incarnation=incarnation,
             first_index=self.first_index,
-            local=local,
+            raft_log=raft_log,
             add=self._add,
             replicator=self.replicator,
-            majorities=self.majorities,
-            handover=self.handover,
+            quorum_tracker=self.quorum_tracker,
+            leadership_transfer=self.leadership_transfer,
             connected=connected,
             config=config,
             now=now,
@@ -101,12 +101,12 @@ class Leading:
             node=node,
             term=term,
             first_index=self.first_index,
-            local=local,
-            outbox=outbox,
+            raft_log=raft_log,
+            ready_builder=ready_builder,
             replicator=self.replicator,
-            majorities=self.majorities,
-            handover=self.handover,
-            held=self._held,
+            quorum_tracker=self.quorum_tracker,
+            leadership_transfer=self.leadership_transfer,
+            evidence=self._current_evidence,
             config=config,
             now=now,
         )
@@ -117,24 +117,24 @@ class Leading:
 
     def check_may_propose(self) -> None:
         """Raises :class:`TransferringError` or :class:`BusyError`."""
-        target = self.handover.target
+        target = self.leadership_transfer.target
         if target is not None:
             raise TransferringError(target)
-        waiting = self._local.waiting_bytes()
+        waiting = self._raft_log.waiting_bytes()
         if waiting > self._config.uncommitted_bytes_max:
             raise BusyError(waiting, self._config.uncommitted_bytes_max)
 
     def propose(self, entry: Entry, now: float) -> None:
         """Adds the next entry: kept, written, and sent."""
-        self._local.add(entry)
-        self.replicator.replicate_all(self._local.commit_index, now)
+        self._raft_log.add(entry)
+        self.replicator.replicate_all(self._raft_log.commit_index, now)
 
     def _add(self, kind: EntryKind, body: bytes) -> int:
-        log = self._local.log
-        position = self._local.next_position(HEADER_SIZE + len(body))
+        log = self._raft_log.entry_cache
+        position = self._raft_log.next_position(HEADER_SIZE + len(body))
         parts = (body,) if body else ()
         entry = build_entry(kind, log.last_index + 1, self._term, position, log.chain_crc, parts)
-        self._local.add(entry)
+        self._raft_log.add(entry)
         return entry.index
 
     # --- events
@@ -142,36 +142,40 @@ class Leading:
     def deadline(self) -> float:
         """When :meth:`tick` is due next."""
         due = min(self.replicator.deadline(), self._quorum_check_at)
-        return due if self.handover.target is None else min(due, self.handover.ends_at)
+        return (
+            due
+            if self.leadership_transfer.target is None
+            else min(due, self.leadership_transfer.ends_at)
+        )
 
     def tick(self, now: float) -> None:
         """Acts on what is due."""
         if now >= self._quorum_check_at:
             self._quorum_check_at = now + self._config.election_seconds
-            if not self.majorities.heard_since(now - self._config.election_seconds):
+            if not self.quorum_tracker.heard_since(now - self._config.election_seconds):
                 self.over = True
                 return
             self._prefer(now)
-        self.handover.give_up_if_late(now)
-        self._tend(now)
+        self.leadership_transfer.give_up_if_late(now)
+        self._advance_change(now)
         self._tick_replicator(now)
 
     def _tick_replicator(self, now: float) -> None:
-        held: tuple[Holding, ...] = ()
+        evidence: tuple[MemberEvidence, ...] = ()
         if self.replicator.beats(now):
             self.reads.next_round(now)
-            held = self._held()
-        self.replicator.tick(self._local.commit_index, now, held)
+            evidence = self._current_evidence()
+        self.replicator.tick(self._raft_log.commit_index, now, evidence)
 
-    def _held(self) -> tuple[Holding, ...]:
+    def _current_evidence(self) -> tuple[MemberEvidence, ...]:
         """What heartbeats pass on."""
-        return tuple(self.remember()) if self._holdings.kept else ()
+        return tuple(self.remember()) if self._evidence.kept else ()
 
-    def remember(self) -> list[Holding]:
+    def remember(self) -> list[MemberEvidence]:
         """What the members hold, kept beyond this leadership."""
-        held = self.majorities.holdings()
-        self._holdings.learn(held)
-        return held
+        evidence = self.quorum_tracker.evidence()
+        self._evidence.learn(evidence)
+        return evidence
 
     def durable(self, now: float) -> None:
         """The leader's own log became durable further on."""
@@ -182,16 +186,16 @@ class Leading:
         progress = self._heard(sender, answer.incarnation, answer.match_index)
         if progress is None:
             return
-        if self.replicator.accepted(sender, answer.match_index, self._local.commit_index, now):
+        if self.replicator.accepted(sender, answer.match_index, self._raft_log.commit_index, now):
             self._moved(now)
 
     def heartbeat_answered(self, sender: str, answer: HeartbeatResponse, now: float) -> None:
         """Raises :class:`PeerError` for entries that do not exist."""
         if self._heard(sender, answer.incarnation, answer.match_index) is None:
             return
-        moved = self.replicator.heartbeat_answered(sender, answer, self._local.commit_index, now)
+        moved = self.replicator.heartbeat_answered(sender, answer, self._raft_log.commit_index, now)
         progress = self.replicator.peers[sender]
-        if self._held_before.lacks(sender, answer.incarnation, answer.log_index):
+        if self._evidence_before.lacks(sender, answer.incarnation, answer.log_index):
             progress.lost = True  # what it confirmed to an earlier leader is not there any more
         self._note_loss(progress)
         if answer.round > progress.round:
@@ -203,64 +207,65 @@ class Leading:
     def rejected(self, sender: str, answer: AppendRejected, now: float) -> None:
         """The logs do not meet there."""
         if sender in self.replicator.peers:
-            self.replicator.rejected(sender, answer, self._local.commit_index, now)
+            self.replicator.rejected(sender, answer, self._raft_log.commit_index, now)
 
     def _heard(self, sender: str, incarnation: int, match_index: int) -> Progress | None:
         """What is known of a member that answers; None for who is none any more."""
-        if match_index > self._local.log.last_index:
+        if match_index > self._raft_log.entry_cache.last_index:
             raise PeerError(f"{sender} confirms entry {match_index} that does not exist")
         progress = self.replicator.peers.get(sender)
         if progress is not None and progress.incarnation != incarnation:
             check_incarnation(sender, incarnation)
             progress.incarnation = incarnation
             # All that it can have confirmed under another one is in this log.
-            progress.needed_index = self._local.log.last_index
+            progress.needed_index = self._raft_log.entry_cache.last_index
         return progress
 
     def _note_loss(self, progress: Progress) -> None:
         if progress.lost and progress.needed_index < progress.confirmed_index:
-            progress.needed_index = self._local.log.last_index
+            progress.needed_index = self._raft_log.entry_cache.last_index
 
     def _moved(self, now: float) -> None:
         self.advance_commit(now)
-        if self.handover.target is not None:
-            self.handover.go_on()
+        if self.leadership_transfer.target is not None:
+            self.leadership_transfer.go_on()
 
     # --- commit
 
     def advance_commit(self, now: float) -> None:
         """Only an entry of the present term commits by counting; older ones follow (figure 8)."""
-        local = self._local
-        if local.commit_index == local.log.last_index:
+        raft_log = self._raft_log
+        if raft_log.commit_index == raft_log.entry_cache.last_index:
             return  # a majority has confirmed all there is before
-        index = self.majorities.quorum_index()
-        if index <= local.commit_index or local.log.term_at(index) != self._term:
+        index = self.quorum_tracker.quorum_index()
+        if index <= raft_log.commit_index or raft_log.entry_cache.term_at(index) != self._term:
             return
-        before = local.commit_index
-        local.commit_to(index)
+        before = raft_log.commit_index
+        raft_log.commit_to(index)
         self.replicator.committed(index, now)
-        if before < max(self.first_index, local.configurations.index) <= index:
-            self._tend(now)
+        if before < max(self.first_index, raft_log.configurations.index) <= index:
+            self._advance_change(now)
 
     # --- the members and the leader
 
-    def _tend(self, now: float) -> None:
-        if not self.changes.tend(now):
-            self.handover.order_successor()
+    def _advance_change(self, now: float) -> None:
+        if not self.configuration_changer.advance_change(now):
+            self.leadership_transfer.order_successor()
             self.over = True
 
     def begin_transfer(self, target: str, now: float) -> None:
-        """Hands the leadership to a voter; see :class:`~dledger.raft.leadership_transfer.Handover`.
+        """Hands the leadership to a voter; see
+        :class:`~dledger.raft.leadership_transfer.LeadershipTransfer`.
 
         Raises :class:`~dledger.errors.ChangeRefusedError`.
         """
         if target == self._node:
             raise ChangeRefusedError(f"{target} leads already")
-        self.changes.changeable()
-        self.handover.begin(target, now)
+        self.configuration_changer.changeable()
+        self.leadership_transfer.begin(target, now)
 
     def _prefer(self, now: float) -> None:
-        preferred = self.handover.preferred(now)
+        preferred = self.leadership_transfer.preferred(now)
         if preferred is not None:
             try:
                 self.begin_transfer(preferred, now)

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dledger.config import RaftConfig
-from dledger.raft.leadership_transfer import Handover
+from dledger.raft.leadership_transfer import LeadershipTransfer
 from dledger.raft.messages import ReadResponse
-from dledger.raft.quorum_tracker import Majorities
-from dledger.raft.raft_log import LocalLog
+from dledger.raft.quorum_tracker import QuorumTracker
+from dledger.raft.raft_log import RaftLog
 from dledger.raft.read_index import ReadAsked, ReadRounds
-from dledger.raft.ready import Outbox
+from dledger.raft.ready import ReadyBuilder
 from dledger.raft.replication import Replicator
-from dledger.raft.replication_evidence import Holding
+from dledger.raft.replication_evidence import MemberEvidence
 
 
 class LeaderReads:
@@ -27,26 +27,27 @@ class LeaderReads:
         node: str,
         term: int,
         first_index: int,
-        local: LocalLog,
-        outbox: Outbox,
+        raft_log: RaftLog,
+        ready_builder: ReadyBuilder,
         replicator: Replicator,
-        majorities: Majorities,
-        handover: Handover,
-        held: Callable[[], tuple[Holding, ...]],
+        quorum_tracker: QuorumTracker,
+        leadership_transfer: LeadershipTransfer,
+        evidence: Callable[[], tuple[MemberEvidence, ...]],
         config: RaftConfig,
         now: float,
     ) -> None:
-        """``first_index`` is the no-op of the term: no read is answered from before it. ``held`` is
-        what a heartbeat passes on."""
+        """``first_index`` is the no-op of the term: no read is answered from before it.
+        ``evidence`` is what a heartbeat passes on.
+        """
         self._node = node
         self._term = term
         self._first_index = first_index
-        self._local = local
-        self._outbox = outbox
+        self._raft_log = raft_log
+        self._ready_builder = ready_builder
         self._replicator = replicator
-        self._majorities = majorities
-        self._handover = handover
-        self._held = held
+        self._quorum_tracker = quorum_tracker
+        self._handover = leadership_transfer
+        self._evidence = evidence
         self._config = config
         self._rounds = ReadRounds()
         self._round_sent_at: dict[int, float] = {}
@@ -54,7 +55,7 @@ class LeaderReads:
 
     def ask(self, asker: str, number: int, now: float) -> None:
         """A read index is wanted; the answer leaves once it is confirmed."""
-        asked = ReadAsked(asker, number, max(self._local.commit_index, self._first_index))
+        asked = ReadAsked(asker, number, max(self._raft_log.commit_index, self._first_index))
         leased = self._config.lease_reads and now < self._lease_until
         if leased and not self._handover.ordered:
             self._answer(asked)
@@ -72,7 +73,7 @@ class LeaderReads:
         """A member answered a round: confirms what a majority has answered."""
         if not (self._rounds.open or self._config.lease_reads):
             return
-        confirmed = self._majorities.confirmed_round()
+        confirmed = self._quorum_tracker.confirmed_round()
         for asked in self._rounds.confirmed(confirmed):
             self._answer(asked)
         if self._config.lease_reads:
@@ -84,16 +85,16 @@ class LeaderReads:
         """The leadership is over: nobody's read is confirmed any more."""
         for asked in self._rounds.drop():
             if asked.asker == self._node:
-                self._outbox.read_index(asked.number, None)
+                self._ready_builder.read_index(asked.number, None)
             else:
-                self._outbox.send(asked.asker, ReadResponse(self._term, asked.number, -1))
+                self._ready_builder.send(asked.asker, ReadResponse(self._term, asked.number, -1))
 
     def _begin_round(self, now: float) -> None:
         self.next_round(now)
         if self._replicator.beats_soon(now):
-            self._replicator.beat(self._local.commit_index, now, self._held())
+            self._replicator.beat(self._raft_log.commit_index, now, self._evidence())
         else:
-            self._replicator.ask_all(self._local.commit_index)
+            self._replicator.ask_all(self._raft_log.commit_index)
         self.serve(now)
 
     def _extend_lease(self, confirmed: int) -> None:
@@ -107,6 +108,8 @@ class LeaderReads:
 
     def _answer(self, asked: ReadAsked) -> None:
         if asked.asker == self._node:
-            self._outbox.read_index(asked.number, asked.read_from)
+            self._ready_builder.read_index(asked.number, asked.read_from)
         else:
-            self._outbox.send(asked.asker, ReadResponse(self._term, asked.number, asked.read_from))
+            self._ready_builder.send(
+                asked.asker, ReadResponse(self._term, asked.number, asked.read_from)
+            )

@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from dledger.config import RaftConfig
 from dledger.errors import ChangeRefusedError
 from dledger.raft.messages import TimeoutNow
-from dledger.raft.quorum_tracker import Majorities
-from dledger.raft.raft_log import LocalLog
-from dledger.raft.ready import Outbox
+from dledger.raft.quorum_tracker import QuorumTracker
+from dledger.raft.raft_log import RaftLog
+from dledger.raft.ready import ReadyBuilder
 from dledger.raft.replication import Replicator
 
 PREFERRED_PAUSE = 10.0
 """Election timeouts between two tries to hand over to the preferred leader."""
 
 
-class Handover:
+class LeadershipTransfer:
     """Of one leadership."""
 
     def __init__(
@@ -28,11 +28,11 @@ class Handover:
         *,
         node: str,
         term: int,
-        local: LocalLog,
-        outbox: Outbox,
+        raft_log: RaftLog,
+        ready_builder: ReadyBuilder,
         replicator: Replicator,
-        majorities: Majorities,
-        unfit: Mapping[str, bool],
+        quorum_tracker: QuorumTracker,
+        unhealthy: Mapping[str, bool],
         config: RaftConfig,
         now: float,
     ) -> None:
@@ -45,11 +45,11 @@ class Handover:
         obeys is elected by voters that heard this leader a moment ago: it has no lease any more."""
         self._node = node
         self._term = term
-        self._local = local
-        self._outbox = outbox
+        self._raft_log = raft_log
+        self._ready_builder = ready_builder
         self._replicator = replicator
-        self._majorities = majorities
-        self._unfit = unfit
+        self._quorum_tracker = quorum_tracker
+        self._unhealthy = unhealthy
         self._config = config
         self._sent = False
         self._prefer_at = now + config.election_seconds
@@ -57,9 +57,9 @@ class Handover:
     def begin(self, target: str, now: float) -> None:
         """Hands over to a voter. Raises :class:`~dledger.errors.ChangeRefusedError`."""
         progress = self._replicator.peers.get(target)
-        if progress is None or target not in self._majorities.configuration.voters:
+        if progress is None or target not in self._quorum_tracker.configuration.voters:
             raise ChangeRefusedError(f"{target} is not a voter")
-        if not progress.connected or not self._majorities.counts(target):
+        if not progress.connected or not self._quorum_tracker.counts(target):
             raise ChangeRefusedError(f"{target} cannot be reached, or is being refilled")
         self.target = target
         self._sent = False
@@ -68,13 +68,13 @@ class Handover:
 
     def go_on(self) -> None:
         """Once all is committed and with the target: nobody's proposal is left in the air."""
-        target, last = self.target, self._local.log.last_index
-        if target is None or self._sent or self._local.commit_index < last:
+        target, last = self.target, self._raft_log.entry_cache.last_index
+        if target is None or self._sent or self._raft_log.commit_index < last:
             return
         progress = self._replicator.peers.get(target)
         if progress is not None and progress.match_index == last:
             self._sent = self.ordered = True
-            self._outbox.send(target, TimeoutNow(self._term))
+            self._ready_builder.send(target, TimeoutNow(self._term))
 
     def give_up_if_late(self, now: float) -> None:
         """It did not take over: this leader goes on."""
@@ -87,20 +87,23 @@ class Handover:
             (progress.match_index, peer)
             for peer, progress in self._replicator.peers.items()
             if progress.connected
-            and peer in self._majorities.configuration.voters
-            and self._majorities.counts(peer)
+            and peer in self._quorum_tracker.configuration.voters
+            and self._quorum_tracker.counts(peer)
         ]
         if voters:
-            self._outbox.send(max(voters)[1], TimeoutNow(self._term))
+            self._ready_builder.send(max(voters)[1], TimeoutNow(self._term))
 
     def preferred(self, now: float) -> str | None:
         """The preferred leader, if it is another, keeps up, is fit, and was not tried lately."""
         preferred = self._config.preferred_leader
         if preferred in ("", self._node) or now < self._prefer_at or self.target:
             return None
-        if preferred not in self._majorities.configuration.voters or preferred in self._unfit:
+        if (
+            preferred not in self._quorum_tracker.configuration.voters
+            or preferred in self._unhealthy
+        ):
             return None
-        if not self._majorities.keeps_up(preferred):
+        if not self._quorum_tracker.keeps_up(preferred):
             return None
         self._prefer_at = now + PREFERRED_PAUSE * self._config.election_seconds
         return preferred

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from dledger.raft.replication_evidence import Holding
+from dledger.raft.replication_evidence import MemberEvidence
 from dledger.wire.service_messages import ServiceMessage
 from store.log.entry import Entry
 
@@ -97,14 +97,14 @@ class Heartbeat:
     """The leader lives. ``commit_index`` is never above what the receiver has confirmed.
 
     ``round`` counts up; its echo proves that the receiver still followed when it was sent. Round 0
-    is a notice: who follows does not answer. ``held`` is what the members hold; see
+    is a notice: who follows does not answer. ``evidence`` is what the members hold; see
     ``raft/replication_evidence.py``.
     """
 
     term: int
     commit_index: int
     round: int = NOTICE
-    held: tuple[Holding, ...] = ()
+    evidence: tuple[MemberEvidence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dledger.config import RaftConfig
 from dledger.raft.configuration import Configuration
 from dledger.raft.quorum import joint_quorum_index
-from dledger.raft.raft_log import LocalLog
+from dledger.raft.raft_log import RaftLog
 from dledger.raft.replication import Replicator
-from dledger.raft.replication_evidence import Holding
+from dledger.raft.replication_evidence import MemberEvidence
 
 
-class Majorities:
+class QuorumTracker:
     """Of one leadership."""
 
     def __init__(
@@ -24,14 +24,14 @@ class Majorities:
         *,
         node: str,
         incarnation: int,
-        local: LocalLog,
+        raft_log: RaftLog,
         replicator: Replicator,
         damaged: Mapping[str, bool],
         config: RaftConfig,
     ) -> None:
         self._node = node
         self._incarnation = incarnation
-        self._local = local
+        self._raft_log = raft_log
         self._replicator = replicator
         self._damaged = damaged
         self._promote_lag_entries = config.promote_lag_entries
@@ -39,7 +39,7 @@ class Majorities:
     @property
     def configuration(self) -> Configuration:
         """What is in effect."""
-        return self._local.configurations.current
+        return self._raft_log.configurations.current
 
     def peers(self) -> list[str]:
         """All members but the leader."""
@@ -52,7 +52,7 @@ class Majorities:
             return False
         return progress.incarnation is None or self.configuration.trusts(peer, progress.incarnation)
 
-    def whole(self, member: str) -> bool:
+    def is_intact(self, member: str) -> bool:
         """Whether nothing of its log is damaged, as far as it has told."""
         return member not in self._damaged
 
@@ -63,18 +63,18 @@ class Majorities:
             for peer, progress in self._replicator.peers.items()
             if self.counts(peer)
         }
-        held[self._node] = self._local.durable_index
+        held[self._node] = self._raft_log.durable_index
         return joint_quorum_index(self.configuration.quorums, held)
 
-    def holdings(self) -> list[Holding]:
+    def evidence(self) -> list[MemberEvidence]:
         """What every member that counts holds of what is committed."""
-        commit_index = self._local.commit_index
-        own = min(self._local.durable_index, commit_index)
-        found = [Holding(self._node, self._incarnation, own)]
+        commit_index = self._raft_log.commit_index
+        own = min(self._raft_log.durable_index, commit_index)
+        found = [MemberEvidence(self._node, self._incarnation, own)]
         for peer, progress in self._replicator.peers.items():
             if progress.incarnation and self.counts(peer):
                 index = min(progress.match_index, commit_index)
-                found.append(Holding(peer, progress.incarnation, index))
+                found.append(MemberEvidence(peer, progress.incarnation, index))
         return [holding for holding in found if holding.incarnation and holding.last_index >= 0]
 
     def heard_since(self, since: float) -> bool:
@@ -86,7 +86,7 @@ class Majorities:
         }
         heard[self._node] = 1
         found, quorums = self.configuration, self.configuration.quorums
-        if found.is_joint and self._local.configurations.index > self._local.commit_index:
+        if found.is_joint and self._raft_log.configurations.index > self._raft_log.commit_index:
             # Without the new voters nothing commits, but the old ones suffice to call it off.
             quorums = (found.old_voters,)
         return joint_quorum_index(quorums, heard) == 1
@@ -107,16 +107,16 @@ class Majorities:
         Up to date is only who holds the entry that says who the members are: one that was put on
         another disk learns from it that it counts again, and votes for nobody until then.
         """
-        if not self.whole(voter):
+        if not self.is_intact(voter):
             return False
         if voter == self._node:
             return True
         progress = self._replicator.peers[voter]
-        lag = self._local.commit_index - progress.match_index
+        lag = self._raft_log.commit_index - progress.match_index
         return (
             progress.connected
             and progress.match_index >= 0
             and lag <= self._promote_lag_entries
-            and progress.match_index >= self._local.configurations.index
+            and progress.match_index >= self._raft_log.configurations.index
             and self.counts(voter)
         )

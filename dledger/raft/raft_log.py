@@ -15,42 +15,42 @@ from __future__ import annotations
 
 from collections import deque
 
-from dledger.errors import InvariantError, PeerError, Promise
+from dledger.errors import InvariantError, PeerError, SafetyProperty
 from dledger.raft.configuration import (
     Configuration,
     ConfigurationError,
     Configurations,
     check_plausible,
 )
-from dledger.raft.entry_cache import RaftLog
+from dledger.raft.entry_cache import EntryCache
 from dledger.raft.messages import AppendAccepted, AppendRejected, AppendRequest
-from dledger.raft.ready import Outbox, Write
+from dledger.raft.ready import ReadyBuilder, Write
 from store.errors import CorruptEntryError, EntryTooLargeError
 from store.log.entry import Entry, EntryKind, check_chain
 from store.log.layout import next_position
 
 
-class LocalLog:
+class RaftLog:
     """Every change of the log goes through here, the leader's own entries included."""
 
     def __init__(
         self,
         *,
         node: str,
-        log: RaftLog,
+        log: EntryCache,
         commit_index: int,
         configurations: Configurations,
         segment_size: int,
-        outbox: Outbox,
+        ready_builder: ReadyBuilder,
         incarnation: int,
     ) -> None:
         """``commit_index`` is what is known to be committed; all of ``log`` must be durable."""
         if commit_index > log.last_index:
             raise InvariantError(
-                Promise.COMMITTED,
+                SafetyProperty.COMMITTED,
                 f"{node}: entry {commit_index} is committed, but the log ends at {log.last_index}",
             )
-        self.log = log
+        self.entry_cache = log
         self.configurations = configurations
         self.commit_index = commit_index
         self.durable_index = log.last_index
@@ -61,7 +61,7 @@ class LocalLog:
         self._node = node
         self._incarnation = incarnation
         self._segment_size = segment_size
-        self._outbox = outbox
+        self._ready_builder = ready_builder
         self._writes: deque[list[int]] = deque()  # [write id, last index it makes durable]
         self._term_write: int | None = None  # the write that makes the present term durable
 
@@ -81,25 +81,25 @@ class LocalLog:
     @property
     def received_index(self) -> int:
         """The last entry that is here and matches the leader's, durable or not."""
-        return min(self.log.last_index, self.verified_index)
+        return min(self.entry_cache.last_index, self.verified_index)
 
     def waiting_bytes(self) -> int:
         """Bytes of log that wait for a majority, or for this node's own disk."""
-        waiting = self.log.entry(min(self.commit_index, self.durable_index) + 1)
-        return 0 if waiting is None else self.log.end_position - waiting.position
+        waiting = self.entry_cache.entry(min(self.commit_index, self.durable_index) + 1)
+        return 0 if waiting is None else self.entry_cache.end_position - waiting.position
 
     def next_position(self, size: int) -> int:
         """Where in the commit log an entry of ``size`` bytes would be written next."""
-        return next_position(self.log.end_position, size, self._segment_size)
+        return next_position(self.entry_cache.end_position, size, self._segment_size)
 
     # --- the disk
 
     def new_term(self, write_id: int) -> None:
         """A new term began, which that write makes durable."""
-        self.doubt()
+        self.reset_verified()
         self._term_write = write_id
 
-    def doubt(self) -> None:
+    def reset_verified(self) -> None:
         """Another leads this term than seemed to: nothing is known yet to be equal to its log."""
         self.verified_index = self.commit_index
         self.proven = False
@@ -122,17 +122,17 @@ class LocalLog:
 
     def add(self, entry: Entry) -> None:
         """The next entry: kept in memory, and on its way to the disk."""
-        self.log.append(entry)
+        self.entry_cache.append(entry)
         if entry.kind is EntryKind.CONFIGURATION:
             self.configurations.append(entry.index, Configuration.unpack(entry.body))
-        self._outbox.write().entries.append(entry)
+        self._ready_builder.write().entries.append(entry)
 
     def accept(self, sender: str, request: AppendRequest) -> AppendAccepted | AppendRejected | None:
         """What the leader of the present term sent; the answer, or None if it waits for the disk.
 
         Raises :class:`PeerError` for entries that cannot be right, and nothing is changed then.
         """
-        log = self.log
+        log = self.entry_cache
         previous = request.prev_index
         term = log.term_at(previous)
         if term != request.prev_term and previous > self.commit_index:
@@ -151,13 +151,13 @@ class LocalLog:
             self.proven = True
         last = previous + len(request.entries)
         self.verified_index = max(self.verified_index, last)
-        if self.believes(sender):
+        if self.trusts_leader(sender):
             self.commit_to(min(request.commit_index, last))
         if added or self._term_write is not None:
             return None
         return AppendAccepted(request.term, self.match_index, self._incarnation)
 
-    def believes(self, leader: str) -> bool:
+    def trusts_leader(self, leader: str) -> bool:
         """Whether the leader's word counts for what is committed: that of a member, and of who has
         shown that it knows the log; where no member is known, anybody's."""
         found = self.configurations
@@ -165,7 +165,7 @@ class LocalLog:
 
     def _checked(self, sender: str, request: AppendRequest) -> list[Entry]:
         """Those of the entries that are not here yet, if all of them can be right."""
-        log = self.log
+        log = self.entry_cache
         added: list[Entry] = []
         end = chain_crc = last_term = 0
         for place, entry in enumerate(request.entries, request.prev_index + 1):
@@ -183,8 +183,8 @@ class LocalLog:
         return added
 
     def _holds(self, entry: Entry, sender: str) -> bool:
-        term = self.log.term_at(entry.index)
-        held = self.log.entry(entry.index)
+        term = self.entry_cache.term_at(entry.index)
+        held = self.entry_cache.entry(entry.index)
         if held is not None and held.term == entry.term:
             if held.chain_crc != entry.chain_crc:
                 raise PeerError(f"the log of {sender} differs from ours at or below {entry.index}")
@@ -226,17 +226,17 @@ class LocalLog:
     def _truncate(self, first_index: int) -> None:
         if first_index <= self.commit_index:
             raise InvariantError(
-                Promise.COMMITTED,
+                SafetyProperty.COMMITTED,
                 f"{self._node}: cannot drop entry {first_index}, "
                 f"all up to {self.commit_index} is committed",
             )
-        write = self._outbox.write()
+        write = self._ready_builder.write()
         if write.entries:
             raise InvariantError(
-                Promise.DURABLE, f"{self._node}: entries added and dropped in one bundle"
+                SafetyProperty.DURABLE, f"{self._node}: entries added and dropped in one bundle"
             )
         write.truncate_from = first_index
-        self.log.truncate(first_index)
+        self.entry_cache.truncate(first_index)
         self.configurations.truncate(first_index)
         self.durable_index = min(self.durable_index, first_index - 1)
         self.verified_index = min(self.verified_index, first_index - 1)
@@ -251,9 +251,10 @@ class LocalLog:
         """All up to ``index`` is committed; never goes back."""
         if index <= self.commit_index:
             return
-        if index > self.log.last_index:
+        if index > self.entry_cache.last_index:
             raise InvariantError(
-                Promise.COMMITTED,
-                f"{self._node}: cannot commit {index}, the log ends at {self.log.last_index}",
+                SafetyProperty.COMMITTED,
+                f"{self._node}: cannot commit {index}, the log ends at "
+                f"{self.entry_cache.last_index}",
             )
         self.commit_index = index

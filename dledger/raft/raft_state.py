@@ -2,7 +2,7 @@
 
 Term, vote, role and leader change here and nowhere else. A term and a vote are on their way to the
 disk in the same bundle in which they change (Raft thesis 3.8); what may leave only after that is
-:meth:`~dledger.raft.ready.Outbox.send_after_write`.
+:meth:`~dledger.raft.ready.ReadyBuilder.send_after_write`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from enum import Enum
 from random import Random
 
 from dledger.config import RaftConfig
-from dledger.errors import InvariantError, NotLeaderError, PeerError, Promise
-from dledger.raft.leader import Leading
-from dledger.raft.raft_log import LocalLog
-from dledger.raft.ready import Outbox
-from dledger.raft.replication_evidence import Holdings
+from dledger.errors import InvariantError, NotLeaderError, PeerError, SafetyProperty
+from dledger.raft.leader import LeaderState
+from dledger.raft.raft_log import RaftLog
+from dledger.raft.ready import ReadyBuilder
+from dledger.raft.replication_evidence import ReplicationEvidence
 from dledger.raft.term_bound import TermBound
 
 NOBODY = ""
 
-SELDOM_MAX = 64.0
+ELECTION_BACKOFF_MAX = 64.0
 """So many election timeouts lie between two campaigns of a node that was told that it was removed:
 with the usual one 40 to 80 s."""
 STRANGER_ELECTIONS = 3.0
@@ -38,7 +38,7 @@ class Role(Enum):
     LEADER = "leader"
 
 
-class Standing:
+class RaftState:
     """One node's; see the module."""
 
     def __init__(
@@ -48,9 +48,9 @@ class Standing:
         incarnation: int,
         term: int,
         vote: str,
-        local: LocalLog,
-        holdings: Holdings,
-        outbox: Outbox,
+        raft_log: RaftLog,
+        evidence: ReplicationEvidence,
+        ready_builder: ReadyBuilder,
         config: RaftConfig,
         rng: Random,
         now: float,
@@ -61,29 +61,29 @@ class Standing:
         self.vote = vote
         self.role = Role.FOLLOWER
         self.leader: str | None = None
-        self.leading: Leading | None = None
+        self.leader_state: LeaderState | None = None
         self.up: dict[str, bool] = {}
         """Peers with a working link, in order of connection."""
-        self.unfit: dict[str, bool] = {}
+        self.unhealthy: dict[str, bool] = {}
         """Peers that said that they should not lead."""
         self.damaged: dict[str, bool] = {}
         """Members, this node among them, whose log has damaged entries."""
-        self.patience = 1.0
+        self.election_delay_factor = 1.0
         """How many times as long as usual this node waits before it campaigns."""
-        self.dismissed = False
+        self.removed = False
         """Whether a majority of the others have said that this node was removed; see
         ``node/member_removal.py``. Until it hears a leader it campaigns more and more seldom."""
         self.leader_heard_at = now
         self._led_at = now  # by a member; or a stranger was heard
-        self._by_stranger = False  # whether `leader` is one
+        self._set_by_stranger = False  # whether `leader` is one
         self.terms = TermBound(now)
         self.election_at = now + config.election_seconds * (1 + rng.random())
-        self._local = local
-        self._holdings = holdings
-        self._outbox = outbox
+        self._raft_log = raft_log
+        self._evidence = evidence
+        self._ready_builder = ready_builder
         self._config = config
         self._rng = rng
-        self._seldom = 1.0
+        self._election_backoff = 1.0
 
     # --- waiting
 
@@ -91,7 +91,7 @@ class Standing:
         """The next election is a whole timeout away."""
         self.election_at = now + self._draw(self._config.election_seconds)
 
-    def hurry(self, now: float) -> None:
+    def hasten_election(self, now: float) -> None:
         """The next election is close: the leader, or an election, is lost.
 
         Where leases count on this node it elects nobody before they end, not even itself.
@@ -101,19 +101,21 @@ class Standing:
             begins = max(now, self.leader_heard_at + config.election_seconds)
         self.election_at = min(self.election_at, begins + self._draw(config.lost_leader_seconds))
 
-    def campaign_seldom(self) -> None:
+    def back_off_elections(self) -> None:
         """From now on half as often as before."""
-        self._seldom = min(2 * self._seldom, SELDOM_MAX)
+        self._election_backoff = min(2 * self._election_backoff, ELECTION_BACKOFF_MAX)
 
     def _draw(self, seconds: float) -> float:
-        return seconds * self.patience * self._seldom * (1 + self._rng.random())
+        return (
+            seconds * self.election_delay_factor * self._election_backoff * (1 + self._rng.random())
+        )
 
     def is_led(self, now: float) -> bool:
         """Whether a leader was heard so lately that nobody else may be elected (stickiness)."""
         if self.role is Role.LEADER:
             return True
         # A lease counts on this even when the link broke, or the node started anew.
-        known = self.leader is not None and not self._by_stranger
+        known = self.leader is not None and not self._set_by_stranger
         return (
             known or self._config.lease_reads
         ) and now - self.leader_heard_at < self._config.election_seconds
@@ -122,23 +124,23 @@ class Standing:
 
     def knows(self, node: str) -> bool:
         """Whether the node is a member, by what is committed here or by any entry behind that."""
-        return self._local.configurations.knows(node, self._local.commit_index)
+        return self._raft_log.configurations.knows(node, self._raft_log.commit_index)
 
     @property
     def joins(self) -> bool:
         """Whether this node waits to be told who the members are."""
-        return not self._local.configurations.current.voters
+        return not self._raft_log.configurations.current.voters
 
-    def hears_strangers(self, now: float) -> bool:
+    def accepts_strangers(self, now: float) -> bool:
         """Whether no member has led for so long that one may lead whom this log does not know."""
-        patience = STRANGER_ELECTIONS * self._config.election_seconds
-        return self.role is not Role.LEADER and now - self._led_at >= patience
+        election_delay_factor = STRANGER_ELECTIONS * self._config.election_seconds
+        return self.role is not Role.LEADER and now - self._led_at >= election_delay_factor
 
     def stranger_heard(self, now: float) -> None:
         """A stranger changed this node's term, vote or leader: others have to wait."""
         self._led_at = now
 
-    def hears_leader(self, sender: str, term: int, now: float) -> bool:
+    def accepts_leader(self, sender: str, term: int, now: float) -> bool:
         """Whether a message of a leader of that term is heard at all.
 
         A node follows whoever leads, be it by a configuration that it does not have yet. But only
@@ -151,18 +153,18 @@ class Standing:
             return True  # if its time is over, it is told so
         member = self.knows(sender)
         if term == self.term and self.leader not in (None, sender):
-            if not (member and self._by_stranger):
+            if not (member and self._set_by_stranger):
                 raise PeerError(f"{self.leader} and {sender} both lead term {term}")
-            self._local.doubt()  # all that came was a stranger's
+            self._raft_log.reset_verified()  # all that came was a stranger's
         if member or self.joins:
             return True
         if term == self.term and sender in (self.leader, self.vote):
             return self.role is Role.FOLLOWER  # no stranger breaks off an election
-        return self.hears_strangers(now)
+        return self.accepts_strangers(now)
 
     def _follows(self, sender: str, term: int) -> bool:
         """Whether that is the leader of the term, and was a member when it began to lead."""
-        return term == self.term and sender == self.leader and not self._by_stranger
+        return term == self.term and sender == self.leader and not self._set_by_stranger
 
     # --- changes
 
@@ -170,12 +172,13 @@ class Standing:
         """Term and vote, and on their way to the disk."""
         if term < self.term:
             raise InvariantError(
-                Promise.ONE_LEADER, f"{self.node}: term would go back from {self.term} to {term}"
+                SafetyProperty.ONE_LEADER,
+                f"{self.node}: term would go back from {self.term} to {term}",
             )
-        write = self._outbox.write()
+        write = self._ready_builder.write()
         write.hard_state = (term, vote)
         if term > self.term:
-            self._local.new_term(write.id)
+            self._raft_log.new_term(write.id)
         self.term = term
         self.vote = vote
 
@@ -199,35 +202,35 @@ class Standing:
             self.set_hard_state(term, NOBODY)
         self.role = Role.FOLLOWER
         self.leader = leader
-        self._by_stranger = False
-        if self.leading is not None:
+        self._set_by_stranger = False
+        if self.leader_state is not None:
             self._led_at = now
-            self.leading.reads.drop()
-            self.leading.remember()
-            self.leading = None
+            self.leader_state.reads.drop()
+            self.leader_state.remember()
+            self.leader_state = None
         self.wait(now)
 
     def become_leader(self, now: float) -> None:
         """The election of this term is won."""
         self.role = Role.LEADER
         self.leader = self.node
-        self.leading = Leading(
+        self.leader_state = LeaderState(
             node=self.node,
             incarnation=self.incarnation,
             term=self.term,
-            local=self._local,
-            outbox=self._outbox,
+            raft_log=self._raft_log,
+            ready_builder=self._ready_builder,
             config=self._config,
             connected=self.up,
-            unfit=self.unfit,
+            unhealthy=self.unhealthy,
             damaged=self.damaged,
-            holdings=self._holdings,
+            evidence=self._evidence,
             now=now,
         )
 
     def end_if_over(self, now: float) -> None:
         """A leadership that found itself over becomes none."""
-        if self.leading is not None and self.leading.over:
+        if self.leader_state is not None and self.leader_state.over:
             self.become_follower(self.term, None, now)
 
     def follow(self, sender: str, term: int, now: float) -> bool:
@@ -247,16 +250,16 @@ class Standing:
             if not reached:
                 return False
             self.become_follower(term, sender, now)
-        self._by_stranger = stranger
+        self._set_by_stranger = stranger
         if not stranger:
             self.leader_heard_at = self._led_at = now
-            self.dismissed = False
-            self._seldom = 1.0
+            self.removed = False
+            self._election_backoff = 1.0
             self.wait(now)
         return True
 
-    def lead(self) -> Leading:
+    def lead(self) -> LeaderState:
         """The present leadership. Raises :class:`~dledger.errors.NotLeaderError`."""
-        if self.leading is None:
+        if self.leader_state is None:
             raise NotLeaderError(self.leader)
-        return self.leading
+        return self.leader_state

@@ -47,7 +47,7 @@ class ReadIndex:
 
 
 @dataclass(slots=True)
-class Effects:
+class Ready:
     """One bundle: send, write, read; and the read indexes that became known."""
 
     messages: list[Envelope] = field(default_factory=list)
@@ -56,20 +56,20 @@ class Effects:
     read_indexes: list[ReadIndex] = field(default_factory=list)
 
 
-NOTHING = Effects()
+NOTHING = Ready()
 """Of an event that asks for nothing, as most confirmations are; one for all, so never changed."""
 
 
-class Outbox:
-    """Where the parts of the core put their effects."""
+class ReadyBuilder:
+    """Where the parts of the core put what is to be done."""
 
     def __init__(self) -> None:
-        self._effects: Effects | None = None
+        self._effects: Ready | None = None
         self._last_write_id = 0
 
-    def _bundle(self) -> Effects:
+    def _bundle(self) -> Ready:
         if self._effects is None:
-            self._effects = Effects()
+            self._effects = Ready()
         return self._effects
 
     def send(self, to: str, message: Message) -> None:
@@ -96,7 +96,7 @@ class Outbox:
         """Answers a request of this node for a read index."""
         self._bundle().read_indexes.append(ReadIndex(number, index))
 
-    def take(self) -> Effects:
-        """All effects since the last call."""
+    def take(self) -> Ready:
+        """The Ready of all since the last call."""
         taken, self._effects = self._effects, None
         return NOTHING if taken is None else taken

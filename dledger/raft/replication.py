@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dledger.config import RaftConfig
-from dledger.raft.entry_cache import RaftLog
+from dledger.raft.entry_cache import EntryCache
 from dledger.raft.messages import (
     NOTICE,
     AppendRejected,
@@ -14,8 +14,8 @@ from dledger.raft.messages import (
     HeartbeatResponse,
 )
 from dledger.raft.progress import Progress, ProgressState
-from dledger.raft.ready import Outbox
-from dledger.raft.replication_evidence import Holding
+from dledger.raft.ready import ReadyBuilder
+from dledger.raft.replication_evidence import MemberEvidence
 from store.log.entry import Entry
 
 
@@ -29,15 +29,15 @@ class Replicator:
         term: int,
         peers: Iterable[str],
         connected: Iterable[str],
-        log: RaftLog,
-        outbox: Outbox,
+        log: EntryCache,
+        ready_builder: ReadyBuilder,
         config: RaftConfig,
         now: float,
     ) -> None:
         self._node = node
         self._term = term
         self._log = log
-        self._outbox = outbox
+        self._ready_builder = ready_builder
         self._config = config
         self.heartbeat_at = now
         self._notice_at: float | None = None
@@ -122,7 +122,7 @@ class Replicator:
         """A link came up; the peer may be a new process."""
         progress = self._start_over(peer, now)
         progress.connected = True
-        self.round += 1  # what it holds now, and not what it held when it confirmed last
+        self.round += 1  # what it holds now, and not what it evidence when it confirmed last
         self._heartbeat(peer, commit_index, self.round)
         self.replicate(peer, commit_index, now)
 
@@ -184,7 +184,7 @@ class Replicator:
             else:
                 progress.loading = True
                 last = self._log.cached_from - 1
-                self._outbox.read(peer, first, last, self._config.append_bytes_max)
+                self._ready_builder.read(peer, first, last, self._config.append_bytes_max)
 
     def _append(
         self,
@@ -199,7 +199,7 @@ class Replicator:
         if previous_term is None:
             return  # below what is retained
         message = AppendRequest(self._term, previous, previous_term, commit_index, entries)
-        self._outbox.send(peer, message)
+        self._ready_builder.send(peer, message)
         last = entries[-1].index if entries else previous
         progress.sent_commit = max(progress.sent_commit, min(commit_index, last))
         progress.sent(last, message.size, now)
@@ -209,14 +209,14 @@ class Replicator:
         peer: str,
         commit_index: int,
         number: int,
-        held: tuple[Holding, ...] = (),
+        evidence: tuple[MemberEvidence, ...] = (),
     ) -> None:
         progress = self.peers[peer]
         # A follower may trust a commit index only as far as it confirmed to match (thesis 3.5;
         # etcd bounds its heartbeats in the same way).
         commit = min(commit_index, progress.match_index)
         progress.sent_commit = max(progress.sent_commit, commit)
-        self._outbox.send(peer, Heartbeat(self._term, commit, number, held))
+        self._ready_builder.send(peer, Heartbeat(self._term, commit, number, evidence))
 
     def ask_all(self, commit_index: int) -> None:
         """A round of heartbeats out of turn: whoever answers still follows."""
@@ -238,7 +238,9 @@ class Replicator:
             return self.heartbeat_at
         return self._notice_at
 
-    def tick(self, commit_index: int, now: float, held: tuple[Holding, ...] = ()) -> None:
+    def tick(
+        self, commit_index: int, now: float, evidence: tuple[MemberEvidence, ...] = ()
+    ) -> None:
         """Sends due commit notices or heartbeats, and what a follower seems not to have got.
 
         The heartbeats pass on what the members hold.
@@ -253,7 +255,7 @@ class Replicator:
                 # What was committed meanwhile has its own time: while entries flow, they tell it.
                 self.committed(commit_index, now)
         if beats:
-            self.beat(commit_index, now, held)
+            self.beat(commit_index, now, evidence)
 
     def beats(self, now: float) -> bool:
         """Whether :meth:`tick` sends heartbeats: they are due, or nearly so when a notice is."""
@@ -275,13 +277,15 @@ class Replicator:
             and progress.sent_commit < min(self._notice_index, progress.match_index)
         ]
 
-    def beat(self, commit_index: int, now: float, held: tuple[Holding, ...] = ()) -> None:
+    def beat(
+        self, commit_index: int, now: float, evidence: tuple[MemberEvidence, ...] = ()
+    ) -> None:
         """Sends heartbeats, the next of which are due after a whole interval again."""
         self.heartbeat_at = now + self._config.heartbeat_seconds
         for peer, progress in self.peers.items():
             if not progress.connected:
                 continue
-            self._heartbeat(peer, commit_index, self.round, held)
+            self._heartbeat(peer, commit_index, self.round, evidence)
             if (
                 progress.sent_at is not None
                 and now - progress.sent_at >= self._config.resend_seconds

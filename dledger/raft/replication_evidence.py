@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class Holding(NamedTuple):
+class MemberEvidence(NamedTuple):
     """All up to ``last_index`` is committed, and durable on the disk of that incarnation; of -1 no
     more is known than that the member is on this disk."""
 
@@ -29,16 +29,16 @@ class Holding(NamedTuple):
     last_index: int
 
 
-class Holdings:
+class ReplicationEvidence:
     """What one node knows of all members."""
 
-    def __init__(self, known: Iterable[Holding] = (), *, kept: bool = True) -> None:
+    def __init__(self, known: Iterable[MemberEvidence] = (), *, kept: bool = True) -> None:
         """``kept`` is false where a confirmation is no promise: no last index is known then."""
         self.kept = kept
-        self._known: dict[str, Holding] = {}
+        self._known: dict[str, MemberEvidence] = {}
         self.learn(known)
 
-    def learn(self, told: Iterable[Holding]) -> None:
+    def learn(self, told: Iterable[MemberEvidence]) -> None:
         """A leader says so. Of a member that is on another disk now, the last word counts."""
         for each in told:
             holding = each if self.kept else each._replace(last_index=-1)
@@ -52,13 +52,13 @@ class Holdings:
 
     def meet(self, node: str, incarnation: int) -> None:
         """A member says on which disk it is. Of itself its first word counts."""
-        self._known.setdefault(node, Holding(node, incarnation, -1))
+        self._known.setdefault(node, MemberEvidence(node, incarnation, -1))
 
-    def copy(self) -> Holdings:
+    def copy(self) -> ReplicationEvidence:
         """What is known now, whatever is learned later."""
-        return Holdings(self._known.values(), kept=self.kept)
+        return ReplicationEvidence(self._known.values(), kept=self.kept)
 
-    def known(self) -> list[Holding]:
+    def known(self) -> list[MemberEvidence]:
         """All that is known, in the order of names."""
         return [self._known[node] for node in sorted(self._known)]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from aiohttp.http_exceptions import HttpProcessingError
 
-_TOLD_MAX = 200
+_TEXT_MAX = 200
 """Characters of what is wrong, which may repeat what was sent."""
 
 
-class RequestLog(logging.LoggerAdapter[logging.Logger]):
+class BadRequestLog(logging.LoggerAdapter[logging.Logger]):
     """The log for a server of aiohttp, which takes a request that is no HTTP for its own fault.
 
     Anybody may send one: that is one line, and no traceback. And who went away before the answer
@@ -21,7 +21,7 @@ class RequestLog(logging.LoggerAdapter[logging.Logger]):
     def exception(self, msg: object, *args: object, exc_info: Any = True, **changed: Any) -> None:
         """See :class:`logging.Logger`."""
         if isinstance(exc_info, HttpProcessingError):
-            what = " ".join(exc_info.message.split())[:_TOLD_MAX]
+            what = " ".join(exc_info.message.split())[:_TEXT_MAX]
             self.warning(f"{msg}: %s", *args, what)
         elif isinstance(exc_info, ConnectionResetError):
             self.debug(f"{msg}: %s", *args, exc_info)

@@ -30,7 +30,7 @@ from dledger.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from dledger.raft.replication_evidence import Holding
+from dledger.raft.replication_evidence import MemberEvidence
 from dledger.raft.term_bound import TERM_MAX
 from dledger.wire.service_codec import (
     FIRST_SERVICE_KIND,
@@ -47,7 +47,7 @@ from store.quoting import quoted
 MESSAGE_BYTES_MAX = 64 << 20
 CRC = struct.Struct(">I")
 NUMBER_MAX = TERM_MAX  # indexes and terms are i64 on disk
-FIELDS_TOLD_MAX = 10
+FIELDS_SHOWN_MAX = 10
 
 _ARRAY_OF_SIX = b"\x96"
 _BIN_32 = struct.Struct(">BI")
@@ -105,8 +105,8 @@ def _fields(message: Message) -> tuple[int | bool | bytes, ...]:
             return (4, term, match_index, incarnation)
         case AppendRejected(term, rejected_index, hint_index, hint_term):
             return (5, term, rejected_index, hint_index, hint_term)
-        case Heartbeat(term, commit_index, number, held):
-            return (6, term, commit_index, number, _packed_holdings(held) if held else b"")
+        case Heartbeat(term, commit_index, number, evidence):
+            return (6, term, commit_index, number, _packed_evidence(evidence) if evidence else b"")
         case HeartbeatResponse(term, match, last_index, number, incarnation, log_index):
             return (7, term, match, last_index, number, incarnation, log_index)
         case TimeoutNow(term):
@@ -120,13 +120,13 @@ def _fields(message: Message) -> tuple[int | bool | bytes, ...]:
 
 
 @lru_cache(maxsize=8)  # a leader repeats what it has no news of, to each of its peers
-def _packed_holdings(held: tuple[Holding, ...]) -> bytes:
-    packed: bytes = msgpack.packb(held)
+def _packed_evidence(evidence: tuple[MemberEvidence, ...]) -> bytes:
+    packed: bytes = msgpack.packb(evidence)
     return packed
 
 
 @lru_cache(maxsize=8)  # likewise
-def _holdings(packed: bytes) -> tuple[Holding, ...]:
+def _evidence(packed: bytes) -> tuple[MemberEvidence, ...]:
     try:
         found = msgpack.unpackb(packed)
     except (ValueError, msgpack.UnpackException) as error:
@@ -137,7 +137,7 @@ def _holdings(packed: bytes) -> tuple[Holding, ...]:
         known = isinstance(fields, list) and tuple(map(type, fields)) == (str, int, int)
         if not known or not all(-1 <= number <= NUMBER_MAX for number in fields[1:]):
             raise PeerError(f"what a member holds has the wrong fields: {quoted(fields)}")
-    return tuple(Holding(*fields) for fields in found)
+    return tuple(MemberEvidence(*fields) for fields in found)
 
 
 def _are_same(append: AppendRequest, other: AppendRequest) -> bool:
@@ -191,7 +191,7 @@ def decode_message(frame: Bytes) -> Message:
     if expected is None:
         raise PeerError(f"unknown kind of peer message: {kind}")
     if tuple(map(type, values)) != expected:
-        found = ", ".join(type(value).__name__ for value in values[:FIELDS_TOLD_MAX])
+        found = ", ".join(type(value).__name__ for value in values[:FIELDS_SHOWN_MAX])
         raise PeerError(f"peer message {kind} has the wrong fields: {found}")
     numbers = values if kind not in _WITH_OTHERS else [v for v in values if type(v) is int]
     if numbers and (min(numbers) < -1 or max(numbers) > NUMBER_MAX):
@@ -219,8 +219,8 @@ def decode_message(frame: Bytes) -> Message:
         case 5:
             return AppendRejected(*values)
         case 6:
-            term, commit_index, number, held = values
-            return Heartbeat(term, commit_index, number, _holdings(held) if held else ())
+            term, commit_index, number, evidence = values
+            return Heartbeat(term, commit_index, number, _evidence(evidence) if evidence else ())
         case 7:
             return HeartbeatResponse(*values)
         case 8:

@@ -17,7 +17,7 @@ EARLY_MESSAGES_MAX = 64
 """Of a peer that cannot be answered yet; of more the last are kept: it sends anew what is lost."""
 
 
-class Dialled(aiohttp.ClientWebSocketResponse):
+class DialledConnection(aiohttp.ClientWebSocketResponse):
     """A connection that was dialled, with the transport that it stands on."""
 
     # aiohttp documents ``ws_response_class``, but not what such a class is made with: everything

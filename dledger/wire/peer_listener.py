@@ -10,17 +10,17 @@ from aiohttp import web
 
 from dledger.config import PeerLimits
 from dledger.errors import DLedgerError
-from dledger.wire.bad_request_log import RequestLog
+from dledger.wire.bad_request_log import BadRequestLog
 from dledger.wire.peer_link import PATH
 from store.quoting import FROM_OUTSIDE
 
 log = logging.getLogger(__name__)
 
-TELL_SECONDS = 1.0
+LOG_SECONDS = 1.0
 """Between two lines about peers that are refused."""
 
 
-class PeerDoor:
+class PeerListener:
     """The listening port of a transport."""
 
     def __init__(self, limits: PeerLimits) -> None:
@@ -28,8 +28,8 @@ class PeerDoor:
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
         self._ungreeted: dict[web.RequestHandler, asyncio.TimerHandle] = {}
-        self._told_at = float("-inf")
-        self._untold = 0
+        self._logged_at = float("-inf")
+        self._unlogged = 0
 
     async def open(
         self,
@@ -41,7 +41,7 @@ class PeerDoor:
         app = web.Application()
         app.router.add_get(PATH, accept)
         self._runner = web.AppRunner(
-            app, access_log=None, shutdown_timeout=0.1, logger=RequestLog(log, FROM_OUTSIDE)
+            app, access_log=None, shutdown_timeout=0.1, logger=BadRequestLog(log, FROM_OUTSIDE)
         )
         await self._runner.setup()
         loop = asyncio.get_running_loop()
@@ -82,9 +82,9 @@ class PeerDoor:
     def refused(self, remote: str | None, error: DLedgerError) -> None:
         """Tells of it, in one line a second: anybody may be refused as often as it likes."""
         now = asyncio.get_running_loop().time()
-        if now - self._told_at < TELL_SECONDS:
-            self._untold += 1
+        if now - self._logged_at < LOG_SECONDS:
+            self._unlogged += 1
             return
-        others = f" (and {self._untold} others before)" if self._untold else ""
+        others = f" (and {self._unlogged} others before)" if self._unlogged else ""
         log.error("refusing a peer at %s: %s%s", remote, error, others)
-        self._told_at, self._untold = now, 0
+        self._logged_at, self._unlogged = now, 0

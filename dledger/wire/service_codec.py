@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from dledger.wire.service_messages import (
-    CheckpointAnswer,
     CheckpointRequest,
-    FetchAnswer,
+    CheckpointResponse,
     FetchRequest,
+    FetchResponse,
     FetchStatus,
-    RefillNotice,
+    HealthReport,
     RemovedNotice,
-    Report,
     ServiceMessage,
+    SnapshotNeededNotice,
     StateReport,
 )
 from store.log.entry import decode_entries
@@ -38,17 +38,17 @@ SERVICE_FIELDS: dict[int, tuple[Scalar, ...]] = {
 def service_fields(message: ServiceMessage) -> tuple[int | bool | bytes, ...]:
     """The kind of a message, then its fields."""
     match message:
-        case Report(room, prompt, whole):
+        case HealthReport(room, prompt, whole):
             return (32, room, prompt, whole)
         case FetchRequest(number, first_index, last_index, bytes_max):
             return (33, number, first_index, last_index, bytes_max)
-        case FetchAnswer(number, status, first_index, entries):
+        case FetchResponse(number, status, first_index, entries):
             return (34, number, status.value, first_index, b"".join(e.data for e in entries))
-        case RefillNotice(first_index):
+        case SnapshotNeededNotice(first_index):
             return (35, first_index)
         case CheckpointRequest(number, index, offset):
             return (36, number, index, offset)
-        case CheckpointAnswer(number, index, first_index, first_position, size, offset, data):
+        case CheckpointResponse(number, index, first_index, first_position, size, offset, data):
             return (37, number, index, first_index, first_position, size, offset, data)
         case RemovedNotice(index):
             return (38, index)
@@ -64,19 +64,19 @@ def service_message(kind: int, values: Sequence[Any]) -> ServiceMessage:
     """
     match kind:
         case 32:
-            return Report(*values)
+            return HealthReport(*values)
         case 33:
             return FetchRequest(*values)
         case 34:
             number, status, first_index, data = values
             entries = tuple(decode_entries(data))
-            return FetchAnswer(number, FetchStatus(status), first_index, entries)
+            return FetchResponse(number, FetchStatus(status), first_index, entries)
         case 35:
-            return RefillNotice(*values)
+            return SnapshotNeededNotice(*values)
         case 36:
             return CheckpointRequest(*values)
         case 37:
-            return CheckpointAnswer(*values)
+            return CheckpointResponse(*values)
         case 38:
             return RemovedNotice(*values)
         case _:

@@ -14,7 +14,7 @@ from store.log.entry import Entry
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class HealthReport:
     """How the sender is: its disk has ``room`` for messages and answers in time (``prompt``), and
     all that it holds below its commit index is ``whole``, and is the group's."""
 
@@ -23,12 +23,12 @@ class Report:
     whole: bool
 
     @property
-    def fit(self) -> bool:
+    def healthy(self) -> bool:
         """Whether the sender would be a leader worth having."""
         return self.room and self.prompt and self.whole
 
     @property
-    def why_unfit(self) -> str:
+    def unhealthy_reason(self) -> str:
         """For people."""
         reasons = (
             (self.room, "the disk is full"),
@@ -58,7 +58,7 @@ class FetchRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchAnswer:
+class FetchResponse:
     """Entries as they lie in the sender's log, or why there are none.
 
     ``first_index`` is the first entry that the sender retains.
@@ -71,7 +71,7 @@ class FetchAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class RefillNotice:
+class SnapshotNeededNotice:
     """A leader tells a follower that its log ends before the ``first_index`` that is retained."""
 
     first_index: int
@@ -97,7 +97,7 @@ class CheckpointRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointAnswer:
+class CheckpointResponse:
     """A piece of a checkpoint file, and where the log below it begins.
 
     ``index`` names the checkpoint; -1 says that there is none, or no more that one. ``size`` is
@@ -124,12 +124,12 @@ class StateReport:
 
 
 ServiceMessage: TypeAlias = (
-    Report
+    HealthReport
     | StateReport
     | FetchRequest
-    | FetchAnswer
-    | RefillNotice
+    | FetchResponse
+    | SnapshotNeededNotice
     | CheckpointRequest
-    | CheckpointAnswer
+    | CheckpointResponse
     | RemovedNotice
 )

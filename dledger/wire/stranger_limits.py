@@ -6,7 +6,7 @@ from dledger.config import PeerLimits
 from dledger.errors import PeerError
 
 
-class Strangers:
+class StrangerLimits:
     """Those that are linked, in the order in which they came."""
 
     def __init__(self, limits: PeerLimits) -> None:

@@ -27,9 +27,9 @@ from dledger.raft.messages import Message
 from dledger.wire.codec import MESSAGE_BYTES_MAX, MessageEncoder, decode_message
 from dledger.wire.features import FEATURES, HEADER, pack_features, unpack_features
 from dledger.wire.greeting import Greeting, check_address, host_of, pack_greeting, unpack_greeting
-from dledger.wire.peer_link import Dialled, PeerLink
-from dledger.wire.peer_listener import PeerDoor
-from dledger.wire.stranger_limits import Strangers
+from dledger.wire.peer_link import DialledConnection, PeerLink
+from dledger.wire.peer_listener import PeerListener
+from dledger.wire.stranger_limits import StrangerLimits
 from dledger.wire.transport import TransportHandler
 from dledger.wire.websocket_frames import MessageReader, frame_header
 from store.quoting import FROM_OUTSIDE
@@ -73,8 +73,8 @@ class WebSocketTransport:
     ) -> None:
         self._limits = limits or PeerLimits()
         self._known = dict(peers)  # where members are, as settings and the log say
-        self._strangers = Strangers(self._limits)
-        self._door = PeerDoor(self._limits)
+        self._stranger_limits = StrangerLimits(self._limits)
+        self._listener = PeerListener(self._limits)
         self._look: asyncio.TimerHandle | None = None
         self._group = group
         self._node = node
@@ -90,7 +90,7 @@ class WebSocketTransport:
         """Listens and dials. ``OSError`` if the port is taken; nothing is left open then."""
         self._handler = handler
         try:
-            await self._door.open(self._host, self._port, self._accept)
+            await self._listener.open(self._host, self._port, self._accept)
         except OSError:
             await self.stop()
             raise
@@ -99,7 +99,7 @@ class WebSocketTransport:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             timeout=aiohttp.ClientTimeout(total=None),
-            ws_response_class=Dialled,
+            ws_response_class=DialledConnection,
             trace_configs=[trace],
         )
         self._look_for_unfinished()
@@ -121,7 +121,7 @@ class WebSocketTransport:
                 await link.speaking.close()
         if session is not None:
             await session.close()
-        await self._door.close()
+        await self._listener.close()
 
     def send(self, peer: str, message: Message) -> None:
         """Writes a message; dropped if the link is down or the peer does not read.
@@ -174,7 +174,7 @@ class WebSocketTransport:
     def _want(self, link: PeerLink) -> None:
         if not link.wanted:
             link.wanted = True
-            self._strangers.forget(link.peer)
+            self._stranger_limits.forget(link.peer)
             if link.reader is not None:
                 link.reader.size_max = MESSAGE_BYTES_MAX
             if not link.up:
@@ -251,7 +251,7 @@ class WebSocketTransport:
     ) -> asyncio.Transport:
         """Reads its messages past aiohttp, off the transport that is returned. The peer has sent
         none yet: it waits for a greeting."""
-        assert isinstance(connection, Dialled)  # noqa: S101 - what the session was told to make
+        assert isinstance(connection, DialledConnection)  # noqa: S101 - what the session was told to make
         transport = connection.transport
 
         def received(frame: memoryview) -> bool:
@@ -305,11 +305,11 @@ class WebSocketTransport:
         try:
             link = await self._hello(connection, request.remote or "")
         except DLedgerError as error:
-            self._door.refused(request.remote, error)
+            self._listener.refused(request.remote, error)
             reason = str(error).encode()[:120]
             await connection.close(code=aiohttp.WSCloseCode.POLICY_VIOLATION, message=reason)
             return connection
-        self._door.greeted(request.protocol)
+        self._listener.greeted(request.protocol)
         if link.speaking is not None:
             # The peer dialled again before we noticed that the old connection is dead.
             if link.socket is not None:
@@ -348,8 +348,8 @@ class WebSocketTransport:
         check_address(greeting, remote, self._known.get(greeting.node))
         link = self._links.get(node)
         if link is None or not link.wanted:
-            self._strangers.forget(node)
-            oldest = self._strangers.admit(node, asyncio.get_running_loop().time())
+            self._stranger_limits.forget(node)
+            oldest = self._stranger_limits.admit(node, asyncio.get_running_loop().time())
             if oldest is not None:
                 self.reset(oldest)
         if link is None:
@@ -364,7 +364,7 @@ class WebSocketTransport:
         """Of a stranger that is gone nothing stays."""
         if link.wanted or link.speaking is not None or link.task is not None:
             return
-        self._strangers.forget(link.peer)
+        self._stranger_limits.forget(link.peer)
         if self._links.get(link.peer) is link:
             del self._links[link.peer]
 

@@ -11,9 +11,13 @@ import broker.state.state_machine
 import dledger.wire.codec
 import store.log.entry_index
 import store.state.checkpoint
-from broker.delivery.message_reader import Found, Status
-from broker.maintenance.derived_files_check import Batches, DerivedCheck
-from broker.nameserver.registration_checks import Claims, EarlierConnectionError, StaleTermError
+from broker.delivery.message_reader import GetMessageResult, GetMessageStatus
+from broker.maintenance.derived_files_check import Batches, DerivedFilesCheck
+from broker.nameserver.registration_checks import (
+    EarlierConnectionError,
+    RegistrationChecks,
+    StaleTermError,
+)
 from broker.remoting.connection import Connection
 from broker.remoting.processors.consumer_offsets import OffsetProcessor
 from broker.remoting.processors.pull_message import _Pull
@@ -45,20 +49,22 @@ def reads_before_the_first_entry_of_a_term(patch: Patch) -> None:
     """A new leader answers reads as of what it knows to be committed, before its first entry is."""
 
     def early(reads: LeaderReads, asker: str, number: int, now: float) -> None:
-        if reads._rounds.add(ReadAsked(asker, number, reads._local.commit_index)):
+        if reads._rounds.add(ReadAsked(asker, number, reads._raft_log.commit_index)):
             reads._begin_round(now)
 
     patch.set(LeaderReads, "ask", early)
 
 
 def _without(patch: Patch, ignored: type[Exception]) -> None:
-    refuse = Claims._refuse
+    refuse = RegistrationChecks._refuse
 
-    def lenient(claims: Claims, claim: Hashable, channel: int, refusal: Exception) -> None:
+    def lenient(
+        claims: RegistrationChecks, claim: Hashable, channel: int, refusal: Exception
+    ) -> None:
         if not isinstance(refusal, ignored):
             refuse(claims, claim, channel, refusal)
 
-    patch.set(Claims, "_refuse", lenient)
+    patch.set(RegistrationChecks, "_refuse", lenient)
 
 
 def late_leader_registered(patch: Patch) -> None:
@@ -78,8 +84,8 @@ def handed_out_is_consumed(patch: Patch) -> None:
     answer = _Pull._answer
     query = OffsetProcessor._answer_offset
 
-    def noting(pull: _Pull, found: Found, parts: Sequence[Bytes] = ()) -> None:
-        if found.status is Status.FOUND:
+    def noting(pull: _Pull, found: GetMessageResult, parts: Sequence[Bytes] = ()) -> None:
+        if found.status is GetMessageStatus.FOUND:
             given[pull.context.machine, pull.group, pull.topic, pull.queue_id] = found.next_offset
         answer(pull, found, parts)
 
@@ -104,10 +110,10 @@ def handed_out_is_consumed(patch: Patch) -> None:
 def missing_key_files_not_missed(patch: Patch) -> None:
     """The key index is taken to have the files that there are as the broker starts."""
 
-    def blind(_check: DerivedCheck, _batches: Batches) -> None:
+    def blind(_check: DerivedFilesCheck, _batches: Batches) -> None:
         """As if each row had its file."""
 
-    patch.set(DerivedCheck, "_find_keys", blind)
+    patch.set(DerivedFilesCheck, "_find_keys", blind)
 
 
 def rotted_rows_decide_where_queues_begin(patch: Patch) -> None:
@@ -144,7 +150,7 @@ def rows_of_the_entry_index_believed(patch: Patch) -> None:
 
 def rotted_rows_of_queues_not_looked_for(patch: Patch) -> None:
     """The scrub does not compare ConsumeQueues with the log."""
-    patch.set(DerivedCheck, "_differs", lambda _check, _topic, _queue_id, _first, _rows: None)
+    patch.set(DerivedFilesCheck, "_differs", lambda _check, _topic, _queue_id, _first, _rows: None)
 
 
 BUGS = (

@@ -7,15 +7,15 @@ from typing import Any
 
 import store.message.scheduled_topics
 from broker.client.message import MessageQueue
-from broker.client.producer.queue_selection import QueueChoice, Target
+from broker.client.producer.queue_selection import QueueSelector, Target
 from broker.nameserver.registrations import Registration
 from broker.nameserver.route_table import RegisterResult, RouteTable
 from broker.server.name_server_registration import Registrar
 from dledger.raft.configuration import Configuration
-from dledger.raft.leader import Leading
-from dledger.raft.leadership_transfer import Handover
+from dledger.raft.leader import LeaderState
+from dledger.raft.leadership_transfer import LeadershipTransfer
 from dledger.raft.messages import TimeoutNow
-from dledger.raft.raft_log import LocalLog
+from dledger.raft.raft_log import RaftLog
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import BROKERS, GROUPS, LOOKUPS, NODES, WAITING
 from store.index.key_index import KEY_ROW_SIZE, IndexFile, KeyFlush, KeyIndex
@@ -23,33 +23,38 @@ from store.index.key_index import KEY_ROW_SIZE, IndexFile, KeyFlush, KeyIndex
 
 def proposals_taken_during_a_hand_over(patch: Patch) -> None:
     """Who has ordered another to campaign goes on taking proposals."""
-    check = Leading.check_may_propose
+    check = LeaderState.check_may_propose
 
-    def lenient(leading: Leading) -> None:
-        target, leading.handover.target = leading.handover.target, None
+    def lenient(leader_state: LeaderState) -> None:
+        target, leader_state.leadership_transfer.target = (
+            leader_state.leadership_transfer.target,
+            None,
+        )
         try:
-            check(leading)
+            check(leader_state)
         finally:
-            leading.handover.target = target
+            leader_state.leadership_transfer.target = target
 
-    patch.set(Leading, "check_may_propose", lenient)
+    patch.set(LeaderState, "check_may_propose", lenient)
 
 
 def campaign_ordered_before_all_is_there(patch: Patch) -> None:
     """The order to campaign does not wait until the target holds all, and all is committed."""
 
-    def hasty(handover: Handover) -> None:
-        if handover.target is not None and not handover._sent:
-            handover._sent = True
-            handover._outbox.send(handover.target, TimeoutNow(handover._term))
+    def hasty(leadership_transfer: LeadershipTransfer) -> None:
+        if leadership_transfer.target is not None and not leadership_transfer._sent:
+            leadership_transfer._sent = True
+            leadership_transfer._ready_builder.send(
+                leadership_transfer.target, TimeoutNow(leadership_transfer._term)
+            )
 
-    patch.set(Handover, "go_on", hasty)
+    patch.set(LeadershipTransfer, "go_on", hasty)
 
 
 def one_entry_too_many_committed(patch: Patch) -> None:
     """What a node takes for committed is one entry more than what is."""
-    commit_to = LocalLog.commit_to
-    patch.set(LocalLog, "commit_to", lambda local, index: commit_to(local, index + 1))
+    commit_to = RaftLog.commit_to
+    patch.set(RaftLog, "commit_to", lambda raft_log, index: commit_to(raft_log, index + 1))
 
 
 def new_voters_alone_count_where_several_change(patch: Patch) -> None:
@@ -81,7 +86,7 @@ def new_leader_not_told_at_once(patch: Patch) -> None:
     register_now = Registrar.register_now
 
     def late(registrar: Registrar) -> None:
-        if not registrar._told:
+        if not registrar._announced:
             register_now(registrar)
 
     patch.set(Registrar, "register_now", late)
@@ -124,14 +129,14 @@ def delays_half_as_long(patch: Patch) -> None:
 
 def named_queue_left_after_a_failed_try(patch: Patch) -> None:
     """A message whose producer has named the queue goes to any queue after a try that failed."""
-    search = QueueChoice.search
+    search = QueueSelector.search
 
     async def anywhere(
-        choice: QueueChoice, topic: str, _pinned: MessageQueue | None, avoid: Collection[str]
+        choice: QueueSelector, topic: str, _pinned: MessageQueue | None, avoid: Collection[str]
     ) -> Target:
         return await search(choice, topic, None, avoid)
 
-    patch.set(QueueChoice, "search", anywhere)
+    patch.set(QueueSelector, "search", anywhere)
 
 
 def newest_file_of_keys_alone(patch: Patch) -> None:

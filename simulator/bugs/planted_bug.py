@@ -83,7 +83,7 @@ class Bug:
         return self.plant.__name__.replace("_", " ")
 
     @property
-    def told(self) -> str:
+    def takes_out(self) -> str:
         """What is taken out, in a sentence."""
         return " ".join((self.plant.__doc__ or "").split())
 

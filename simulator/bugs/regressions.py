@@ -5,7 +5,7 @@ from __future__ import annotations
 import dledger.node.startup_repair
 import store.log.repair_note
 import store.recovery.opening
-from broker.state.state_machine import BrokerStateMachine, Checkpointing
+from broker.state.state_machine import BrokerCheckpointWork, BrokerStateMachine
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import BROKERS, CALM
 from store.io.filesystem import Bytes, File
@@ -15,25 +15,25 @@ from store.recovery.log_scan import LogScan
 def full_disk_in_a_derived_file_stops_a_node(patch: Patch) -> None:
     """A disk that is full as rows of queues and keys are written is taken for a broken one."""
 
-    def flush(work: Checkpointing) -> None:
+    def flush(work: BrokerCheckpointWork) -> None:
         for each in work._flushes:
             each.run()
 
-    patch.set(Checkpointing, "flush", flush)
+    patch.set(BrokerCheckpointWork, "flush", flush)
 
 
 def lost_end_taken_for_an_unfinished_write(patch: Patch) -> None:
     """A segment that is shorter than what was durable in it is opened as if nothing were lost."""
-    patch.set(store.recovery.opening, "cut_short", lambda _log, _floor: None)
-    patch.set(store.recovery.opening, "lost_end", lambda _log, _index, _checkpoint: None)
-    patch.set(dledger.node.startup_repair, "begin_anew", lambda _fs, _directory, _config: 0)
+    patch.set(store.recovery.opening, "short_segment", lambda _log, _floor: None)
+    patch.set(store.recovery.opening, "lost_suffix", lambda _log, _index, _checkpoint: None)
+    patch.set(dledger.node.startup_repair, "begin_incarnation", lambda _fs, _directory, _config: 0)
 
 
 def lost_end_not_missed_once_damage_is_mended(patch: Patch) -> None:
     """Segments are swapped, and what peers put back is all that anybody looks at."""
     patch.set(store.recovery.opening, "displaced", lambda _log, _position, _floor: False)
     patch.set(store.recovery.opening, "misplaced", lambda _log, _position: None)
-    patch.set(dledger.node.startup_repair, "begin_anew", lambda _fs, _directory, _config: 0)
+    patch.set(dledger.node.startup_repair, "begin_incarnation", lambda _fs, _directory, _config: 0)
 
 
 def log_cut_before_a_checkpoint_says_so(patch: Patch) -> None:
@@ -53,7 +53,7 @@ def part_of_an_unreadable_block_is_written(patch: Patch) -> None:
     def partial(file: File, data: Bytes, offset: int) -> None:
         file.pwrite(data, offset)
 
-    patch.set(store.log.repair_note, "write_over", partial)
+    patch.set(store.log.repair_note, "overwrite_blocks", partial)
 
 
 def unreadable_end_taken_for_an_unfinished_write(patch: Patch) -> None:
@@ -63,8 +63,8 @@ def unreadable_end_taken_for_an_unfinished_write(patch: Patch) -> None:
         found.stop(position, "no whole entry")
 
     patch.set(LogScan, "stop_unreadable", torn)
-    patch.set(store.recovery.opening, "lost_end", lambda _log, _index, _checkpoint: None)
-    patch.set(dledger.node.startup_repair, "begin_anew", lambda _fs, _directory, _config: 0)
+    patch.set(store.recovery.opening, "lost_suffix", lambda _log, _index, _checkpoint: None)
+    patch.set(dledger.node.startup_repair, "begin_incarnation", lambda _fs, _directory, _config: 0)
 
 
 BUGS = (

@@ -95,7 +95,7 @@ def _as_json(finding: Finding) -> dict[str, object]:
     return {
         "id": bug_.id,
         "name": bug_.name,
-        "takes_out": bug_.told,
+        "takes_out": bug_.takes_out,
         "check_says": bug_.says,
         "seeds_allowed": bug_.seeds,
         "seed": finding.seed,
@@ -112,5 +112,5 @@ def table(findings: Sequence[Finding]) -> str:
         bug_ = finding.bug
         says = bug_.says.replace(" | ", " or ")
         needed = "not found" if finding.seed is None else str(finding.seed)
-        rows.append(f"| {bug_.id} | {bug_.told} | {says} | {needed} of {bug_.seeds} |")
+        rows.append(f"| {bug_.id} | {bug_.takes_out} | {says} | {needed} of {bug_.seeds} |")
     return "\n".join(rows)

@@ -20,9 +20,9 @@ from simulator.cli.progress import Progress
 from simulator.cli.summary import as_json, many, one_line
 from simulator.runs.expected_coverage import (
     EXPECTED,
-    EXPECTED_OF_BROKERS,
-    EXPECTED_OF_MEMBERS,
-    never_reached,
+    EXPECTED_IN_BROKER_RUNS,
+    EXPECTED_IN_MEMBERSHIP_RUNS,
+    missing_coverage,
 )
 from simulator.worlds.outcome import Outcome
 
@@ -112,9 +112,9 @@ def _run(
         )
     if options.profile.thorough and code == 0:
         reached = {mark for outcome in done for mark in outcome.marks}
-        missed = never_reached(
+        missed = missing_coverage(
             reached.union(*(each.marks for each in counted)),
-            (*EXPECTED, *EXPECTED_OF_BROKERS, *EXPECTED_OF_MEMBERS),
+            (*EXPECTED, *EXPECTED_IN_BROKER_RUNS, *EXPECTED_IN_MEMBERSHIP_RUNS),
         )
         if missed:
             print(f"never got into: {', '.join(missed)}", file=sys.stderr)

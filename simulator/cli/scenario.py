@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from broker.system.bounded_file_read import read_small
+from broker.system.bounded_file_read import read_bounded
 from simulator.cli.options import Refusal
 from simulator.cli.replay import write_page
 from simulator.cli.summary import as_json, one_line
@@ -54,7 +54,7 @@ def scenario(asked: argparse.Namespace) -> int:
 def read_scenario(path: Path) -> Scenario:
     """Reads a file. Raises :class:`Refusal`."""
     try:
-        return parse_scenario(read_small(str(path), SCENARIO_BYTES_MAX).decode())
+        return parse_scenario(read_bounded(str(path), SCENARIO_BYTES_MAX).decode())
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise Refusal(f"cannot read {path}: {reason}", code=2) from error

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from simulator.engine.disk_faults import Fault, FaultyCalls, PowerLossError
-from simulator.engine.disk_file import SECTOR_SIZE, SimulatedFile, SimulatedLock, Writes
+from simulator.engine.disk_file import SECTOR_SIZE, AsyncWriter, SimulatedFile, SimulatedLock
 from simulator.engine.inode import Directory, Inode
 from store.io.filesystem import BLOCK_SIZE, Bytes
 
@@ -54,7 +54,7 @@ class SimulatedFileSystem(FaultyCalls):
         self.capacity = capacity
         self.sector_size = sector_size
         self.boot = 0
-        self.writes: Writes | None = None
+        self.writes: AsyncWriter | None = None
         self.locks: dict[str, SimulatedLock] = {}
         self._directories: dict[str, Directory] = {"/": Directory()}
 
@@ -210,7 +210,7 @@ class SimulatedFileSystem(FaultyCalls):
         self.crash()
         self._directories = {"/": Directory()}
 
-    def become(self, other: SimulatedFileSystem) -> None:
+    def replace_with(self, other: SimulatedFileSystem) -> None:
         """That disk is put in the place of this one. The machine is without power meanwhile."""
         self.crash()
         self._directories = other._directories

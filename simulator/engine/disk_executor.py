@@ -95,7 +95,7 @@ class SimulatedExecutor:
         """Nothing to stop: what was submitted ends with the process."""
 
 
-class SimulatedWrites:
+class SimulatedAsyncWriter:
     """Writes that end while nobody waits for them; see :mod:`store.io.async_io`.
 
     They have a lane of their own: the log lane may be at work at the same time, and must then leave
@@ -105,7 +105,7 @@ class SimulatedWrites:
     def __init__(self, lane: SimulatedExecutor, rng: Random, mark: Callable[[str], None]) -> None:
         self._lane = lane
         self._rng = rng
-        self._mark = mark
+        self._coverage_mark = mark
 
     def begin(
         self,
@@ -116,14 +116,14 @@ class SimulatedWrites:
     ) -> bool:
         """See :meth:`~store.io.filesystem.File.begin_append`."""
         if self._rng.random() < REFUSED_CHANCE:
-            self._mark("write that the disk did not begin")
+            self._coverage_mark("write that the disk did not begin")
             return False
         self._lane.submit(partial(self._write, file, data, position), partial(_tell, then))
         return True
 
     def _write(self, file: SimulatedFile, data: bytes, position: int) -> None:
         if self._rng.random() < WAITS_CHANCE:
-            self._mark("write that nobody waited for had to wait")
+            self._coverage_mark("write that nobody waited for had to wait")
             written = self._rng.randrange(len(data) + 1)
             file.pwrite(data[:written], position)
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), file.path)
@@ -147,5 +147,5 @@ def executors_of(host: Host, process: Process, loop: VirtualLoop, streams: Strea
         SimulatedExecutor(loop, disk_times, host, process) for _ in range(4)
     )
     writes = streams.stream(f"writes of {host.name}")
-    host.fs.writes = SimulatedWrites(begun, writes, host.mark)
+    host.fs.writes = SimulatedAsyncWriter(begun, writes, host.coverage_mark)
     return Executors(log, reads, background)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SECTOR_SIZE = 512
 
 
-class Writes(Protocol):
+class AsyncWriter(Protocol):
     """What a simulated process's disk does while nobody waits for it."""
 
     def begin(

@@ -39,7 +39,7 @@ TURNS_MAX = 20_000
 _Event: TypeAlias = tuple[Callable[..., object], tuple[Any, ...]]
 
 
-class Ready(asyncio.Handle):
+class ReadyHandle(asyncio.Handle):
     """A callback that is to be run. It copies no context: nothing that runs here has one."""
 
     __slots__ = ()
@@ -57,12 +57,12 @@ class Ready(asyncio.Handle):
         self._cancelled = True
 
 
-NEVER_CANCELLED = Ready(bool, ())
+NEVER_CANCELLED = ReadyHandle(bool, ())
 """In place of the handle of what asyncio itself calls back: it looks at none."""
 
 
-class Timer(asyncio.TimerHandle):
-    """As :class:`Ready`, at a time."""
+class ScheduledHandle(asyncio.TimerHandle):
+    """As :class:`ReadyHandle`, at a time."""
 
     __slots__ = ()
 
@@ -116,7 +116,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         """See :class:`asyncio.AbstractEventLoop`."""
         del context
-        timer = Timer(when, self._run_own, (callback, *args))
+        timer = ScheduledHandle(when, self._run_own, (callback, *args))
         heappush(self._timers, (when, next(self._order), timer))
         return timer
 
@@ -129,7 +129,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """See :class:`asyncio.AbstractEventLoop`."""
         del context
         self._check_closed()
-        ready = Ready(self._run_own, (callback, *args))
+        ready = ReadyHandle(self._run_own, (callback, *args))
         self._ready.append(ready)
         return ready
 
@@ -249,7 +249,7 @@ class ProcessLoop(VirtualLoop):
                 when = nextafter(when, inf)
         del context
         loop = self._loop
-        timer = Timer(when, self._run, (callback, *args))
+        timer = ScheduledHandle(when, self._run, (callback, *args))
         heappush(loop._timers, (when, next(loop._order), timer))
         return timer
 
@@ -266,7 +266,7 @@ class ProcessLoop(VirtualLoop):
             when = loop.now * self._rate + delay
             return self.call_at(when, callback, *args, context=context)
         when = loop.now + delay
-        timer = Timer(when, self._run, (callback, *args))
+        timer = ScheduledHandle(when, self._run, (callback, *args))
         heappush(loop._timers, (when, next(loop._order), timer))
         return timer
 
@@ -281,7 +281,7 @@ class ProcessLoop(VirtualLoop):
             # Futures and tasks name a context, and ask for no handle.
             self._soon((self._run, (callback, *args)))
             return NEVER_CANCELLED
-        ready = Ready(self._run, (callback, *args))
+        ready = ReadyHandle(self._run, (callback, *args))
         self._soon(ready)
         return ready
 

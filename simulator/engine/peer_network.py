@@ -113,7 +113,7 @@ class SimulatedTransport:
             message = decode_message(frame)
         except PeerError as error:
             self._host.note(f"refuses #{number} of {sender}: {error}")
-            self._host.mark("damaged frame refused")
+            self._host.coverage_mark("damaged frame refused")
             self.link(sender, up=False, features=())
             self._network.break_link(self._host.name, sender)
         else:

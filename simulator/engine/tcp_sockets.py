@@ -28,7 +28,7 @@ Address = tuple[str, int]
 GIVE_UP_SECONDS = 6.0
 """How long a kernel sends the same bytes again before it reports a timeout."""
 
-KNOCK_SECONDS = 1.0
+DIAL_RETRY_SECONDS = 1.0
 """Between two attempts to reach a machine that does not answer at all."""
 
 SPLIT_SHARE = 0.05
@@ -184,7 +184,7 @@ class Interface:
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         """As ``create_connection``. It waits as long as nobody answers, not even with a refusal."""
         made: asyncio.Future[SimulatedSocket] = asyncio.get_running_loop().create_future()
-        self.sockets.knock(self, (host, port), made)
+        self.sockets.dial(self, (host, port), made)
         socket = await made
         if socket.lost:
             raise ResetSocketError(f"{host}:{port} has closed the connection at once")
@@ -243,20 +243,20 @@ class Sockets:
 
     # --- connections
 
-    def knock(
+    def dial(
         self, caller: Interface, address: Address, made: asyncio.Future[SimulatedSocket]
     ) -> None:
         """Asks for a connection, again and again while no answer comes."""
-        self.loop.after(self._delay(), self._knocked, caller, address, made)
+        self.loop.after(self._delay(), self._dialled, caller, address, made)
 
-    def _knocked(
+    def _dialled(
         self, caller: Interface, address: Address, made: asyncio.Future[SimulatedSocket]
     ) -> None:
         if made.done() or not caller.process.alive:
             return
         machine = self._machines.get(address[0])
         if machine is None or self._is_cut(caller, machine) or self._is_cut(machine, caller):
-            self.loop.after(KNOCK_SECONDS, self._knocked, caller, address, made)
+            self.loop.after(DIAL_RETRY_SECONDS, self._dialled, caller, address, made)
             return
         factory = machine.listening.get(address[1])
         if factory is None:

@@ -67,7 +67,7 @@ class Trace:
         self._hash.update("\n".join(self._lines).encode().translate(None, WORDS))
         self._lines.clear()
 
-    def mark(self, what: str) -> None:
+    def coverage_mark(self, what: str) -> None:
         """A situation was reached (once more)."""
         self.marks[what] = self.marks.get(what, 0) + 1
 

@@ -31,24 +31,24 @@ class HostName(str):
     __slots__ = ()
 
 
-class How(str):
+class LinkCut(str):
     """How a link is cut: noticed, as a closed socket is, or silent, as a dead cable."""
 
     __slots__ = ()
 
-    def __new__(cls, text: str) -> How:
+    def __new__(cls, text: str) -> LinkCut:
         """Raises :class:`ValueError` for any other word."""
         if text not in (NOTICED, SILENT):
             raise ValueError(f"a link is cut {NOTICED} or {SILENT}, not {text!r}")
         return super().__new__(cls, text)
 
 
-class Part(str):
+class DerivedPart(str):
     """What of a replica can be made again from its log."""
 
     __slots__ = ()
 
-    def __new__(cls, text: str) -> Part:
+    def __new__(cls, text: str) -> DerivedPart:
         """Raises :class:`ValueError` for any other word."""
         if text not in derived_file_damage.PARTS:
             raise ValueError(
@@ -57,12 +57,12 @@ class Part(str):
         return super().__new__(cls, text)
 
 
-class Way(str):
+class DamageWay(str):
     """How a file is damaged."""
 
     __slots__ = ()
 
-    def __new__(cls, text: str) -> Way:
+    def __new__(cls, text: str) -> DamageWay:
         """Raises :class:`ValueError` for any other word."""
         if text not in derived_file_damage.WAYS:
             raise ValueError(f"a file is {', '.join(derived_file_damage.WAYS)}, not {text!r}")
@@ -191,12 +191,12 @@ def withhold_commits(cluster: Cluster, host: str) -> None:
 
 
 @action(HostName, str, float)
-def delay_stream(cluster: Cluster, host: str, station: str, seconds: float) -> None:
+def delay_stream(cluster: Cluster, host: str, client_host: str, seconds: float) -> None:
     """What it writes to a client or a NameServer arrives so much later, until all is healed."""
-    cluster.network.late[host, station] = seconds
+    cluster.network.late[host, client_host] = seconds
 
 
-@action(HostName, HostName, How)
+@action(HostName, HostName, LinkCut)
 def cut(cluster: Cluster, sender: str, receiver: str, how: str) -> None:
     """From one to the other, and not back; ``how``: noticed or silent."""
     cluster.cut(cluster.host(sender), cluster.host(receiver), noticed=how == NOTICED)
@@ -238,34 +238,34 @@ def delay(cluster: Cluster, seconds_max: float) -> None:
 
 @action(str)
 def start_client(cluster: Cluster, client: str) -> None:
-    for station in cluster.stations_named(client):
-        station.start()
+    for client_host in cluster.client_hosts_named(client):
+        client_host.start()
 
 
 @action(str)
 def crash_client(cluster: Cluster, client: str) -> None:
-    for station in cluster.stations_named(client):
-        station.crash()
+    for client_host in cluster.client_hosts_named(client):
+        client_host.crash()
 
 
 @action(str)
 def pause_client(cluster: Cluster, client: str) -> None:
-    for station in cluster.stations_named(client):
-        station.pause()
+    for client_host in cluster.client_hosts_named(client):
+        client_host.pause()
 
 
 @action(str)
 def resume_client(cluster: Cluster, client: str) -> None:
-    for station in cluster.stations_named(client):
-        station.resume()
+    for client_host in cluster.client_hosts_named(client):
+        client_host.resume()
 
 
 @action(str, str)
 def cut_client(cluster: Cluster, client: str, host: str) -> None:
     """Both ways, and nobody notices but by waiting."""
-    for station in cluster.stations_named(client):
-        cluster.network.cut(station.name, host, noticed=False)
-        cluster.network.cut(host, station.name, noticed=False)
+    for client_host in cluster.client_hosts_named(client):
+        cluster.network.cut(client_host.name, host, noticed=False)
+        cluster.network.cut(host, client_host.name, noticed=False)
 
 
 @action(HostName)
@@ -322,7 +322,7 @@ def lose_sector(cluster: Cluster, host: str, share: float) -> None:
     disk_damage.lose_sector(cluster, cluster.host(host), share)
 
 
-@action(HostName, Part, Way, float)
+@action(HostName, DerivedPart, DamageWay, float)
 def damage_file(cluster: Cluster, host: str, part: str, way: str, share: float) -> None:
     """At rest, in what can be made again from the log; ``share`` of the way through it."""
     derived_file_damage.damage_file(cluster, cluster.host(host), part, way, share)

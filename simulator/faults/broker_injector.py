@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from simulator.faults.broker_sequences import WHOLE_SEQUENCE_KINDS
+from simulator.faults.broker_sequences import BROKER_SEQUENCE_KINDS
 from simulator.faults.derived_file_damage import CHECKPOINTS, KEYS, QUEUES, WAYS
 from simulator.faults.injector import KINDS, FaultInjector
 from simulator.faults.membership import MEMBER_KINDS
@@ -16,24 +16,24 @@ CLOCK_JUMPS_MS = (-86_400_000, -5_000, -50, 50, 5_000, 86_400_000)
 CLOCK_RATES = (0.97, 0.999, 1.001, 1.03)
 
 
-class WholeFaultInjector(FaultInjector):
+class BrokerFaultInjector(FaultInjector):
     """See the module."""
 
     # --- clients
 
     def client_crash(self) -> None:
-        client = self._rng.choice(self._cluster.struck_clients)
+        client = self._rng.choice(self._cluster.target_clients)
         self._do("crash-client", client)
         self._later(2.0, "start-client", client)
 
     def client_pause(self) -> None:
-        client = self._rng.choice(self._cluster.struck_clients)
+        client = self._rng.choice(self._cluster.target_clients)
         self._do("pause-client", client)
         self._later(CLIENT_PAUSE_SECONDS_MAX, "resume-client", client)
 
     def client_cut_off(self) -> None:
         """From one broker, or from all."""
-        client = self._rng.choice(self._cluster.struck_clients)
+        client = self._rng.choice(self._cluster.target_clients)
         hosts = self._cluster.hosts
         for host in hosts if self._rng.random() < 0.3 else [self._host()]:
             self._do("cut-client", client, host.name)
@@ -105,44 +105,44 @@ class WholeFaultInjector(FaultInjector):
         return round(self._rng.random(), 3)
 
     def _strike_with(self, kind: str) -> None:
-        WHOLE_KINDS[kind](self)
+        BROKER_FAULT_KINDS[kind](self)
 
 
-MORE_KINDS: dict[str, Callable[[WholeFaultInjector], None]] = {
-    "client crash": WholeFaultInjector.client_crash,
-    "client pause": WholeFaultInjector.client_pause,
-    "client cut off": WholeFaultInjector.client_cut_off,
-    "NameServer crash": WholeFaultInjector.name_server_crash,
-    "flapping link": WholeFaultInjector.flapping,
-    "clock jump": WholeFaultInjector.clock_jump,
-    "clock drift": WholeFaultInjector.clock_drift,
-    "sync error": WholeFaultInjector.sync_error,
-    "read error": WholeFaultInjector.read_error,
+BROKER_ONLY_KINDS: dict[str, Callable[[BrokerFaultInjector], None]] = {
+    "client crash": BrokerFaultInjector.client_crash,
+    "client pause": BrokerFaultInjector.client_pause,
+    "client cut off": BrokerFaultInjector.client_cut_off,
+    "NameServer crash": BrokerFaultInjector.name_server_crash,
+    "flapping link": BrokerFaultInjector.flapping,
+    "clock jump": BrokerFaultInjector.clock_jump,
+    "clock drift": BrokerFaultInjector.clock_drift,
+    "sync error": BrokerFaultInjector.sync_error,
+    "read error": BrokerFaultInjector.read_error,
 }
-DAMAGE_KINDS: dict[str, Callable[[WholeFaultInjector], None]] = {
-    "bit flip": WholeFaultInjector.flip_bit,
-    "file lost": WholeFaultInjector.lose_file,
-    "file cut short": WholeFaultInjector.cut_file,
-    "files swapped": WholeFaultInjector.swap_files,
-    "misdirected write": WholeFaultInjector.misdirect_write,
-    "unreadable sector": WholeFaultInjector.lose_sector,
-    "checkpoint damaged": WholeFaultInjector.damage_checkpoint,
-    "ConsumeQueue damaged": WholeFaultInjector.damage_queue,
-    "key index damaged": WholeFaultInjector.damage_key_index,
-    "entry index damaged": WholeFaultInjector.damage_entry_index,
+DAMAGE_KINDS: dict[str, Callable[[BrokerFaultInjector], None]] = {
+    "bit flip": BrokerFaultInjector.flip_bit,
+    "file lost": BrokerFaultInjector.lose_file,
+    "file cut short": BrokerFaultInjector.cut_file,
+    "files swapped": BrokerFaultInjector.swap_files,
+    "misdirected write": BrokerFaultInjector.misdirect_write,
+    "unreadable sector": BrokerFaultInjector.lose_sector,
+    "checkpoint damaged": BrokerFaultInjector.damage_checkpoint,
+    "ConsumeQueue damaged": BrokerFaultInjector.damage_queue,
+    "key index damaged": BrokerFaultInjector.damage_key_index,
+    "entry index damaged": BrokerFaultInjector.damage_entry_index,
 }
 """Damage at rest, within the bounds of ``faults/disk_damage.py``; a run has it only where it is
 asked for.
 """
 
-WHOLE_KINDS: dict[str, Callable[[WholeFaultInjector], None]] = {
+BROKER_FAULT_KINDS: dict[str, Callable[[BrokerFaultInjector], None]] = {
     **KINDS,
-    **MORE_KINDS,
+    **BROKER_ONLY_KINDS,
     **DAMAGE_KINDS,
     **MEMBER_KINDS,
     **SEQUENCE_KINDS,
-    **WHOLE_SEQUENCE_KINDS,
+    **BROKER_SEQUENCE_KINDS,
 }
 """Every kind, by the name that the summary of a run tells."""
 
-WholeFaultInjector.drawn_kinds = (*KINDS, *MORE_KINDS, *WHOLE_SEQUENCE_KINDS)
+BrokerFaultInjector.drawn_kinds = (*KINDS, *BROKER_ONLY_KINDS, *BROKER_SEQUENCE_KINDS)

@@ -51,7 +51,7 @@ def _ask_successor(injector: FaultInjector, leader: Host, term: int, tries: int)
     successor = leader_beside(injector, leader)
     if successor is not None and successor.node is not None and successor.node.core.term > term:
         if not successor.node.serving:
-            successor.mark("successor asked before it serves")
+            successor.coverage_mark("successor asked before it serves")
         for seconds in (0.0, 0.002, 0.01):
             injector.do_after(seconds, "read-at-once", successor.name)
     elif tries:
@@ -96,7 +96,7 @@ def _dies_with_what_was_given(injector: FaultInjector) -> None:
         injector.do_after(seconds, "start-client", client)
 
 
-WHOLE_SEQUENCE_KINDS: dict[str, Callable[[FaultInjector], None]] = {
+BROKER_SEQUENCE_KINDS: dict[str, Callable[[FaultInjector], None]] = {
     "leader dies unheard": _leader_dies_unheard,
     "registration late": _registration_late,
     "dies with what was given": _dies_with_what_was_given,

@@ -11,14 +11,14 @@ from simulator.faults.actions import LEADER
 from simulator.workload.history import Listener, Place
 
 if TYPE_CHECKING:
-    from simulator.worlds.broker_cluster import WholeCluster
+    from simulator.worlds.broker_cluster import BrokerCluster
     from store.message.record import MessageRecord
 
 
-class GivenMessages(Listener):
+class CrashOnDelivery(Listener):
     """Waits for the next answer to a pull of a consumer, once it is told to."""
 
-    def __init__(self, cluster: WholeCluster) -> None:
+    def __init__(self, cluster: BrokerCluster) -> None:
         self._cluster = cluster
         self._armed: dict[str, str] = {}
 
@@ -43,9 +43,9 @@ class GivenMessages(Listener):
             leader = cluster.leader()
             if leader is None:
                 return
-            leader.mark("leader died with messages just given out")
+            leader.coverage_mark("leader died with messages just given out")
             leader.crash()
             return
-        for station in cluster.stations_named(client):
-            station.mark("consumer died with messages just given to it")
-            station.crash()
+        for client_host in cluster.client_hosts_named(client):
+            client_host.coverage_mark("consumer died with messages just given to it")
+            client_host.crash()

@@ -54,7 +54,7 @@ def damage_file(cluster: Cluster, host: Host, part: str, way: str, share: float)
     if part == CHECKPOINTS:
         host.damaged_checkpoints[path] = None
     host.note(f"{path} is {way} at {byte}")
-    host.mark(f"{part} damaged at rest")
+    host.coverage_mark(f"{part} damaged at rest")
     _damage(host, path, way, byte)
 
 
@@ -70,7 +70,7 @@ def _damage(host: Host, path: str, way: str, byte: int) -> None:
     elif way == LOST:
         host.fs.vanish(path)
     else:
-        host.mark("sector cannot be read")
+        host.coverage_mark("sector cannot be read")
         host.fs.lose_sector(path, byte)
 
 

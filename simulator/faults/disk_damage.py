@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from dledger.raft.configuration import LOST_INCARNATION, NO_INCARNATION
 from simulator.engine.disk_file import SECTOR_SIZE
-from simulator.hosts.durable_state import durable_mark, saved_holdings
-from simulator.invariants.raft.membership import MembersOfTheLog
+from simulator.hosts.durable_state import durable_mark, saved_evidence
+from simulator.invariants.raft.membership import ConfigurationFollowsLog
 from store.log.layout import segment_name, segment_start
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def lose_sector(cluster: Cluster, host: Host, share: float) -> None:
     place = _strike(cluster, host, share)
     if place is not None:
         host.note(f"{place[0]} cannot be read at {place[1]}")
-        host.mark("sector cannot be read")
+        host.coverage_mark("sector cannot be read")
         host.fs.lose_sector(*place)
 
 
@@ -125,7 +125,7 @@ def wipe_disk(cluster: Cluster, host: Host) -> None:
     if cluster.atlas.allows(host.name):
         cluster.atlas.damaged[host.name] = None
         host.replace_disk()
-        host.mark("disk replaced by an empty one")
+        host.coverage_mark("disk replaced by an empty one")
 
 
 def _holds_something(host: Host) -> bool:
@@ -141,7 +141,7 @@ def _met(cluster: Cluster, other: Host, host: Host) -> bool:
         return False
     noted = leader.node.core.configuration.incarnations[host.name]
     return any(
-        (held.node, held.incarnation) == (host.name, noted) for held in saved_holdings(other)
+        (held.node, held.incarnation) == (host.name, noted) for held in saved_evidence(other)
     )
 
 
@@ -165,7 +165,7 @@ def restore_disk(cluster: Cluster, host: Host) -> None:
             return
     if cluster.atlas.alone(host.name):
         host.restore_disk(copy)
-        host.mark("old copy of a disk put back")
+        host.coverage_mark("old copy of a disk put back")
 
 
 def _knows(knowing: Host, host: Host, copy: DiskCopy) -> bool:
@@ -175,7 +175,7 @@ def _knows(knowing: Host, host: Host, copy: DiskCopy) -> bool:
         held.node == host.name
         and held.incarnation == copy.incarnation
         and held.last_index >= needed
-        for held in saved_holdings(knowing)
+        for held in saved_evidence(knowing)
     )
 
 
@@ -210,8 +210,8 @@ def _strike(
         return None
     cluster.atlas.damaged[host.name] = None
     host.crash()
-    host.be_damaged()
-    host.mark("disk damaged at rest")
+    host.note_damage()
+    host.coverage_mark("disk damaged at rest")
     return place
 
 
@@ -221,7 +221,9 @@ def _disk_known(cluster: Cluster, host: Host) -> bool:
     One that has lost the end of its log is on another disk then. In the first second of a group
     that is taken for the first one (``docs/safety.md``).
     """
-    (members,) = (of for of in cluster.hosts[0].invariants if isinstance(of, MembersOfTheLog))
+    (members,) = (
+        of for of in cluster.hosts[0].invariants if isinstance(of, ConfigurationFollowsLog)
+    )
     return all(
         members.known[other.name].incarnations.get(host.name, NO_INCARNATION) != NO_INCARNATION
         for other in cluster.hosts
@@ -232,7 +234,9 @@ def _disk_known(cluster: Cluster, host: Host) -> bool:
 def _members_away(cluster: Cluster) -> bool:
     """Whether any host, as far as its log went when it ran last, knows of fewer voters than there
     are hosts: then each one is needed."""
-    (members,) = (of for of in cluster.hosts[0].invariants if isinstance(of, MembersOfTheLog))
+    (members,) = (
+        of for of in cluster.hosts[0].invariants if isinstance(of, ConfigurationFollowsLog)
+    )
     known = members.known.values()
     return any(each.old_voters or len(each.voters) < len(cluster.hosts) for each in known)
 

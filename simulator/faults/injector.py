@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVarTuple, Unpack
 
 from simulator.faults.actions import NOTICED, SILENT, Argument
 from simulator.faults.membership import MEMBER_KINDS
-from simulator.faults.raft_sequences import NODE_SEQUENCE_KINDS, SEQUENCE_KINDS
+from simulator.faults.raft_sequences import RAFT_SEQUENCE_KINDS, SEQUENCE_KINDS
 from simulator.faults.schedule import TIME_DIGITS
 from simulator.faults.wiped_voter import WIPED_BESIDE_AN_EMPTY_ONE
 
@@ -98,7 +98,7 @@ class FaultInjector:
             self._next()
 
     def _strike_with(self, kind: str) -> None:
-        of_nodes = {**KINDS, **MEMBER_KINDS, **SEQUENCE_KINDS, **NODE_SEQUENCE_KINDS}
+        of_nodes = {**KINDS, **MEMBER_KINDS, **SEQUENCE_KINDS, **RAFT_SEQUENCE_KINDS}
         of_nodes[kind](self)
 
     # --- for faults that are told elsewhere
@@ -257,7 +257,7 @@ class FaultInjector:
         """Bits of frames between peers; at times so often that hardly any link stays up."""
         self._do("flips", self._rng.choice((0.0, 0.002, 0.02, 0.2)))
 
-    def far(self) -> None:
+    def delaying(self) -> None:
         self._do("delay", self._rng.choice((0.002, 0.02, 0.2)))
 
 
@@ -279,7 +279,7 @@ KINDS: dict[str, Callable[[FaultInjector], None]] = {
     "duplication": FaultInjector.duplicating,
     "reordering": FaultInjector.reordering,
     "bits flipped on a link": FaultInjector.flipping,
-    "delay": FaultInjector.far,
+    "delay": FaultInjector.delaying,
     "expiry": FaultInjector.expiry,
 }
 """Every kind of fault, by the name that the summary of a run tells."""

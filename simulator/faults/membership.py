@@ -44,12 +44,12 @@ def _ask_at(leader: Host, what: str, request: Callable[[Membership], None]) -> N
     leader.process.run(ask)
 
 
-def _told(leader: Host | None, what: str) -> Callable[[Exception | None], None]:
+def _report_done(leader: Host | None, what: str) -> Callable[[Exception | None], None]:
     def done(error: Exception | None) -> None:
         if leader is not None:
             leader.note(f"{what}: {error or 'done'}")
             if error is None:
-                leader.mark(what.split(" of ", maxsplit=1)[0])
+                leader.coverage_mark(what.split(" of ", maxsplit=1)[0])
 
     return done
 
@@ -61,7 +61,7 @@ def _address(cluster: Cluster, host: str) -> MemberAddress:
 @action(HostName)
 def hand_over(cluster: Cluster, host: str) -> None:
     """Whoever leads lets that host lead."""
-    done = _told(cluster.leader(), f"handing over of the leadership to {host}")
+    done = _report_done(cluster.leader(), f"handing over of the leadership to {host}")
     _ask(cluster, f"handing over to {host}", lambda members: members.transfer(host, done))
 
 
@@ -82,7 +82,7 @@ def remove_member_at(cluster: Cluster, leader: str, host: str) -> None:
     if _may_leave(cluster, asked, host):
         assert asked.node is not None  # noqa: S101 - it has members
         if asked.node.core.commit_index < asked.node.core.term_first_index:
-            asked.mark("asked for a change before the first entry of a term")
+            asked.coverage_mark("asked for a change before the first entry of a term")
         _ask_to_remove(cluster, asked, host)
 
 
@@ -92,7 +92,7 @@ def _ask_to_remove(cluster: Cluster, asked: Host, host: str) -> None:
     def remove(members: Membership) -> None:
         # A process that was paused hears of it late, and by then it may be one too many.
         if _may_leave(cluster, asked, host):
-            members.remove(host, _told(asked, what))
+            members.remove(host, _report_done(asked, what))
 
     _ask_at(asked, what, remove)
 
@@ -123,7 +123,7 @@ def replace_members(cluster: Cluster, voters: str) -> None:
         if node.membership.busy or not _may_replace(cluster, leader, wanted):
             return
         try:
-            node.core.lead().changes.replace(wanted, leader.own_time)
+            node.core.lead().configuration_changer.replace(wanted, leader.own_time)
         except ProposeError as error:
             leader.note(f"change to {voters} is refused: {error}")
             return
@@ -150,10 +150,10 @@ def add_member(cluster: Cluster, host: str) -> None:
         return
     found = leader.node.core.configuration
     if host in found.learners:
-        done = _told(leader, f"promotion of {host}")
+        done = _report_done(leader, f"promotion of {host}")
         _ask(cluster, f"promotion of {host}", lambda members: members.promote(host, done))
     elif host not in found.voters:
-        done = _told(leader, f"addition of {host}")
+        done = _report_done(leader, f"addition of {host}")
         address = _address(cluster, host)
         _ask(
             cluster, f"addition of {host}", lambda members: members.add_learner(host, address, done)
@@ -178,7 +178,7 @@ def bring_back(cluster: Cluster) -> bool:
     if leader is None or leader.node is None:
         return False
     found = leader.node.core.configuration
-    for host in cluster.whole_hosts():
+    for host in cluster.hosts_that_must_run():
         if host.name not in found.voters:
             add_member(cluster, host.name)
             return False

@@ -187,7 +187,7 @@ def _change_several(injector: FaultInjector) -> None:
     injector.do("replace-members", ",".join(each for each in wanted if each not in leaving))
 
 
-NODE_SEQUENCE_KINDS: dict[str, Callable[[FaultInjector], None]] = {
+RAFT_SEQUENCE_KINDS: dict[str, Callable[[FaultInjector], None]] = {
     WIPED_BESIDE_AN_EMPTY_ONE: wiped_beside_an_empty_one,
 }
 """For bare nodes, whose elections are those of brokers, at a tenth of the cost."""

@@ -42,12 +42,12 @@ class Action:
         return tuple(str(value) for type_, value in kinds if type_ is HostName)
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """What is done, without the time."""
         return " ".join([self.name, *map(str, self.arguments)])
 
     def __str__(self) -> str:
-        return f"at {self.at!r} {self.told}"
+        return f"at {self.at!r} {self.text}"
 
 
 def parse_action(line: str) -> Action:
@@ -97,7 +97,7 @@ class Schedule:
 
     def _perform(self, action: Action) -> None:
         self.done.append(action)
-        self._cluster.trace.note("act", action.told)
-        for invariant in self._cluster.told_of_actions:
+        self._cluster.trace.note("act", action.text)
+        for invariant in self._cluster.action_observers:
             invariant.acted(action)
-        ACTIONS[action.name].run(self._cluster.struck_by(action), *action.arguments)
+        ACTIONS[action.name].run(self._cluster.group_of(action), *action.arguments)

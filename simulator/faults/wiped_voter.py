@@ -25,7 +25,7 @@ def wiped_beside_an_empty_one(injector: FaultInjector) -> None:
     then one that hears all is wiped, and the leader cut off: of three, it alone holds the log."""
     cluster, names = injector.cluster, injector.names()
     nodes = [host.node for host in cluster.hosts if host.node is not None]
-    if any(node.core.log.last_index >= 0 for node in nodes):
+    if any(node.core.entry_cache.last_index >= 0 for node in nodes):
         return
     if not injector.begin_sequence(WIPED_WITHIN[1] + HEALED_AFTER):
         return

@@ -13,7 +13,7 @@ from functools import partial
 from broker.config.node_config import Endpoint, Member, NodeConfig
 from broker.remoting.server import RemotingServer
 from broker.server.broker import Broker
-from broker.server.broker import World as BrokerWorld
+from broker.server.broker import Environment as BrokerEnvironment
 from broker.server.name_server_registration import Registrar
 from broker.state.commands import Command, Expire, Proof
 from broker.state.recent_entries import RecentEntries
@@ -58,7 +58,7 @@ class BrokerSettings:
     transaction_check_interval_ms: int = 30_000
 
 
-class WatchedMachine(BrokerStateMachine):
+class ObservedStateMachine(BrokerStateMachine):
     """Tells what is applied, with a digest of the whole state after it."""
 
     rows_per_file = 24
@@ -107,10 +107,10 @@ class WatchedMachine(BrokerStateMachine):
         return self._digest.of(self.state, beside)
 
 
-class WatchedBroker(Broker):
-    """The shipped broker on a machine that is watched."""
+class ObservedBroker(Broker):
+    """The shipped broker on a host that is observed."""
 
-    machine_class = WatchedMachine
+    machine_class = ObservedStateMachine
 
     def retain(self, log_bytes_max: int) -> None:
         """Retention looks now, as if the log might have no more than so many bytes."""
@@ -137,13 +137,13 @@ class BrokerHost(Host):
     """See the module."""
 
     settings: BrokerSettings
-    broker: WatchedBroker
-    watched: WatchedMachine
+    broker: ObservedBroker
+    state_machine: ObservedStateMachine
     _server: RemotingServer
     _registrar: Registrar
 
     def _make_node(self, store: ReplicaStore, process: Process) -> Node:
-        group, world, loop = self._group, self._world, self._loop
+        group, environment, loop = self._group, self._environment, self._loop
         name_servers = tuple(self.settings.name_servers)
         config = NodeConfig(
             group=group.name,
@@ -163,15 +163,15 @@ class BrokerHost(Host):
             proof_ms=PROOF_MS if STATE_PROOF in self.features else 0,
             file_reserved_hours=0,  # clocks are days ahead now and then; what expires is a fault
         )
-        rng = world.streams.stream(f"broker {self.name}")
+        rng = environment.streams.stream(f"broker {self.name}")
         transport = self._make_transport(process)
-        broker = self.broker = WatchedBroker(
+        broker = self.broker = ObservedBroker(
             config,
             store,
-            BrokerWorld(
+            BrokerEnvironment(
                 fs=self.fs,
                 transport=transport,
-                executors=executors_of(self, process, world.loop, world.streams),
+                executors=executors_of(self, process, environment.loop, environment.streams),
                 loop=loop,
                 rng=rng,
                 wall_clock=self.clock.wall_ms,
@@ -181,8 +181,8 @@ class BrokerHost(Host):
             raft=group.raft,
         )
         machine = broker.context.machine
-        assert isinstance(machine, WatchedMachine)  # noqa: S101 - as the class says
-        self.watched = machine
+        assert isinstance(machine, ObservedStateMachine)  # noqa: S101 - as the class says
+        self.state_machine = machine
         machine.tell_applied = self._applied
         machine.tell_leadership = self._leadership
         machine.knows_proofs = STATE_PROOF in self.features
@@ -196,18 +196,18 @@ class BrokerHost(Host):
 
     def _make_prepare(self) -> Prepare:
         """See :class:`Host`."""
-        return Rebuild(self.fs, DIRECTORY, WatchedMachine.rows_per_file).run
+        return Rebuild(self.fs, DIRECTORY, ObservedStateMachine.rows_per_file).run
 
     def _expire(self, node: Node) -> None:
         """As retention does: by a command in the log, so that every replica does the same."""
         if node is not self.node or node.failure is not None:
             return
-        node.keeper.checkpoint()
-        gatherer, end = self.broker.context.gatherer, self.watched.applied_end
+        node.checkpointer.checkpoint()
+        batcher, end = self.broker.context.batcher, self.state_machine.applied_end
         if self.settings.retains:
             self.broker.retain(int((1 - EXPIRED_SHARE) * end))
-        elif gatherer.serving:
-            gatherer.add_command(Expire(int(EXPIRED_SHARE * end)))
+        elif batcher.serving:
+            batcher.add_command(Expire(int(EXPIRED_SHARE * end)))
 
     async def _start_node(self) -> None:
         await self.broker.start()

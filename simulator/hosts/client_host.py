@@ -11,12 +11,12 @@ from simulator.engine.process import Process
 from simulator.engine.tcp_sockets import Interface
 
 if TYPE_CHECKING:
-    from simulator.hosts.observed_host import World
+    from simulator.hosts.observed_host import Environment
 
-Main = Callable[["Station"], Coroutine[object, object, None]]
+Main = Callable[["ClientHost"], Coroutine[object, object, None]]
 
 
-class Station:
+class ClientHost:
     """Runs ``main`` in a process of its own, each time that it is started.
 
     ``boot`` counts the processes; ``loop`` is that of the present one.
@@ -26,18 +26,18 @@ class Station:
         self,
         name: str,
         ip: str,
-        world: World,
+        environment: Environment,
         main: Main,
-        ended: Callable[[Station], None] = lambda _station: None,
+        ended: Callable[[ClientHost], None] = lambda _client_host: None,
     ) -> None:
         """``ended`` is told of every process that ends before its time."""
         self.name = name
         self.ip = ip
         self.boot = 0
-        self.clock = MachineClock(world.loop)
+        self.clock = MachineClock(environment.loop)
         self.loop: ProcessLoop
         self.process: Process | None = None
-        self._world = world
+        self._environment = environment
         self._main = main
         self._ended = ended
         self._interface: Interface | None = None
@@ -45,15 +45,15 @@ class Station:
     @property
     def true_time(self) -> float:
         """Virtual seconds, whatever its own clock says."""
-        return self._world.loop.time()
+        return self._environment.loop.time()
 
     def note(self, what: str) -> None:
         """Adds an event to the trace."""
-        self._world.trace.note(self.name, what)
+        self._environment.trace.note(self.name, what)
 
-    def mark(self, what: str) -> None:
+    def coverage_mark(self, what: str) -> None:
         """Counts a situation that runs should get into."""
-        self._world.trace.mark(what)
+        self._environment.trace.coverage_mark(what)
 
     def start(self) -> None:
         """Starts a process, unless one is there."""
@@ -62,9 +62,9 @@ class Station:
         self.boot += 1
         self.note("starts")
         process = self.process = Process(died=self.crash)
-        self._interface = Interface(self._world.sockets, process, self.name, self.ip)
+        self._interface = Interface(self._environment.sockets, process, self.name, self.ip)
         self.loop = ProcessLoop(
-            self._world.loop, process, interface=self._interface, rate=self.clock.rate
+            self._environment.loop, process, interface=self._interface, rate=self.clock.rate
         )
         process.run(self._begin)
 
@@ -78,7 +78,7 @@ class Station:
         self.note("process dies")
         self.process.end()
         self.process = None
-        self._world.sockets.process_ended(self._interface, power_lost=False)
+        self._environment.sockets.process_ended(self._interface, power_lost=False)
         self._ended(self)
 
     def pause(self) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from simulator.engine.disk import Fault, SimulatedFileSystem
 from simulator.engine.process import Process
-from simulator.hosts.disks_before_damage import SoundDisks
-from simulator.hosts.observed_host import Watched, World
+from simulator.hosts.disks_before_damage import DisksBeforeDamage
+from simulator.hosts.observed_host import Environment, ObservedHost
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,12 @@ class DiskCopy:
     last_index: int
 
 
-class DiskOwner(Watched, ABC):
+class DiskHost(ObservedHost, ABC):
     """A machine as far as its disk goes, and whether a process is on it."""
 
-    def __init__(self, name: str, world: World) -> None:
-        super().__init__(name, world)
-        self.fs = SimulatedFileSystem(world.streams.stream(f"disk of {name}"))
+    def __init__(self, name: str, environment: Environment) -> None:
+        super().__init__(name, environment)
+        self.fs = SimulatedFileSystem(environment.streams.stream(f"disk of {name}"))
         self.process: Process | None = None
         self.disk_slowness = 1.0
         self.damaged = False
@@ -35,7 +35,7 @@ class DiskOwner(Watched, ABC):
         """Of what is derived (``derived.py``), with the process that was the last before that."""
         self.damaged_checkpoints: dict[str, None] = {}
         """Their paths, of this disk."""
-        self.sound_disks = SoundDisks()
+        self.disks_before_damage = DisksBeforeDamage()
         self.has_lost_disk = False
         self.lost_index = -1
         """How far the log went on the last of them: less is on its disk until it is refilled."""
@@ -84,12 +84,12 @@ class DiskOwner(Watched, ABC):
         if self.node is not None:
             self.note("has its disk copied")
             core = self.node.core
-            self.disk_copy = DiskCopy(self.fs.copy(), core.incarnation, core.log.last_index)
+            self.disk_copy = DiskCopy(self.fs.copy(), core.incarnation, core.entry_cache.last_index)
 
     def restore_disk(self, copy: DiskCopy) -> None:
         """The copy is put in; the machine is without power meanwhile."""
         self._lose_disk(f"gets a copy of its disk with a log to {copy.last_index} at most")
-        self.fs.become(copy.fs)
+        self.fs.replace_with(copy.fs)
         self.fs.power_loss()
         self.disk_copy = None
 
@@ -99,16 +99,16 @@ class DiskOwner(Watched, ABC):
         self.lose_power()
         self.note(what)
         self.has_lost_disk = True
-        self.sound_disks.keep(self.fs, self.now)
+        self.disks_before_damage.keep(self.fs, self.now)
         self.damaged_checkpoints.clear()
         host: Any = self
         for invariant in self.invariants:
             invariant.disk_replaced(host)
 
-    def be_damaged(self) -> None:
+    def note_damage(self) -> None:
         """From now on some of what is on its disk may be wrong."""
         self.damaged = True
-        self.sound_disks.keep(self.fs, self.now)
+        self.disks_before_damage.keep(self.fs, self.now)
 
     def slow_disk(self, times: float) -> None:
         """Disk work takes so many times as long as that of a good disk."""

@@ -17,7 +17,7 @@ and a half for an answer, slow links and disks included, and is paused for four 
 that arrives. A leader that is paused keeps it waiting no longer."""
 
 
-class SoundDisks:
+class DisksBeforeDamage:
     """Of one machine."""
 
     def __init__(self) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, decode_slot
 from store.log.entry import Entry
 from store.log.layout import segment_name, segment_start
-from store.state.hard_state import MARK_NAME, VOTE_NAME, HardState, Mark
-from store.state.replication_evidence_file import HELD_NAME, Held, unpack_held
+from store.state.hard_state import MARK_NAME, VOTE_NAME, DurableMark, HardState
+from store.state.replication_evidence_file import HELD_NAME, SavedEvidence, unpack_evidence
 
 if TYPE_CHECKING:
     from simulator.engine.disk import SimulatedFileSystem
@@ -29,7 +29,7 @@ def holds_entry(host: Host, entry: Entry, segment_size: int) -> bool:
     if _is_on(host.fs, entry, segment_size):
         return True
     slot = _newest_slot(host, MARK_PATH)
-    return slot is not None and entry.index < Mark.unpack(slot, MARK_PATH).first_index
+    return slot is not None and entry.index < DurableMark.unpack(slot, MARK_PATH).first_index
 
 
 def held_entry(host: Host, entry: Entry, segment_size: int) -> bool:
@@ -39,7 +39,7 @@ def held_entry(host: Host, entry: Entry, segment_size: int) -> bool:
     For what was told by many: an answer may be on its way while one of the disks is lost.
     """
     return holds_entry(host, entry, segment_size) or any(
-        _is_on(disk, entry, segment_size) for disk in host.sound_disks.at(host.now)
+        _is_on(disk, entry, segment_size) for disk in host.disks_before_damage.at(host.now)
     )
 
 
@@ -48,16 +48,16 @@ def hard_state(host: Host) -> HardState | None:
     return _hard_state(host.fs.durable_bytes(VOTE_PATH) or b"")
 
 
-def durable_mark(host: Host) -> Mark | None:
+def durable_mark(host: Host) -> DurableMark | None:
     """The mark that a recovery would find; None if it would find none."""
     slot = _newest_slot(host, MARK_PATH)
-    return None if slot is None else Mark.unpack(slot, MARK_PATH)
+    return None if slot is None else DurableMark.unpack(slot, MARK_PATH)
 
 
-def saved_holdings(host: Host) -> tuple[Held, ...]:
+def saved_evidence(host: Host) -> tuple[SavedEvidence, ...]:
     """What a recovery would find of what other disks hold."""
     slot = _newest_slot(host, HELD_PATH)
-    return () if slot is None else unpack_held(slot, HELD_PATH)
+    return () if slot is None else unpack_evidence(slot, HELD_PATH)
 
 
 def _is_on(disk: SimulatedFileSystem, entry: Entry, segment_size: int) -> bool:

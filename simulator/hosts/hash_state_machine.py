@@ -11,7 +11,7 @@ from dledger.node.state_machine import Leadership
 from store.log.entry import Entry, EntryKind
 
 
-class ChainedCheckpoint:
+class HashChainCheckpoint:
     """A captured state; there are no derived files to flush."""
 
     def __init__(self, state: bytes) -> None:
@@ -24,7 +24,7 @@ class ChainedCheckpoint:
         """See :class:`dledger.node.state_machine.CheckpointWork`."""
 
 
-class ChainMachine:
+class HashChainStateMachine:
     """Applies payloads by hashing them, and tells who watches."""
 
     def __init__(
@@ -52,9 +52,9 @@ class ChainMachine:
         self.index = entry.index
         self._tell_applied(entry, self.digest)
 
-    def begin_checkpoint(self) -> ChainedCheckpoint:
+    def begin_checkpoint(self) -> HashChainCheckpoint:
         """See :class:`dledger.node.state_machine.StateMachine`."""
-        return ChainedCheckpoint(msgpack.packb((self.index, self.digest)))
+        return HashChainCheckpoint(msgpack.packb((self.index, self.digest)))
 
     def leadership_changed(self, leadership: Leadership) -> None:
         """See :class:`dledger.node.state_machine.StateMachine`."""

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
-from dledger.errors import InvariantError, OpenAnewError, RefilledError
+from dledger.errors import InvariantError, ReopenError, SnapshotInstalledError
 from dledger.node.node import Node
-from dledger.node.startup_repair import Prepare, open_mended, open_prepared
+from dledger.node.startup_repair import Prepare, open_prepared, open_repaired
 from dledger.raft.configuration import FIRST_INCARNATION
 from dledger.wire.features import FEATURES
 from simulator.engine.disk_executor import executors_of
@@ -18,9 +18,9 @@ from simulator.engine.peer_network import SimulatedTransport
 from simulator.engine.process import Process
 from simulator.engine.tcp_sockets import Interface
 from simulator.engine.violation import Violation
-from simulator.hosts.disk_host import DiskOwner
-from simulator.hosts.hash_state_machine import ChainMachine
-from simulator.hosts.observed_host import Ending, GroupConfig, World
+from simulator.hosts.disk_host import DiskHost
+from simulator.hosts.hash_state_machine import HashChainStateMachine
+from simulator.hosts.observed_host import Ending, Environment, GroupConfig
 from store.errors import (
     DamagedError,
     DamagedLogError,
@@ -42,7 +42,7 @@ EXPIRY_SECONDS = (0.0, 0.3, 0.6)
 """When a host gives up what it can: it keeps two checkpoints, and what the older one needs."""
 
 
-class Host(DiskOwner):
+class Host(DiskHost):
     """A machine of the cluster, by the name of its node. ``boot`` counts its processes."""
 
     def __init__(
@@ -50,19 +50,19 @@ class Host(DiskOwner):
         name: str,
         *,
         group: GroupConfig,
-        world: World,
+        environment: Environment,
         ended: Callable[[Host], None],
     ) -> None:
         """``ended`` is told of every process that ends."""
-        super().__init__(name, world)
+        super().__init__(name, environment)
         self.ip = group.ip(name)
-        self.clock = MachineClock(world.loop)
+        self.clock = MachineClock(environment.loop)
         self.refuses = False
         """Its last process would not run: because of damage, and not of a disk that failed."""
         self.features: Collection[str] = FEATURES
         """What its process announces to its peers, and knows; its next one knows all."""
         self.files_swapped = False  # since the log was opened last, with every file in its place
-        self._incarnations = world.streams.stream(f"incarnations of {name}")
+        self._incarnations = environment.streams.stream(f"incarnations of {name}")
         self._group = group
         self._ended = ended
         self._loop: ProcessLoop
@@ -145,8 +145,8 @@ class Host(DiskOwner):
 
     def _expire(self, node: Node) -> None:
         if node is self.node and node.failure is None:
-            node.keeper.checkpoint()
-            node.keeper.expire(node.core.log.end_position)
+            node.checkpointer.checkpoint()
+            node.checkpointer.expire(node.core.entry_cache.end_position)
 
     def pause(self) -> None:
         """Nothing on it runs until :meth:`resume`."""
@@ -158,9 +158,9 @@ class Host(DiskOwner):
         """Runs again, late."""
         if self.process is not None and self.process.paused:
             self.note("is resumed")
-            self.mark("paused process resumed")
+            self.coverage_mark("paused process resumed")
             self.process.resume()
-            self._world.network.relink()
+            self._environment.network.relink()
 
     def stop(self) -> None:
         """Stops in order, as at SIGTERM."""
@@ -198,7 +198,7 @@ class Host(DiskOwner):
             store = open_prepared(self.fs, DIRECTORY, config, prepare)
         except (DamagedLogError, MissingSegmentError) as error:
             if self.damaged:
-                self._mend(error, config, process, prepare)
+                self._repair(error, config, process, prepare)
             else:
                 self._refuses(error)
         except (StoreError, OSError) as error:
@@ -209,23 +209,23 @@ class Host(DiskOwner):
 
     def _come_up(self, process: Process) -> None:
         """The process has an address and a loop from now on."""
-        world = self._world
-        self._interface = Interface(world.sockets, process, self.name, self.ip)
+        environment = self._environment
+        self._interface = Interface(environment.sockets, process, self.name, self.ip)
         self._loop = ProcessLoop(
-            world.loop, process, interface=self._interface, rate=self.clock.rate
+            environment.loop, process, interface=self._interface, rate=self.clock.rate
         )
 
     def _make_prepare(self) -> Prepare:
         """What a process does with its log before it makes a node; here nothing is derived."""
         return lambda _store: None
 
-    def _mend(
+    def _repair(
         self, damage: DamagedError, config: StoreConfig, process: Process, prepare: Prepare
     ) -> None:
         """Its peers put back what keeps the log from being opened, as far as they have it."""
         self.note(f"is to be mended: {damage}")
         self._come_up(process)
-        opening = open_mended(
+        opening = open_repaired(
             self.fs,
             DIRECTORY,
             config,
@@ -235,22 +235,22 @@ class Host(DiskOwner):
             prepare=prepare,
         )
         self._opening = self._loop.create_task(opening)
-        self._opening.add_done_callback(partial(self._mended, process))
+        self._opening.add_done_callback(partial(self._repaired, process))
 
     def _make_transport(self, process: Process) -> SimulatedTransport:
-        self._transport = SimulatedTransport(self._world.network, self, process)
+        self._transport = SimulatedTransport(self._environment.network, self, process)
         self._transport.features = self.features
         return self._transport
 
-    def _mended(self, process: Process, task: asyncio.Task[ReplicaStore]) -> None:
+    def _repaired(self, process: Process, task: asyncio.Task[ReplicaStore]) -> None:
         self._opening = None
         if task.cancelled():
-            self.mark("stopped before it was mended")
+            self.coverage_mark("stopped before it was mended")
             self._stopped(process, None)
             return
         error = task.exception()
         if error is None:
-            self.mark("damage mended before the node started")
+            self.coverage_mark("damage mended before the node started")
             self._run_node(task.result(), process)
         elif isinstance(error, StoreError | OSError):
             self._refuses(error)
@@ -271,17 +271,17 @@ class Host(DiskOwner):
 
     def _make_node(self, store: ReplicaStore, process: Process) -> Node:
         """What runs on the machine; here a bare node, whose state is a hash of what it applied."""
-        group, world = self._group, self._world
+        group, environment = self._group, self._environment
         transport = self._make_transport(process)
         return Node(
             node=self.name,
             voters=group.voters,
             store=store,
             transport=transport,
-            machine=ChainMachine(self._applied, self._leadership, self._restored),
-            executors=executors_of(self, process, world.loop, world.streams),
+            machine=HashChainStateMachine(self._applied, self._leadership, self._restored),
+            executors=executors_of(self, process, environment.loop, environment.streams),
             loop=self._loop,
-            rng=world.streams.stream(f"node {self.name}"),
+            rng=environment.streams.stream(f"node {self.name}"),
             on_fatal=self._stops,
             config=group.raft,
         )
@@ -315,7 +315,7 @@ class Host(DiskOwner):
 
     def _stopped(self, process: Process, _result: None) -> None:
         if self.process is process:
-            self.mark("stopped in order")
+            self.coverage_mark("stopped in order")
             self._end(Ending.CRASH)
 
     def _refuses(self, error: BaseException) -> None:
@@ -326,9 +326,11 @@ class Host(DiskOwner):
     def _stops(self, error: BaseException) -> None:
         """The node gives up by itself. Right after a disk error, and never otherwise."""
         self.note(f"stops: {error}")
-        if isinstance(error, OpenAnewError):
-            self.mark(
-                "refilled by a peer" if isinstance(error, RefilledError) else "state taken again"
+        if isinstance(error, ReopenError):
+            self.coverage_mark(
+                "refilled by a peer"
+                if isinstance(error, SnapshotInstalledError)
+                else "state taken again"
             )
             self._end(Ending.CRASH)
             self.start()
@@ -339,13 +341,13 @@ class Host(DiskOwner):
         if isinstance(error, InvariantError) or not (full or broken or damaged):
             raise Violation(f"{self.name} stops by itself: {error!r}") from error
         if damaged:
-            self.mark("damage kept a node from running")
+            self.coverage_mark("damage kept a node from running")
         else:
-            self.mark("disk full stopped a node" if full else "disk error stopped a node")
+            self.coverage_mark("disk full stopped a node" if full else "disk error stopped a node")
         self._end(Ending.CRASH)
 
     def _died(self) -> None:
-        self.mark(f"{self._ending.value} within a file call")
+        self.coverage_mark(f"{self._ending.value} within a file call")
         self._end(self._ending)
 
     def _end(self, ending: Ending) -> None:
@@ -359,11 +361,11 @@ class Host(DiskOwner):
         self._disk_errors.clear()
         self._disk_filled = self.fs.capacity is not None
         if self._transport is not None:
-            self._world.network.detach(self.name, self._transport)
+            self._environment.network.detach(self.name, self._transport)
             self._transport = None
         if self._interface is not None:
             power_lost = ending is Ending.POWER_LOSS
-            self._world.sockets.process_ended(self._interface, power_lost=power_lost)
+            self._environment.sockets.process_ended(self._interface, power_lost=power_lost)
             self._interface = None
         if ending is Ending.POWER_LOSS:
             self.fs.power_loss()

@@ -20,14 +20,14 @@ from simulator.engine.event_loop import VirtualLoop
 from simulator.engine.peer_network import Network
 from simulator.engine.random_streams import Streams
 from simulator.engine.tcp_sockets import Sockets
-from simulator.invariants.invariant import Part, those_told, wants
+from simulator.invariants.invariant import ChangedPart, observers_of, wants
 from store.log.entry import Entry
 
 if TYPE_CHECKING:
     from simulator.engine.trace import Trace
     from simulator.invariants import Invariant
 
-Told: TypeAlias = Callable[[Any, str, Message], None]
+MessageObserver: TypeAlias = Callable[[Any, str, Message], None]
 
 
 class Ending(Enum):
@@ -54,7 +54,7 @@ class GroupConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Environment:
     """What the hosts of a cluster stand in."""
 
     loop: VirtualLoop
@@ -69,7 +69,7 @@ _State: TypeAlias = tuple[int, int, int, int, int, Role, str, int]
 
 
 def _changed(before: _State | None, state: _State) -> int:
-    """In which parts (:class:`~simulator.invariants.invariant.Part`) these differ."""
+    """In which parts (:class:`~simulator.invariants.invariant.ChangedPart`) these differ."""
     if before is None or before[7] != state[7]:
         return 15
     return (
@@ -80,18 +80,18 @@ def _changed(before: _State | None, state: _State) -> int:
     )
 
 
-class Watched:
+class ObservedHost:
     """A machine by the name of its node. ``boot`` counts its processes."""
 
-    def __init__(self, name: str, world: World) -> None:
+    def __init__(self, name: str, environment: Environment) -> None:
         self.name = name
         self.boot = 0
         self.node: Node | None = None
         self.invariants: Sequence[Invariant] = ()
-        self._world = world
-        self.note: Callable[[str], None] = partial(world.trace.note, name)
+        self._environment = environment
+        self.note: Callable[[str], None] = partial(environment.trace.note, name)
         """Adds an event to the trace."""
-        self.feed = world.trace.feed
+        self.feed = environment.trace.feed
         """Makes bytes of the last event part of the run's hash."""
         self._stepped: _State | None = None
         self.watch(())
@@ -103,10 +103,11 @@ class Watched:
             (int(each.step_parts), each.stepped) for each in invariants if wants(each, "stepped")
         ]
         self._on_step: list[list[Callable[[Any], None]]] = [
-            [tell for parts, tell in stepped if parts & changed] for changed in range(Part.ALL + 1)
+            [tell for parts, tell in stepped if parts & changed]
+            for changed in range(ChangedPart.ALL + 1)
         ]
-        self._on_send: dict[type[Message], list[Told]] = {}
-        self._on_receipt: dict[type[Message], list[Told]] = {}
+        self._on_send: dict[type[Message], list[MessageObserver]] = {}
+        self._on_receipt: dict[type[Message], list[MessageObserver]] = {}
         self._on_apply: list[Callable[[Any, Entry, bytes], None]] = [
             each.applies for each in invariants if wants(each, "applies")
         ]
@@ -114,11 +115,11 @@ class Watched:
     @property
     def now(self) -> float:
         """Virtual seconds since the beginning of the run."""
-        return self._world.loop.time()
+        return self._environment.loop.time()
 
-    def mark(self, what: str) -> None:
+    def coverage_mark(self, what: str) -> None:
         """Counts a situation that runs should get into."""
-        self._world.trace.mark(what)
+        self._environment.trace.coverage_mark(what)
 
     # --- what invariants are told
 
@@ -127,15 +128,15 @@ class Watched:
         if self.node is None:
             return
         core = self.node.core
-        standing, local, log = core.standing, core.local, core.log
+        raft_state, local, log = core.raft_state, core.raft_log, core.entry_cache
         state = (
             local.commit_index,
             local.durable_index,
             log.chain_crc,
             log.last_index,
-            standing.term,
-            standing.role,
-            standing.vote,
+            raft_state.term,
+            raft_state.role,
+            raft_state.vote,
             self.boot,
         )
         before = self._stepped
@@ -147,11 +148,11 @@ class Watched:
 
     def sends(self, peer: str, number: int, message: Message) -> None:
         """Called before a message leaves; its number is one of its own in the whole run."""
-        self._world.trace.note(self.name, f"-> {peer} #{number}", message)
+        self._environment.trace.note(self.name, f"-> {peer} #{number}", message)
         kind = type(message)
         told = self._on_send.get(kind)
         if told is None:
-            found = those_told(self.invariants, "sends", kind)
+            found = observers_of(self.invariants, "sends", kind)
             told = self._on_send[kind] = [each.sends for each in found]
         for tell in told:
             tell(self, peer, message)
@@ -162,14 +163,14 @@ class Watched:
         self.note(f"<- {sender} #{number} {kind.__name__}")
         told = self._on_receipt.get(kind)
         if told is None:
-            found = those_told(self.invariants, "receives", kind)
+            found = observers_of(self.invariants, "receives", kind)
             told = self._on_receipt[kind] = [each.receives for each in found]
         for tell in told:
             tell(self, sender, message)
 
     def _applied(self, entry: Entry, digest: bytes) -> None:
         self.note(f"applies {entry.index} of term {entry.term}, {digest.hex()}")
-        self._world.trace.feed(digest)
+        self._environment.trace.feed(digest)
         for tell in self._on_apply:
             tell(self, entry, digest)
 

@@ -10,26 +10,26 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from simulator.invariants.invariant import Invariant
-from simulator.invariants.raft.check_quorum import LeadsNoLongerThanItMay
+from simulator.invariants.raft.check_quorum import LeadershipTimeLimits
 from simulator.invariants.raft.commit_index import CommitIndex
-from simulator.invariants.raft.committed_entries import CommittedForEver
+from simulator.invariants.raft.committed_entries import CommittedEntries
 from simulator.invariants.raft.configurations_seen import SeenConfigurations
-from simulator.invariants.raft.conflict_probes import FewProbes
+from simulator.invariants.raft.conflict_probes import FewConflictProbes
 from simulator.invariants.raft.coverage import Coverage
 from simulator.invariants.raft.durable_before_visible import DurableBeforeVisible
 from simulator.invariants.raft.election_safety import OneLeaderPerTerm
 from simulator.invariants.raft.leader_append_only import LeaderAppendOnly
 from simulator.invariants.raft.leader_completeness import LeaderCompleteness
-from simulator.invariants.raft.leader_stickiness import StickToTheLeader
-from simulator.invariants.raft.leadership_transfer import HandedOverInOrder
+from simulator.invariants.raft.leader_stickiness import LeaderStickiness
+from simulator.invariants.raft.leadership_transfer import LeadershipTransferInOrder
 from simulator.invariants.raft.log_matching import LogMatching
-from simulator.invariants.raft.lost_disks import LostDisksElectNobody
-from simulator.invariants.raft.membership import MembersOfTheLog
-from simulator.invariants.raft.nothing_lost_at_restart import NothingForgotten
-from simulator.invariants.raft.operations_coverage import GroupMarks
+from simulator.invariants.raft.lost_disks import LostDisksDoNotElect
+from simulator.invariants.raft.membership import ConfigurationFollowsLog
+from simulator.invariants.raft.nothing_lost_at_restart import CommittedLogSurvivesRestart
+from simulator.invariants.raft.operations_coverage import OperationsCoverage
 from simulator.invariants.raft.pre_vote import PreVoteFirst
-from simulator.invariants.raft.read_index import ReadsSeeWhatIsCommitted
-from simulator.invariants.raft.slow_disk_keeps_leader import SteadyLeader
+from simulator.invariants.raft.read_index import ReadIndexSeesCommitted
+from simulator.invariants.raft.slow_disk_keeps_leader import SlowDiskKeepsLeader
 from simulator.invariants.raft.state_machine_safety import StateMachineSafety
 from simulator.invariants.raft.terms_and_votes import TermsAndVotes
 
@@ -41,7 +41,7 @@ __all__ = ["Invariant", "SeenConfigurations", "raft_invariants"]
 
 def raft_invariants(hosts: Sequence[Host], seen: SeenConfigurations) -> Sequence[Invariant]:
     """A fresh set for one run, of what holds whatever the nodes replicate."""
-    committed = CommittedForEver()
+    committed = CommittedEntries()
     return (
         seen,
         OneLeaderPerTerm(),
@@ -54,15 +54,15 @@ def raft_invariants(hosts: Sequence[Host], seen: SeenConfigurations) -> Sequence
         LeaderCompleteness(committed),
         StateMachineSafety(),
         PreVoteFirst(seen),
-        StickToTheLeader(),
-        SteadyLeader(),
-        FewProbes(),
-        MembersOfTheLog(seen),
-        NothingForgotten(),
-        LostDisksElectNobody(seen),
-        HandedOverInOrder(seen),
-        ReadsSeeWhatIsCommitted(committed),
-        LeadsNoLongerThanItMay(),
-        GroupMarks(),
+        LeaderStickiness(),
+        SlowDiskKeepsLeader(),
+        FewConflictProbes(),
+        ConfigurationFollowsLog(seen),
+        CommittedLogSurvivesRestart(),
+        LostDisksDoNotElect(seen),
+        LeadershipTransferInOrder(seen),
+        ReadIndexSeesCommitted(committed),
+        LeadershipTimeLimits(),
+        OperationsCoverage(),
         Coverage(hosts),
     )

@@ -17,7 +17,7 @@ PASSES = 2
 """Of the scrub: the first of them may have begun before the damage."""
 
 
-class DamageMended:
+class DamageRepaired:
     """Begins when the faults end."""
 
     def __init__(self, hosts: Sequence[Host]) -> None:
@@ -27,18 +27,18 @@ class DamageMended:
     def __call__(self) -> bool:
         """Whether all that must be mended is."""
         damaged = [host for host in self._hosts if host.damaged or host.damaged_parts]
-        return all(self._mended(host) for host in damaged)
+        return all(self._repaired(host) for host in damaged)
 
-    def _mended(self, host: Host) -> bool:
+    def _repaired(self, host: Host) -> bool:
         if host.node is None:
-            waits = host.process is not None and not self._can_be_mended(host)
+            waits = host.process is not None and not self._can_be_repaired(host)
             return host.damaged and (host.refuses or waits)
         boot, passes = self._passes[host.name]
         needed = passes if boot == host.boot else PASSES
         damage = host.node.scrubber.damage
         return _passes(host) >= needed and not any(index >= self._kept(host) for index in damage)
 
-    def _can_be_mended(self, host: Host) -> bool:
+    def _can_be_repaired(self, host: Host) -> bool:
         """Its peers give it each committed entry, if they have given up none, and know it."""
         return self._kept(host) == 0 and self._is_member(host)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from simulator.hosts.host import Host
 
 
-class Part(IntFlag):
+class ChangedPart(IntFlag):
     """What of a node an event can change. A new process has changed in all parts."""
 
     COMMIT = 1
@@ -23,7 +23,7 @@ class Part(IntFlag):
     """How far the log is durable."""
     LOG = 4
     """The entries, and the configuration that they say."""
-    STANDING = 8
+    RAFT_STATE = 8
     """Term, role and vote."""
     ALL = 15
 
@@ -31,7 +31,7 @@ class Part(IntFlag):
 class Invariant:
     """Watches all hosts of a cluster. Raises :class:`~simulator.engine.violation.Violation`."""
 
-    step_parts: ClassVar[Part] = Part.ALL
+    step_parts: ClassVar[ChangedPart] = ChangedPart.ALL
     """:meth:`stepped` is told of steps that changed one of these, and looks at nothing else."""
     sent_kinds: ClassVar[tuple[type[Message], ...]] = ()
     """What :meth:`sends` is told of; of every message, if none is named."""
@@ -69,7 +69,7 @@ class Invariant:
         """The run is over, its faults too, and the replicas agree with each other."""
 
 
-def those_told(
+def observers_of(
     invariants: Sequence[Invariant], told: str, kind: type[Message]
 ) -> Sequence[Invariant]:
     """Those to be told (``sends`` or ``receives``) of a kind of message."""

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-STEPS_MAX = 200_000
+DISPATCHES_MAX = 200_000
 """Of one register. A search that takes longer is given up and said to be undecided."""
 
 
@@ -122,7 +122,7 @@ def check_register(operations: Sequence[Operation]) -> Search:
     event, steps = head.after, 0
     while head.after is not None:
         steps += 1
-        if steps > STEPS_MAX:
+        if steps > DISPATCHES_MAX:
             return Search(register, True, False, operations, longest)
         if event is not None and event.end is not None:  # a call: may it be next?
             operation = operations[event.place]

@@ -32,7 +32,7 @@ EXPECTED = (
     "write that the disk did not begin",
 )
 
-EXPECTED_OF_BROKERS = (
+EXPECTED_IN_BROKER_RUNS = (
     "ConsumeQueue damaged at rest",
     "checkpoint damaged at rest",
     "consumer died with messages just given to it",
@@ -64,7 +64,7 @@ EXPECTED_OF_BROKERS = (
 """What long runs of whole brokers must get into beside that."""
 
 
-EXPECTED_OF_MEMBERS = (
+EXPECTED_IN_MEMBERSHIP_RUNS = (
     "addition",
     "change of the voters called off",
     "change of the voters ended by the next leader",
@@ -83,6 +83,6 @@ EXPECTED_OF_MEMBERS = (
 """What runs in which members and disks are exchanged must get into beside that."""
 
 
-def never_reached(reached: Collection[str], expected: Iterable[str] = EXPECTED) -> list[str]:
+def missing_coverage(reached: Collection[str], expected: Iterable[str] = EXPECTED) -> list[str]:
     """What was expected and is not among the marks that were reached."""
     return [mark for mark in expected if mark not in reached]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simulator.faults.broker_injector import DAMAGE_KINDS, WHOLE_KINDS, WholeFaultInjector
+from simulator.faults.broker_injector import BROKER_FAULT_KINDS, DAMAGE_KINDS, BrokerFaultInjector
 from simulator.faults.injector import KINDS
 from simulator.faults.membership import MEMBER_KINDS
-from simulator.faults.raft_sequences import NODE_SEQUENCE_KINDS, SEQUENCE_KINDS
+from simulator.faults.raft_sequences import RAFT_SEQUENCE_KINDS, SEQUENCE_KINDS
 from simulator.worlds.registry import (
     ASKING,
     BROKERS,
@@ -35,8 +35,8 @@ class Profile:
 
     ``minutes`` is simulated time with faults; ``seeds`` what is run where nothing else is asked;
     ``worlds`` are taken in turn, seed by seed; ``nodes`` is how many a group has where nothing else
-    is asked, but for one seed in ``fives``, which has five (0: none has). A ``thorough`` profile
-    has failed too if its seeds missed a situation that they are for
+    is asked, but for one seed in ``five_every``, which has five (0: none has). A ``thorough``
+    profile has failed too if its seeds missed a situation that they are for
     (``runs/expected_coverage.py``).
     """
 
@@ -48,26 +48,28 @@ class Profile:
     kinds: tuple[str, ...] = ()
     thorough: bool = False
     nodes: int = 3
-    fives: int = 0
+    five_every: int = 0
 
     def kinds_of(self, seed: int) -> tuple[str, ...]:
         """The kinds for the world of a seed: bare nodes know nothing of clients and clocks."""
-        of_nodes = (*KINDS, *MEMBER_KINDS, *SEQUENCE_KINDS, *NODE_SEQUENCE_KINDS)
-        known = of_nodes if self.world(seed) == NODES else WHOLE_KINDS
+        of_nodes = (*KINDS, *MEMBER_KINDS, *SEQUENCE_KINDS, *RAFT_SEQUENCE_KINDS)
+        known = of_nodes if self.world(seed) == NODES else BROKER_FAULT_KINDS
         return tuple(kind for kind in self.kinds if kind in known)
 
     def nodes_of(self, seed: int) -> int:
         """How many a group of that seed has. Of three voters a majority is all but one, and rules
         that are wrong for others pass."""
-        return 5 if self.fives and seed % self.fives == self.fives - 1 else self.nodes
+        return (
+            5 if self.five_every and seed % self.five_every == self.five_every - 1 else self.nodes
+        )
 
     def world(self, seed: int) -> str:
         """The world of a seed."""
         return self.worlds[seed % len(self.worlds)]
 
 
-DEFAULT_KINDS = (*WholeFaultInjector.drawn_kinds, *MEMBER_KINDS, *SEQUENCE_KINDS)
-ALL_KINDS = (*DEFAULT_KINDS, *DAMAGE_KINDS, *NODE_SEQUENCE_KINDS)
+DEFAULT_KINDS = (*BrokerFaultInjector.drawn_kinds, *MEMBER_KINDS, *SEQUENCE_KINDS)
+ALL_KINDS = (*DEFAULT_KINDS, *DAMAGE_KINDS, *RAFT_SEQUENCE_KINDS)
 DISK_KINDS = (
     "crash within a call",
     "power loss",
@@ -109,7 +111,7 @@ MEMBER_PROFILE_KINDS = (
     "delay",
     "slow disk",
     *SEQUENCE_KINDS,
-    *NODE_SEQUENCE_KINDS,
+    *RAFT_SEQUENCE_KINDS,
 )
 
 DAMAGE_PROFILE_KINDS = (*DAMAGE_KINDS, "crash", "power loss", "stop", "partition")
@@ -134,7 +136,7 @@ PROFILES = {
                 CALM_FOLLOWERS,
             ),
             DEFAULT_KINDS,
-            fives=8,  # and not 7: each of the seven worlds has five at times
+            five_every=8,  # and not 7: each of the seven worlds has five at times
         ),
         Profile(
             "transactions",

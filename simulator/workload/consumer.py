@@ -12,7 +12,7 @@ from broker.client.errors import BadAnswerError, Failure
 from broker.client.message import MessageQueue
 from broker.client.received_message import PulledBatch, ReceivedMessage
 from simulator.engine.violation import Violation
-from simulator.hosts.client_host import Station
+from simulator.hosts.client_host import ClientHost
 from simulator.workload.history import History
 from store.errors import CorruptRecordError
 from store.message.record import MessageRecord
@@ -28,29 +28,31 @@ CONFIG = ConsumerConfig(
 )
 
 
-def records(station: Station, batch: PulledBatch) -> list[tuple[ReceivedMessage, MessageRecord]]:
+def records(
+    client_host: ClientHost, batch: PulledBatch
+) -> list[tuple[ReceivedMessage, MessageRecord]]:
     """The messages that a consumer was given. Raises :class:`Violation` where it is a damaged one:
     no broker may give other bytes than it has stored, whatever its disk did to them."""
     try:
         return [(message, message.record) for message in batch]
     except CorruptRecordError as error:
-        raise Violation(f"{station.name} is given a damaged record: {error}") from error
+        raise Violation(f"{client_host.name} is given a damaged record: {error}") from error
 
 
-class WatchedConsumer(Consumer):
+class CheckedConsumer(Consumer):
     """Tells of an answer in which no consumer finds records, or nonsense: each asks again, quietly.
 
     That is a violation, as with :func:`records`.
     """
 
-    station: Station
+    client_host: ClientHost
 
     def failed(self, address: str | None, queue: MessageQueue, error: Failure) -> None:
         """See :class:`broker.client.consumer.fetcher.Sink`."""
         super().failed(address, queue, error)
         if isinstance(error, BadAnswerError):
-            found = Violation(f"{self.station.name} cannot read an answer: {error}")
-            self.station.loop.call_soon(_tell, found)
+            found = Violation(f"{self.client_host.name} cannot read an answer: {error}")
+            self.client_host.loop.call_soon(_tell, found)
 
 
 def _tell(found: Violation) -> None:
@@ -80,37 +82,37 @@ class ConsumingClient:
         self._boot = 0
         self._leaves_at = -1
 
-    async def main(self, station: Station) -> None:
+    async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
-        if self._leaves_at == station.boot:
+        if self._leaves_at == client_host.boot:
             return
         rng = self._rng
-        name = f"{station.name}.{station.boot}"
-        consumer = self._consumer = WatchedConsumer(
+        name = f"{client_host.name}.{client_host.boot}"
+        consumer = self._consumer = CheckedConsumer(
             self._name_servers,
             self._group,
             dict.fromkeys(self._topics, "*"),
             start_from="earliest",
             config=self._config,
-            wall_clock=station.clock.wall_ms,
+            wall_clock=client_host.clock.wall_ms,
             rng=rng,
-            identity=ClientIdentity(station.ip, station.boot, rng.getrandbits(32)),
+            identity=ClientIdentity(client_host.ip, client_host.boot, rng.getrandbits(32)),
         )
-        consumer.station = station
-        self._boot = station.boot
+        consumer.client_host = client_host
+        self._boot = client_host.boot
         await consumer.start()
         async for batch in consumer:
             queue = batch.queue
-            for message, record in records(station, batch):
+            for message, record in records(client_host, batch):
                 self._history.deliver(name, queue, message.queue_offset, record)
-            station.note(f"has {queue.topic}/{queue.queue_id} up to {batch.next_offset}")
+            client_host.note(f"has {queue.topic}/{queue.queue_id} up to {batch.next_offset}")
             consumer.acknowledge(queue, batch.next_offset)
             if rng.random() < 0.1:
                 await asyncio.sleep(rng.uniform(0.0, 0.3))
 
-    def close(self, station: Station) -> None:
+    def close(self, client_host: ClientHost) -> None:
         """Leaves the group in order; as an event of its process, be it the first."""
-        if self._consumer is not None and self._boot == station.boot:
-            station.loop.create_task(self._consumer.close())
+        if self._consumer is not None and self._boot == client_host.boot:
+            client_host.loop.create_task(self._consumer.close())
         else:
-            self._leaves_at = station.boot
+            self._leaves_at = client_host.boot

@@ -27,7 +27,7 @@ BYTES_MAX = 900
 REQUEST_SECONDS, SUSPEND_SECONDS, PULL_SECONDS = 1.5, 4.0, 6.0
 
 
-class JavaWire:
+class JavaRequests:
     """What one member of a group sends. Whoever asks gets whatever frame comes, or an error of the
     connection."""
 

@@ -11,8 +11,8 @@ from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.errors import CallError
 from broker.remoting.protocol.ext_fields import ext_int
 from simulator.hosts.broker_host import GROUP as BROKER
-from simulator.hosts.client_host import Station
-from simulator.invariants.broker.message_lookup import LookedUp, keys_of
+from simulator.hosts.client_host import ClientHost
+from simulator.invariants.broker.message_lookup import MessageLookups, keys_of
 from store.message.record import decode_record, record_bounds
 
 BY_KEY, BY_TIME, BY_POSITION = 12, 29, 33
@@ -23,14 +23,14 @@ REQUEST_SECONDS = 1.5
 TIME_MAX_MS = 1 << 41
 
 
-class LookingUpClient:
+class MessageLookupClient:
     """Asks any broker, one thing at a time, of messages that are committed."""
 
     def __init__(
         self,
         name_servers: str,
         topic: str,
-        known: LookedUp,
+        known: MessageLookups,
         rng: Random,
         *,
         pause_max: float = PAUSE_SECONDS_MAX,
@@ -46,7 +46,7 @@ class LookingUpClient:
         """Asks nothing more."""
         self._working = False
 
-    async def main(self, station: Station) -> None:
+    async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
         loop, rng = asyncio.get_running_loop(), self._rng
         remoting = RemotingClient(loop)
@@ -59,14 +59,16 @@ class LookingUpClient:
             try:
                 route = await routes.get(self._topic)
                 address = rng.choice(sorted(route.brokers[BROKER].values()))
-                await ask(station, remoting, address)
+                await ask(client_host, remoting, address)
             except (CallError, ClientError, KeyError) as error:
-                station.note(f"finds nothing: {error}")
+                client_host.note(f"finds nothing: {error}")
                 await routes.recover(self._topic, BROKER)
         routes.close()
         await remoting.close()
 
-    async def _by_key(self, station: Station, remoting: RemotingClient, address: str) -> None:
+    async def _by_key(
+        self, client_host: ClientHost, remoting: RemotingClient, address: str
+    ) -> None:
         record = self._rng.choice(list(self._known.by_position.values())).record
         key = self._rng.choice([key for key in keys_of(record) if key])
         indexed = self._known.indexed(address)
@@ -86,20 +88,24 @@ class LookingUpClient:
             ]
             indexed = min(indexed, self._known.indexed(address))  # of the process that answered
             self._known.found_by_key(record.topic, key, indexed, found)
-            station.mark("message found by key" if found else "nothing found by key")
+            client_host.coverage_mark("message found by key" if found else "nothing found by key")
 
-    async def _by_position(self, station: Station, remoting: RemotingClient, address: str) -> None:
+    async def _by_position(
+        self, client_host: ClientHost, remoting: RemotingClient, address: str
+    ) -> None:
         position = self._rng.choice(list(self._known.by_position))
         applied = self._known.applied(address)
         ext = {"offset": str(position)}
         answer = await remoting.invoke(address, BY_POSITION, ext, timeout=REQUEST_SECONDS)
         if answer.code == SUCCESS:
             self._known.found_at(position, applied, bytes(answer.body))
-            station.mark("message found by position")
+            client_host.coverage_mark("message found by position")
         elif MISSING in (answer.ext or {}):
             self._known.found_at(position, applied, None)
 
-    async def _by_time(self, station: Station, remoting: RemotingClient, address: str) -> None:
+    async def _by_time(
+        self, client_host: ClientHost, remoting: RemotingClient, address: str
+    ) -> None:
         record = self._rng.choice(list(self._known.by_position.values())).record
         time_ms = record.store_timestamp + self._rng.choice((-1, 0, 0, 1))
         applied = self._known.applied(address)
@@ -113,4 +119,4 @@ class LookingUpClient:
         if answer.code == SUCCESS:
             offset = ext_int(answer, "offset")
             self._known.found_by_time(record.topic, record.queue_id, time_ms, applied, offset)
-            station.mark("message found by time")
+            client_host.coverage_mark("message found by time")

@@ -13,15 +13,15 @@ from broker.nameserver.registrations import LEADER_ID, Registration
 from broker.nameserver.route_table import RegisterResult, RouteTable
 from broker.nameserver.server import NameServer
 from simulator.engine.violation import Violation
-from simulator.hosts.client_host import Station
+from simulator.hosts.client_host import ClientHost
 
 
-class WatchedRoutes(RouteTable):
+class CheckedRouteTable(RouteTable):
     """Compares each registration that is taken with those before it."""
 
-    def __init__(self, clock: Callable[[], int], station: Station) -> None:
+    def __init__(self, clock: Callable[[], int], client_host: ClientHost) -> None:
         super().__init__(clock)
-        self._station = station
+        self._client_host = client_host
         self._terms: dict[str, tuple[int, str]] = {}  # of each name the highest, and whose
         self._channels: dict[str, int] = {}  # the latest by which an address registered
 
@@ -35,8 +35,8 @@ class WatchedRoutes(RouteTable):
         try:
             result = super().register(registration, channel, host)
         except (StaleTermError, EarlierConnectionError) as error:
-            self._station.note(f"refuses a registration: {error}")
-            self._station.mark("registration came late")
+            self._client_host.note(f"refuses a registration: {error}")
+            self._client_host.coverage_mark("registration came late")
             raise
         if registration.broker_id == LEADER_ID:
             term, leader = self._terms.get(name, (0, ""))
@@ -56,10 +56,10 @@ class WatchedRoutes(RouteTable):
         return result
 
 
-class WatchedNameServer(NameServer):
+class CheckedNameServer(NameServer):
     """See the module."""
 
-    def __init__(self, station: Station, host: str, port: int) -> None:
+    def __init__(self, client_host: ClientHost, host: str, port: int) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(loop, host, port)
-        self.routes = WatchedRoutes(lambda: int(loop.time() * 1000), station)
+        self.routes = CheckedRouteTable(lambda: int(loop.time() * 1000), client_host)

@@ -13,14 +13,14 @@ from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.errors import CallError
 from broker.remoting.protocol.ext_fields import ext_int
 from simulator.hosts.broker_host import GROUP as BROKER
-from simulator.hosts.client_host import Station
+from simulator.hosts.client_host import ClientHost
 from simulator.workload.java_requests import QUERY_OFFSET, REQUEST_SECONDS, RESET, SUCCESS
 
 PAUSE_SECONDS = (0.5, 4.0)
 MAX_OFFSET = 30
 
 
-class MovingOperator:
+class OffsetResetOperator:
     """Moves one queue of a topic at a time, to where the group has been; never beyond."""
 
     def __init__(self, name_servers: str, group: str, topic: str, rng: Random) -> None:
@@ -29,19 +29,19 @@ class MovingOperator:
         self._topic = topic
         self._rng = rng
         self._working = True
-        self.moved: dict[MessageQueue, int] | None = None
-        """After :meth:`move_all`: where the queues were moved."""
+        self.reset_to: dict[MessageQueue, int] | None = None
+        """After :meth:`reset_all`: where the queues were moved."""
         self._all_wanted = False
 
     def stop(self) -> None:
-        """Moves nothing more, until :meth:`move_all`."""
+        """Moves nothing more, until :meth:`reset_all`."""
         self._working = False
 
-    def move_all(self) -> None:
+    def reset_all(self) -> None:
         """Moves the group to the beginning of all queues, once that is possible."""
-        self.moved, self._all_wanted = None, True
+        self.reset_to, self._all_wanted = None, True
 
-    async def main(self, station: Station) -> None:
+    async def main(self, client_host: ClientHost) -> None:
         """The process of the operator."""
         loop = asyncio.get_running_loop()
         remoting = RemotingClient(loop)
@@ -50,15 +50,17 @@ class MovingOperator:
             await asyncio.sleep(0.2 if self._all_wanted else self._rng.uniform(*PAUSE_SECONDS))
             try:
                 if self._all_wanted:
-                    self.moved = await self._move(remoting, routes, 0, -1)
-                    self._all_wanted = self.moved is None
+                    self.reset_to = await self._reset(remoting, routes, 0, -1)
+                    self._all_wanted = self.reset_to is None
                 elif self._working:
-                    await self._move_one(station, remoting, routes)
+                    await self._reset_one(client_host, remoting, routes)
             except (CallError, ClientError) as error:
-                station.note(f"moves nothing: {error}")
+                client_host.note(f"moves nothing: {error}")
                 await routes.recover(self._topic, BROKER)
 
-    async def _move_one(self, station: Station, remoting: RemotingClient, routes: Routes) -> None:
+    async def _reset_one(
+        self, client_host: ClientHost, remoting: RemotingClient, routes: Routes
+    ) -> None:
         route = await routes.get(self._topic)
         queue = self._rng.choice(route.read_queues)
         ext = {"topic": queue.topic, "queueId": str(queue.queue_id), "consumerGroup": self._group}
@@ -72,11 +74,11 @@ class MovingOperator:
         known = ext_int(committed, "offset") > 0
         last = ext_int(end, "offset") if known else 0
         offset = self._rng.choice((last, self._rng.randint(0, last)))
-        moved = await self._move(remoting, routes, offset, queue.queue_id)
+        moved = await self._reset(remoting, routes, offset, queue.queue_id)
         if moved is not None:
-            station.note(f"has moved the group: {moved}")
+            client_host.note(f"has moved the group: {moved}")
 
-    async def _move(
+    async def _reset(
         self, remoting: RemotingClient, routes: Routes, offset: int, queue_id: int
     ) -> dict[MessageQueue, int] | None:
         """Where the broker says that the group goes on; None if it was not moved."""

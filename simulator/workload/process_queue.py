@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from broker.client.message import MessageQueue
-from simulator.workload.push_listener import Asked
+from simulator.workload.push_listener import LockRequest
 from store.message.record import MessageRecord
 
 
 @dataclass(slots=True)
-class TakenQueue:
+class ProcessQueue:
     """A queue that is this member's: Java's ``ProcessQueue``."""
 
     queue: MessageQueue
@@ -20,5 +20,5 @@ class TakenQueue:
     waiting: dict[int, MessageRecord] = field(default_factory=dict)
     dropped: bool = False
     busy: bool = False
-    lock: Asked | None = None
+    lock: LockRequest | None = None
     locked_at: float = -1.0

@@ -11,12 +11,12 @@ from broker.client.client_identity import ClientIdentity
 from broker.client.config import ProducerConfig
 from broker.client.errors import ClientError, RefusedError, outcome_unknown
 from broker.client.message import MessageQueue, SendResult
-from broker.client.producer.pending_send import Delivery
+from broker.client.producer.pending_send import PendingSend
 from broker.client.producer.producer import Producer
 from broker.client.producer.queue_selection import Target
-from broker.client.producer.send_dispatcher import Deliverer
+from broker.client.producer.send_dispatcher import SendDispatcher
 from broker.remoting.protocol.errors import CallError
-from simulator.hosts.client_host import Station
+from simulator.hosts.client_host import ClientHost
 from simulator.workload.history import Content, History, Sent
 from simulator.workload.message_content import content_of, message_of
 
@@ -28,17 +28,17 @@ BATCH_MAX = 5
 FILLER_MAX = 120
 
 
-class PlainDeliverer(Deliverer):
+class ApacheDeliverer(SendDispatcher):
     """Sends again without asking, as Apache's clients do: brokers alone know of its retries."""
 
-    async def _find_earlier_try(self, _delivery: Delivery, _target: Target) -> SendResult | None:
+    async def _find_earlier_try(self, _delivery: PendingSend, _target: Target) -> SendResult | None:
         return None
 
 
-class PlainProducer(Producer):
-    """See :class:`PlainDeliverer`."""
+class ApacheProducer(Producer):
+    """See :class:`ApacheDeliverer`."""
 
-    deliverer_class = PlainDeliverer
+    send_dispatcher_class = ApacheDeliverer
 
 
 class ProducingClient:
@@ -81,16 +81,16 @@ class ProducingClient:
         """Sends no more; a patient one goes on until one more request is acknowledged."""
         self._working = False
 
-    async def main(self, station: Station) -> None:
+    async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
         rng = self._rng
-        make = Producer if self._patient else PlainProducer
+        make = Producer if self._patient else ApacheProducer
         producer = make(
             self._name_servers,
             self._config,
-            wall_clock=station.clock.wall_ms,
+            wall_clock=client_host.clock.wall_ms,
             rng=rng,
-            identity=ClientIdentity(station.ip, station.boot, rng.getrandbits(32)),
+            identity=ClientIdentity(client_host.ip, client_host.boot, rng.getrandbits(32)),
         )
         await producer.start()
         burst = 1
@@ -99,54 +99,55 @@ class ProducingClient:
             if not self._working:
                 break
             if self._patient:
-                await self._send_patiently(station, producer)
+                await self._send_patiently(client_host, producer)
                 continue
             if len(self._bursts) > 1:
                 burst = rng.choice(self._bursts)
             for _ in range(burst):
-                self._send(station, producer, *self._batch(station))
+                self._send(client_host, producer, *self._batch(client_host))
         while self._patient and not self.stored_in_the_end:
             await asyncio.sleep(rng.uniform(0.02, self._pause_max))
-            answer = await self._send_patiently(station, producer)
+            answer = await self._send_patiently(client_host, producer)
             self.stored_in_the_end = answer is not None and answer.exception() is None
         await asyncio.sleep(DEADLINE_SECONDS + 1.0)
         await producer.close()
-        station.note("has closed its producer")
+        client_host.note("has closed its producer")
 
-    def _batch(self, station: Station) -> tuple[str, list[Sent]]:
+    def _batch(self, client_host: ClientHost) -> tuple[str, list[Sent]]:
         """What the next request holds: one message, or several, of one topic."""
         rng = self._rng
         topic = rng.choice(self._topics)
-        lane = f"{station.name}.{station.boot}" if self._patient else ""
+        lane = f"{client_host.name}.{client_host.boot}" if self._patient else ""
         count = rng.choice((1, 1, 1, rng.randint(2, BATCH_MAX)))
         return topic, [
-            self._history.send(station.name, rng.randrange(FILLER_MAX), lane) for _ in range(count)
+            self._history.send(client_host.name, rng.randrange(FILLER_MAX), lane)
+            for _ in range(count)
         ]
 
     async def _send_patiently(
-        self, station: Station, producer: Producer
+        self, client_host: ClientHost, producer: Producer
     ) -> asyncio.Future[SendResult] | None:
-        topic, batch = self._batch(station)
+        topic, batch = self._batch(client_host)
         try:
             queue = self._rng.choice(await producer.queues(topic))
         except (ClientError, CallError) as error:
             self._not_sent(batch, error)
             return None
-        answer = self._send(station, producer, topic, batch, queue)
+        answer = self._send(client_host, producer, topic, batch, queue)
         if answer is not None:
             await asyncio.wait([answer])
         return answer
 
     def _send(
         self,
-        station: Station,
+        client_host: ClientHost,
         producer: Producer,
         topic: str,
         batch: list[Sent],
         queue: MessageQueue | None = None,
     ) -> asyncio.Future[SendResult] | None:
         """One request; None where nothing was sent."""
-        born_ms = station.clock.wall_ms()
+        born_ms = client_host.clock.wall_ms()
         messages = [message_of(topic, sent, self._content(sent.number, born_ms)) for sent in batch]
         try:
             if len(messages) > 1:

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from random import Random
 
-from simulator.hosts.client_host import Station
-from simulator.workload.push_listener import Watch
+from simulator.hosts.client_host import ClientHost
+from simulator.workload.push_listener import PushListener
 from simulator.workload.push_member import PushMember
 from simulator.workload.push_settings import RETRY_PREFIX, PushSettings
 
@@ -21,27 +21,27 @@ class PushClient:
         name_servers: str,
         group: str,
         topics: Mapping[str, Collection[str]],
-        watch: Watch,
+        listener: PushListener,
         rng: Random,
         *,
         in_order: bool = False,
     ) -> None:
         wanted = {**topics, RETRY_PREFIX + group: ()}
-        self._settings = PushSettings(name_servers, group, wanted, watch, rng, in_order)
+        self._settings = PushSettings(name_servers, group, wanted, listener, rng, in_order)
         self._member: PushMember | None = None
         self._boot = 0
         self._leaves_at = -1
 
-    async def main(self, station: Station) -> None:
+    async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
-        if self._leaves_at == station.boot:
+        if self._leaves_at == client_host.boot:
             return
-        self._boot, self._member = station.boot, PushMember(self._settings, station)
+        self._boot, self._member = client_host.boot, PushMember(self._settings, client_host)
         await self._member.run()
 
-    def close(self, station: Station) -> None:
+    def close(self, client_host: ClientHost) -> None:
         """Leaves the group in order; as an event of its process, be it the first."""
-        if self._member is not None and self._boot == station.boot:
+        if self._member is not None and self._boot == client_host.boot:
             self._member.close()
         else:
-            self._leaves_at = station.boot
+            self._leaves_at = client_host.boot

@@ -12,7 +12,7 @@ from store.message.record import MessageRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LockRequest:
     """When a lock was asked for, and of whom: the leader's address, and its term."""
 
     at: float
@@ -20,7 +20,7 @@ class Asked:
     term: int
 
 
-class Watch:
+class PushListener:
     """Is told what the members of a group do. Each method raises what it finds to be wrong; here
     none finds anything."""
 
@@ -52,11 +52,13 @@ class Watch:
         """Whether retention may have removed it."""
         return False
 
-    def asks(self, address: str) -> Asked:
+    def asks(self, address: str) -> LockRequest:
         """A lock is about to be asked for."""
-        return Asked(0.0, address, -1)
+        return LockRequest(0.0, address, -1)
 
-    def locked(self, _consumer: str, _queue: MessageQueue, _asked: Asked) -> Asked | None:
+    def locked(
+        self, _consumer: str, _queue: MessageQueue, _asked: LockRequest
+    ) -> LockRequest | None:
         """It is granted; None where nobody can say by whom."""
         return None
 
@@ -66,7 +68,9 @@ class Watch:
     def takes(self, consumer: str, queue: MessageQueue) -> None:
         """The consumer begins with a queue, wherever the group is."""
 
-    def begins(self, consumer: str, queue: MessageQueue, offset: int, lock: Asked | None) -> None:
+    def begins(
+        self, consumer: str, queue: MessageQueue, offset: int, lock: LockRequest | None
+    ) -> None:
         """The program begins with a message of a locked queue."""
 
     def ends(self, consumer: str, queue: MessageQueue) -> None:

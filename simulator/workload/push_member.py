@@ -19,9 +19,9 @@ from broker.remoting.connection import Connection
 from broker.remoting.protocol.errors import CallError
 from broker.remoting.protocol.frame import Frame
 from simulator.hosts.broker_host import GROUP as BROKER
-from simulator.hosts.client_host import Station
+from simulator.hosts.client_host import ClientHost
 from simulator.workload import java_requests as wire
-from simulator.workload.process_queue import TakenQueue
+from simulator.workload.process_queue import ProcessQueue
 from simulator.workload.push_messages import RETRIES_MAX, RETRY_LEVEL
 from simulator.workload.push_settings import (
     BELIEF_SECONDS,
@@ -39,22 +39,22 @@ from store.message.record import MessageRecord, decode_record, record_bounds
 class PushMember:
     """In one process."""
 
-    def __init__(self, client: PushSettings, station: Station) -> None:
+    def __init__(self, client: PushSettings, client_host: ClientHost) -> None:
         self._client = client
-        self._watch = client.watch
+        self._listener = client.listener
         self._rng = client.rng
-        self._station = station
+        self._client_host = client_host
         self._loop = asyncio.get_running_loop()
-        self._name = f"{station.name}.{station.boot}"
+        self._name = f"{client_host.name}.{client_host.boot}"
         handlers = {wire.MEMBERS_CHANGED: self._members_changed, wire.RESET_CLIENT: self._reset}
         remoting = self._remoting = RemotingClient(self._loop, handlers)
         self._routes = Routes(self._loop, remoting, client.name_servers.split(";"), client.rng)
         # Java's clients may be given a name, and then keep their id when they start again.
-        self._wire = wire.JavaWire(remoting, client.group, f"{station.ip}@{client.group}")
-        self._version = station.boot
-        self._taken: dict[MessageQueue, TakenQueue] = {}
+        self._wire = wire.JavaRequests(remoting, client.group, f"{client_host.ip}@{client.group}")
+        self._version = client_host.boot
+        self._process_queues: dict[MessageQueue, ProcessQueue] = {}
         self._doubtful: dict[MessageQueue, None] = {}
-        """Queues that the broker may hold locked for this member, which has not taken them."""
+        """Queues that the broker may hold locked for this member, which does not own them."""
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._routes_due = self._loop.time() + ROUTES_SECONDS
         self._closing = False
@@ -66,7 +66,7 @@ class PushMember:
             try:
                 await self._rebalance()
             except (CallError, ClientError) as error:
-                self._station.note(f"cannot share out the queues: {error}")
+                self._client_host.note(f"cannot share out the queues: {error}")
                 await self._recover()
             if not self._closing:
                 await asyncio.wait([self._woken], timeout=REBALANCE_SECONDS)
@@ -118,15 +118,15 @@ class PushMember:
                 await self._routes.refresh(topic)
                 continue
             share = wire.share_of(route.read_queues, members, self._wire.client_id)
-            for queue in [each for each in self._taken if each.topic == topic]:
+            for queue in [each for each in self._process_queues if each.topic == topic]:
                 if queue not in share:
-                    await self._give_up(self._taken[queue])
+                    await self._give_up(self._process_queues[queue])
             for queue in [each for each in self._doubtful if each.topic == topic]:
                 if queue not in share:  # an answer was lost
-                    self._watch.unlocks(self._name, queue)
+                    self._listener.unlocks(self._name, queue)
                     self._wire.unlock(leader, queue)
             for queue in share:
-                if queue not in self._taken and not self._closing:
+                if queue not in self._process_queues and not self._closing:
                     await self._take(queue)
         if self._client.in_order:
             await self._renew()
@@ -154,229 +154,239 @@ class PushMember:
                 await self._wire.heartbeat(address, self._client.topics, self._version)
             except CallError as error:
                 lost = True
-                self._station.note(f"{address} hears no heartbeat: {error}")
+                self._client_host.note(f"{address} hears no heartbeat: {error}")
         if lost:
             await self._look_up_routes()
 
     async def _take(self, queue: MessageQueue) -> None:
         leader, lock, asked_at = self._leader(queue), None, self._loop.time()
         if self._client.in_order:
-            asked = self._watch.asks(leader)
+            asked = self._listener.asks(leader)
             self._doubtful[queue] = None
             held = await self._wire.lock(leader, [queue])
             if held is None:
                 await self._routes.refresh(queue.topic)
             if held is None or queue not in held:
                 return
-            lock = self._watch.locked(self._name, queue, asked)
+            lock = self._listener.locked(self._name, queue, asked)
         answer = await self._wire.committed(leader, queue)
         offset = int(str((answer.ext or {})["offset"])) if answer.code == wire.SUCCESS else 0
-        taken = self._taken[queue] = TakenQueue(queue, offset, offset)
-        taken.lock, taken.locked_at = lock, asked_at
+        process_queue = self._process_queues[queue] = ProcessQueue(queue, offset, offset)
+        process_queue.lock, process_queue.locked_at = lock, asked_at
         self._doubtful.pop(queue, None)
-        self._watch.takes(self._name, queue)
-        self._station.note(f"takes {queue.topic}/{queue.queue_id} from {offset} on")
-        self._run(self._pull(taken))
+        self._listener.takes(self._name, queue)
+        self._client_host.note(f"takes {queue.topic}/{queue.queue_id} from {offset} on")
+        self._run(self._pull(process_queue))
         if self._client.in_order:
-            self._run(self._consume_in_order(taken))
+            self._run(self._consume_in_order(process_queue))
 
-    async def _give_up(self, taken: TakenQueue) -> None:
-        taken.dropped = True
-        await self._idle(taken)
-        self._taken.pop(taken.queue, None)
-        self._station.note(f"gives up {taken.queue.topic}/{taken.queue.queue_id}")
+    async def _give_up(self, process_queue: ProcessQueue) -> None:
+        process_queue.dropped = True
+        await self._idle(process_queue)
+        self._process_queues.pop(process_queue.queue, None)
+        self._client_host.note(
+            f"gives up {process_queue.queue.topic}/{process_queue.queue.queue_id}"
+        )
         try:
-            leader = self._leader(taken.queue)
+            leader = self._leader(process_queue.queue)
         except ClientError:
             return
-        self._wire.commit(leader, taken.queue, taken.done)
+        self._wire.commit(leader, process_queue.queue, process_queue.done)
         if self._client.in_order:
-            self._doubtful[taken.queue] = None  # the broker may never hear what follows
-            self._watch.unlocks(self._name, taken.queue)
-            self._wire.unlock(leader, taken.queue)
+            self._doubtful[process_queue.queue] = None  # the broker may never hear what follows
+            self._listener.unlocks(self._name, process_queue.queue)
+            self._wire.unlock(leader, process_queue.queue)
 
-    async def _idle(self, taken: TakenQueue) -> None:
+    async def _idle(self, process_queue: ProcessQueue) -> None:
         """The program is done with the message that it has begun."""
-        while taken.busy:  # noqa: ASYNC110 - as Java's clients wait for the queue's lock
+        while process_queue.busy:  # noqa: ASYNC110 - as Java's clients wait for the queue's lock
             await asyncio.sleep(0.01)
 
     async def _renew(self) -> None:
-        for queue, taken in list(self._taken.items()):
+        for queue, process_queue in list(self._process_queues.items()):
             leader, asked_at = self._leader(queue), self._loop.time()
-            asked = self._watch.asks(leader)
+            asked = self._listener.asks(leader)
             held = await self._wire.lock(leader, [queue])
             if held is None:
                 await self._routes.refresh(queue.topic)
             elif queue in held:
-                taken.lock, taken.locked_at = self._watch.locked(self._name, queue, asked), asked_at
+                process_queue.lock, process_queue.locked_at = (
+                    self._listener.locked(self._name, queue, asked),
+                    asked_at,
+                )
             else:
-                taken.locked_at = -BELIEF_SECONDS
+                process_queue.locked_at = -BELIEF_SECONDS
 
-    def _may_consume(self, taken: TakenQueue) -> bool:
+    def _may_consume(self, process_queue: ProcessQueue) -> bool:
         if not self._client.in_order:
             return True
-        return self._loop.time() - taken.locked_at < BELIEF_SECONDS and taken.locked_at >= 0
+        return (
+            self._loop.time() - process_queue.locked_at < BELIEF_SECONDS
+            and process_queue.locked_at >= 0
+        )
 
     # --- what the queues hold
 
-    async def _pull(self, taken: TakenQueue) -> None:
-        queue = taken.queue
-        while not taken.dropped and not self._closing:
-            if len(taken.waiting) >= WAITING_MAX or not self._may_consume(taken):
+    async def _pull(self, process_queue: ProcessQueue) -> None:
+        queue = process_queue.queue
+        while not process_queue.dropped and not self._closing:
+            if len(process_queue.waiting) >= WAITING_MAX or not self._may_consume(process_queue):
                 await asyncio.sleep(0.05)
                 continue
-            asked_at = self._watch.now
+            asked_at = self._listener.now
             try:
                 leader = self._leader(queue)
                 answer = await self._wire.pull(
-                    leader, queue, taken.next_offset, taken.done, self._version
+                    leader, queue, process_queue.next_offset, process_queue.done, self._version
                 )
             except (CallError, ClientError):
                 await self._routes.recover(queue.topic, BROKER)
                 continue
-            if taken.dropped:
+            if process_queue.dropped:
                 return
             if answer.code == wire.SUCCESS:
-                first = self._found(taken, answer)
+                first = self._found(process_queue, answer)
                 place = (queue.topic, queue.queue_id, first)
-                self._watch.answered(self._name, leader, place, asked_at)
+                self._listener.answered(self._name, leader, place, asked_at)
             elif answer.code == wire.OFFSET_MOVED:
-                await self._begin_at(taken, wire.next_offset(answer))
+                await self._begin_at(process_queue, wire.next_offset(answer))
             elif answer.code in {wire.NOT_FOUND, wire.RETRY_AT_ONCE}:
-                taken.next_offset = wire.next_offset(answer)
-                if not taken.waiting:
-                    taken.done = max(taken.done, taken.next_offset)
+                process_queue.next_offset = wire.next_offset(answer)
+                if not process_queue.waiting:
+                    process_queue.done = max(process_queue.done, process_queue.next_offset)
                 await asyncio.sleep(0.02)
             else:
-                self._station.note(f"a pull is answered with {answer.code}: {answer.remark}")
+                self._client_host.note(f"a pull is answered with {answer.code}: {answer.remark}")
                 self._wake()  # a new leader does not know what is wanted before a heartbeat
                 await asyncio.sleep(0.3)
                 await self._routes.recover(queue.topic, BROKER)
 
-    def _found(self, taken: TakenQueue, answer: Frame) -> int:
+    def _found(self, process_queue: ProcessQueue, answer: Frame) -> int:
         """The offset of the first message."""
         first = -1
-        queue, tags = taken.queue, self._client.topics[taken.queue.topic]
+        queue, tags = process_queue.queue, self._client.topics[process_queue.queue.topic]
         wanted: list[MessageRecord] = []
         for start, _end in record_bounds(answer.body):
             record = decode_record(answer.body, start)
             first = record.queue_offset if first < 0 else first
             place = (queue.topic, queue.queue_id, record.queue_offset)
-            self._watch.given(self._name, place, record)
+            self._listener.given(self._name, place, record)
             if not tags or record.property_map.get("TAGS") in tags:
                 wanted.append(record)
-        taken.next_offset = wire.next_offset(answer)
-        taken.waiting |= {record.queue_offset: record for record in wanted}
+        process_queue.next_offset = wire.next_offset(answer)
+        process_queue.waiting |= {record.queue_offset: record for record in wanted}
         if wanted and not self._client.in_order:
-            self._run(self._consume(taken, wanted))
+            self._run(self._consume(process_queue, wanted))
         return first
 
-    async def _consume(self, taken: TakenQueue, records: list[MessageRecord]) -> None:
+    async def _consume(self, process_queue: ProcessQueue, records: list[MessageRecord]) -> None:
         for record in records:
-            if taken.dropped:
+            if process_queue.dropped:
                 return
             if self._rng.random() < 0.2:
                 await asyncio.sleep(self._rng.uniform(0.0, 0.2))
-                if taken.dropped:
+                if process_queue.dropped:
                     return
-            self._deliver(taken, record)
-            if self._watch.fails(record):
-                await self._send_back(taken, record)
-            if not taken.dropped:
-                self._finish(taken, record.queue_offset)
+            self._deliver(process_queue, record)
+            if self._listener.fails(record):
+                await self._send_back(process_queue, record)
+            if not process_queue.dropped:
+                self._finish(process_queue, record.queue_offset)
 
-    def _deliver(self, taken: TakenQueue, record: MessageRecord) -> None:
-        queue = taken.queue
-        self._watch.delivered(
+    def _deliver(self, process_queue: ProcessQueue, record: MessageRecord) -> None:
+        queue = process_queue.queue
+        self._listener.delivered(
             self._name, (queue.topic, queue.queue_id, record.queue_offset), record
         )
 
-    def _finish(self, taken: TakenQueue, offset: int) -> None:
+    def _finish(self, process_queue: ProcessQueue, offset: int) -> None:
         """All before the first that waits is done with."""
-        del taken.waiting[offset]
-        done = min(taken.waiting, default=offset + 1)
-        taken.done = max(taken.done, done)
+        del process_queue.waiting[offset]
+        done = min(process_queue.waiting, default=offset + 1)
+        process_queue.done = max(process_queue.done, done)
 
-    async def _send_back(self, taken: TakenQueue, record: MessageRecord) -> None:
-        while not taken.dropped:
-            self._watch.sends_back(record)
+    async def _send_back(self, process_queue: ProcessQueue, record: MessageRecord) -> None:
+        while not process_queue.dropped:
+            self._listener.sends_back(record)
             try:
                 answer = await self._wire.send_back(
-                    self._leader(taken.queue), record, RETRY_LEVEL, RETRIES_MAX
+                    self._leader(process_queue.queue), record, RETRY_LEVEL, RETRIES_MAX
                 )
             except (CallError, ClientError):
-                await self._routes.recover(taken.queue.topic, BROKER)
+                await self._routes.recover(process_queue.queue.topic, BROKER)
                 continue
             if answer.code == wire.SUCCESS:
-                self._watch.sent_back(record)
-                self._station.mark("message sent back")
+                self._listener.sent_back(record)
+                self._client_host.coverage_mark("message sent back")
                 return
-            if answer.code == wire.SYSTEM_ERROR and self._watch.is_gone(record):
-                self._station.mark("message removed before it was sent back")
+            if answer.code == wire.SYSTEM_ERROR and self._listener.is_gone(record):
+                self._client_host.coverage_mark("message removed before it was sent back")
                 return
-            await self._routes.recover(taken.queue.topic, BROKER)
+            await self._routes.recover(process_queue.queue.topic, BROKER)
 
-    async def _consume_in_order(self, taken: TakenQueue) -> None:
-        queue = taken.queue
+    async def _consume_in_order(self, process_queue: ProcessQueue) -> None:
+        queue = process_queue.queue
         failed: dict[int, None] = {}
-        while not taken.dropped and not self._closing:
-            if not taken.waiting or not self._may_consume(taken):
+        while not process_queue.dropped and not self._closing:
+            if not process_queue.waiting or not self._may_consume(process_queue):
                 await asyncio.sleep(0.05)
                 continue
-            offset = min(taken.waiting)
-            record = taken.waiting[offset]
-            taken.busy = True
-            self._watch.begins(self._name, queue, offset, taken.lock)
+            offset = min(process_queue.waiting)
+            record = process_queue.waiting[offset]
+            process_queue.busy = True
+            self._listener.begins(self._name, queue, offset, process_queue.lock)
             if self._rng.random() < 0.3:
                 await asyncio.sleep(self._rng.uniform(0.0, 0.1))
-            self._deliver(taken, record)
-            self._watch.ends(self._name, queue)
-            taken.busy = False
-            if self._watch.fails(record) and offset not in failed and not taken.dropped:
+            self._deliver(process_queue, record)
+            self._listener.ends(self._name, queue)
+            process_queue.busy = False
+            if self._listener.fails(record) and offset not in failed and not process_queue.dropped:
                 failed[offset] = None  # the queue waits, and the message comes again
                 await asyncio.sleep(0.1)
-            elif not taken.dropped:
-                self._finish(taken, offset)
+            elif not process_queue.dropped:
+                self._finish(process_queue, offset)
 
     # --- how far it is
 
     async def _persist_regularly(self) -> None:
         while not self._closing:
             await asyncio.sleep(PERSIST_SECONDS)
-            for taken in list(self._taken.values()):
+            for process_queue in list(self._process_queues.values()):
                 try:
-                    self._wire.commit(self._leader(taken.queue), taken.queue, taken.done)
+                    self._wire.commit(
+                        self._leader(process_queue.queue), process_queue.queue, process_queue.done
+                    )
                 except ClientError:
                     continue
 
-    async def _begin_at(self, taken: TakenQueue, offset: int) -> None:
-        """The queue goes on elsewhere: it is dropped, and taken anew once that is said."""
-        queue = taken.queue
-        taken.dropped = True
+    async def _begin_at(self, process_queue: ProcessQueue, offset: int) -> None:
+        """The queue goes on elsewhere: it is dropped, and begun again once that is said."""
+        queue = process_queue.queue
+        process_queue.dropped = True
         await asyncio.sleep(REBASE_SECONDS)
-        await self._idle(taken)
-        if self._taken.get(queue) is not taken:
+        await self._idle(process_queue)
+        if self._process_queues.get(queue) is not process_queue:
             return
-        taken.done = offset
+        process_queue.done = offset
         try:
             self._wire.commit(self._leader(queue), queue, offset)
         except ClientError as error:
-            self._station.note(f"goes on elsewhere, and can tell nobody: {error}")
-        del self._taken[queue]
-        self._station.note(f"{queue.topic}/{queue.queue_id} goes on at {offset}")
+            self._client_host.note(f"goes on elsewhere, and can tell nobody: {error}")
+        del self._process_queues[queue]
+        self._client_host.note(f"{queue.topic}/{queue.queue_id} goes on at {offset}")
         self._wake()
 
     def _reset(self, _: Connection, request: Frame) -> None:
         """Request 220: an operator has moved the group."""
         for queue, offset in reset_offsets(request.body).items():
-            taken = self._taken.get(queue)
-            if taken is not None and not taken.dropped:
-                self._station.mark("group reset while it consumed")
-                self._run(self._begin_at(taken, offset))
+            process_queue = self._process_queues.get(queue)
+            if process_queue is not None and not process_queue.dropped:
+                self._client_host.coverage_mark("group reset while it consumed")
+                self._run(self._begin_at(process_queue, offset))
 
     async def _leave(self) -> None:
-        for taken in list(self._taken.values()):
-            await self._give_up(taken)
+        for process_queue in list(self._process_queues.values()):
+            await self._give_up(process_queue)
         for topic in self._client.topics:
             route = self._routes.cached(topic)
             for address in () if route is None else route.brokers.get(BROKER, {}).values():
@@ -388,4 +398,4 @@ class PushMember:
             task.cancel()
         self._routes.close()
         await self._remoting.close()
-        self._station.note("has left its group")
+        self._client_host.note("has left its group")

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from simulator.workload.push_listener import Watch
+from simulator.workload.push_listener import PushListener
 
 REBALANCE_SECONDS = 2.0
 PERSIST_SECONDS = 1.0
@@ -34,6 +34,6 @@ class PushSettings:
     name_servers: str
     group: str
     topics: Mapping[str, Collection[str]]
-    watch: Watch
+    listener: PushListener
     rng: Random
     in_order: bool

@@ -29,7 +29,7 @@ def payload_number(entry: Entry) -> int | None:
     return int.from_bytes(entry.body[:NUMBER_BYTES], "big")
 
 
-class Client:
+class RaftClient:
     """Proposes now and then, in bursts; ``burst_max`` payloads every ``pause_max`` seconds."""
 
     def __init__(
@@ -99,7 +99,7 @@ class Client:
         except ProposeError as error:
             del self.pending[number]
             host.note(f"payload {number} refused: {error}")
-            host.mark(f"refused: {type(error).__name__}")
+            host.coverage_mark(f"refused: {type(error).__name__}")
 
     def _done(self, host: Host, number: int, error: ProposeError | None) -> None:
         if self.pending.pop(number, None) is None:
@@ -110,7 +110,7 @@ class Client:
             for invariant in host.invariants:
                 invariant.acknowledged(host, number)
         elif isinstance(error, OutcomeUnknownError):
-            host.mark("leader stepped down with proposals open")
+            host.coverage_mark("leader stepped down with proposals open")
             self.unknown[number] = None
         else:
             raise Violation(f"payload {number} was accepted and then refused: {error}")

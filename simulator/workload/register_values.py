@@ -21,7 +21,7 @@ QUEUE_END = 24
 BATCH = 8
 
 
-class SetBack:
+class RegisterValues:
     """What is written next to each of the registers, for all clients of a run."""
 
     def __init__(self, rng: Random) -> None:

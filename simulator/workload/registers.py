@@ -26,10 +26,10 @@ from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.errors import CallError
 from simulator.hosts.broker_host import GROUP
-from simulator.hosts.client_host import Station
+from simulator.hosts.client_host import ClientHost
 from simulator.linearizability.checker import Operation
 from simulator.workload.producer import CONFIG as PRODUCER_CONFIG
-from simulator.workload.register_values import OFFSET_REGISTERS, SetBack, fill
+from simulator.workload.register_values import OFFSET_REGISTERS, RegisterValues, fill
 from simulator.workload.register_values import TOPIC as OFFSETS_TOPIC
 
 CONFIG = ConsumerConfig(request_seconds=1.5)
@@ -44,7 +44,7 @@ class RegisterHistory:
     def __init__(self, rng: Random) -> None:
         self.operations: list[Operation] = []
         self.open: dict[int, Operation] = {}
-        self.offsets = SetBack(rng)
+        self.offsets = RegisterValues(rng)
         self._queues = count(1)
         self._numbers = count()
 
@@ -147,12 +147,12 @@ class RegisterClient:
         """Asks nothing more."""
         self._working = False
 
-    async def main(self, station: Station) -> None:
+    async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
         loop = asyncio.get_running_loop()
         remoting = RemotingClient(loop)
         routes = Routes(loop, remoting, self._name_servers.split(";"), self._rng)
-        client_id = ClientIdentity(station.ip, station.boot, 1).client_id
+        client_id = ClientIdentity(client_host.ip, client_host.boot, 1).client_id
         requests = RegisterRequests(remoting, CONFIG, self._history.offsets.group(0), client_id)
         queue = MessageQueue(self._topic, GROUP, 0)
         self._requests = requests
@@ -164,19 +164,19 @@ class RegisterClient:
                 route = await routes.get(self._topic)
                 address = reader = routes.leader(queue)
                 if self._fills and not self._history.offsets.filled:
-                    await self._fill(station, requests, address)
+                    await self._fill(client_host, requests, address)
                 if self._at_followers:
                     reader = self._rng.choice(sorted(route.brokers[GROUP].values()))
             except (ClientError, CallError):
                 await routes.recover(self._topic, GROUP)
                 continue
-            if not await self._ask(station, requests, address, reader):
+            if not await self._ask(client_host, requests, address, reader):
                 await routes.recover(self._topic, GROUP)
         self._requests = None
         routes.close()
         await remoting.close()
 
-    def ask_at_once(self, station: Station, address: str, is_write: bool) -> None:
+    def ask_at_once(self, client_host: ClientHost, address: str, is_write: bool) -> None:
         """Writes all registers there, or reads them, beside what it asks for by itself; as an event
         of its process."""
         requests = self._requests
@@ -186,17 +186,19 @@ class RegisterClient:
         if self._history.offsets.filled:
             registers += [(True, place) for place in range(OFFSET_REGISTERS)]
         for register in registers:
-            asked = self._ask_for(station, requests, address, register, is_write)
-            station.loop.create_task(asked)
+            asked = self._ask_for(client_host, requests, address, register, is_write)
+            client_host.loop.create_task(asked)
 
-    async def _fill(self, station: Station, requests: RegisterRequests, address: str) -> None:
+    async def _fill(
+        self, client_host: ClientHost, requests: RegisterRequests, address: str
+    ) -> None:
         await requests.make_topic(address)
         producer = Producer(
             self._name_servers,
             PRODUCER_CONFIG,
-            wall_clock=station.clock.wall_ms,
+            wall_clock=client_host.clock.wall_ms,
             rng=self._rng,
-            identity=ClientIdentity(station.ip, station.boot, 2),
+            identity=ClientIdentity(client_host.ip, client_host.boot, 2),
         )
         await producer.start()
         try:
@@ -206,10 +208,10 @@ class RegisterClient:
             raise
         await producer.close()
         self._history.offsets.filled = True
-        station.note("has filled the queues whose offsets are written")
+        client_host.note("has filled the queues whose offsets are written")
 
     async def _ask(
-        self, station: Station, requests: RegisterRequests, leader: str, reader: str
+        self, client_host: ClientHost, requests: RegisterRequests, leader: str, reader: str
     ) -> bool:
         """Asks for one register, or for several at the same instant; False where one fails.
 
@@ -223,7 +225,7 @@ class RegisterClient:
             place = rng.randrange(OFFSET_REGISTERS if of_offsets else TOPIC_REGISTERS)
             chosen[of_offsets, place] = is_write
         asked = [
-            self._ask_for(station, requests, leader if is_write else reader, register, is_write)
+            self._ask_for(client_host, requests, leader if is_write else reader, register, is_write)
             for register, is_write in chosen.items()
         ]
         if len(asked) == 1:
@@ -232,7 +234,7 @@ class RegisterClient:
 
     async def _ask_for(
         self,
-        station: Station,
+        client_host: ClientHost,
         requests: RegisterRequests,
         address: str,
         chosen: tuple[bool, int],
@@ -247,7 +249,7 @@ class RegisterClient:
             requests = requests.of_group(offsets.group(place))
         elif is_write and self._rng.random() < 0.8:
             value = self._history.next_queues()
-        asked = Operation(station.name, register, is_write, value, station.true_time)
+        asked = Operation(client_host.name, register, is_write, value, client_host.true_time)
         number = self._history.begin(asked)
         try:
             if of_offsets:
@@ -261,8 +263,8 @@ class RegisterClient:
         except (ClientError, CallError) as error:
             unknown = not isinstance(error, RefusedError) or outcome_unknown(error)
             self._history.end(number, asked if is_write and unknown else None)
-            station.note(f"{type(error).__name__}: {error}")
+            client_host.note(f"{type(error).__name__}: {error}")
             return False
-        station.note(f"{register} {'written' if is_write else 'read'}: {value}")
-        self._history.end(number, replace(asked, value=value, ended_at=station.true_time))
+        client_host.note(f"{register} {'written' if is_write else 'read'}: {value}")
+        self._history.end(number, replace(asked, value=value, ended_at=client_host.true_time))
         return True

@@ -16,9 +16,9 @@ from broker.client.producer.producer import Producer
 from broker.client.received_message import ReceivedMessage
 from broker.remoting.protocol.errors import CallError
 from simulator.engine.violation import Violation
-from simulator.hosts.client_host import Station
+from simulator.hosts.client_host import ClientHost
 from simulator.workload.consumer import CONFIG as CONSUMER_CONFIG
-from simulator.workload.consumer import WatchedConsumer, records
+from simulator.workload.consumer import CheckedConsumer, records
 from simulator.workload.history import History, number_of
 from simulator.workload.message_content import content_of, message_of
 from simulator.workload.producer import CONFIG
@@ -44,7 +44,7 @@ def answer_to(body: bytes) -> bytes:
     return b"answer to " + body
 
 
-class AskingClient:
+class RequestingClient:
     """Asks one question at a time, and waits for the answer, or until there can be none."""
 
     def __init__(
@@ -69,28 +69,28 @@ class AskingClient:
         """Goes on until one more question is answered."""
         self._working = False
 
-    async def main(self, station: Station) -> None:
+    async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
         rng = self._rng
         producer = Producer(
             self._name_servers,
             CONFIG,
-            wall_clock=station.clock.wall_ms,
+            wall_clock=client_host.clock.wall_ms,
             rng=rng,
-            identity=ClientIdentity(station.ip, station.boot, rng.getrandbits(32)),
+            identity=ClientIdentity(client_host.ip, client_host.boot, rng.getrandbits(32)),
         )
         await producer.start()
         while not self.answered_in_the_end:
             await asyncio.sleep(rng.uniform(0.02, self._pause_max))
             last = not self._working
-            answered = await self._ask(station, producer)
+            answered = await self._ask(client_host, producer)
             self.answered_in_the_end = last and answered
         await producer.close()
 
-    async def _ask(self, station: Station, producer: Producer) -> bool:
-        sent = self._history.send(station.name, self._rng.randrange(50))
+    async def _ask(self, client_host: ClientHost, producer: Producer) -> bool:
+        sent = self._history.send(client_host.name, self._rng.randrange(50))
         number = sent.number
-        content = content_of(number, station.clock.wall_ms())
+        content = content_of(number, client_host.clock.wall_ms())
         sides = {"side": str(side_of(number)), "kind": "question"}
         content = content._replace(properties={**content.properties, **sides})
         message = message_of(self._topic, sent, content)
@@ -103,11 +103,11 @@ class AskingClient:
         if bytes(reply.body) != answer_to(sent.body) or not is_wanted(number):
             raise Violation(f"question {number} is answered with {bytes(reply.body)!r}")
         self._history.reply(sent)
-        station.mark("request answered")
+        client_host.coverage_mark("request answered")
         return True
 
 
-class AnsweringClient:
+class ReplyingClient:
     """One member of the group that answers."""
 
     def __init__(
@@ -126,13 +126,13 @@ class AnsweringClient:
         self._consumer: Consumer | None = None
         self._boot = 0
 
-    async def main(self, station: Station) -> None:
+    async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
         rng = self._rng
-        name = f"{station.name}.{station.boot}"
-        clock = station.clock.wall_ms
-        identity = ClientIdentity(station.ip, station.boot, rng.getrandbits(32))
-        consumer = self._consumer = WatchedConsumer(
+        name = f"{client_host.name}.{client_host.boot}"
+        clock = client_host.clock.wall_ms
+        identity = ClientIdentity(client_host.ip, client_host.boot, rng.getrandbits(32))
+        consumer = self._consumer = CheckedConsumer(
             self._name_servers,
             self._group,
             {self._topic: WANTED},
@@ -143,30 +143,30 @@ class AnsweringClient:
             identity=identity,
         )
         replier = Producer(self._name_servers, CONFIG, wall_clock=clock, rng=rng, identity=identity)
-        consumer.station = station
-        self._boot = station.boot
+        consumer.client_host = client_host
+        self._boot = client_host.boot
         await consumer.start()
         await replier.start()
         async for batch in consumer:
             queue = batch.queue
-            found = records(station, batch)
+            found = records(client_host, batch)
             for message, record in found:
                 self._history.deliver(name, queue, message.queue_offset, record)
-            station.note(f"has {queue.topic}/{queue.queue_id} up to {batch.next_offset}")
+            client_host.note(f"has {queue.topic}/{queue.queue_id} up to {batch.next_offset}")
             consumer.acknowledge(queue, batch.next_offset)
             for message, record in found:
-                await self._answer(station, replier, message, record.body)
+                await self._answer(client_host, replier, message, record.body)
 
-    def close(self, station: Station) -> None:
+    def close(self, client_host: ClientHost) -> None:
         """Leaves the group in order; as an event of its process."""
-        if self._consumer is not None and self._boot == station.boot:
-            station.loop.create_task(self._consumer.close())
+        if self._consumer is not None and self._boot == client_host.boot:
+            client_host.loop.create_task(self._consumer.close())
 
     async def _answer(
-        self, station: Station, replier: Producer, message: ReceivedMessage, body: bytes
+        self, client_host: ClientHost, replier: Producer, message: ReceivedMessage, body: bytes
     ) -> None:
         try:
             await replier.reply(message, answer_to(body))
-            station.note(f"has answered {number_of(body)}")
+            client_host.note(f"has answered {number_of(body)}")
         except (ClientError, CallError) as error:
-            station.note(f"{type(error).__name__}: {error}")
+            client_host.note(f"{type(error).__name__}: {error}")

@@ -12,7 +12,7 @@ from broker.client.errors import ClientError, RefusedError, outcome_unknown
 from broker.client.message import Message, SendResult
 from broker.client.producer.producer import Producer
 from broker.remoting.protocol.errors import CallError
-from simulator.hosts.client_host import Station
+from simulator.hosts.client_host import ClientHost
 from simulator.workload.history import History, Sent
 from simulator.workload.message_content import content_of, message_of
 from simulator.workload.producer import CONFIG, DEADLINE_SECONDS
@@ -22,7 +22,7 @@ DELAY_MS_MAX = 4000
 PAUSE_MAX = 0.2
 
 
-class DelayingClient:
+class ScheduledMessagesProducer:
     """Sends to one topic, by delay level or with a time of delivery."""
 
     def __init__(
@@ -48,28 +48,28 @@ class DelayingClient:
         """Sends nothing more."""
         self._working = False
 
-    async def main(self, station: Station) -> None:
+    async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
         rng = self._rng
         producer = Producer(
             self._name_servers,
             CONFIG,
-            wall_clock=station.clock.wall_ms,
+            wall_clock=client_host.clock.wall_ms,
             rng=rng,
-            identity=ClientIdentity(station.ip, station.boot, rng.getrandbits(32)),
+            identity=ClientIdentity(client_host.ip, client_host.boot, rng.getrandbits(32)),
         )
         await producer.start()
         while self._working:
             await asyncio.sleep(rng.uniform(0.005, self._pause_max))
             for _ in range(rng.choice(self._bursts) if len(self._bursts) > 1 else 1):
-                self._send(station, producer)
+                self._send(client_host, producer)
         await asyncio.sleep(DEADLINE_SECONDS + 1.0)
         await producer.close()
 
-    def _send(self, station: Station, producer: Producer) -> None:
-        sent = self._history.send(station.name, self._rng.randrange(50))
+    def _send(self, client_host: ClientHost, producer: Producer) -> None:
+        sent = self._history.send(client_host.name, self._rng.randrange(50))
         try:
-            answer = producer.send_nowait(self._message(sent, station.clock.wall_ms()))
+            answer = producer.send_nowait(self._message(sent, client_host.clock.wall_ms()))
         except (ClientError, CallError) as error:
             self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=False)
         else:

@@ -23,7 +23,7 @@ from broker.remoting.protocol.errors import CallError
 from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
 from simulator.hosts.broker_host import GROUP
-from simulator.hosts.client_host import Station
+from simulator.hosts.client_host import ClientHost
 from simulator.workload.history import NUMBER_BYTES, number_of
 from simulator.workload.producer import CONFIG, DEADLINE_SECONDS
 from store.message.record import decode_record
@@ -36,7 +36,7 @@ LATE_SECONDS = 4.0
 
 
 @dataclass(slots=True)
-class PayingHistory:
+class TransactionHistory:
     """What became of the half messages by number: True to commit, False to roll back, None while
     nobody knows whether it is stored."""
 
@@ -54,11 +54,11 @@ class PayingHistory:
         return number
 
 
-class PayingClient:
+class TransactionalProducer:
     """Sends every ``pause_max`` seconds at most, one transaction after the other."""
 
     def __init__(
-        self, name_servers: str, history: PayingHistory, rng: Random, *, pause_max: float
+        self, name_servers: str, history: TransactionHistory, rng: Random, *, pause_max: float
     ) -> None:
         self._name_servers = name_servers
         self._history = history
@@ -76,26 +76,30 @@ class PayingClient:
         """Ends the process, in which it is called."""
         self._finished.set()
 
-    async def main(self, station: Station) -> None:
+    async def main(self, client_host: ClientHost) -> None:
         """The process of the client. What an earlier one did not see stored is rolled back."""
         if self._sending is not None:
             self._history.outcomes[self._sending] = False
         loop, rng = asyncio.get_running_loop(), self._rng
         self._finished = asyncio.Event()
-        identity = ClientIdentity(station.ip, station.boot, rng.getrandbits(32))
+        identity = ClientIdentity(client_host.ip, client_host.boot, rng.getrandbits(32))
         producer = Producer(
-            self._name_servers, CONFIG, wall_clock=station.clock.wall_ms, rng=rng, identity=identity
+            self._name_servers,
+            CONFIG,
+            wall_clock=client_host.clock.wall_ms,
+            rng=rng,
+            identity=identity,
         )
-        handlers = {RequestCode.CHECK_TRANSACTION_STATE: self._asked}
+        handlers = {RequestCode.CHECK_TRANSACTION_STATE: self._check_back}
         remoting = RemotingClient(loop, {int(code): each for code, each in handlers.items()})
         routes = Routes(loop, remoting, self._name_servers.split(";"), rng)
         await producer.start()
-        heart = loop.create_task(self._beat(remoting, routes, identity.client_id))
+        heart = loop.create_task(self._send_heartbeats(remoting, routes, identity.client_id))
         late: list[asyncio.Task[None]] = []
         while self._working:
             await asyncio.sleep(rng.uniform(0.01, self._pause_max))
             if self._working:
-                await self._pay(station, producer, remoting, routes, late)
+                await self._run_transaction(client_host, producer, remoting, routes, late)
         for task in late:
             await task
         await self._finished.wait()
@@ -105,9 +109,9 @@ class PayingClient:
         await remoting.close()
         await producer.close()
 
-    async def _pay(
+    async def _run_transaction(
         self,
-        station: Station,
+        client_host: ClientHost,
         producer: Producer,
         remoting: RemotingClient,
         routes: Routes,
@@ -120,7 +124,7 @@ class PayingClient:
         try:
             sent = await producer.send(Message(TOPIC, body, properties=properties))
         except (ClientError, CallError) as error:
-            station.note(f"half message {number}: {type(error).__name__}: {error}")
+            client_host.note(f"half message {number}: {type(error).__name__}: {error}")
             history.outcomes[number] = False
             self._sending = None
             return
@@ -134,7 +138,9 @@ class PayingClient:
             "commitOrRollback": str(COMMIT if commit else ROLLBACK),
             "msgId": sent.first_unique_key,
         }
-        station.note(f"half message {number} is stored, to {'commit' if commit else 'roll back'}")
+        client_host.note(
+            f"half message {number} is stored, to {'commit' if commit else 'roll back'}"
+        )
         how = rng.choice(("now", "now", "twice", "late", "asked"))
         if how in {"now", "twice"}:
             await self._end(remoting, routes, number, ext)
@@ -174,7 +180,7 @@ class PayingClient:
                 return
             await routes.recover(TOPIC, GROUP)
 
-    def _asked(self, connection: Connection, request: Frame) -> None:
+    def _check_back(self, connection: Connection, request: Frame) -> None:
         record = decode_record(request.body)
         number = number_of(record.body)
         outcome = self._history.outcomes[number]
@@ -186,7 +192,9 @@ class PayingClient:
         ext |= {"producerGroup": PRODUCER_GROUP, "commitOrRollback": str(said)}
         connection.push(RequestCode.END_TRANSACTION, ext)
 
-    async def _beat(self, remoting: RemotingClient, routes: Routes, client_id: str) -> None:
+    async def _send_heartbeats(
+        self, remoting: RemotingClient, routes: Routes, client_id: str
+    ) -> None:
         body = b'{"clientID":"%b","producerDataSet":[{"groupName":"%b"}]}' % (
             client_id.encode(),
             PRODUCER_GROUP.encode(),

@@ -15,7 +15,7 @@ from broker.client.route.route_cache import Routes
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.errors import CallError
-from simulator.hosts.client_host import Station
+from simulator.hosts.client_host import ClientHost
 from simulator.workload.history import History, Listener
 
 DEFAULT_TOPIC = "TBW102"
@@ -25,7 +25,7 @@ PAUSE_SECONDS = 0.1
 REQUEST_SECONDS = 1.5
 
 
-class HistoryOfGroups(History):
+class TwoGroupsHistory(History):
     """Messages have one numbering. ``others``: histories whose listeners are those of a group."""
 
     def __init__(self, note: Callable[[str, str], None]) -> None:
@@ -69,7 +69,7 @@ class TopicMaker:
         """Whether both groups have all of them."""
         return not self._wanted
 
-    async def main(self, station: Station) -> None:
+    async def main(self, client_host: ClientHost) -> None:
         """The process of the operator."""
         loop = asyncio.get_running_loop()
         remoting = RemotingClient(loop)
@@ -81,9 +81,9 @@ class TopicMaker:
                 address = routes.leader(MessageQueue(DEFAULT_TOPIC, group, 0))
                 await self._make(remoting, address, topic)
             except (ClientError, CallError) as error:
-                station.note(f"{topic} is not made: {type(error).__name__}: {error}")
+                client_host.note(f"{topic} is not made: {type(error).__name__}: {error}")
                 await asyncio.sleep(PAUSE_SECONDS)
-        station.note("has made all topics")
+        client_host.note("has made all topics")
         self._made()
         routes.close()
         await remoting.close()

@@ -12,25 +12,25 @@ from typing import ClassVar
 from broker.client.config import ConsumerConfig
 from dledger.config import RaftConfig
 from simulator.engine.random_streams import CountingRandom
-from simulator.faults.broker_injector import WholeFaultInjector
-from simulator.faults.crash_on_delivery import GivenMessages
+from simulator.faults.broker_injector import BrokerFaultInjector
+from simulator.faults.crash_on_delivery import CrashOnDelivery
 from simulator.faults.injector import FaultInjector
 from simulator.hosts.broker_host import BrokerHost, BrokerSettings
-from simulator.hosts.client_host import Station
+from simulator.hosts.client_host import ClientHost
 from simulator.hosts.host import Host
 from simulator.invariants import Invariant, SeenConfigurations, raft_invariants
 from simulator.invariants.broker.derived_files import DerivedFilesSound
 from simulator.invariants.broker.linearizable_registers import check_linearizable
-from simulator.invariants.broker.message_content import ContentKept
+from simulator.invariants.broker.message_content import MessageContentKept
 from simulator.invariants.broker.message_order import Ordering
-from simulator.invariants.broker.name_server_routes import Answering, RoutesTold
+from simulator.invariants.broker.name_server_routes import NameServerRoutes, NameServerTables
 from simulator.invariants.broker.no_message_skipped import NothingSkipped
-from simulator.invariants.broker.state_proof import StatesProved
+from simulator.invariants.broker.state_proof import StateProofs
 from simulator.invariants.broker.stored_messages import StoredMessages
 from simulator.workload.consumer import CONFIG as CONSUMER_CONFIG
 from simulator.workload.consumer import ConsumingClient
 from simulator.workload.history import History
-from simulator.workload.name_server import WatchedNameServer
+from simulator.workload.name_server import CheckedNameServer
 from simulator.workload.producer import CONFIG as PRODUCER_CONFIG
 from simulator.workload.producer import ProducingClient
 from simulator.workload.registers import RegisterClient, RegisterHistory
@@ -40,14 +40,14 @@ NAME_SERVER = ("10.0.0.200", 9876)
 TOPICS = ("orders", "bills")
 GROUP = "readers"
 
-EARLIER_SHARE = 0.1
+EARLIER_VERSION_SHARE = 0.1
 """Of the runs: in those one member has an earlier program until it is started anew."""
 
 
-class WholeCluster(Cluster):
+class BrokerCluster(Cluster):
     """See the module."""
 
-    injector_class: ClassVar[type[FaultInjector]] = WholeFaultInjector
+    injector_class: ClassVar[type[FaultInjector]] = BrokerFaultInjector
     segment_sizes: ClassVar[Sequence[int]] = (4_096, 20_480, 102_400)
 
     reads_at_followers: ClassVar[bool] = False
@@ -73,7 +73,7 @@ class WholeCluster(Cluster):
 
     added_pauses: ClassVar[float] = 1.0
     """The pauses of clients that a world adds to these are so many times as long."""
-    struck_clients: ClassVar[Sequence[str]] = ("p0", "p1", "c0", "c1", "r0", "r1")
+    target_clients: ClassVar[Sequence[str]] = ("p0", "p1", "c0", "c1", "r0", "r1")
     hosts: Sequence[BrokerHost]
 
     def _raft_config(self, rng: CountingRandom) -> RaftConfig:
@@ -90,13 +90,15 @@ class WholeCluster(Cluster):
         settings = BrokerSettings(name_servers=[self.name_servers])
         hosts = []
         for name in self.group.voters:
-            host = BrokerHost(name, group=self.group, world=self.world, ended=self._process_ended)
+            host = BrokerHost(
+                name, group=self.group, environment=self.environment, ended=self._process_ended
+            )
             host.settings = settings
             hosts.append(host)
         rng = self.streams.stream("earlier programs")
-        if rng.random() < EARLIER_SHARE:
+        if rng.random() < EARLIER_VERSION_SHARE:
             rng.choice(hosts).features = ()
-            self.trace.mark("member of an earlier program")
+            self.trace.coverage_mark("member of an earlier program")
         return hosts
 
     @property
@@ -148,18 +150,18 @@ class WholeCluster(Cluster):
             )
             for place in range(2)
         ]
-        self._name_service: WatchedNameServer | None = None
+        self._name_service: CheckedNameServer | None = None
         self._register_clients = {f"r{place}": each for place, each in enumerate(self._asking)}
-        self.given = GivenMessages(self)
-        self.history.listeners.append(self.given)
-        self.name_server = Station("ns", NAME_SERVER[0], self.world, self._serve_names)
+        self.crash_on_delivery = CrashOnDelivery(self)
+        self.history.listeners.append(self.crash_on_delivery)
+        self.name_server = ClientHost("ns", NAME_SERVER[0], self.environment, self._serve_names)
         mains = [
             *((f"p{place}", each.main) for place, each in enumerate(self._producing)),
             *((f"c{place}", each.main) for place, each in enumerate(self._consuming)),
             *((f"r{place}", each.main) for place, each in enumerate(self._asking)),
         ]
         self.clients = [
-            Station(name, f"10.0.1.{place}", self.world, main, self._client_ended)
+            ClientHost(name, f"10.0.1.{place}", self.environment, main, self._client_ended)
             for place, (name, main) in enumerate(mains, 1)
         ]
 
@@ -169,7 +171,7 @@ class WholeCluster(Cluster):
     def _make_invariants(self) -> Sequence[Invariant]:
         self.stored = StoredMessages(self.hosts, TOPICS)
         self.skipped = NothingSkipped(GROUP)
-        content = ContentKept(TOPICS)
+        content = MessageContentKept(TOPICS)
         self.history.listeners += [self.stored, content, Ordering(), self.skipped]
         return [
             *raft_invariants(self.hosts, SeenConfigurations(self.group.voters)),
@@ -177,7 +179,7 @@ class WholeCluster(Cluster):
             content,
             self.skipped,
             DerivedFilesSound(),
-            RoutesTold(
+            NameServerRoutes(
                 self.group.name,
                 hosts=self.hosts,
                 name_server=self.name_server,
@@ -185,50 +187,50 @@ class WholeCluster(Cluster):
                 network=self.network,
                 topics=TOPICS,
             ),
-            StatesProved(),
+            StateProofs(),
         ]
 
-    async def _serve_names(self, station: Station) -> None:
-        self._name_service = WatchedNameServer(station, *NAME_SERVER)
+    async def _serve_names(self, client_host: ClientHost) -> None:
+        self._name_service = CheckedNameServer(client_host, *NAME_SERVER)
         await self._name_service.start()
 
-    def names_known(self) -> Answering | None:
+    def names_known(self) -> NameServerTables | None:
         """What the NameServer answers from."""
         return None if self._name_service is None else self._name_service.routes
 
-    def stations_named(self, name: str) -> Sequence[Station]:
+    def client_hosts_named(self, name: str) -> Sequence[ClientHost]:
         """See :class:`Cluster`."""
         return [each for each in (self.name_server, *self.clients) if each.name == name]
 
     def ask_at_once(self, host: Host, is_write: bool) -> None:
         """See :class:`Cluster`."""
         address = host.addresses[1]
-        for station in self.clients:
-            asker = self._register_clients.get(station.name)
-            if asker is not None and station.process is not None:
-                station.process.run(asker.ask_at_once, station, address, is_write)
+        for client_host in self.clients:
+            asker = self._register_clients.get(client_host.name)
+            if asker is not None and client_host.process is not None:
+                client_host.process.run(asker.ask_at_once, client_host, address, is_write)
 
     def crash_given(self, client: str, victim: str) -> None:
         """See :class:`Cluster`."""
-        self.given.arm(client, victim)
+        self.crash_on_delivery.arm(client, victim)
 
-    def _client_ended(self, station: Station) -> None:
-        self.history.client_ended(station.name)
-        self.registers.client_ended(station.name)
+    def _client_ended(self, client_host: ClientHost) -> None:
+        self.history.client_ended(client_host.name)
+        self.registers.client_ended(client_host.name)
 
     # --- its clients
 
     def _start_clients(self) -> None:
         self.name_server.start()
-        for station in self.clients:
-            station.start()
+        for client_host in self.clients:
+            client_host.start()
 
     def _stop_clients(self) -> None:
         for producer in self._producing:
             producer.stop()
         for asker in self._asking:
             asker.stop()
-        self.given.disarm()
+        self.crash_on_delivery.disarm()
 
     def _clients_hear_of(self, host: Host) -> None:
         """Their connections break, and that is how they hear of it."""
@@ -236,23 +238,23 @@ class WholeCluster(Cluster):
     def _open_calls(self) -> int:
         return len(self.history.open) + len(self.registers.open)
 
-    def _told(self) -> tuple[int, int]:
+    def _client_counts(self) -> tuple[int, int]:
         return self.history.acknowledged, self.history.unknown
 
     async def _heal_clients(self) -> None:
-        for station in (self.name_server, *self.clients):
-            station.resume()
-            station.start()
+        for client_host in (self.name_server, *self.clients):
+            client_host.resume()
+            client_host.start()
         patient = self._producing[0]
         await self.until(lambda: patient.stored_in_the_end, "a message is stored")
         await self.until(lambda: not self._open_calls(), "every call ends")
         await self.until(self._all_delivered, "every message is delivered")
         undecided = check_linearizable(self.registers)
         if undecided:
-            self.trace.mark("linearizability not decided")
-        for station, client in zip(self.clients[2:4], self._consuming, strict=True):
-            if station.process is not None:
-                station.process.run(client.close, station)
+            self.trace.coverage_mark("linearizability not decided")
+        for client_host, client in zip(self.clients[2:4], self._consuming, strict=True):
+            if client_host.process is not None:
+                client_host.process.run(client.close, client_host)
         await self.pass_time(3.0)
 
     def _all_delivered(self) -> bool:
@@ -263,6 +265,6 @@ class WholeCluster(Cluster):
 
     def switch_off(self) -> None:
         """See :class:`Cluster`."""
-        for station in (self.name_server, *self.clients):
-            station.switch_off()
+        for client_host in (self.name_server, *self.clients):
+            client_host.switch_off()
         super().switch_off()

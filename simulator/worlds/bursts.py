@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from simulator.worlds.broker_cluster import WholeCluster
+from simulator.worlds.broker_cluster import BrokerCluster
 
 
-class BurstsCluster(WholeCluster):
+class BurstsCluster(BrokerCluster):
     """See the module."""
 
     impatience: ClassVar[Sequence[float]] = (0.03, 0.2, 1.5)

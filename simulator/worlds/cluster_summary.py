@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from simulator.worlds.raft_cluster import Cluster
 
 
-def say(groups: Sequence[Cluster]) -> str:
+def summarize_hosts(groups: Sequence[Cluster]) -> str:
     """Role, term and how far each host is."""
     said = []
     for host in (host for group in groups for host in group.hosts):
@@ -19,7 +19,8 @@ def say(groups: Sequence[Cluster]) -> str:
             continue
         core = node.core
         said.append(
-            f"{host.name} {core.role.value} of term {core.term}, log to {core.log.last_index}, "
+            f"{host.name} {core.role.value} of term {core.term}, "
+            f"log to {core.entry_cache.last_index}, "
             f"durable {core.durable_index}, commit {core.commit_index}, "
             f"applied {node.applied_index}"
         )

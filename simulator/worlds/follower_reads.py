@@ -6,18 +6,18 @@ A world of its own, so that the seeds of the others go on meaning what they mean
 from __future__ import annotations
 
 from simulator.engine.random_streams import CountingRandom
-from simulator.hosts.client_host import Station
+from simulator.hosts.client_host import ClientHost
 from simulator.workload.registers import RegisterClient
-from simulator.worlds.broker_cluster import TOPICS, WholeCluster
+from simulator.worlds.broker_cluster import TOPICS, BrokerCluster
 
 PAUSE_SECONDS_MAX = 0.3
 
 
-class FollowersCluster(WholeCluster):
+class FollowerReadsCluster(BrokerCluster):
     """See the module."""
 
     reads_at_followers = True
-    struck_clients = (*WholeCluster.struck_clients, "r2")
+    target_clients = (*BrokerCluster.target_clients, "r2")
 
     def _make_clients(self, rng: CountingRandom) -> None:
         """One client more, which only reads."""
@@ -32,4 +32,6 @@ class FollowersCluster(WholeCluster):
             write_share=0.0,
         )
         self._asking.append(reader)
-        self.clients.append(Station("r2", "10.0.1.60", self.world, reader.main, self._client_ended))
+        self.clients.append(
+            ClientHost("r2", "10.0.1.60", self.environment, reader.main, self._client_ended)
+        )

@@ -14,17 +14,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from simulator.worlds.broker_cluster import WholeCluster
+from simulator.worlds.broker_cluster import BrokerCluster
 from simulator.worlds.bursts import BurstsCluster
-from simulator.worlds.follower_reads import FollowersCluster
-from simulator.worlds.message_lookup import LookupsCluster
-from simulator.worlds.push_consumers import PushingCluster
-from simulator.worlds.request_reply import AskingCluster
-from simulator.worlds.scheduled_messages import WaitingCluster
+from simulator.worlds.follower_reads import FollowerReadsCluster
+from simulator.worlds.message_lookup import MessageLookupCluster
+from simulator.worlds.push_consumers import PushConsumersCluster
+from simulator.worlds.request_reply import RequestReplyCluster
+from simulator.worlds.scheduled_messages import ScheduledMessagesCluster
 from simulator.worlds.transactions import TransactionalCluster
 
 
-class CalmCluster(BurstsCluster):
+class LowRateCluster(BurstsCluster):
     """See the module. Its clients send, are given, write and read some 21 times a second."""
 
     client_pauses = (0.32, 0.43, 0.54)
@@ -34,7 +34,7 @@ class CalmCluster(BurstsCluster):
     register_bursts = (1, 2, 4, 8)
     queues_per_topic = 2
     consumer_config = replace(
-        WholeCluster.consumer_config,
+        BrokerCluster.consumer_config,
         suspend_seconds=8.0,
         pull_seconds=10.0,
         heartbeat_seconds=8.0,
@@ -45,7 +45,7 @@ class CalmCluster(BurstsCluster):
     scrub_passes = (6.0, 12.0)
 
 
-class SharedCalm(CalmCluster):
+class SharedLowRate(LowRateCluster):
     """Calmer still, for worlds that add clients: all together ask for about as much as those of the
     calm world alone."""
 
@@ -55,27 +55,27 @@ class SharedCalm(CalmCluster):
     added_pauses = 3.0
 
 
-class CalmWaitingCluster(SharedCalm, WaitingCluster):
+class LowRateScheduledMessagesCluster(SharedLowRate, ScheduledMessagesCluster):
     """Messages that wait for their time, several of which come at once."""
 
     delaying_bursts = (1, 2, 4, 8)
 
 
-class CalmTransactionalCluster(SharedCalm, TransactionalCluster):
+class LowRateTransactionalCluster(SharedLowRate, TransactionalCluster):
     """Producers with transactions."""
 
 
-class CalmFollowersCluster(SharedCalm, FollowersCluster):
+class LowRateFollowerReadsCluster(SharedLowRate, FollowerReadsCluster):
     """Offsets and topics are read at any broker."""
 
 
-class CalmAskingCluster(SharedCalm, AskingCluster):
+class LowRateRequestReplyCluster(SharedLowRate, RequestReplyCluster):
     """Requests with replies, and SQL92."""
 
 
-class CalmPushingCluster(SharedCalm, PushingCluster):
+class LowRatePushConsumersCluster(SharedLowRate, PushConsumersCluster):
     """Consumers like RocketMQ's Java push consumer."""
 
 
-class CalmLookupsCluster(SharedCalm, LookupsCluster):
+class LowRateMessageLookupCluster(SharedLowRate, MessageLookupCluster):
     """Messages are looked up by key, position and time."""

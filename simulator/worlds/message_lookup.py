@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simulator.engine.random_streams import CountingRandom
-from simulator.hosts.client_host import Station
+from simulator.hosts.client_host import ClientHost
 from simulator.invariants import Invariant
-from simulator.invariants.broker.message_lookup import LookedUp
-from simulator.workload.message_lookup import PAUSE_SECONDS_MAX, LookingUpClient
-from simulator.worlds.broker_cluster import TOPICS, WholeCluster
+from simulator.invariants.broker.message_lookup import MessageLookups
+from simulator.workload.message_lookup import PAUSE_SECONDS_MAX, MessageLookupClient
+from simulator.worlds.broker_cluster import TOPICS, BrokerCluster
 
 
-class LookupsCluster(WholeCluster):
+class MessageLookupCluster(BrokerCluster):
     """See the module."""
 
-    struck_clients = (*WholeCluster.struck_clients, "l0")
+    target_clients = (*BrokerCluster.target_clients, "l0")
 
     def _make_clients(self, rng: CountingRandom) -> None:
         super()._make_clients(rng)
-        self._known = LookedUp(TOPICS)
-        self._looking = LookingUpClient(
+        self._known = MessageLookups(TOPICS)
+        self._looking = MessageLookupClient(
             self.name_servers,
             TOPICS[0],
             self._known,
@@ -31,7 +31,7 @@ class LookupsCluster(WholeCluster):
             pause_max=self.added_pauses * PAUSE_SECONDS_MAX,
         )
         self.clients.append(
-            Station("l0", "10.0.1.70", self.world, self._looking.main, self._client_ended)
+            ClientHost("l0", "10.0.1.70", self.environment, self._looking.main, self._client_ended)
         )
 
     def _make_invariants(self) -> Sequence[Invariant]:

@@ -22,7 +22,7 @@ def with_preferred_leader(config: RaftConfig, streams: Streams, nodes: int) -> R
     return replace(config, preferred_leader=preferred)
 
 
-def must_hand_over(cluster: Cluster, leader: Host) -> bool:
+def must_transfer_leadership(cluster: Cluster, leader: Host) -> bool:
     """Whether another one is preferred, which runs and votes: without faults it is fit to lead, or
     will be soon."""
     preferred = cluster.group.raft.preferred_leader

@@ -12,22 +12,22 @@ from dataclasses import replace
 from functools import partial
 
 from simulator.engine.random_streams import CountingRandom
-from simulator.hosts.client_host import Station
+from simulator.hosts.client_host import ClientHost
 from simulator.invariants import Invariant
-from simulator.invariants.broker.long_polling import HeldPullsAnswered
-from simulator.invariants.broker.message_content import ContentKept
+from simulator.invariants.broker.long_polling import LongPollsAnswered
+from simulator.invariants.broker.message_content import MessageContentKept
 from simulator.invariants.broker.no_message_skipped import NothingSkipped
-from simulator.invariants.broker.queue_locks import OneOwner
-from simulator.invariants.broker.redelivery_after_reset import DeliveredAgain
+from simulator.invariants.broker.queue_locks import OneLockOwner
+from simulator.invariants.broker.redelivery_after_reset import RedeliveredAfterReset
 from simulator.invariants.broker.retries_and_dead_letters import ReturnedMessages
-from simulator.invariants.broker.sql92_selection import OnlySelected
+from simulator.invariants.broker.sql92_selection import OnlySelectedBySql92
 from simulator.invariants.broker.stored_messages import StoredMessages
 from simulator.invariants.broker.tag_filter import OnlyTagged
 from simulator.workload.history import History, Listener, Place, number_of
-from simulator.workload.offset_reset import MovingOperator
+from simulator.workload.offset_reset import OffsetResetOperator
 from simulator.workload.producer import CONFIG, ProducingClient
 from simulator.workload.push_consumer import PushClient
-from simulator.workload.push_listener import Watch
+from simulator.workload.push_listener import PushListener
 from simulator.workload.push_messages import (
     RETRIES_MAX,
     WANTED_TAGS,
@@ -37,7 +37,7 @@ from simulator.workload.push_messages import (
     task_content,
 )
 from simulator.workload.push_settings import RETRY_PREFIX
-from simulator.worlds.broker_cluster import WholeCluster
+from simulator.worlds.broker_cluster import BrokerCluster
 from store.message.record import MessageRecord
 
 TOPIC = "tasks"
@@ -46,26 +46,26 @@ PAUSE_SECONDS_MAX = 0.4
 QUEUES = 2
 
 
-class Deliveries(Watch):
+class DeliveryForwarder(PushListener):
     """Tells checks of what one group is given of the topic."""
 
     def __init__(self, listeners: Sequence[Listener]) -> None:
         self._listeners = listeners
 
     def delivered(self, consumer: str, place: Place, record: MessageRecord) -> None:
-        """See :class:`Watch`."""
+        """See :class:`PushListener`."""
         for listener in self._listeners:
             listener.delivered(consumer, place, record)
 
 
-class WorkersWatch(Deliveries):
+class FilteringGroupListener(DeliveryForwarder):
     """Of the group that filters and sends back."""
 
     def __init__(
         self,
-        selected: OnlySelected,
+        selected: OnlySelectedBySql92,
         returned: ReturnedMessages,
-        prompt: HeldPullsAnswered,
+        prompt: LongPollsAnswered,
         now: Callable[[], float],
         listeners: Sequence[Listener],
     ) -> None:
@@ -78,41 +78,41 @@ class WorkersWatch(Deliveries):
 
     @property
     def now(self) -> float:
-        """See :class:`Watch`."""
+        """See :class:`PushListener`."""
         return self._now()
 
     def answered(self, consumer: str, address: str, place: Place, asked_at: float) -> None:
-        """See :class:`Watch`."""
+        """See :class:`PushListener`."""
         self._prompt.answered(consumer, address, place, asked_at)
 
     def given(self, consumer: str, place: Place, record: MessageRecord) -> None:
-        """See :class:`Watch`."""
+        """See :class:`PushListener`."""
         self._tagged.given(consumer, place, record)
 
     def delivered(self, consumer: str, place: Place, record: MessageRecord) -> None:
-        """See :class:`Watch`. What comes again has another place, in the retry topic."""
+        """See :class:`PushListener`. What comes again has another place, in the retry topic."""
         self._selected.delivered(consumer, place, record)
         if place[0] == TOPIC:
             super().delivered(consumer, place, record)
 
     def fails(self, record: MessageRecord) -> bool:
-        """See :class:`Watch`."""
+        """See :class:`PushListener`."""
         return fails(number_of(record.body), record.reconsume_times)
 
     def sends_back(self, record: MessageRecord) -> None:
-        """See :class:`Watch`."""
+        """See :class:`PushListener`."""
         self._returned.sends_back(record)
 
     def sent_back(self, record: MessageRecord) -> None:
-        """See :class:`Watch`."""
+        """See :class:`PushListener`."""
         self._returned.sent_back(record)
 
     def is_gone(self, record: MessageRecord) -> bool:
-        """See :class:`Watch`."""
+        """See :class:`PushListener`."""
         return self._returned.is_gone(record)
 
 
-class KeepersWatch(OneOwner):
+class OrderedGroupListener(OneLockOwner):
     """Of the group that consumes in order. A message fails the first time now and then."""
 
     def __init__(self, now: Callable[[], float], listeners: Sequence[Listener]) -> None:
@@ -120,25 +120,25 @@ class KeepersWatch(OneOwner):
         self._listeners = listeners
 
     def delivered(self, consumer: str, place: Place, record: MessageRecord) -> None:
-        """See :class:`Watch`."""
+        """See :class:`PushListener`."""
         for listener in self._listeners:
             listener.delivered(consumer, place, record)
 
     def fails(self, record: MessageRecord) -> bool:
-        """See :class:`Watch`."""
+        """See :class:`PushListener`."""
         return fails(number_of(record.body), 0)
 
 
-class PushingCluster(WholeCluster):
+class PushConsumersCluster(BrokerCluster):
     """See the module."""
 
-    struck_clients = (*WholeCluster.struck_clients, "t0", "j0", "j1", "o0", "o1", "x0")
+    target_clients = (*BrokerCluster.target_clients, "t0", "j0", "j1", "o0", "o1", "x0")
 
     def _make_clients(self, rng: CountingRandom) -> None:
         super()._make_clients(rng)
         self.tasks = History(self.trace.note)
         self._make_checks()
-        self._giving = ProducingClient(
+        self._producer = ProducingClient(
             self.name_servers,
             (TOPIC,),
             self.tasks,
@@ -148,7 +148,7 @@ class PushingCluster(WholeCluster):
             config=replace(CONFIG, default_queues=QUEUES),
             content=task_content,
         )
-        self._operator = MovingOperator(
+        self._operator = OffsetResetOperator(
             self.name_servers, WORKERS, TOPIC, self.streams.stream("operator")
         )
         groups = {
@@ -160,39 +160,41 @@ class PushingCluster(WholeCluster):
                 self.name_servers,
                 group,
                 {TOPIC: tags},
-                watch,
+                listener,
                 self.streams.stream(f"{group} {place}"),
                 in_order=group == KEEPERS,
             )
-            for letter, (group, tags, watch) in groups.items()
+            for letter, (group, tags, listener) in groups.items()
             for place in range(2)
         }
         mains = {
-            "t0": self._giving.main,
+            "t0": self._producer.main,
             **{name: each.main for name, each in self._pushed.items()},
             "x0": self._operator.main,
         }
         self.clients += [
-            Station(name, f"10.0.4.{place}", self.world, main, self._client_ended)
+            ClientHost(name, f"10.0.4.{place}", self.environment, main, self._client_ended)
             for place, (name, main) in enumerate(mains.items(), 1)
         ]
 
     def _make_checks(self) -> None:
         stored = StoredMessages(self.hosts, (TOPIC,))
-        content = ContentKept((TOPIC,))
-        self._selected = OnlySelected(WORKERS, TOPIC, is_wanted)
+        content = MessageContentKept((TOPIC,))
+        self._selected = OnlySelectedBySql92(WORKERS, TOPIC, is_wanted)
         self._returned = ReturnedMessages(WORKERS, TOPIC, RETRIES_MAX)
         self._kept = NothingSkipped(KEEPERS)
-        self._prompt = HeldPullsAnswered((TOPIC, RETRY_PREFIX + WORKERS), self.loop.time)
-        self._again = DeliveredAgain(lambda place: is_wanted(number_of(stored.places[place].body)))
-        self._workers = WorkersWatch(
+        self._prompt = LongPollsAnswered((TOPIC, RETRY_PREFIX + WORKERS), self.loop.time)
+        self._again = RedeliveredAfterReset(
+            lambda place: is_wanted(number_of(stored.places[place].body))
+        )
+        self._workers = FilteringGroupListener(
             self._selected,
             self._returned,
             self._prompt,
             self.loop.time,
             (stored, content, self._again),
         )
-        self._keepers = KeepersWatch(self.loop.time, (stored, content, self._kept))
+        self._keepers = OrderedGroupListener(self.loop.time, (stored, content, self._kept))
         self.tasks.listeners += [stored, content, self._returned]
         self._task_checks: list[Invariant] = [
             stored,
@@ -207,14 +209,14 @@ class PushingCluster(WholeCluster):
     def _make_invariants(self) -> Sequence[Invariant]:
         return [*super()._make_invariants(), *self._task_checks]
 
-    def _client_ended(self, station: Station) -> None:
-        super()._client_ended(station)
-        self.tasks.client_ended(station.name)
-        self._keepers.client_ended(station.name)
+    def _client_ended(self, client_host: ClientHost) -> None:
+        super()._client_ended(client_host)
+        self.tasks.client_ended(client_host.name)
+        self._keepers.client_ended(client_host.name)
 
     def _stop_clients(self) -> None:
         super()._stop_clients()
-        self._giving.stop()
+        self._producer.stop()
         self._operator.stop()
 
     def _open_calls(self) -> int:
@@ -238,32 +240,32 @@ class PushingCluster(WholeCluster):
     async def _heal_clients(self) -> None:
         await super()._heal_clients()
         self._prompt.calm_since = self.loop.time()
-        await self._move_back()
+        await self._reset_group()
         await self.until(self._all_done, "every task is done")
         if self._prompt.seen:
-            self.trace.mark("held pull answered in a calm phase")
-        for station in self.clients:
-            if station.name in self._pushed and station.process is not None:
-                station.process.run(self._pushed[station.name].close, station)
+            self.trace.coverage_mark("held pull answered in a calm phase")
+        for client_host in self.clients:
+            if client_host.name in self._pushed and client_host.process is not None:
+                client_host.process.run(self._pushed[client_host.name].close, client_host)
         await self.pass_time(4.0)
 
-    async def _move_back(self) -> None:
+    async def _reset_group(self) -> None:
         """All is delivered again that the log still has, unless the leader goes meanwhile."""
-        while not self._moved_again():
+        while not self._redelivered():
             ends = {queue: end for queue, end in self.stored.ends.items() if queue[0] == TOPIC}
             self._again.begin(ends)
-            self._operator.move_all()
+            self._operator.reset_all()
             await self.until(
-                partial(self._moved_or_led_by_another, self._terms()),
+                partial(self._redelivered_or_new_leader, self._terms()),
                 "a group that was moved back is given all again",
             )
-        self.trace.mark("group moved back was given all again")
+        self.trace.coverage_mark("group moved back was given all again")
 
-    def _moved_or_led_by_another(self, terms: list[int]) -> bool:
-        return self._moved_again() or self._terms() != terms
+    def _redelivered_or_new_leader(self, terms: list[int]) -> bool:
+        return self._redelivered() or self._terms() != terms
 
-    def _moved_again(self) -> bool:
-        moved = self._operator.moved
+    def _redelivered(self) -> bool:
+        moved = self._operator.reset_to
         return moved is not None and self._again.is_complete(
             {(queue.topic, queue.queue_id): offset for queue, offset in moved.items()}
         )

@@ -24,18 +24,18 @@ from simulator.faults.disk_damage import FaultAtlas
 from simulator.faults.injector import FaultInjector, FaultPlan
 from simulator.faults.membership import bring_back
 from simulator.faults.schedule import Action, Schedule
-from simulator.hosts.client_host import Station
+from simulator.hosts.client_host import ClientHost
 from simulator.hosts.host import Host
-from simulator.hosts.observed_host import GroupConfig, World
+from simulator.hosts.observed_host import Environment, GroupConfig
 from simulator.invariants import Invariant, SeenConfigurations, raft_invariants
-from simulator.invariants.damage_repaired import DamageMended
+from simulator.invariants.damage_repaired import DamageRepaired
 from simulator.invariants.invariant import wants
-from simulator.invariants.raft.acknowledged_durability import AcknowledgedKept
-from simulator.workload.raft_client import Client
-from simulator.worlds.cluster_summary import say
+from simulator.invariants.raft.acknowledged_durability import AcknowledgedIsDurable
+from simulator.workload.raft_client import RaftClient
+from simulator.worlds.cluster_summary import summarize_hosts
 from simulator.worlds.lease_reads import with_leases
 from simulator.worlds.outcome import Outcome
-from simulator.worlds.preferred_leader import must_hand_over, with_preferred_leader
+from simulator.worlds.preferred_leader import must_transfer_leadership, with_preferred_leader
 from store.log.entry import HEADER_SIZE
 from store.log.layout import entry_size_max
 
@@ -52,7 +52,7 @@ class Cluster:
     injector_class: ClassVar[type[FaultInjector]] = FaultInjector
     segment_sizes: ClassVar[Sequence[int]] = (700, 2_000, 20_480)
     healing_seconds: ClassVar[float] = HEALING_SECONDS
-    struck_clients: ClassVar[Sequence[str]] = ()
+    target_clients: ClassVar[Sequence[str]] = ()
     """The names of the clients that crash, are paused, and are cut off; none here are processes."""
 
     def __init__(
@@ -86,13 +86,15 @@ class Cluster:
         )
         self.injector = self.injector_class(self, self.plan, faults_rng)
         self.sockets = Sockets(self.loop, self.network, self.streams.stream("sockets"))
-        self.world = World(self.loop, self.streams, self.network, self.sockets, self.trace)
+        self.environment = Environment(
+            self.loop, self.streams, self.network, self.sockets, self.trace
+        )
         self.hosts = self._make_hosts()
         self._by_name: dict[str, Host] = {host.name: host for host in self.hosts}
         self._make_clients(rng)
         self.invariants = self._make_invariants()
         told = (each for group in self.groups for each in group.invariants)
-        self.told_of_actions = [each for each in told if wants(each, "acted")]
+        self.action_observers = [each for each in told if wants(each, "acted")]
         for host in self.hosts:
             host.watch(self.invariants)
         self.atlas = FaultAtlas(nodes)
@@ -118,12 +120,12 @@ class Cluster:
 
     def _make_hosts(self) -> Sequence[Host]:
         return [
-            Host(name, group=self.group, world=self.world, ended=self._process_ended)
+            Host(name, group=self.group, environment=self.environment, ended=self._process_ended)
             for name in self.group.voters
         ]
 
     def _make_clients(self, rng: CountingRandom) -> None:
-        self.client = Client(
+        self.client = RaftClient(
             self.loop,
             self.streams.stream("client"),
             self.hosts,
@@ -134,7 +136,7 @@ class Cluster:
 
     def _make_invariants(self) -> Sequence[Invariant]:
         seen = SeenConfigurations(self.group.voters)
-        return [*raft_invariants(self.hosts, seen), AcknowledgedKept(self.hosts, seen)]
+        return [*raft_invariants(self.hosts, seen), AcknowledgedIsDurable(self.hosts, seen)]
 
     @property
     def members_away_max(self) -> int:
@@ -150,7 +152,7 @@ class Cluster:
     def _all_hosts(self) -> Sequence[Host]:
         return [host for group in self.groups for host in group.hosts]
 
-    def struck_by(self, _action: Action) -> Cluster:
+    def group_of(self, _action: Action) -> Cluster:
         """That of the groups to which it is done."""
         return self
 
@@ -169,7 +171,7 @@ class Cluster:
     def _open_calls(self) -> int:
         return len(self.client.pending)
 
-    def _told(self) -> tuple[int, int]:
+    def _client_counts(self) -> tuple[int, int]:
         """How much was acknowledged, and how much has an unknown outcome."""
         return len(self.client.acknowledged), len(self.client.unknown)
 
@@ -179,7 +181,7 @@ class Cluster:
         """The host of that name. Raises :class:`KeyError`."""
         return self._by_name[name]
 
-    def stations_named(self, _name: str) -> Sequence[Station]:
+    def client_hosts_named(self, _name: str) -> Sequence[ClientHost]:
         """The machine of a client or a NameServer; here there are none."""
         return ()
 
@@ -234,7 +236,7 @@ class Cluster:
             if self.loop.time() >= deadline:
                 raise Violation(
                     f"{what}: not within {self.healing_seconds:g} s without faults: "
-                    f"{say(self.groups)}; {self._open_calls()} calls open"
+                    f"{summarize_hosts(self.groups)}; {self._open_calls()} calls open"
                 )
             await self.pass_time(0.05)
 
@@ -267,17 +269,17 @@ class Cluster:
         self.heal_network()
         for host in self._all_hosts:
             host.work_again()
-        mended = [DamageMended(group.hosts) for group in self.groups]
+        repaired = [DamageRepaired(group.hosts) for group in self.groups]
         self._healing = True
         await self.until(self._all_are_back, "all are voters")
         await self._heal_clients()
-        await self.until(lambda: all(each() for each in mended), "damage is mended")
+        await self.until(lambda: all(each() for each in repaired), "damage is mended")
         await self.until(lambda: all(group.agrees() for group in self.groups), "the replicas agree")
         settled = self._state()
         await self.pass_time(QUIET_SECONDS)
         if self._state() != settled:
             raise Violation(f"without faults and proposals it moves: {settled}, {self._state()}")
-        for host in (host for group in self.groups for host in group.whole_hosts()):
+        for host in (host for group in self.groups for host in group.hosts_that_must_run()):
             for invariant in host.invariants:
                 invariant.healed(host)
 
@@ -301,30 +303,39 @@ class Cluster:
         if leader is None or leader.node is None:
             return False
         core = leader.node.core
-        if must_hand_over(self, leader):
+        if must_transfer_leadership(self, leader):
             return False
-        for host in self.whole_hosts():
+        for host in self.hosts_that_must_run():
             node = host.node
             if node is None or (node.core.term, node.core.leader) != (core.term, leader.name):
                 return False
-            log = node.core.log
-            if (log.last_index, log.chain_crc) != (core.log.last_index, core.log.chain_crc):
+            log = node.core.entry_cache
+            if (log.last_index, log.chain_crc) != (
+                core.entry_cache.last_index,
+                core.entry_cache.chain_crc,
+            ):
                 return False
             noted = core.configuration.incarnations.get(host.name, NO_INCARNATION)
             if noted != node.core.incarnation:
                 return False  # the log does not say yet that its disk is this one
             indexes = {node.applied_index, node.core.commit_index, node.core.durable_index}
-            if indexes != {core.log.last_index}:
+            if indexes != {core.entry_cache.last_index}:
                 return False
         return True
 
-    def whole_hosts(self) -> Sequence[Host]:
+    def hosts_that_must_run(self) -> Sequence[Host]:
         """Those that must run: all but those that damage keeps from it."""
         return [host for host in self.hosts if not host.kept_from_running]
 
     def _state(self) -> list[tuple[object, ...]]:
         return [
-            (core.role.value, core.term, core.leader, core.log.last_index, core.commit_index)
+            (
+                core.role.value,
+                core.term,
+                core.leader,
+                core.entry_cache.last_index,
+                core.commit_index,
+            )
             for core in (host.node.core for host in self._all_hosts if host.node is not None)
         ]
 
@@ -336,7 +347,7 @@ class Cluster:
 
     def outcome(self, violation: str | None, picture: str = "") -> Outcome:
         """The summary of the run so far."""
-        acknowledged, unknown = self._told()
+        acknowledged, unknown = self._client_counts()
         return Outcome(
             seed=self.seed,
             plan=str(self.plan),

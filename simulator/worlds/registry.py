@@ -20,27 +20,27 @@ from dataclasses import dataclass
 
 from simulator.faults.injector import FaultPlan
 from simulator.faults.schedule import Action
-from simulator.worlds.broker_cluster import WholeCluster
+from simulator.worlds.broker_cluster import BrokerCluster
 from simulator.worlds.bursts import BurstsCluster
-from simulator.worlds.follower_reads import FollowersCluster
+from simulator.worlds.follower_reads import FollowerReadsCluster
 from simulator.worlds.low_rate import (
-    CalmAskingCluster,
-    CalmCluster,
-    CalmFollowersCluster,
-    CalmLookupsCluster,
-    CalmPushingCluster,
-    CalmTransactionalCluster,
-    CalmWaitingCluster,
+    LowRateCluster,
+    LowRateFollowerReadsCluster,
+    LowRateMessageLookupCluster,
+    LowRatePushConsumersCluster,
+    LowRateRequestReplyCluster,
+    LowRateScheduledMessagesCluster,
+    LowRateTransactionalCluster,
 )
-from simulator.worlds.message_lookup import LookupsCluster
+from simulator.worlds.message_lookup import MessageLookupCluster
 from simulator.worlds.outcome import Outcome
-from simulator.worlds.push_consumers import PushingCluster
+from simulator.worlds.push_consumers import PushConsumersCluster
 from simulator.worlds.raft_cluster import Cluster
-from simulator.worlds.request_reply import AskingCluster
+from simulator.worlds.request_reply import RequestReplyCluster
 from simulator.worlds.runner import play
-from simulator.worlds.scheduled_messages import WaitingCluster
+from simulator.worlds.scheduled_messages import ScheduledMessagesCluster
 from simulator.worlds.transactions import TransactionalCluster
-from simulator.worlds.two_broker_groups import GroupsCluster
+from simulator.worlds.two_broker_groups import TwoGroupsCluster
 
 NODES = "nodes"
 BROKERS = "brokers"
@@ -61,22 +61,22 @@ CALM_PUSHING = "calm-pushing"
 CALM_LOOKUPS = "calm-lookups"
 WORLDS: dict[str, type[Cluster]] = {
     NODES: Cluster,
-    BROKERS: WholeCluster,
-    CALM: CalmCluster,
-    WAITING: WaitingCluster,
+    BROKERS: BrokerCluster,
+    CALM: LowRateCluster,
+    WAITING: ScheduledMessagesCluster,
     TRANSACTIONS: TransactionalCluster,
-    FOLLOWERS: FollowersCluster,
-    ASKING: AskingCluster,
+    FOLLOWERS: FollowerReadsCluster,
+    ASKING: RequestReplyCluster,
     BURSTS: BurstsCluster,
-    PUSHING: PushingCluster,
-    LOOKUPS: LookupsCluster,
-    GROUPS: GroupsCluster,
-    CALM_WAITING: CalmWaitingCluster,
-    CALM_TRANSACTIONS: CalmTransactionalCluster,
-    CALM_FOLLOWERS: CalmFollowersCluster,
-    CALM_ASKING: CalmAskingCluster,
-    CALM_PUSHING: CalmPushingCluster,
-    CALM_LOOKUPS: CalmLookupsCluster,
+    PUSHING: PushConsumersCluster,
+    LOOKUPS: MessageLookupCluster,
+    GROUPS: TwoGroupsCluster,
+    CALM_WAITING: LowRateScheduledMessagesCluster,
+    CALM_TRANSACTIONS: LowRateTransactionalCluster,
+    CALM_FOLLOWERS: LowRateFollowerReadsCluster,
+    CALM_ASKING: LowRateRequestReplyCluster,
+    CALM_PUSHING: LowRatePushConsumersCluster,
+    CALM_LOOKUPS: LowRateMessageLookupCluster,
 }
 
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simulator.engine.random_streams import CountingRandom
-from simulator.hosts.client_host import Station
+from simulator.hosts.client_host import ClientHost
 from simulator.invariants import Invariant
-from simulator.invariants.broker.message_content import ContentKept
+from simulator.invariants.broker.message_content import MessageContentKept
 from simulator.invariants.broker.message_order import Ordering
-from simulator.invariants.broker.sql92_selection import OnlySelected
+from simulator.invariants.broker.sql92_selection import OnlySelectedBySql92
 from simulator.invariants.broker.stored_messages import StoredMessages
 from simulator.workload.history import History
-from simulator.workload.request_reply import PAUSE_MAX, AnsweringClient, AskingClient, is_wanted
-from simulator.worlds.broker_cluster import WholeCluster
+from simulator.workload.request_reply import PAUSE_MAX, ReplyingClient, RequestingClient, is_wanted
+from simulator.worlds.broker_cluster import BrokerCluster
 
 TOPIC = "questions"
 GROUP = "experts"
@@ -24,16 +24,16 @@ REQUEST_PROPERTIES = ("CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "CLUSTER")
 """What clients and brokers add to a question, so that its answer finds back."""
 
 
-class AskingCluster(WholeCluster):
+class RequestReplyCluster(BrokerCluster):
     """See the module."""
 
-    struck_clients = (*WholeCluster.struck_clients, "q0", "q1", "a0", "a1")
+    target_clients = (*BrokerCluster.target_clients, "q0", "q1", "a0", "a1")
 
     def _make_clients(self, rng: CountingRandom) -> None:
         super()._make_clients(rng)
         self.questions = History(self.trace.note)
         self._askers = [
-            AskingClient(
+            RequestingClient(
                 self.name_servers,
                 TOPIC,
                 self.questions,
@@ -43,7 +43,7 @@ class AskingCluster(WholeCluster):
             for name in ("asking", "asking 1")
         ]
         self._answering = [
-            AnsweringClient(
+            ReplyingClient(
                 self.name_servers,
                 GROUP,
                 TOPIC,
@@ -57,21 +57,21 @@ class AskingCluster(WholeCluster):
             *((f"a{place}", each.main) for place, each in enumerate(self._answering)),
         ]
         self.clients += [
-            Station(name, f"10.0.3.{place}", self.world, main, self._client_ended)
+            ClientHost(name, f"10.0.3.{place}", self.environment, main, self._client_ended)
             for place, (name, main) in enumerate(mains, 1)
         ]
 
     def _make_invariants(self) -> Sequence[Invariant]:
         # Questions have numbers of their own, so what is stored of them is told apart as well.
         stored = StoredMessages(self.hosts, (TOPIC,))
-        self.selected = OnlySelected(GROUP, TOPIC, is_wanted)
-        content = ContentKept((TOPIC,), REQUEST_PROPERTIES)
+        self.selected = OnlySelectedBySql92(GROUP, TOPIC, is_wanted)
+        content = MessageContentKept((TOPIC,), REQUEST_PROPERTIES)
         self.questions.listeners += [stored, content, Ordering(), self.selected]
         return [*super()._make_invariants(), stored, content, self.selected]
 
-    def _client_ended(self, station: Station) -> None:
-        super()._client_ended(station)
-        self.questions.client_ended(station.name)
+    def _client_ended(self, client_host: ClientHost) -> None:
+        super()._client_ended(client_host)
+        self.questions.client_ended(client_host.name)
 
     def _stop_clients(self) -> None:
         super()._stop_clients()
@@ -84,9 +84,9 @@ class AskingCluster(WholeCluster):
             lambda: all(each.answered_in_the_end for each in self._askers), "a request is answered"
         )
         await self.until(self._all_delivered, "every question is delivered")
-        for station, client in zip(self.clients[-2:], self._answering, strict=True):
-            if station.process is not None:
-                station.process.run(client.close, station)
+        for client_host, client in zip(self.clients[-2:], self._answering, strict=True):
+            if client_host.process is not None:
+                client_host.process.run(client.close, client_host)
         await self.pass_time(3.0)
 
     def _open_calls(self) -> int:

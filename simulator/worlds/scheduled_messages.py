@@ -11,15 +11,15 @@ from typing import ClassVar
 
 from simulator.engine.random_streams import CountingRandom
 from simulator.hosts.broker_host import BrokerHost
-from simulator.hosts.client_host import Station
+from simulator.hosts.client_host import ClientHost
 from simulator.invariants import Invariant
-from simulator.invariants.broker.message_content import ContentKept
+from simulator.invariants.broker.message_content import MessageContentKept
 from simulator.invariants.broker.no_message_skipped import NothingSkipped
-from simulator.invariants.broker.scheduled_messages import WaitedMessages
+from simulator.invariants.broker.scheduled_messages import ScheduledMessages
 from simulator.workload.consumer import ConsumingClient
 from simulator.workload.history import History
-from simulator.workload.scheduled_producer import PAUSE_MAX, DelayingClient
-from simulator.worlds.broker_cluster import WholeCluster
+from simulator.workload.scheduled_producer import PAUSE_MAX, ScheduledMessagesProducer
+from simulator.worlds.broker_cluster import BrokerCluster
 
 TOPIC = "later"
 GROUP = "patient"
@@ -27,12 +27,12 @@ DELAY_PROPERTIES = ("DELAY", "REAL_TOPIC", "REAL_QID", "TIMER_OUT_MS")
 """What clients and brokers add to a message that waits."""
 
 
-class WaitingCluster(WholeCluster):
+class ScheduledMessagesCluster(BrokerCluster):
     """See the module."""
 
     delaying_bursts: ClassVar[Sequence[int]] = (1,)
     """How many messages that wait are sent at the same instant; drawn each time."""
-    struck_clients = (*WholeCluster.struck_clients, "d0", "w0")
+    target_clients = (*BrokerCluster.target_clients, "d0", "w0")
 
     def _make_hosts(self) -> Sequence[BrokerHost]:
         hosts = super()._make_hosts()
@@ -43,7 +43,7 @@ class WaitingCluster(WholeCluster):
     def _make_clients(self, rng: CountingRandom) -> None:
         super()._make_clients(rng)
         self.later = History(self.trace.note)
-        self._delaying = DelayingClient(
+        self._delaying = ScheduledMessagesProducer(
             self.name_servers,
             TOPIC,
             self.later,
@@ -58,25 +58,25 @@ class WaitingCluster(WholeCluster):
             self.later,
             self.streams.stream("patient"),
         )
-        self._delayer = Station(
-            "d0", "10.0.1.50", self.world, self._delaying.main, self._client_ended
+        self._delayer = ClientHost(
+            "d0", "10.0.1.50", self.environment, self._delaying.main, self._client_ended
         )
-        self._receiver = Station(
-            "w0", "10.0.1.51", self.world, self._patient.main, self._client_ended
+        self._receiver = ClientHost(
+            "w0", "10.0.1.51", self.environment, self._patient.main, self._client_ended
         )
         self.clients += [self._delayer, self._receiver]
 
     def _make_invariants(self) -> Sequence[Invariant]:
         invariants = super()._make_invariants()
-        self.waited = WaitedMessages(TOPIC)
+        self.waited = ScheduledMessages(TOPIC)
         self.nothing_late_skipped = NothingSkipped(GROUP)
-        content = ContentKept((TOPIC,), DELAY_PROPERTIES)
+        content = MessageContentKept((TOPIC,), DELAY_PROPERTIES)
         self.later.listeners += [self.waited, content, self.nothing_late_skipped]
         return [*invariants, self.waited, content, self.nothing_late_skipped]
 
-    def _client_ended(self, station: Station) -> None:
-        super()._client_ended(station)
-        self.later.client_ended(station.name)
+    def _client_ended(self, client_host: ClientHost) -> None:
+        super()._client_ended(client_host)
+        self.later.client_ended(client_host.name)
 
     def _stop_clients(self) -> None:
         super()._stop_clients()

@@ -7,20 +7,20 @@ from dataclasses import replace
 
 from simulator.engine.random_streams import CountingRandom
 from simulator.hosts.broker_host import BrokerHost
-from simulator.hosts.client_host import Station
+from simulator.hosts.client_host import ClientHost
 from simulator.invariants import Invariant
 from simulator.invariants.broker.transactions import PublishedOnce
-from simulator.workload.transaction_producer import PayingClient, PayingHistory
-from simulator.worlds.broker_cluster import WholeCluster
+from simulator.workload.transaction_producer import TransactionalProducer, TransactionHistory
+from simulator.worlds.broker_cluster import BrokerCluster
 
 CHECK_MS = 1_000
 PAUSE_SECONDS_MAX = 0.4
 
 
-class TransactionalCluster(WholeCluster):
+class TransactionalCluster(BrokerCluster):
     """See the module."""
 
-    struck_clients = (*WholeCluster.struck_clients, "t1", "t2")
+    target_clients = (*BrokerCluster.target_clients, "t1", "t2")
 
     def _make_hosts(self) -> Sequence[BrokerHost]:
         hosts = super()._make_hosts()
@@ -35,9 +35,9 @@ class TransactionalCluster(WholeCluster):
 
     def _make_clients(self, rng: CountingRandom) -> None:
         super()._make_clients(rng)
-        self.paying = PayingHistory()
+        self.paying = TransactionHistory()
         self._payers = [
-            PayingClient(
+            TransactionalProducer(
                 self.name_servers,
                 self.paying,
                 self.streams.stream(f"payer {place}"),
@@ -46,7 +46,9 @@ class TransactionalCluster(WholeCluster):
             for place in range(2)
         ]
         self.clients += [
-            Station(f"t{place}", f"10.0.2.{place}", self.world, payer.main, self._client_ended)
+            ClientHost(
+                f"t{place}", f"10.0.2.{place}", self.environment, payer.main, self._client_ended
+            )
             for place, payer in enumerate(self._payers, 1)
         ]
 
@@ -62,11 +64,15 @@ class TransactionalCluster(WholeCluster):
     async def _heal_clients(self) -> None:
         await super()._heal_clients()
         await self.until(self._all_ended, "every transaction ends")
-        for station, payer in zip(self.clients[-len(self._payers) :], self._payers, strict=True):
-            if station.process is not None:
-                station.process.run(payer.finish)
+        for client_host, payer in zip(
+            self.clients[-len(self._payers) :], self._payers, strict=True
+        ):
+            if client_host.process is not None:
+                client_host.process.run(payer.finish)
         await self.pass_time(3.0)
 
     def _all_ended(self) -> bool:
-        asked = self.whole_hosts()
-        return not any(host.watched.state.transactions for host in self.hosts if host in asked)
+        asked = self.hosts_that_must_run()
+        return not any(
+            host.state_machine.state.transactions for host in self.hosts if host in asked
+        )

@@ -10,18 +10,18 @@ from collections.abc import Sequence
 
 from broker.client.route.route_cache import POLL_SECONDS
 from simulator.engine.random_streams import CountingRandom
-from simulator.faults.crash_on_delivery import GivenMessages
+from simulator.faults.crash_on_delivery import CrashOnDelivery
 from simulator.faults.disk_damage import FaultAtlas
 from simulator.faults.schedule import Action
-from simulator.hosts.client_host import Station
+from simulator.hosts.client_host import ClientHost
 from simulator.hosts.host import Host
 from simulator.hosts.observed_host import GroupConfig
 from simulator.invariants import Invariant
-from simulator.invariants.broker.name_server_routes import Answering
-from simulator.invariants.broker.stored_by_one_group import StoredByGroups
+from simulator.invariants.broker.name_server_routes import NameServerTables
+from simulator.invariants.broker.stored_by_one_group import StoredByOneGroup
 from simulator.workload.history import History
-from simulator.workload.two_groups import HistoryOfGroups, TopicMaker
-from simulator.worlds.broker_cluster import TOPICS, WholeCluster
+from simulator.workload.two_groups import TopicMaker, TwoGroupsHistory
+from simulator.worlds.broker_cluster import TOPICS, BrokerCluster
 from simulator.worlds.raft_cluster import HEALING_SECONDS, Cluster
 
 OTHER = "broker-b"
@@ -30,16 +30,16 @@ FIRST = 10
 """The number of its first host: no two machines have the same name."""
 
 
-class OtherGroup(WholeCluster):
+class SecondGroup(BrokerCluster):
     """Hosts of a second group in the world of the first. Its clients are those of the first."""
 
-    def __init__(self, first: WholeCluster, shared: Sequence[Invariant]) -> None:
+    def __init__(self, first: BrokerCluster, shared: Sequence[Invariant]) -> None:
         """``shared``: the checks that are told of both groups."""
         # Not as a cluster is made: it has no loop, no network and no clients of its own.
         self.first = first
         self.seed, self.streams, self.trace = first.seed, first.streams, first.trace
         self.loop, self.network, self.sockets = first.loop, first.network, first.sockets
-        self.world, self.schedule, self.plan = first.world, first.schedule, first.plan
+        self.environment, self.schedule, self.plan = first.environment, first.schedule, first.plan
         rng = self.streams.stream("cluster of the other group")
         self.group = GroupConfig(
             voters=[f"n{FIRST + place}" for place in range(len(first.hosts))],
@@ -53,20 +53,20 @@ class OtherGroup(WholeCluster):
         self.hosts = self._make_hosts()
         self._by_name: dict[str, Host] = {host.name: host for host in self.hosts}
         self.history = History(self.trace.note)
-        self.given = GivenMessages(self)
+        self.crash_on_delivery = CrashOnDelivery(self)
         self.name_server = first.name_server
         self.invariants = [*self._make_invariants(), *shared]
         for host in self.hosts:
             host.watch(self.invariants)
         self.atlas = FaultAtlas(len(self.hosts))
 
-    def names_known(self) -> Answering | None:
-        """See :class:`WholeCluster`."""
+    def names_known(self) -> NameServerTables | None:
+        """See :class:`BrokerCluster`."""
         return self.first.names_known()
 
-    def stations_named(self, name: str) -> Sequence[Station]:
+    def client_hosts_named(self, name: str) -> Sequence[ClientHost]:
         """See :class:`Cluster`."""
-        return self.first.stations_named(name)
+        return self.first.client_hosts_named(name)
 
     def ask_at_once(self, _host: Host, _is_write: bool) -> None:
         """See :class:`Cluster`. No client reads offsets and topics of this group."""
@@ -76,10 +76,10 @@ class OtherGroup(WholeCluster):
         return self._all_delivered()
 
 
-class GroupsCluster(WholeCluster):
+class TwoGroupsCluster(BrokerCluster):
     """See the module."""
 
-    struck_clients = (*WholeCluster.struck_clients, "x0")
+    target_clients = (*BrokerCluster.target_clients, "x0")
     queues_per_topic = 2
     healing_seconds = HEALING_SECONDS + POLL_SECONDS
     """A client that asked for a route while one group was not registered asks again so late."""
@@ -92,9 +92,9 @@ class GroupsCluster(WholeCluster):
             topics=TOPICS,
             queues=self.queues_per_topic,
             rng=self.streams.stream("making topics"),
-            made=lambda: self.loop.soon(super(GroupsCluster, self)._start_clients),
+            made=lambda: self.loop.soon(super(TwoGroupsCluster, self)._start_clients),
         )
-        self._operator = Station("x0", "10.0.1.80", self.world, self._maker.main)
+        self._operator = ClientHost("x0", "10.0.1.80", self.environment, self._maker.main)
         self.clients.append(self._operator)
 
     def _start_clients(self) -> None:
@@ -103,20 +103,20 @@ class GroupsCluster(WholeCluster):
         self._operator.start()
 
     async def _heal_clients(self) -> None:
-        for station in (self.name_server, self._operator):
-            station.resume()
-            station.start()
+        for client_host in (self.name_server, self._operator):
+            client_host.resume()
+            client_host.start()
         await self.until(lambda: self._maker.done, "all topics are made")
         await super()._heal_clients()
 
     def _make_history(self) -> History:
-        self._told_of_both = HistoryOfGroups(self.trace.note)
+        self._told_of_both = TwoGroupsHistory(self.trace.note)
         return self._told_of_both
 
     def _make_invariants(self) -> Sequence[Invariant]:
-        shared = [StoredByGroups(self.history, TOPICS)]
+        shared = [StoredByOneGroup(self.history, TOPICS)]
         invariants = [*super()._make_invariants(), *shared]
-        self.other = OtherGroup(self, shared)
+        self.other = SecondGroup(self, shared)
         self._told_of_both.others[OTHER] = self.other.history
         return invariants
 
@@ -125,7 +125,7 @@ class GroupsCluster(WholeCluster):
         """See :class:`Cluster`."""
         return (self, self.other)
 
-    def struck_by(self, action: Action) -> Cluster:
+    def group_of(self, action: Action) -> Cluster:
         """See :class:`Cluster`. What is done to no host is done to all that both have in common."""
         names = {word for each in action.arguments for word in str(each).split(",")}
         return self.other if names & {host.name for host in self.other.hosts} else self

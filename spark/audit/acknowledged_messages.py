@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spark.audit.audit import GroupAudit, Told
+from spark.audit.audit import GroupAudit, GroupFinding
 from spark.errors import ReplicaError
 from spark.remote_file_system import open_file_system
 from store.errors import CorruptRecordError, DamagedError, DataFormatError
@@ -126,14 +126,14 @@ def parse_message(found: Any, where: str) -> Acknowledged:
 
 def check_acknowledged(
     root: str, groups: Sequence[GroupAudit], listed: Sequence[Acknowledged]
-) -> list[Told]:
+) -> list[GroupFinding]:
     """A finding for each listed message that the committed log does not hold.
 
     It is looked up in the replica that knows most of the log; the audit proper tells whether the
     others hold the same.
     """
     fs, _ = open_file_system(root)
-    told: list[Told] = []
+    told: list[GroupFinding] = []
     by_group = {audit.plan.group: audit for audit in groups}
     if len(by_group) == 1:
         listed = [replace(one, group=one.group or next(iter(by_group))) for one in listed]
@@ -205,7 +205,7 @@ class CommittedLog:
             f"position {record.position}"
         )
 
-    def tell(self, one: Acknowledged, found: str) -> Told:
+    def tell(self, one: Acknowledged, found: str) -> GroupFinding:
         path, byte = self.path(one.position)
         finding = Finding(
             FindingKind.ENTRY,
@@ -218,4 +218,4 @@ class CommittedLog:
             found,
             "the message is lost unless the list is newer than the snapshot: report it",
         )
-        return Told(finding, self._group.group, listed=True)
+        return GroupFinding(finding, self._group.group, listed=True)

@@ -22,7 +22,7 @@ from spark.audit.task_size import REQUESTS_AT_ONCE, count_cores, log_bytes, rang
 from spark.errors import ReplicaError
 from spark.remote_file_system import open_file_system
 from store.errors import StoreError
-from store.io.filesystem import FileSystem, Readable
+from store.io.filesystem import FileSystem, ReadableFileSystem
 from store.verify import (
     Buffers,
     Finding,
@@ -34,7 +34,7 @@ from store.verify import (
 )
 from store.verify.derived_files import check_derived
 from store.verify.plan.replica_identities import distinct_directories
-from store.verify.plan.replica_locks import lock_replicas, untold
+from store.verify.plan.replica_locks import lock_replicas, without_unlocked
 
 RANGES_AT_ONCE = 4096
 """Of all groups together. Each gives some 50 bytes a queue that it has messages of, and up to
@@ -42,7 +42,7 @@ RANGES_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class GroupFinding:
     """A finding of a group."""
 
     finding: Finding
@@ -76,7 +76,7 @@ class Audit:
     """The whole result. ``scan_seconds`` is the time of the Spark jobs alone."""
 
     groups: list[GroupAudit] = field(default_factory=list)
-    told: list[Told] = field(default_factory=list)
+    findings: list[GroupFinding] = field(default_factory=list)
     scan_seconds: float = 0.0
 
     @property
@@ -110,9 +110,9 @@ def run_audit(
                 audit_groups(fs, run, groups, audit)
         except (StoreError, OSError) as error:
             raise ReplicaError(str(error)) from error
-        for finding in [*findings, *unlocked, *untold(plan.findings, unlocked)]:
+        for finding in [*findings, *unlocked, *without_unlocked(plan.findings, unlocked)]:
             name = finding.replica.partition("/")[0]
-            audit.told.append(Told(finding, name))
+            audit.findings.append(GroupFinding(finding, name))
     return audit
 
 
@@ -149,7 +149,7 @@ def audit_groups(fs: FileSystem, run: SparkRun, groups: Sequence[GroupPlan], aud
         # What goes across ranges is told by now, and is most of what they gave.
         kept = [replace(result, parts=()) for result in files.results]
         audit.groups.append(GroupAudit(group, kept, seconds))
-        audit.told += [Told(finding, group.group) for finding in found]
+        audit.findings += [GroupFinding(finding, group.group) for finding in found]
 
 
 def check_ranges(
@@ -165,7 +165,7 @@ def check_ranges(
 
 
 def timed_range(
-    fs: Readable, group: GroupPlan, number: int, buffers: Buffers
+    fs: ReadableFileSystem, group: GroupPlan, number: int, buffers: Buffers
 ) -> tuple[RangeResult, float]:
     """The check of a range, and its seconds."""
     began = time.perf_counter()

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
-from spark.audit.audit import GroupAudit, Told
+from spark.audit.audit import GroupAudit, GroupFinding
 from spark.errors import ReplicaError
 from spark.remote_file_system import open_file_system
 from store.verify import FindingKind
@@ -36,13 +36,13 @@ HINDERING = frozenset(
 
 
 def find_duplicates(
-    session: SparkSession, root: str, groups: Sequence[GroupAudit], told: Sequence[Told]
-) -> list[Told]:
+    session: SparkSession, root: str, groups: Sequence[GroupAudit], told: Sequence[GroupFinding]
+) -> list[GroupFinding]:
     """A finding for each message that came twice, of the replica that knows most of each group.
 
     Raises :class:`~spark.errors.ReplicaError` where no replica of a group is fit to be searched.
     """
-    found: list[Told] = []
+    found: list[GroupFinding] = []
     hindered = {one.finding.replica for one in told if one.finding.kind in HINDERING}
     for audit in groups:
         replicas = audit.plan.replicas
@@ -61,7 +61,7 @@ def find_duplicates(
         except PythonException as error:
             raise ReplicaError(f"duplicates could not be looked for: {last_line(error)}") from error
         for row in rows:
-            found += [Told(one, audit.plan.group) for one in pickle.loads(row["findings"])]
+            found += [GroupFinding(one, audit.plan.group) for one in pickle.loads(row["findings"])]
     return sorted(found, key=lambda one: (one.finding.index_first or 0, one.finding.position))
 
 

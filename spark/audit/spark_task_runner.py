@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from spark.remote_file_system import open_file_system
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.verify import Buffers
 from store.verify.plan.task_runner import Result, Shared, Task
 
@@ -34,7 +34,7 @@ class SparkRun:
 
     def __call__(
         self,
-        check: Callable[[Readable, Shared, Task, Buffers], Result],
+        check: Callable[[ReadableFileSystem, Shared, Task, Buffers], Result],
         shared: Sequence[Shared],
         tasks: Sequence[tuple[int, Task]],
     ) -> list[Result]:
@@ -46,7 +46,7 @@ class SparkRun:
 
     def on_executors(
         self,
-        check: Callable[[Readable, Shared, Task, Buffers], Result],
+        check: Callable[[ReadableFileSystem, Shared, Task, Buffers], Result],
         shared: Sequence[Shared],
         tasks: Sequence[tuple[int, Task]],
     ) -> list[Result]:
@@ -62,7 +62,7 @@ class SparkRun:
 
     def frame(
         self,
-        check: Callable[[Readable, Shared, Task, Buffers], Result],
+        check: Callable[[ReadableFileSystem, Shared, Task, Buffers], Result],
         shared: Sequence[bytes],
         tasks: Sequence[tuple[int, bytes]],
     ) -> DataFrame:
@@ -86,7 +86,7 @@ def jobs(tasks: Sequence[tuple[int, bytes]]) -> Iterator[Sequence[tuple[int, byt
 
 def run_tasks(
     root: str,
-    check: Callable[[Readable, Shared, Task, Buffers], Result],
+    check: Callable[[ReadableFileSystem, Shared, Task, Buffers], Result],
     shared: Sequence[bytes],
     tasks: Sequence[tuple[int, bytes]],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

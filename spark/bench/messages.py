@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator
 from enum import StrEnum
 
-from store.message.batch import Run
-from store.message.record import StagedMessage, stage_message
+from store.message.batch import QueueRun
+from store.message.record import PendingMessage, make_pending_message
 
 HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
 BORN_MS = 1_700_000_000_000
@@ -38,19 +38,19 @@ class Messages(StrEnum):
     MIXED = "mixed"
 
 
-def batches(messages: Messages, body_size: int) -> Iterator[list[Run]]:
+def batches(messages: Messages, body_size: int) -> Iterator[list[QueueRun]]:
     """The runs of one entry after the other, without an end; the same ones each time."""
     return uniform_batches(body_size) if messages is Messages.UNIFORM else mixed_batches()
 
 
-def uniform_batches(body_size: int) -> Iterator[list[Run]]:
+def uniform_batches(body_size: int) -> Iterator[list[QueueRun]]:
     """One topic, one queue, one property, bodies of one size."""
     body = bytes(range(256)) * (body_size // 256 + 1)
     count = max(1, min(BATCH, BATCH_BYTES // body_size))
     first = 0
     while True:
         messages = [
-            stage_message(
+            make_pending_message(
                 "bench",
                 body[number : number + body_size],
                 f"UNIQ_KEY\x01{first + number:032X}\x02".encode(),
@@ -59,30 +59,30 @@ def uniform_batches(body_size: int) -> Iterator[list[Run]]:
             )
             for number in range(count)
         ]
-        yield [Run("bench", 0, first, messages)]
+        yield [QueueRun("bench", 0, first, messages)]
         first += count
 
 
-def mixed_batches() -> Iterator[list[Run]]:
+def mixed_batches() -> Iterator[list[QueueRun]]:
     """Each message of any topic, queue, tag and size, with 0 to 2 keys, as clients send them."""
     drawn = random.Random(SEED)
     pool = drawn.randbytes(1 << 16)
     ends = {(topic, queue): 0 for topic in TOPICS for queue in range(QUEUES)}
     number = 0
     while True:
-        gathered: dict[tuple[str, int], list[StagedMessage]] = {}
+        gathered: dict[tuple[str, int], list[PendingMessage]] = {}
         for _ in range(BATCH):
             queue = (drawn.choice(TOPICS), drawn.randrange(QUEUES))
             gathered.setdefault(queue, []).append(mixed_message(drawn, pool, queue[0], number))
             number += 1
         runs = []
         for queue, messages in gathered.items():
-            runs.append(Run(*queue, ends[queue], messages))
+            runs.append(QueueRun(*queue, ends[queue], messages))
             ends[queue] += len(messages)
         yield runs
 
 
-def mixed_message(drawn: random.Random, pool: bytes, topic: str, number: int) -> StagedMessage:
+def mixed_message(drawn: random.Random, pool: bytes, topic: str, number: int) -> PendingMessage:
     size = drawn.randint(*BODY_SIZES)
     at = drawn.randrange(len(pool) - size)
     properties = f"UNIQ_KEY\x01{number:032X}\x02"
@@ -94,7 +94,7 @@ def mixed_message(drawn: random.Random, pool: bytes, topic: str, number: int) ->
         properties += f"KEYS\x01{' '.join(keys)}\x02"
     if drawn.random() < 0.5:
         properties += f"region\x01{drawn.choice(('eu', 'us-east', 'ap'))}\x02"
-    return stage_message(
+    return make_pending_message(
         topic,
         pool[at : at + size],
         f"{properties}WAIT\x01true\x02".encode(),

@@ -20,11 +20,11 @@ from crc32c import crc32c
 from spark.datasource.data_source import plan_parts, read_part
 from spark.datasource.options import parse_options
 from spark.datasource.snapshots import find_snapshots
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.io.os_filesystem import OsFileSystem
 from store.verify import Buffers, GroupPlan, RangeResult, check_range
 from store.verify.derived_files import check_derived
-from store.verify.plan.task_runner import Result, Run, Shared, Task, run_here
+from store.verify.plan.task_runner import Result, Shared, Task, TaskRunner, run_here
 
 ROW_PARTS = 4
 """So many parts of what Spark would hand out are enough to tell what a row costs."""
@@ -44,7 +44,7 @@ def check_plain(pool: Executor, group: GroupPlan) -> list[RangeResult]:
     """All ranges of a group, and the files derived from its log."""
 
     def run(
-        check: Callable[[Readable, Shared, Task, Buffers], Result],
+        check: Callable[[ReadableFileSystem, Shared, Task, Buffers], Result],
         shared: Sequence[Shared],
         tasks: Sequence[tuple[int, Task]],
     ) -> list[Result]:
@@ -54,7 +54,7 @@ def check_plain(pool: Executor, group: GroupPlan) -> list[RangeResult]:
     return check_all(run, group)
 
 
-def check_all(run: Run, group: GroupPlan) -> list[RangeResult]:
+def check_all(run: TaskRunner, group: GroupPlan) -> list[RangeResult]:
     lean = group.for_ranges()
     results = run(check_range, [lean], [(0, number) for number in range(len(group.ranges))])
     (derived,) = check_derived(OsFileSystem(), run, [group], [results])
@@ -71,7 +71,7 @@ def buffers() -> Buffers:
 
 
 def check_one(
-    check: Callable[[Readable, Shared, Task, Buffers], Result], shared: Shared, task: Task
+    check: Callable[[ReadableFileSystem, Shared, Task, Buffers], Result], shared: Shared, task: Task
 ) -> Result:
     return check(OsFileSystem(), shared, task, buffers())
 

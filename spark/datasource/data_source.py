@@ -40,7 +40,7 @@ from spark.datasource.view_rows import (
 )
 from spark.errors import OptionError
 from store.state.machine_state import QueueLength
-from store.verify.log.batch_columns import Topics
+from store.verify.log.batch_columns import TopicNumbers
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 16 << 20
@@ -198,7 +198,7 @@ def read_part(partition: InputPartition, options: ReadOptions) -> Iterator[pa.Re
 
 def message_batches(piece: Piece, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """The messages of some entries at a time, as columns where they allow it."""
-    topics = Topics()
+    topics = TopicNumbers()
     gathered: list[LogEntry] = []
     size = 0
     for entry in data_entries(piece):
@@ -212,7 +212,7 @@ def message_batches(piece: Piece, options: ReadOptions) -> Iterator[pa.RecordBat
 
 
 def messages_batch(
-    replica: str, entries: Sequence[LogEntry], topics: Topics, options: ReadOptions
+    replica: str, entries: Sequence[LogEntry], topics: TopicNumbers, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(options)
     try:

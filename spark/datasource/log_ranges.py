@@ -15,7 +15,7 @@ from spark.datasource.snapshots import Snapshot
 from spark.errors import ReplicaError
 from store.io.filesystem import File, FileSystem
 from store.log.entry import HEADER, HEADER_SIZE, KINDS
-from store.log.entry_index import ROW, ROW_SIZE, Row
+from store.log.entry_index import ROW, ROW_SIZE, EntryIndexRow
 from store.log.layout import segment_name, segment_start
 from store.verify.files.row_files import RowFiles
 
@@ -76,10 +76,10 @@ class IndexRows:
     def __init__(self, fs: FileSystem, snapshot: Snapshot) -> None:
         self._files = RowFiles(fs, f"{snapshot.path}/index", ROW_SIZE)
 
-    def row(self, index: int) -> Row:
+    def row(self, index: int) -> EntryIndexRow:
         return next(self.rows(index, index))
 
-    def rows(self, first: int, last: int) -> Iterator[Row]:
+    def rows(self, first: int, last: int) -> Iterator[EntryIndexRow]:
         """Raises :class:`~spark.errors.ReplicaError` where a row is not there."""
         for start in range(first, last + 1, ROWS_AT_ONCE):
             count = min(ROWS_AT_ONCE, last + 1 - start)
@@ -87,7 +87,7 @@ class IndexRows:
             for place in range(count):
                 row = None
                 if len(data) >= (place + 1) * ROW_SIZE:
-                    row = Row._make(ROW.unpack_from(data, place * ROW_SIZE))
+                    row = EntryIndexRow._make(ROW.unpack_from(data, place * ROW_SIZE))
                 index = start + place
                 if row is None or row.entry_index != index or row.position < 0:
                     path, byte = self.locate(index)
@@ -128,7 +128,7 @@ def open_segment(fs: FileSystem, path: str, byte: int) -> File:
         raise ReplicaError(f"{path}, byte {byte}: the segment is missing") from error
 
 
-def read_entry(file: File, row: Row, byte: int) -> LogEntry:
+def read_entry(file: File, row: EntryIndexRow, byte: int) -> LogEntry:
     where = f"{file.path}, byte {byte}: entry {row.entry_index}"
     there = file.size() - byte
     if row.size < HEADER_SIZE or there < row.size:

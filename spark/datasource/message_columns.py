@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from spark.datasource.log_ranges import LogEntry
 from store.log.entry import HEADER_SIZE
 from store.message.properties import KEYS, PAIR_END, TAGS, UNIQUE_KEY
-from store.verify.log.batch_columns import Topics
+from store.verify.log.batch_columns import TopicNumbers
 from store.verify.log.byte_columns import Numbers, Octets, gather, texts_after
-from store.verify.log.record_columns import ROWS, Messages, cut_bodies
+from store.verify.log.record_columns import ROWS, RecordColumns, cut_bodies
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_MS = int((datetime(1, 1, 1, tzinfo=UTC) - _EPOCH).total_seconds()) * 1000
@@ -42,7 +42,7 @@ class MessageColumns:
     """
 
     def __init__(
-        self, replica: str, entries: Sequence[LogEntry], topics: Topics, topic: str | None
+        self, replica: str, entries: Sequence[LogEntry], topics: TopicNumbers, topic: str | None
     ) -> None:
         self._replica = replica
         self._data = b"".join([entry.body for entry in entries])
@@ -56,7 +56,7 @@ class MessageColumns:
         spans = zip(parts.rows_at.tolist(), parts.keys_at.tolist(), strict=True)
         rows = np.frombuffer(b"".join([self._data[begin:end] for begin, end in spans]), ROWS)
         positions = np.array([entry.position for entry in entries]) + HEADER_SIZE
-        read = Messages.read(self._octets, begins, parts, rows, positions - begins)
+        read = RecordColumns.read(self._octets, begins, parts, rows, positions - begins)
         if read is None:
             raise UnusualError
         self._messages = read

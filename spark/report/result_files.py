@@ -85,7 +85,7 @@ def majority_path(audit: Audit, finding: Finding) -> str | None:
 
 def finding_rows(fs: FileSystem, audit: Audit) -> list[dict[str, Any]]:
     rows = []
-    for told in audit.told:
+    for told in audit.findings:
         finding = told.finding
         start, context = read_context(fs, finding.path, finding.position)
         other = majority_path(audit, finding)
@@ -137,12 +137,12 @@ def range_rows(audit: Audit) -> list[dict[str, Any]]:
 
 def summarize(audit: Audit) -> dict[str, Any]:
     """The whole in one document; findings themselves are in ``findings``, by kind."""
-    kinds = Counter(told.kind for told in audit.told)
+    kinds = Counter(told.kind for told in audit.findings)
     return {
-        "consistent": not audit.told,
+        "consistent": not audit.findings,
         "bytes_read": audit.bytes_read,
         "scan_seconds": round(audit.scan_seconds, 3),
-        "findings": len(audit.told),
+        "findings": len(audit.findings),
         "findings_by_kind": dict(sorted(kinds.items())),
         "groups": [
             {
@@ -158,7 +158,9 @@ def summarize(audit: Audit) -> dict[str, Any]:
                         "first_index": replica.first_index,
                         "commit_index": replica.known_index,
                         "state": state,
-                        "findings": sum(one.finding.replica == replica.name for one in audit.told),
+                        "findings": sum(
+                            one.finding.replica == replica.name for one in audit.findings
+                        ),
                     }
                     for replica, state in zip(
                         group.plan.replicas, compare_states(group.plan), strict=True

@@ -64,7 +64,7 @@ class QueueFlush:
         self._queue.flushed(self._first_offset + len(self._rows) // ROW_SIZE)
 
 
-class ManyFlushes:
+class BatchedQueueFlush:
     """The rows of many queues on their way to the disk: one barrier instead of syncs of each."""
 
     def __init__(self, fs: FileSystem, directory: str, flushes: Sequence[QueueFlush]) -> None:
@@ -352,13 +352,13 @@ class ConsumeQueues:
             ]
         return self._in_order
 
-    def begin_flush(self) -> Sequence[QueueFlush | ManyFlushes]:
+    def begin_flush(self) -> Sequence[QueueFlush | BatchedQueueFlush]:
         """The jobs that make every queue durable as it is now."""
         begun = [queue.begin_flush() for _, _, queue in self.all() if queue.dirty]
         flushes = [flush for flush in begun if flush is not None]
         if len(flushes) < BARRIER_QUEUES:
             return flushes
-        return [ManyFlushes(self._fs, self._directory, flushes)]
+        return [BatchedQueueFlush(self._fs, self._directory, flushes)]
 
     def lengths(self) -> list[tuple[str, int, int, int]]:
         """(topic, queue id, first offset, end offset) of every queue, for a checkpoint."""

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from store.errors import DamagedError
-from store.io.filesystem import Bytes, File, FileSystem, Readable
+from store.io.filesystem import Bytes, File, FileSystem, ReadableFileSystem
 from store.log.layout import parse_segment_name, segment_name
 
 KEY_ROW_SIZE = 16
@@ -246,7 +246,7 @@ class KeyIndex:
             self._files.append(file)
 
     @staticmethod
-    def read_header(fs: Readable, path: str) -> IndexFile:
+    def read_header(fs: ReadableFileSystem, path: str) -> IndexFile:
         """What the header of a file says. Raises :class:`DamagedError`."""
         handle = fs.open(path, writable=False)
         try:

@@ -47,34 +47,36 @@ SLOW_CALL_SECONDS = 0.01
 SLOW_WRITE_SECONDS = 0.1
 REFUSALS_MAX = 8
 """So many in a row, and nothing is begun for a while."""
-REST_SECONDS = (1.0, 60.0)
+BACKOFF_SECONDS = (1.0, 60.0)
 """The first such while, and the longest."""
 
 _IOCB = struct.Struct("=QIIHhIQQqQII")
 _EVENT = struct.Struct("=QQqq")
-_PWRITE = 1
-_TELL_EVENTFD = 1
+_IOCB_CMD_PWRITE = 1
+_IOCB_FLAG_RESFD = 1
 # io_setup, io_submit, io_getevents, io_destroy, by what uname calls the machine
 _NUMBERS = {"x86_64": (206, 209, 208, 207), "aarch64": (0, 2, 4, 1)}
 _DSYNC: int = getattr(os, "RWF_DSYNC", 0)
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
-class Submitting(Protocol):
-    """What takes a write; see :class:`KernelWrites`."""
+class WriteSubmitter(Protocol):
+    """What takes a write; see :class:`AsyncWrites`."""
 
     def submit(
         self, fd: int, address: int, size: int, position: int, then: Callable[[int], None]
     ) -> bool: ...
 
 
-class KernelWrites:
+class AsyncWrites:
     """Up to :data:`IN_FLIGHT_MAX` durable writes under way. All of it belongs to one thread.
 
     Whoever has made it watches :meth:`fileno` and calls :meth:`completed` when that is readable.
     """
 
     __slots__ = (
+        "_backoff_seconds",
+        "_backoff_until",
         "_blocks",
         "_clock",
         "_context",
@@ -83,8 +85,6 @@ class KernelWrites:
         "_free",
         "_numbers",
         "_refusals",
-        "_rest_seconds",
-        "_rests_until",
         "_then",
     )
 
@@ -104,11 +104,11 @@ class KernelWrites:
         self._then: dict[int, tuple[Callable[[int], None], float]] = {}
         self._clock = clock
         self._refusals = 0
-        self._rest_seconds = 0.0
-        self._rests_until = -math.inf
+        self._backoff_seconds = 0.0
+        self._backoff_until = -math.inf
 
     @staticmethod
-    def open(clock: Callable[[], float]) -> KernelWrites | None:
+    def open(clock: Callable[[], float]) -> AsyncWrites | None:
         """``None`` where the system has no such writes, or gives none to this process.
 
         ``clock`` tells seconds that never run backward.
@@ -125,7 +125,7 @@ class KernelWrites:
         except OSError:
             _call(ctypes.c_long(numbers[3]), ctypes.c_long(context.value))
             return None
-        return KernelWrites(context.value, numbers, event_fd, clock)
+        return AsyncWrites(context.value, numbers, event_fd, clock)
 
     def fileno(self) -> int:
         """Readable when writes have ended that :meth:`completed` has not told of."""
@@ -146,22 +146,22 @@ class KernelWrites:
         Returns false where nothing was begun.
         """
         now = self._clock()
-        if not self._free or now < self._rests_until:
+        if not self._free or now < self._backoff_until:
             return False
         slot = self._free.pop()
         block = self._blocks[slot]
         _IOCB.pack_into(
-            block, 0, slot, 0, _DSYNC | _NOWAIT, _PWRITE, 0, fd, address, size, position, 0,
-            _TELL_EVENTFD, self._event_fd,
+            block, 0, slot, 0, _DSYNC | _NOWAIT, _IOCB_CMD_PWRITE, 0, fd, address, size,
+            position, 0, _IOCB_FLAG_RESFD, self._event_fd,
         )  # fmt: skip
         pointer = ctypes.c_void_p(ctypes.addressof(block))
         if _call(self._numbers[1], self._context, _ONE, ctypes.byref(pointer)) != 1:
             self._free.append(slot)
-            self._rest()
+            self._back_off()
             return False
         self._then[slot] = then, now
         if self._clock() - now > SLOW_CALL_SECONDS:
-            self._rest()
+            self._back_off()
         return True
 
     def completed(self) -> None:
@@ -208,19 +208,19 @@ class KernelWrites:
         if result < 0:
             self._refusals += 1
             if self._refusals >= REFUSALS_MAX:
-                self._rest()
+                self._back_off()
         elif seconds > SLOW_WRITE_SECONDS:
-            self._rest()
+            self._back_off()
         else:
             self._refusals = 0
-            if self._clock() >= self._rests_until:
-                self._rest_seconds = 0.0
+            if self._clock() >= self._backoff_until:
+                self._backoff_seconds = 0.0
 
-    def _rest(self) -> None:
-        first, longest = REST_SECONDS
+    def _back_off(self) -> None:
+        first, longest = BACKOFF_SECONDS
         self._refusals = 0
-        self._rest_seconds = min(max(first, 2 * self._rest_seconds), longest)
-        self._rests_until = self._clock() + self._rest_seconds
+        self._backoff_seconds = min(max(first, 2 * self._backoff_seconds), longest)
+        self._backoff_until = self._clock() + self._backoff_seconds
 
 
 _ONE = ctypes.c_long(1)

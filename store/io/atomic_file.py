@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from store.errors import DamagedError
-from store.io.filesystem import Bytes, FileSystem, Readable
+from store.io.filesystem import Bytes, FileSystem, ReadableFileSystem
 from store.io.unreadable_blocks import UNREADABLE
 
 TEMPORARY_SUFFIX = ".tmp"
@@ -28,7 +28,7 @@ def replace_file(fs: FileSystem, directory: str, name: str, data: Bytes) -> None
     fs.sync_directory(directory)
 
 
-def read_file(fs: Readable, path: str) -> bytes:
+def read_file(fs: ReadableFileSystem, path: str) -> bytes:
     """All bytes of a file; ``FileNotFoundError`` where it is absent."""
     file = fs.open(path, writable=False)
     try:

@@ -22,7 +22,7 @@ import os
 from collections.abc import Callable
 from typing import TypeAlias
 
-from store.io.async_io import Submitting
+from store.io.async_io import WriteSubmitter
 from store.io.filesystem import BLOCK_SIZE, Bytes
 
 BUFFER_SIZE = 1 << 20
@@ -139,7 +139,7 @@ class DirectWriter:
 
     def begin(
         self,
-        writes: Submitting,
+        writes: WriteSubmitter,
         data: Bytes,
         position: int,
         then: Callable[[OSError | None], None],

@@ -37,7 +37,7 @@ class DiskLevel(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Watermarks:
+class DiskWatermarks:
     """Shares of the disk in per cent, rising. Raises :class:`ValueError` where they are not."""
 
     clean_percent: int = 75

@@ -78,7 +78,7 @@ class Lock(Protocol):
     def release(self) -> None: ...
 
 
-class Readable(Protocol):
+class ReadableFileSystem(Protocol):
     """What reading needs of a file system."""
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> ReadableFile:
@@ -96,7 +96,7 @@ class Readable(Protocol):
         """The same for two paths where both lead to one file or directory, by links or else."""
 
 
-class FileSystem(Readable, Protocol):
+class FileSystem(ReadableFileSystem, Protocol):
     """The directory operations. A name is durable after :meth:`sync_directory` of its parent."""
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File: ...

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from store.io.async_io import Submitting
+from store.io.async_io import WriteSubmitter
 from store.io.descriptor_reserve import DescriptorReserve
 from store.io.direct_io import DirectWriter, OpenFile
 from store.io.filesystem import BLOCK_SIZE, Bytes
@@ -50,7 +50,7 @@ class OsFile:
         self,
         path: str,
         fd: int,
-        writes: Submitting | None = None,
+        writes: WriteSubmitter | None = None,
         open_file: OpenFile | None = None,
     ) -> None:
         self._path = path
@@ -241,7 +241,7 @@ class OsFileSystem:
     """
 
     def __init__(
-        self, writes: Submitting | None = None, reserve: DescriptorReserve | None = None
+        self, writes: WriteSubmitter | None = None, reserve: DescriptorReserve | None = None
     ) -> None:
         self._writes = writes
         self._reserve = reserve

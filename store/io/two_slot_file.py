@@ -28,7 +28,7 @@ from crc32c import crc32c
 from store.errors import DamagedError, DataFormatError
 from store.io.atomic_file import replace_file
 from store.io.filesystem import File, FileSystem
-from store.io.unreadable_blocks import read_readable
+from store.io.unreadable_blocks import read_until_unreadable
 
 SLOT_SIZE = 512
 SLOT_COUNT = 2
@@ -74,7 +74,7 @@ def decode_slot(data: bytes) -> tuple[int, bytes] | None:
     return sequence, data[SLOT_HEADER.size : SLOT_HEADER.size + length]
 
 
-class SlotFile:
+class TwoSlotFile:
     """The open file. One thread at a time; every ``OSError`` of a save is fatal to the caller."""
 
     def __init__(self, file: File, sequence: int, payload: bytes, owner: str = "") -> None:
@@ -88,20 +88,20 @@ class SlotFile:
     @staticmethod
     def create(
         fs: FileSystem, directory: str, name: str, payload: bytes, owner: str = ""
-    ) -> SlotFile:
+    ) -> TwoSlotFile:
         """Makes the file with its first record, durable on return."""
         replace_file(fs, directory, name, encode_slot(1, payload, owner) * SLOT_COUNT)
-        return SlotFile(fs.open(f"{directory}/{name}"), 1, payload, owner)
+        return TwoSlotFile(fs.open(f"{directory}/{name}"), 1, payload, owner)
 
     @staticmethod
-    def open(fs: FileSystem, path: str) -> SlotFile:
+    def open(fs: FileSystem, path: str) -> TwoSlotFile:
         """Opens the file at its newest whole record and makes both slots hold it.
 
         Raises :class:`~store.errors.DamagedError` where no slot is whole, and
         ``FileNotFoundError`` where there is no file.
         """
         file = fs.open(path)
-        data, unreadable = read_readable(file, SLOT_COUNT * SLOT_SIZE, 0)
+        data, unreadable = read_until_unreadable(file, SLOT_COUNT * SLOT_SIZE, 0)
         slots = [decode_slot(data[at : at + SLOT_SIZE]) for at in (0, SLOT_SIZE)]
         whole = [slot for slot in slots if slot is not None]
         if not whole:
@@ -110,7 +110,7 @@ class SlotFile:
             raise DamagedError(path, 0, what)
         sequence, payload = max(whole)
         owners = [slot_owner(data[at : at + SLOT_SIZE]) for at in (0, SLOT_SIZE)]
-        slot_file = SlotFile(file, sequence, payload, owners[0] or owners[1])
+        slot_file = TwoSlotFile(file, sequence, payload, owners[0] or owners[1])
         # The newest record goes first, over itself: should the sync that once wrote it have failed,
         # only this makes it durable before its elder is overwritten.
         newest = slots.index((sequence, payload))

@@ -19,7 +19,7 @@ UNREADABLE = frozenset(
 Others (no descriptors, no memory) say nothing of the bytes."""
 
 
-def read_readable(file: File, size: int, offset: int) -> tuple[bytes, bool]:
+def read_until_unreadable(file: File, size: int, offset: int) -> tuple[bytes, bool]:
     """Up to ``size`` bytes from ``offset`` on, and whether a block that cannot be read ended them.
 
     Fewer otherwise only where the file ends. Raises ``OSError`` that tells nothing of the bytes.
@@ -46,7 +46,7 @@ def read_readable(file: File, size: int, offset: int) -> tuple[bytes, bool]:
     return b"".join(parts), False
 
 
-def reach(file: File, size: int, offset: int) -> tuple[int, int]:
+def widened_range(file: File, size: int, offset: int) -> tuple[int, int]:
     """From where to where a write of these bytes must go: over the whole of a block at either end
     that cannot be read. What it covers beside them becomes zeros."""
     begin, end = offset, offset + size
@@ -58,9 +58,9 @@ def reach(file: File, size: int, offset: int) -> tuple[int, int]:
     return begin, end
 
 
-def write_over(file: File, data: Bytes, offset: int) -> None:
+def overwrite_blocks(file: File, data: Bytes, offset: int) -> None:
     """Writes over what is there, readable or not. The file keeps its size, if they fit into it."""
-    begin, end = reach(file, len(data), offset)
+    begin, end = widened_range(file, len(data), offset)
     data_end = offset + len(data)
     if (begin, end) == (offset, data_end):
         file.pwrite(data, offset)

@@ -7,8 +7,8 @@ together with the entry that opens the next one.
 
 Threads: :meth:`append`, :meth:`sync` and :meth:`truncate` belong to the storage thread, and so does
 :meth:`begin_append`, but any thread may call it while that one has nothing to do;
-:meth:`prepare_next`, :meth:`drop_cached` and :meth:`expire` to one background thread, reads to any.
-The table of segments is changed under a lock and read without one.
+:meth:`preallocate_next`, :meth:`drop_cached` and :meth:`expire` to one background thread, reads to
+any. The table of segments is changed under a lock and read without one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from store.errors import DamagedError, DiskFullError, OutOfRangeError
 from store.io.filesystem import File, FileSystem
 from store.log.entry import PADDING_SIZE, Entry
-from store.log.layout import laid_out, segment_start
+from store.log.layout import lay_out, segment_start
 from store.log.segment import ZERO_STEP, Segment, SegmentSpan
 
 # Descriptors kept open, most of them for reading old segments.
@@ -74,7 +74,7 @@ class CommitLog:
         """
         if not entries:
             return
-        writes = laid_out(entries, self.end, self.segment_size)
+        writes = lay_out(entries, self.end, self.segment_size)
         end = entries[-1].end
         try:
             for position, data in writes:
@@ -108,7 +108,7 @@ class CommitLog:
         segment = self.segments.get(segment_start(position, self.segment_size))
         if segment is None or self._dirty or not entries:
             return False
-        writes = laid_out(entries, self.end, self.segment_size)
+        writes = lay_out(entries, self.end, self.segment_size)
         if len(writes) > 1:
             return False
         end = entries[-1].end
@@ -160,14 +160,14 @@ class CommitLog:
     # The background thread.
 
     @property
-    def needs_preparation(self) -> bool:
-        """Whether :meth:`prepare_next` has something to do, room on the disk permitting."""
+    def needs_preallocation(self) -> bool:
+        """Whether :meth:`preallocate_next` has something to do, room on the disk permitting."""
         return any(
             self._zeroed_end(start) < self._zeros_wanted(start, ZEROED_AHEAD // 2)
             for start in self._starts_ahead()
         )
 
-    def prepare_next(self) -> None:
+    def preallocate_next(self) -> None:
         """Zeroes what lies ahead: of the current segment and, once that is half used, the next.
 
         Stops where the disk would be left with less than ``min_free_bytes``; that is no error.
@@ -224,7 +224,7 @@ class CommitLog:
             for segment in removed:
                 self._opened.pop(segment.start, None)
         for segment in removed:
-            segment.let_go()
+            segment.release_file()
             self._fs.remove(segment.path)
         if removed:
             self._fs.sync_directory(self.directory)
@@ -323,7 +323,7 @@ class CommitLog:
         for start in self._opened:
             if start < unsynced:
                 del self._opened[start]
-                self.segments[start].let_go()
+                self.segments[start].release_file()
                 return
 
     def _segment_of(self, position: int) -> Segment:

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from store.errors import DamagedError, OutOfRangeError, StoreError
 from store.io.filesystem import Bytes, File, FileSystem
-from store.io.unreadable_blocks import write_over
+from store.io.unreadable_blocks import overwrite_blocks
 from store.log.layout import parse_segment_name, segment_name
 
 ROW = struct.Struct(">iqiqq")
@@ -35,7 +35,7 @@ ROW_SIZE = ROW.size
 ROWS_PER_FILE = 1 << 20
 
 
-class Row(NamedTuple):
+class EntryIndexRow(NamedTuple):
     """One row. The entry's bytes are ``position`` to ``position + size`` of the commit log."""
 
     magic: int
@@ -82,8 +82,8 @@ class EntryIndex:
             del self._memory[(first_index - self.flushed_end) * ROW_SIZE :]
             self.end_index = first_index
 
-    def row(self, index: int) -> Row:
-        return Row._make(ROW.unpack(self.rows(index, index + 1)))
+    def row(self, index: int) -> EntryIndexRow:
+        return EntryIndexRow._make(ROW.unpack(self.rows(index, index + 1)))
 
     def rows(self, first: int, end: int) -> bytes:
         """The bytes of rows ``first`` to ``end`` (exclusive), each checked to be the one asked for.
@@ -131,7 +131,7 @@ class EntryIndex:
             del self._memory[: len(pending)]
             self.flushed_end = end_index
 
-    def mend(self, index: int, row: bytes) -> None:
+    def rewrite_row(self, index: int, row: bytes) -> None:
         """Writes a row anew that is on disk already; durable on return. Background thread.
 
         Rows beside it that the disk cannot read become rows that are damaged otherwise.
@@ -141,7 +141,7 @@ class EntryIndex:
         start = index - index % self._rows_per_file
         file = self._fs.open(self.path_of(index), create=True)
         try:
-            write_over(file, row, (index - start) * ROW_SIZE)
+            overwrite_blocks(file, row, (index - start) * ROW_SIZE)
             file.datasync()
         finally:
             file.close()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from store.errors import CorruptEntryError, DamagedError, OutOfRangeError
 from store.log.commit_log import CommitLog
 from store.log.entry import HEADER, HEADER_SIZE, Entry, decode_entry
-from store.log.entry_index import ROW, EntryIndex, Row
+from store.log.entry_index import ROW, EntryIndex, EntryIndexRow
 from store.log.layout import segment_start
 
 ROWS_AT_FIRST = 64
@@ -19,11 +19,11 @@ ROWS_GROWTH = 8
 GUESSES_MAX = 4
 """Then what is left is halved: entries may be of very different sizes."""
 
-ROTTED_MAX = 512
+CORRUPT_ROWS_MAX = 512
 """So many rows that have rotted are stepped over: four blocks of a disk."""
 
 _Row: TypeAlias = tuple[Any, ...]
-_POSITION, _SIZE, _INDEX = map(Row._fields.index, ("position", "size", "entry_index"))
+_POSITION, _SIZE, _INDEX = map(EntryIndexRow._fields.index, ("position", "size", "entry_index"))
 
 
 def read_entries(
@@ -53,7 +53,7 @@ def read_entries(
     return entries
 
 
-class Run(NamedTuple):
+class EntryRange(NamedTuple):
     """Whole entries that lie one behind the other in a segment, checked."""
 
     position: int
@@ -62,9 +62,9 @@ class Run(NamedTuple):
     """Bytes of the first entry."""
 
 
-def read_run(
+def read_range(
     log: CommitLog, index: EntryIndex, first_index: int, last_index: int, max_bytes: int
-) -> Run:
+) -> EntryRange:
     """As :func:`read_entries`, as far as one segment goes; as one piece of memory."""
     rows: list[_Row] = []
     for row in _rows(index, first_index, last_index, max_bytes):
@@ -75,7 +75,7 @@ def read_run(
             break
         rows.append(row)
     data = _read_run(log, index, rows, [])
-    return Run(rows[0][_POSITION], data, rows[0][_SIZE])
+    return EntryRange(rows[0][_POSITION], data, rows[0][_SIZE])
 
 
 def _rows(index: EntryIndex, first_index: int, last_index: int, max_bytes: int) -> Iterator[_Row]:
@@ -144,23 +144,25 @@ def confirmed_entry_at(log: CommitLog, index: EntryIndex, position: int, last_in
     if position < log.first_position:
         raise OutOfRangeError(f"position {position} is before the log's {log.first_position}")
 
-    def confirmed(place: int) -> Row | None:
+    def confirmed(place: int) -> EntryIndexRow | None:
         try:
             row = index.row(place)
             header = _read_by(log, index, row, row.position, HEADER_SIZE)
         except DamagedError:
             return None
         magic, size, entry_index, term, begin, *_ = HEADER.unpack(header)
-        return row if row == Row(magic, begin, size, entry_index, term) else None
+        return row if row == EntryIndexRow(magic, begin, size, entry_index, term) else None
 
     low, high = index.first_index, last_index
     while low < high:
         place = middle = (low + high + 1) // 2
         while (row := confirmed(place)) is None and place < high:
             place += 1
-            if place - middle > ROTTED_MAX:
+            if place - middle > CORRUPT_ROWS_MAX:
                 path, byte = index.locate(middle)
-                raise DamagedError(path, byte, f"none of {ROTTED_MAX} rows is that of its entry")
+                raise DamagedError(
+                    path, byte, f"none of {CORRUPT_ROWS_MAX} rows is that of its entry"
+                )
         if row is not None and row.position <= position:
             low = place
         else:
@@ -173,7 +175,7 @@ def confirmed_entry_at(log: CommitLog, index: EntryIndex, position: int, last_in
     return low + 1 if confirmed(low + 1) is None else low
 
 
-def read_chain_crc(log: CommitLog, index: EntryIndex, row: Row) -> int:
+def read_chain_crc(log: CommitLog, index: EntryIndex, row: EntryIndexRow) -> int:
     """The chain CRC that the header of an entry states."""
     return int.from_bytes(_read_by(log, index, row, row.position + 36, 4), "big")
 

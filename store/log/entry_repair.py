@@ -13,13 +13,13 @@ from store.errors import CorruptEntryError, DamagedError, EntryTooLargeError, St
 from store.io.filesystem import Bytes, FileSystem
 from store.log.commit_log import OUT_OF_SPACE, CommitLog
 from store.log.entry import HEADER_SIZE, PADDING_SIZE, Entry, check_chain, decode_entry, padding
-from store.log.entry_index import ROW, EntryIndex, Row
+from store.log.entry_index import ROW, EntryIndex, EntryIndexRow
 from store.log.entry_reader import read_chain_crc, read_entries
 from store.log.layout import next_position, segment_start
-from store.log.repair_note import lost_end, put_back
+from store.log.repair_note import overwrite_noted, overwritten_end
 
 
-class Checked(NamedTuple):
+class CheckedRange(NamedTuple):
     """What a piece of the log is like: what was read of it, and what is damaged, by index."""
 
     next_index: int
@@ -30,7 +30,7 @@ class Checked(NamedTuple):
 
 def check_entries(
     log: CommitLog, index: EntryIndex, first_index: int, last_index: int, max_bytes: int
-) -> Checked:
+) -> CheckedRange:
     """Reads some entries from ``first_index`` on and tells which are damaged.
 
     Raises :class:`~store.errors.OutOfRangeError` where the log does not hold them.
@@ -42,12 +42,12 @@ def check_entries(
     except DamagedError:
         return _check_each(log, index, first_index, last_index, max_bytes)
     size = sum(entry.size for entry in entries)
-    return Checked(entries[-1].index + 1, size, entries, {})
+    return CheckedRange(entries[-1].index + 1, size, entries, {})
 
 
 def _check_each(
     log: CommitLog, index: EntryIndex, first_index: int, last_index: int, max_bytes: int
-) -> Checked:
+) -> CheckedRange:
     entries: list[Entry] = []
     damage: dict[int, DamagedError] = {}
     size = 0
@@ -71,7 +71,7 @@ def _check_each(
             damage[place] = error
             size += ROW.size
         place += 1
-    return Checked(place, size, entries, damage)
+    return CheckedRange(place, size, entries, damage)
 
 
 def _check_before(log: CommitLog, index: EntryIndex, entry: Entry) -> None:
@@ -97,7 +97,7 @@ def _check_padding(log: CommitLog, index: EntryIndex, entries: list[Entry], last
             raise DamagedError(path, byte, "padding of the segment")
 
 
-def mend_entry(
+def repair_entry(
     fs: FileSystem,
     directory: str,
     log: CommitLog,
@@ -118,20 +118,20 @@ def mend_entry(
     pieces: list[tuple[int, Bytes]] = [(entry.position, entry.data)]
     if following is not None and following.position == start + log.segment_size:
         pieces.append((entry.end, padding(following.position - entry.end)))
-    if lost_end(fs, directory, log.segment_size, pieces) > known_end:
+    if overwritten_end(fs, directory, log.segment_size, pieces) > known_end:
         raise StoreError(
             f"entry {entry.index} shares a block that cannot be read with what is not known to be "
             "committed: it is put back when the log goes on, or when it is opened the next time"
         )
-    put_back(fs, directory, log.segment_size, pieces, log.opened(start))
+    overwrite_noted(fs, directory, log.segment_size, pieces, log.opened(start))
     row = ROW.pack(entry.kind, entry.position, entry.size, entry.index, entry.term)
-    index.mend(entry.index, row)
+    index.rewrite_row(entry.index, row)
     (found,) = read_entries(log, index, entry.index, entry.index, 1)
     if found.data != entry.data:
         raise DamagedError(path, byte, "the disk does not give back what was written")
 
 
-def mend_row(log: CommitLog, index: EntryIndex, place: int) -> bool:
+def repair_row(log: CommitLog, index: EntryIndex, place: int) -> bool:
     """Writes the row of an entry anew where that alone has rotted; durable and read back on return.
 
     Returns whether it had. Everything that the row says is in the header of the entry, and where
@@ -144,11 +144,11 @@ def mend_row(log: CommitLog, index: EntryIndex, place: int) -> bool:
         entry = _entry_behind(log, before)
     except StoreError:
         return False
-    row = Row(entry.kind, entry.position, entry.size, entry.index, entry.term)
+    row = EntryIndexRow(entry.kind, entry.position, entry.size, entry.index, entry.term)
     if row == _row_if_whole(index, place):
         return False
     try:
-        index.mend(place, ROW.pack(*row))
+        index.rewrite_row(place, ROW.pack(*row))
     except OSError as error:
         if error.errno not in OUT_OF_SPACE:
             raise
@@ -176,7 +176,7 @@ def _entry_behind(log: CommitLog, before: Entry) -> Entry:
     return entry
 
 
-def _check_fits(log: CommitLog, index: EntryIndex, entry: Entry) -> Row | None:
+def _check_fits(log: CommitLog, index: EntryIndex, entry: Entry) -> EntryIndexRow | None:
     """The row of the entry behind, if that is whole and where the log goes on."""
     position = log.first_position
     if entry.index > index.first_index:
@@ -202,7 +202,7 @@ def _check_fits(log: CommitLog, index: EntryIndex, entry: Entry) -> Row | None:
     return following
 
 
-def _lies_behind(following: Row, entry: Entry, segment_size: int) -> bool:
+def _lies_behind(following: EntryIndexRow, entry: Entry, segment_size: int) -> bool:
     try:
         return following.position == next_position(entry.end, following.size, segment_size)
     except EntryTooLargeError:
@@ -217,7 +217,7 @@ def _leads_to_its_entry(log: CommitLog, index: EntryIndex, place: int) -> bool:
     return True
 
 
-def _row_if_whole(index: EntryIndex, place: int) -> Row | None:
+def _row_if_whole(index: EntryIndex, place: int) -> EntryIndexRow | None:
     try:
         return index.row(place)
     except DamagedError:

@@ -55,7 +55,7 @@ def parse_segment_name(name: str) -> int | None:
     return int(name)
 
 
-def laid_out(entries: Iterable[Entry], end: int, segment_size: int) -> Sequence[tuple[int, Bytes]]:
+def lay_out(entries: Iterable[Entry], end: int, segment_size: int) -> Sequence[tuple[int, Bytes]]:
     """What is to be written at which position so that entries follow a log which ends at ``end``:
     one piece for each segment, with the padding that closes it.
 

@@ -7,8 +7,8 @@ bytes these are, and goes when they are durable. Recovery writes what it names o
 itself.
 
 Where the disk cannot read a block, the whole of it is written (:mod:`store.io.unreadable_blocks`):
-what it held beside the pieces is zeros then, and whoever puts something back asks :func:`lost_end`
-before.
+what it held beside the pieces is zeros then, and whoever puts something back asks
+:func:`overwritten_end` before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import re
 from collections.abc import Sequence
 
 from store.io.filesystem import BLOCK_SIZE, Bytes, File, FileSystem
-from store.io.unreadable_blocks import UNREADABLE, reach, write_over
+from store.io.unreadable_blocks import UNREADABLE, overwrite_blocks, widened_range
 from store.log.commit_log import CommitLog
 from store.log.layout import segment_name, segment_start
 
@@ -25,7 +25,7 @@ PREFIX = "putback-"
 _NAME = re.compile(rf"{PREFIX}\d{{20}}-\d+")
 
 
-def put_back(
+def overwrite_noted(
     fs: FileSystem,
     directory: str,
     segment_size: int,
@@ -35,7 +35,7 @@ def put_back(
     """Writes pieces of one segment, each at its position in the log; durable on return.
 
     ``opened`` is its file as a log in use has it: what is appended meanwhile takes turns with this,
-    as long as :func:`lost_end` is not behind the end of the log.
+    as long as :func:`overwritten_end` is not behind the end of the log.
     """
     noted = [f"{PREFIX}{position:020d}-{len(data)}" for position, data in pieces]
     left_over = fs.list_directory(f"{directory}/state")
@@ -47,7 +47,7 @@ def put_back(
     own = fs.open(f"{directory}/commitlog/{segment_name(start)}", create=True)
     try:
         for position, data in pieces:
-            write_over(opened or own, data, position - start)
+            overwrite_blocks(opened or own, data, position - start)
         own.datasync()
     finally:
         own.close()
@@ -57,10 +57,10 @@ def put_back(
             fs.remove(f"{directory}/state/{name}")
 
 
-def lost_end(
+def overwritten_end(
     fs: FileSystem, directory: str, segment_size: int, pieces: Sequence[tuple[int, Bytes]]
 ) -> int:
-    """Up to which position :func:`put_back` writes zeros, over what cannot be read.
+    """Up to which position :func:`overwrite_noted` writes zeros, over what cannot be read.
 
     0 where it writes nothing but the pieces.
     """
@@ -73,7 +73,7 @@ def lost_end(
     try:
         for position, data in pieces:
             offset = position - start
-            begin, end = reach(file, len(data), offset)
+            begin, end = widened_range(file, len(data), offset)
             if (begin, end) != (offset, offset + len(data)):
                 lost = max(lost, start + min(end, segment_size))
     finally:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from store.io.disk_watermarks import DiskLevel, DiskSpace, Watermarks
+from store.io.disk_watermarks import DiskLevel, DiskSpace, DiskWatermarks
 
 HOUR_MS = 3_600_000
 
@@ -22,7 +22,7 @@ class RetentionPolicy:
 
     age_ms_max: int | None = 72 * HOUR_MS
     log_bytes_max: int | None = None
-    watermarks: Watermarks = field(default_factory=Watermarks)
+    watermarks: DiskWatermarks = field(default_factory=DiskWatermarks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ def expiry_position(
     return _keep_from(segments, due)
 
 
-def relief_position(
-    segments: Sequence[SegmentStats], watermarks: Watermarks, space: DiskSpace
+def forced_expiry_position(
+    segments: Sequence[SegmentStats], watermarks: DiskWatermarks, space: DiskSpace
 ) -> int:
     """The position below which the log must go for the disk to come below its second watermark."""
 

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from store.io.filesystem import BLOCK_SIZE, Bytes, File, FileSystem
-from store.io.unreadable_blocks import read_readable, write_over
+from store.io.unreadable_blocks import overwrite_blocks, read_until_unreadable
 from store.log.layout import segment_name
 
 ZERO_STEP = 1 << 20
@@ -76,7 +76,7 @@ class Segment:
             file = self._file = self._fs.open(self.path)
         return file
 
-    def let_go(self) -> None:
+    def release_file(self) -> None:
         """Drops the open file; reads under way finish, and the next use opens it again."""
         self._file = None
 
@@ -88,9 +88,9 @@ class Segment:
     def read(self, size: int, offset: int) -> bytes:
         return self.file.pread(size, offset)
 
-    def read_readable(self, size: int, offset: int) -> tuple[bytes, bool]:
-        """See :func:`store.io.unreadable_blocks.read_readable`."""
-        return read_readable(self.file, size, offset)
+    def read_until_unreadable(self, size: int, offset: int) -> tuple[bytes, bool]:
+        """See :func:`store.io.unreadable_blocks.read_until_unreadable`."""
+        return read_until_unreadable(self.file, size, offset)
 
     def append(self, data: Bytes, offset: int) -> None:
         """Writes ``data`` at the end of the log: nothing but zeros lies behind it."""
@@ -148,11 +148,11 @@ class Segment:
         for offset in range(begin, end, ZERO_STEP):
             self.write(_ZEROS[: min(ZERO_STEP, end - offset)], offset)
 
-    def clear_over(self, begin: int, end: int) -> None:
+    def zero_unreadable(self, begin: int, end: int) -> None:
         """As :meth:`clear`, also where the disk cannot read what is there: for recovery, which
         takes what else is lost there for damage (:mod:`store.io.unreadable_blocks`)."""
         for offset in range(begin, end, ZERO_STEP):
-            write_over(self.file, _ZEROS[: min(ZERO_STEP, end - offset)], offset)
+            overwrite_blocks(self.file, _ZEROS[: min(ZERO_STEP, end - offset)], offset)
 
     def _append(self, file: File, data: Bytes, offset: int) -> None:
         if self.direct:

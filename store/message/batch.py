@@ -26,7 +26,7 @@ from typing import NamedTuple
 from store.errors import CorruptBatchError
 from store.io.filesystem import Bytes
 from store.log.entry import HEADER_SIZE
-from store.message.record import RECORD_MAGIC, STAGED_HEAD, STORED, StagedMessage
+from store.message.record import PENDING_HEAD, RECORD_MAGIC, STORED, PendingMessage
 
 BATCH_VERSION = 1
 QUEUE_ROW = struct.Struct(">qiq")
@@ -35,21 +35,21 @@ RUN_HEADER = struct.Struct(">qiiB")
 FOOTER = struct.Struct(">IIIIII")
 
 # Fields of a staged message by their place: sums over them then run without a loop of ours.
-_SIZE = itemgetter(StagedMessage._fields.index("size"))
-_KEY_HASHES = itemgetter(StagedMessage._fields.index("key_hashes"))
+_SIZE = itemgetter(PendingMessage._fields.index("size"))
+_KEY_HASHES = itemgetter(PendingMessage._fields.index("key_hashes"))
 
 
-class Run(NamedTuple):
+class QueueRun(NamedTuple):
     """Messages of one queue, in order; the first gets ``first_offset``."""
 
     topic: str
     queue_id: int
     first_offset: int
-    messages: list[StagedMessage]
+    messages: list[PendingMessage]
 
 
 @dataclass(slots=True)
-class RunHeader:
+class QueueRunHeader:
     """Where the records and rows of one run lie; record bytes are relative to the body."""
 
     topic: str
@@ -65,14 +65,15 @@ class Batch(NamedTuple):
     records: memoryview
     rows: memoryview
     key_rows: memoryview
-    runs: list[RunHeader]
+    runs: list[QueueRunHeader]
     commands: memoryview
 
 
 def batch_size(topics: Iterable[str], message_bytes: int, commands: Bytes) -> int:
     """The exact size of the body, known before its position is.
 
-    ``topics`` are those of its runs, and ``message_bytes`` the :func:`staged_bytes` of all of them.
+    ``topics`` are those of its runs, and ``message_bytes`` the :func:`pending_bytes` of all of
+    them.
     """
     size = FOOTER.size + message_bytes + len(commands)
     for topic in topics:
@@ -80,7 +81,7 @@ def batch_size(topics: Iterable[str], message_bytes: int, commands: Bytes) -> in
     return size
 
 
-def staged_bytes(messages: Sequence[StagedMessage]) -> int:
+def pending_bytes(messages: Sequence[PendingMessage]) -> int:
     """What the records of ``messages`` and their rows take in a body."""
     records: int = sum(map(_SIZE, messages))
     keys: int = sum(map(len, map(_KEY_HASHES, messages)))
@@ -91,7 +92,7 @@ def encode_batch(
     position: int,
     store_timestamp: int,
     store_host: bytes,
-    runs: Sequence[Run],
+    runs: Sequence[QueueRun],
     commands: Bytes,
 ) -> list[Bytes]:
     """The parts of the body of an entry at ``position``; ``store_host`` is IPv4 and port."""
@@ -99,7 +100,7 @@ def encode_batch(
     rows: list[bytes] = []
     key_rows: list[bytes] = []
     headers: list[bytes] = []
-    pack_head = STAGED_HEAD.pack
+    pack_head = PENDING_HEAD.pack
     pack_row, add_row = QUEUE_ROW.pack, rows.append
     pack_key, add_key = KEY_ROW.pack, key_rows.append
     start = here = position + HEADER_SIZE
@@ -181,8 +182,8 @@ def decode_batch(body: Bytes) -> Batch:
     )
 
 
-def _decode_runs(view: memoryview, record_count: int) -> list[RunHeader]:
-    runs: list[RunHeader] = []
+def _decode_runs(view: memoryview, record_count: int) -> list[QueueRunHeader]:
+    runs: list[QueueRunHeader] = []
     place = 0
     row = 0
     while place < len(view):
@@ -195,7 +196,7 @@ def _decode_runs(view: memoryview, record_count: int) -> list[RunHeader]:
         place += topic_size
         if count <= 0 or offset < 0 or place > len(view):
             raise CorruptBatchError(f"the header of run {len(runs)} is impossible")
-        runs.append(RunHeader(topic, queue_id, offset, count, row))
+        runs.append(QueueRunHeader(topic, queue_id, offset, count, row))
         row += count
     if row != record_count:
         raise CorruptBatchError(f"the runs name {row} records, the footer {record_count}")

@@ -47,12 +47,12 @@ PROPERTIES_BYTES_MAX = 32767
 
 # Up to and with the length of the body; hosts are 8 bytes each.
 HEAD = struct.Struct(">iiiiiqqiq8sq8siqi")
-# The same bytes, of which a staged message has BORN and TRIED, and all of an entry STORED.
-STAGED_HEAD = struct.Struct(">iiiiiqq20s16s12si")
+# The same bytes, of which a staged message has BORN and RECONSUMED, and all of an entry STORED.
+PENDING_HEAD = struct.Struct(">iiiiiqq20s16s12si")
 BORN = struct.Struct(">iq8s")
 STORED = struct.Struct(">q8s")
-TRIED = struct.Struct(">iq")
-NEVER_TRIED = TRIED.pack(0, 0)
+RECONSUMED = struct.Struct(">iq")
+NEVER_RECONSUMED = RECONSUMED.pack(0, 0)
 _PREFIX = struct.Struct(">iiiiiqqiq")
 _TAIL = struct.Struct(">iqi")
 _TIMESTAMP = struct.Struct(">q")
@@ -62,7 +62,7 @@ _STORE_V6 = 0x20
 V6_HOSTS = _BORN_V6 | _STORE_V6
 
 
-class StagedMessage(NamedTuple):
+class PendingMessage(NamedTuple):
     """A message with all that can be computed before its place in the log is known."""
 
     size: int
@@ -115,7 +115,7 @@ def tag_and_keys(properties: bytes) -> tuple[int, tuple[bytes, ...]]:
     )
 
 
-def stage_message(
+def make_pending_message(
     topic: str,
     body: Bytes,
     properties: bytes,
@@ -126,19 +126,19 @@ def stage_message(
     born_host: bytes,
     reconsume_times: int = 0,
     prepared_position: int = 0,
-) -> StagedMessage:
+) -> PendingMessage:
     """Computes checksum, tag code and key hashes, once, on the leader.
 
     ``born_host`` is 4 bytes of IPv4 and the port as i32; limits are the caller's to check.
     """
     code, hashes = derive(key_prefix(topic), properties) if properties else (0, ())
-    return StagedMessage(
+    return PendingMessage(
         record_size(topic, len(body), len(properties)),
         body,
         properties,
         flag,
         BORN.pack(sys_flag, born_timestamp, born_host),
-        TRIED.pack(reconsume_times, prepared_position),
+        RECONSUMED.pack(reconsume_times, prepared_position),
         crc32(body) & 0x7FFFFFFF,
         code,
         hashes,

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from store.message.properties import find_property
-from store.message.record import StagedMessage
+from store.message.record import PendingMessage
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
-DEFERRED_TOPICS = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC))
+SCHEDULED_TOPICS = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC))
 
 TIMER_OUT_MS = b"TIMER_OUT_MS"
 
@@ -36,8 +36,8 @@ _MS_DIGITS_MAX = 18
 
 
 def with_deliver_times(
-    messages: Sequence[StagedMessage], queue_id: int, store_timestamp: int
-) -> list[StagedMessage]:
+    messages: Sequence[PendingMessage], queue_id: int, store_timestamp: int
+) -> list[PendingMessage]:
     """Messages for a queue of ``SCHEDULE_TOPIC_XXXX`` that are stored at ``store_timestamp``."""
     deliver_ms = store_timestamp + DELAYS_MS[queue_id]
     return [message._replace(tags_code=deliver_ms) for message in messages]
@@ -46,7 +46,7 @@ def with_deliver_times(
 def row_code(
     topic: str, queue_id: int, properties: bytes, store_timestamp: int, tags_code: int
 ) -> int:
-    """What the row of a record in one of :data:`DEFERRED_TOPICS` holds.
+    """What the row of a record in one of :data:`SCHEDULED_TOPICS` holds.
 
     ``tags_code`` is that of its tag, for a record that no leader has put there.
     """

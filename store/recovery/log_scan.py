@@ -4,18 +4,20 @@ From the newest checkpoint on, every entry is read and checked: header, index, p
 terms, chain and body. The first bytes that are no such entry end the log. What that means depends
 on where they lie:
 
-* Below the *floor* (the durable mark, or the checkpoint if that is higher) the bytes were known to
+* Below the *durable_position* (the durable mark, or the checkpoint if that is higher) the bytes
+  were known to
   be on stable storage, and perhaps counted by a leader. They are damage: reported, never cut.
-* At or above the floor they are the torn tail of writes whose sync never returned. They were
+* At or above the durable_position they are the torn tail of writes whose sync never returned. They
+  were
   never acknowledged; they are zeroed, and later segments removed. But where the disk cannot read
   them, no write that was torn did that: they may have been confirmed, and are lost
   (:mod:`store.recovery.lost_suffix`).
 
-What recovery keeps above the floor may live only in the page cache: if the process died because
-a sync failed, the kernel may hold those pages as clean although the disk lacks them, and another
-sync would say yes without writing ("Can Applications Recover from fsync Failures?", ATC '20). So
-they are written once more, over themselves, and synced before anyone may count on them; and so are
-zeros where the next entry would begin, or one that a truncation dropped could come back.
+What recovery keeps above the durable_position may live only in the page cache: if the process died
+because a sync failed, the kernel may hold those pages as clean although the disk lacks them, and
+another sync would say yes without writing ("Can Applications Recover from fsync Failures?", ATC
+'20). So they are written once more, over themselves, and synced before anyone may count on them;
+and so are zeros where the next entry would begin, or one that a truncation dropped could come back.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ from store.log.entry_index import ROW
 from store.log.layout import next_position, parse_segment_name, segment_start
 from store.log.segment import Segment
 from store.state.checkpoint import Checkpoint
-from store.state.hard_state import Mark
-from store.state.replication_evidence_file import Held
+from store.state.hard_state import DurableMark
+from store.state.replication_evidence_file import SavedEvidence
 
 READ_SIZE = 4 << 20
 TAIL_BYTES_MAX = 16 << 20
@@ -57,7 +59,7 @@ _ZERO_BLOCK = bytes(4096)
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredReplica:
     """What :meth:`store.replica.ReplicaStore.open` found. Everything in it is durable.
 
     ``commit_index`` is a lower bound, -1 where nothing is known to be committed. ``term_starts``
@@ -66,7 +68,7 @@ class Recovered:
     is the end position and chain CRC of the entry before the first of them. Where
     ``damaged_checkpoints`` names some, an older one was used. ``configurations`` are the entries of
     that kind after the checkpoint, and ``incarnation`` is the number of the directory. ``held`` is
-    what was saved of the disks of others. ``cut_segments`` begin where they should, have another
+    what was saved of the disks of others. ``short_segments`` begin where they should, have another
     behind them, and no longer, or not yet again, all of their bytes.
     """
 
@@ -85,8 +87,8 @@ class Recovered:
     damaged_checkpoints: list[DamagedError]
     incarnation: int = 0
     configurations: list[Entry] = field(default_factory=list)
-    held: tuple[Held, ...] = ()
-    cut_segments: tuple[int, ...] = ()
+    held: tuple[SavedEvidence, ...] = ()
+    short_segments: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -162,21 +164,23 @@ def adopt_segments(log: CommitLog, names: list[str]) -> list[Segment]:
     return expired
 
 
-def check_segments(log: CommitLog, floor: int) -> None:
-    """Raises :class:`~store.errors.DamagedError` where a segment below the floor is missing."""
+def check_segments(log: CommitLog, durable_position: int) -> None:
+    """Raises :class:`~store.errors.DamagedError` where a segment below the durable_position is
+    missing.
+    """
     size = log.segment_size
     start = segment_start(log.first_position, size)
-    while start < floor:
+    while start < durable_position:
         if start not in log.segments:
             raise MissingSegmentError(log.locate(start)[0], 0, "the segment file is missing")
         start += size
 
 
-def scan(log: CommitLog, found: LogScan, mark: Mark, floor: int) -> None:
+def scan(log: CommitLog, found: LogScan, mark: DurableMark, durable_position: int) -> None:
     """Reads the log on from where ``found`` stands, to the last entry that is whole.
 
-    Raises :class:`~store.errors.DamagedError` where that is below ``floor``, or where the entries
-    are not those that ``mark`` vouches for.
+    Raises :class:`~store.errors.DamagedError` where that is below ``durable_position``, or where
+    the entries are not those that ``mark`` vouches for.
     """
     position = found.end
     while True:
@@ -188,23 +192,23 @@ def scan(log: CommitLog, found: LogScan, mark: Mark, floor: int) -> None:
         if following is None:
             break
         position = following
-    if found.end < floor:
+    if found.end < durable_position:
         path, byte = log.locate(found.stop_position)
         damage = DamagedLogError(
             path,
             byte,
-            f"{found.stop_reason}; all below position {floor} was durable, "
+            f"{found.stop_reason}; all below position {durable_position} was durable, "
             f"and entry {found.last_index + 1} is not whole",
         )
         damage.index, damage.end = found.last_index + 1, found.end
         damage.chain_crc = found.chain_crc
         damage.commit_index = found.commit_index
         damage.known_index = max(found.commit_index, mark.index)
-        damage.floor = floor
+        damage.durable_position = durable_position
         raise damage
 
 
-def _scan_segment(segment: Segment, position: int, found: LogScan, mark: Mark) -> int | None:
+def _scan_segment(segment: Segment, position: int, found: LogScan, mark: DurableMark) -> int | None:
     """Takes the entries of one segment. Returns where the next begins if padding closes this."""
     size_max = segment.size - PADDING_SIZE
     offset = position - segment.start
@@ -215,7 +219,7 @@ def _scan_segment(segment: Segment, position: int, found: LogScan, mark: Mark) -
         at = offset - view_start
         available = len(view) - at
         if available < HEADER_SIZE:
-            data, unreadable = segment.read_readable(READ_SIZE, offset)
+            data, unreadable = segment.read_until_unreadable(READ_SIZE, offset)
             view, view_start, at = memoryview(data), offset, 0
             available = len(view)
             if available < PADDING_SIZE and unreadable:
@@ -231,7 +235,7 @@ def _scan_segment(segment: Segment, position: int, found: LogScan, mark: Mark) -
                 return None
             return segment.start + segment.size
         if available < size <= size_max - offset:
-            data, unreadable = segment.read_readable(max(size, READ_SIZE), offset)
+            data, unreadable = segment.read_until_unreadable(max(size, READ_SIZE), offset)
             view, view_start, at = memoryview(data), offset, 0
             available = len(view)
         if unreadable and available < max(size, HEADER_SIZE):
@@ -262,7 +266,7 @@ def _check_place(entry: Entry, segment: Segment, offset: int, found: LogScan) ->
         raise CorruptEntryError("position", expected=position, found=entry.position)
 
 
-def _check_mark(found: LogScan, mark: Mark, segment: Segment, offset: int) -> None:
+def _check_mark(found: LogScan, mark: DurableMark, segment: Segment, offset: int) -> None:
     """The entry that reaches the mark must end there and be the one that it was set on."""
     expected = (mark.index, mark.position, mark.chain_crc)
     actual = (found.last_index, found.end, found.chain_crc)
@@ -275,7 +279,7 @@ def _check_mark(found: LogScan, mark: Mark, segment: Segment, offset: int) -> No
         )
 
 
-def settle(log: CommitLog, end: int, floor: int) -> int:
+def clean_tail(log: CommitLog, end: int, durable_position: int) -> int:
     """Makes the log end at ``end`` on disk: all below durable, and no remains of writes behind.
 
     Returns how many bytes of a torn tail were cut.
@@ -291,13 +295,13 @@ def settle(log: CommitLog, end: int, floor: int) -> int:
         remains = _remains(segment, begin)
         torn += max(remains - begin, 0)
         if segment.start == current:
-            segment.clear_over(begin, max(remains, min(begin + END_ZEROS, segment.zeroed_end)))
+            segment.zero_unreadable(begin, max(remains, min(begin + END_ZEROS, segment.zeroed_end)))
         elif remains or segment.start > current + log.segment_size:
             log.remove_segment(segment)
             removed = True
     for segment in log.segments.values():
-        if segment.start + segment.size > floor:
-            _write_again(segment, floor, end)
+        if segment.start + segment.size > durable_position:
+            _write_again(segment, durable_position, end)
             segment.sync()
     if removed:
         log.sync_directory()
@@ -313,8 +317,8 @@ def _remains(segment: Segment, begin: int) -> int:
     offset = begin
     while offset < segment.zeroed_end and offset - last < TORN_REACH:
         wanted = min(READ_SIZE, segment.zeroed_end - offset)
-        data, unreadable = segment.read_readable(wanted, offset)
-        kept = kept_length(data)
+        data, unreadable = segment.read_until_unreadable(wanted, offset)
+        kept = nonzero_length(data)
         if kept:
             last = offset + kept
         offset += len(data)
@@ -325,7 +329,7 @@ def _remains(segment: Segment, begin: int) -> int:
     return last
 
 
-def kept_length(data: bytes) -> int:
+def nonzero_length(data: bytes) -> int:
     """How many bytes of ``data`` are left without the zeros at its end.
 
     What is prepared ahead is looked through at each start: comparing whole blocks takes a hundredth
@@ -338,11 +342,11 @@ def kept_length(data: bytes) -> int:
     return begin + len(data[begin:end].rstrip(b"\0"))
 
 
-def _write_again(segment: Segment, floor: int, end: int) -> None:
-    offset = max(floor - segment.start, 0)
+def _write_again(segment: Segment, durable_position: int, end: int) -> None:
+    offset = max(durable_position - segment.start, 0)
     stop = min(end - segment.start, segment.zeroed_end)
     while offset < stop:
-        data, unreadable = segment.read_readable(min(READ_SIZE, stop - offset), offset)
+        data, unreadable = segment.read_until_unreadable(min(READ_SIZE, stop - offset), offset)
         if data:
             segment.write(data, offset)
         offset += len(data)

@@ -21,15 +21,15 @@ from store.log.segment import Segment
 from store.state.checkpoint import Checkpoint
 
 
-def cut_short(log: CommitLog, floor: int) -> Segment | None:
-    """The segment of the last byte below ``floor``, if it is shorter than that."""
-    if floor <= log.first_position:
+def short_segment(log: CommitLog, durable_position: int) -> Segment | None:
+    """The segment of the last byte below ``durable_position``, if it is shorter than that."""
+    if durable_position <= log.first_position:
         return None
-    segment = log.segments[segment_start(floor - 1, log.segment_size)]
-    return segment if segment.zeroed_end < floor - segment.start else None
+    segment = log.segments[segment_start(durable_position - 1, log.segment_size)]
+    return segment if segment.zeroed_end < durable_position - segment.start else None
 
 
-def cut_segments(log: CommitLog, index: EntryIndex, last_index: int) -> tuple[int, ...]:
+def short_segments(log: CommitLog, index: EntryIndex, last_index: int) -> tuple[int, ...]:
     """Where those segments begin that lack bytes of their entries, though another is behind them.
 
     What a checkpoint covers is not read as the log is opened. A segment that was closed before all
@@ -56,14 +56,14 @@ def _has_its_entries(segment: Segment, index: EntryIndex, last_index: int) -> bo
     return within and last.end + PADDING_SIZE <= segment.start + segment.zeroed_end
 
 
-def fill(segment: Segment, floor: int) -> None:
+def restore_length(segment: Segment, durable_position: int) -> None:
     """Gives the segment its length back, with zeros, durably: it is told to be short only once."""
-    segment.clear_over(segment.zeroed_end, floor - segment.start)
+    segment.zero_unreadable(segment.zeroed_end, durable_position - segment.start)
     segment.sync()
     segment.adopt()
 
 
-def lost_end(log: CommitLog, index: EntryIndex, checkpoint: Checkpoint) -> DamagedError | None:
+def lost_suffix(log: CommitLog, index: EntryIndex, checkpoint: Checkpoint) -> DamagedError | None:
     """What is wrong where a log that ends with the last entry of the checkpoint should hold it.
 
     Raises :class:`~store.errors.DamagedError` where the entry index is damaged there.
@@ -74,7 +74,7 @@ def lost_end(log: CommitLog, index: EntryIndex, checkpoint: Checkpoint) -> Damag
     segment = log.segments[segment_start(row.position, log.segment_size)]
     offset = row.position - segment.start
     try:
-        data, _ = segment.read_readable(row.size, offset)
+        data, _ = segment.read_until_unreadable(row.size, offset)
         found = decode_entry(memoryview(data), 0, None)
         if (found.index, found.chain_crc) == (checkpoint.index, checkpoint.chain_crc):
             return None
@@ -111,10 +111,10 @@ def misplaced(log: CommitLog, position: int) -> DamagedError | None:
     return None
 
 
-def displaced(log: CommitLog, position: int, floor: int) -> bool:
-    """Whether an entry that stood behind ``floor`` is what a scan found below it."""
+def displaced(log: CommitLog, position: int, durable_position: int) -> bool:
+    """Whether an entry that stood behind ``durable_position`` is what a scan found below it."""
     found = _whole_entry(log, position)
-    return found is not None and found.position >= floor
+    return found is not None and found.position >= durable_position
 
 
 def _whole_entry(log: CommitLog, position: int) -> Entry | None:
@@ -127,12 +127,12 @@ def _whole_entry(log: CommitLog, position: int) -> Entry | None:
     if segment is None:
         return None
     offset = position - segment.start
-    header, _ = segment.read_readable(HEADER_SIZE, offset)
+    header, _ = segment.read_until_unreadable(HEADER_SIZE, offset)
     size = int.from_bytes(header[4:8], "big")
     if not HEADER_SIZE <= size <= segment.size - offset:
         return None
     try:
-        data, _ = segment.read_readable(size, offset)
+        data, _ = segment.read_until_unreadable(size, offset)
         found = decode_entry(memoryview(data), 0, None)
     except CorruptEntryError:
         return None

@@ -14,20 +14,27 @@ from dataclasses import dataclass
 from store.errors import DamagedError, DamagedLogError, DataLockedError, StoreError
 from store.io.atomic_file import read_checked_file, replace_file
 from store.io.filesystem import FileSystem, Lock
-from store.io.two_slot_file import SlotFile
+from store.io.two_slot_file import TwoSlotFile
 from store.log.commit_log import CommitLog
 from store.log.entry import Entry
 from store.log.entry_index import ROWS_PER_FILE, EntryIndex
 from store.log.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
 from store.log.repair_note import finish
-from store.recovery.log_scan import LogScan, Recovered, adopt_segments, check_segments, scan, settle
+from store.recovery.log_scan import (
+    LogScan,
+    RecoveredReplica,
+    adopt_segments,
+    check_segments,
+    clean_tail,
+    scan,
+)
 from store.recovery.lost_suffix import (
-    cut_segments,
-    cut_short,
     displaced,
-    fill,
-    lost_end,
+    lost_suffix,
     misplaced,
+    restore_length,
+    short_segment,
+    short_segments,
     unreadable,
 )
 from store.recovery.snapshot_install import install, raise_term
@@ -39,8 +46,8 @@ from store.state.format_file import (
     decode_format,
     encode_format,
 )
-from store.state.hard_state import MARK_NAME, VOTE_NAME, HardState, Mark
-from store.state.replication_evidence_file import Held, HeldFile
+from store.state.hard_state import MARK_NAME, VOTE_NAME, DurableMark, HardState
+from store.state.replication_evidence_file import ReplicationEvidenceFile, SavedEvidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,23 +84,23 @@ class StoreConfig:
 
 
 @dataclass(slots=True)
-class Parts:
+class OpenParts:
     """The open pieces of a replica's directory, in agreement with each other."""
 
     lock: Lock
     log: CommitLog
     index: EntryIndex
-    vote_file: SlotFile
-    mark_file: SlotFile
-    held_file: HeldFile
+    vote_file: TwoSlotFile
+    mark_file: TwoSlotFile
+    evidence_file: ReplicationEvidenceFile
     checkpoints: Checkpoints
     hard_state: HardState
-    mark: Mark
+    mark: DurableMark
     last_term: int
-    recovered: Recovered
+    recovered: RecoveredReplica
 
 
-def open_parts(fs: FileSystem, directory: str, config: StoreConfig) -> Parts:
+def open_parts(fs: FileSystem, directory: str, config: StoreConfig) -> OpenParts:
     """Locks the directory, makes it where it is new, and recovers what it holds.
 
     Raises the errors of :meth:`store.replica.ReplicaStore.open`, and ``OSError``.
@@ -134,13 +141,13 @@ def _claim(fs: FileSystem, directory: str, config: StoreConfig) -> int:
         raise DamagedError(path, 0, "the file is missing, though there is a log")
     fs.sync_directory(directory.rpartition("/")[0] or ("/" if directory[0] == "/" else "."))
     fs.sync_directory(directory)
-    SlotFile.create(fs, state, VOTE_NAME, HardState().pack(), config.owner).close()
-    SlotFile.create(fs, state, MARK_NAME, Mark().pack(), config.owner).close()
+    TwoSlotFile.create(fs, state, VOTE_NAME, HardState().pack(), config.owner).close()
+    TwoSlotFile.create(fs, state, MARK_NAME, DurableMark().pack(), config.owner).close()
     replace_file(fs, state, FORMAT_NAME, encode_format(identity))
     return identity.incarnation
 
 
-def begin_anew(fs: FileSystem, directory: str, config: StoreConfig) -> int:
+def begin_incarnation(fs: FileSystem, directory: str, config: StoreConfig) -> int:
     """Gives the directory another incarnation, durably, and returns it; see
     ``recovery/lost_suffix.py``.
     """
@@ -157,9 +164,9 @@ def note_committed(fs: FileSystem, directory: str, entry: Entry) -> bool:
     """
     state = f"{directory}/state"
     raise_term(fs, f"{state}/{VOTE_NAME}", entry.term)
-    mark_file = SlotFile.open(fs, f"{state}/{MARK_NAME}")
+    mark_file = TwoSlotFile.open(fs, f"{state}/{MARK_NAME}")
     try:
-        mark = Mark.unpack(mark_file.payload, mark_file.path)
+        mark = DurableMark.unpack(mark_file.payload, mark_file.path)
         if entry.index <= mark.commit_index:
             return False  # what is not as the mark says is damaged
         if entry.index != mark.index and not entry.position < mark.position <= entry.end:
@@ -168,7 +175,7 @@ def note_committed(fs: FileSystem, directory: str, entry: Entry) -> bool:
         if named == (mark.index, mark.position, mark.chain_crc):
             return False
         begins = (mark.first_index, mark.first_position)
-        mark_file.save(Mark(*named, entry.index, *begins).pack())
+        mark_file.save(DurableMark(*named, entry.index, *begins).pack())
     finally:
         mark_file.close()
     return True
@@ -176,13 +183,13 @@ def note_committed(fs: FileSystem, directory: str, entry: Entry) -> bool:
 
 def _recover(
     fs: FileSystem, directory: str, config: StoreConfig, lock: Lock, incarnation: int
-) -> Parts:
+) -> OpenParts:
     state = f"{directory}/state"
     vote_file = _open_slots(fs, f"{state}/{VOTE_NAME}", config.owner)
     hard_state = HardState.unpack(vote_file.payload, vote_file.path)
     mark_file = _open_slots(fs, f"{state}/{MARK_NAME}", config.owner)
-    mark = Mark.unpack(mark_file.payload, mark_file.path)
-    held_file = HeldFile(fs, state, config.owner)
+    mark = DurableMark.unpack(mark_file.payload, mark_file.path)
+    evidence_file = ReplicationEvidenceFile(fs, state, config.owner)
     checkpoints = Checkpoints(fs, state)
     checkpoint = _newest(checkpoints, mark, mark_file.path)
 
@@ -200,29 +207,31 @@ def _recover(
     index = EntryIndex(
         fs, f"{directory}/index", config.index_rows_per_file, mark.first_index, flushed_end
     )
-    floor = mark.position if checkpoint is None else max(mark.position, checkpoint.end_position)
-    check_segments(log, floor)
-    short = cut_short(log, floor)
+    durable_position = (
+        mark.position if checkpoint is None else max(mark.position, checkpoint.end_position)
+    )
+    check_segments(log, durable_position)
+    short = short_segment(log, durable_position)
     if short is not None and config.alone:
         raise DamagedError(
             short.path,
             short.zeroed_end,
-            f"the file ends here, though all below position {floor} was durable, "
+            f"the file ends here, though all below position {durable_position} was durable, "
             "and what came behind may be lost with it",
         )
     if short is not None and config.incarnation:
-        incarnation = begin_anew(fs, directory, config)
-        fill(short, floor)
+        incarnation = begin_incarnation(fs, directory, config)
+        restore_length(short, durable_position)
     found = _start_of_scan(checkpoint, index, mark)
     found.commit_index = max(mark.commit_index, -1 if checkpoint is None else checkpoint.index)
     found.tail_base = (found.end, found.chain_crc or 0)
-    if not _read_log(log, found, mark, floor, config):
-        incarnation = begin_anew(fs, directory, config)
+    if not _read_log(log, found, mark, durable_position, config):
+        incarnation = begin_incarnation(fs, directory, config)
     if found.last_term > hard_state.term:
         raise DamagedError(
             vote_file.path, 0, f"term {hard_state.term} is below the log's last, {found.last_term}"
         )
-    torn = settle(log, found.end, floor)
+    torn = clean_tail(log, found.end, durable_position)
     finish(fs, directory, log)
     index.append(found.rows)
     if checkpoint is not None:
@@ -238,13 +247,13 @@ def _recover(
             )
         knows = config.alone or config.incarnation
         if knows and found.last_index == checkpoint.index:
-            lost = lost_end(log, index, checkpoint)
+            lost = lost_suffix(log, index, checkpoint)
             if lost is not None and config.alone:
                 raise lost
             if lost is not None:
-                incarnation = begin_anew(fs, directory, config)
+                incarnation = begin_incarnation(fs, directory, config)
         commit_index = max(commit_index, checkpoint.index)
-    new_mark = Mark(
+    new_mark = DurableMark(
         found.last_index,
         found.end,
         found.chain_crc or 0,
@@ -262,16 +271,16 @@ def _recover(
         torn=torn,
         damage=checkpoints.damage,
         incarnation=incarnation,
-        held=held_file.held,
-        cut_segments=cut_segments(log, index, found.last_index),
+        held=evidence_file.held,
+        short_segments=short_segments(log, index, found.last_index),
     )
-    return Parts(
+    return OpenParts(
         lock=lock,
         log=log,
         index=index,
         vote_file=vote_file,
         mark_file=mark_file,
-        held_file=held_file,
+        evidence_file=evidence_file,
         checkpoints=checkpoints,
         hard_state=hard_state,
         mark=new_mark,
@@ -280,16 +289,18 @@ def _recover(
     )
 
 
-def _read_log(log: CommitLog, found: LogScan, mark: Mark, floor: int, config: StoreConfig) -> bool:
+def _read_log(
+    log: CommitLog, found: LogScan, mark: DurableMark, durable_position: int, config: StoreConfig
+) -> bool:
     """Scans the log. Returns whether nothing says that its end was lost
     (``recovery/lost_suffix.py``).
 
     Raises :class:`~store.errors.DamagedError`.
     """
     try:
-        scan(log, found, mark, floor)
+        scan(log, found, mark, durable_position)
     except DamagedLogError as damage:
-        damage.lost_end = displaced(log, found.stop_position, floor)
+        damage.suffix_lost = displaced(log, found.stop_position, durable_position)
         raise
     if found.unreadable:
         lost = unreadable(log, found.stop_position)
@@ -302,9 +313,9 @@ def _read_log(log: CommitLog, found: LogScan, mark: Mark, floor: int, config: St
     return strange is None or not config.incarnation
 
 
-def _open_slots(fs: FileSystem, path: str, owner: str) -> SlotFile:
+def _open_slots(fs: FileSystem, path: str, owner: str) -> TwoSlotFile:
     try:
-        slots = SlotFile.open(fs, path)
+        slots = TwoSlotFile.open(fs, path)
         slots.claim(owner)
         return slots
     except FileNotFoundError as error:
@@ -312,7 +323,7 @@ def _open_slots(fs: FileSystem, path: str, owner: str) -> SlotFile:
         raise DamagedError(path, 0, f"{what} (dledger member replace GROUP NODE)") from error
 
 
-def _newest(checkpoints: Checkpoints, mark: Mark, mark_path: str) -> Checkpoint | None:
+def _newest(checkpoints: Checkpoints, mark: DurableMark, mark_path: str) -> Checkpoint | None:
     """The newest checkpoint from which the retained log leads on."""
     usable = [found for found in checkpoints.load() if found.index >= mark.first_index - 1]
     if usable:
@@ -329,7 +340,7 @@ def _newest(checkpoints: Checkpoints, mark: Mark, mark_path: str) -> Checkpoint 
     return None
 
 
-def _start_of_scan(checkpoint: Checkpoint | None, index: EntryIndex, mark: Mark) -> LogScan:
+def _start_of_scan(checkpoint: Checkpoint | None, index: EntryIndex, mark: DurableMark) -> LogScan:
     """At the checkpoint, or at the first entry where the entry index must be made again."""
     if checkpoint is not None:
         try:
@@ -349,19 +360,19 @@ def _tell(
     found: LogScan,
     checkpoint: Checkpoint | None,
     hard_state: HardState,
-    mark: Mark,
+    mark: DurableMark,
     torn: int,
     damage: list[DamagedError],
     incarnation: int,
-    held: tuple[Held, ...],
-    cut_segments: tuple[int, ...],
-) -> Recovered:
+    held: tuple[SavedEvidence, ...],
+    short_segments: tuple[int, ...],
+) -> RecoveredReplica:
     applied = -1 if checkpoint is None else checkpoint.index
     while found.tail and found.tail[0].index <= applied:
         found.drop_oldest()
     term_starts = [] if checkpoint is None else list(checkpoint.term_starts)
     term_starts += [start for start in found.term_starts if start[1] > applied]
-    return Recovered(
+    return RecoveredReplica(
         term=hard_state.term,
         vote=hard_state.vote,
         first_index=mark.first_index,
@@ -378,5 +389,5 @@ def _tell(
         incarnation=incarnation,
         configurations=[entry for entry in found.configurations if entry.index > applied],
         held=held,
-        cut_segments=cut_segments,
+        short_segments=short_segments,
     )

@@ -31,12 +31,12 @@ import msgpack
 from store.errors import CorruptEntryError, DamagedError, StoreError
 from store.io.atomic_file import read_checked_file, replace_file
 from store.io.filesystem import FileSystem
-from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, SlotFile, decode_slot, encode_slot
+from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, TwoSlotFile, decode_slot, encode_slot
 from store.log.commit_log import CommitLog
 from store.log.entry import Entry, check_chain
-from store.recovery.log_scan import LogScan, adopt_segments, scan, settle
+from store.recovery.log_scan import LogScan, adopt_segments, clean_tail, scan
 from store.state.checkpoint import NAME_PREFIX, Checkpoint, decode_checkpoint
-from store.state.hard_state import MARK_NAME, VOTE_NAME, HardState, Mark
+from store.state.hard_state import MARK_NAME, VOTE_NAME, DurableMark, HardState
 
 REFILL_NAME = "refill"
 PLAN_NAME = "plan"
@@ -54,7 +54,7 @@ COMPLETION_BYTES = 64 << 10
 DERIVED = ("consumequeue", "keyindex")
 
 
-class Plan(NamedTuple):
+class InstallPlan(NamedTuple):
     """A log that begins with ``first_index`` at ``first_position`` and ends at a checkpoint."""
 
     first_index: int
@@ -62,11 +62,16 @@ class Plan(NamedTuple):
     checkpoint_index: int
 
 
-class Refill:
+class SnapshotInstall:
     """One refill being gathered. One thread at a time."""
 
     def __init__(
-        self, fs: FileSystem, directory: str, plan: Plan, checkpoint: Checkpoint, log: CommitLog
+        self,
+        fs: FileSystem,
+        directory: str,
+        plan: InstallPlan,
+        checkpoint: Checkpoint,
+        log: CommitLog,
     ) -> None:
         self._fs = fs
         self._directory = f"{directory}/{REFILL_NAME}"
@@ -81,13 +86,13 @@ class Refill:
     def begin(
         fs: FileSystem,
         directory: str,
-        plan: Plan,
+        plan: InstallPlan,
         checkpoint_data: bytes,
         term_max: int,
         *,
         segment_size: int,
         min_free_bytes: int,
-    ) -> Refill:
+    ) -> SnapshotInstall:
         """Drops what was gathered before and begins anew.
 
         Raises :class:`~store.errors.DamagedError` where the checkpoint is not whole, not the one of
@@ -106,28 +111,28 @@ class Refill:
         replace_file(fs, refill, PLAN_NAME, encode_slot(1, msgpack.packb(plan)))
         log = CommitLog(fs, f"{refill}/commitlog", segment_size, min_free_bytes)
         log.first_position = log.end = log.synced_end = plan.first_position
-        return Refill(fs, directory, plan, checkpoint, log)
+        return SnapshotInstall(fs, directory, plan, checkpoint, log)
 
     @staticmethod
     def resume(
         fs: FileSystem, directory: str, *, segment_size: int, min_free_bytes: int
-    ) -> Refill | None:
+    ) -> SnapshotInstall | None:
         """What a process that is gone has gathered, or ``None`` where there is nothing of use."""
         refill = f"{directory}/{REFILL_NAME}"
         if not fs.exists(f"{refill}/{PLAN_NAME}"):
             return None
         try:
-            plan = Plan(*_read_record(fs, f"{refill}/{PLAN_NAME}", 3))
+            plan = InstallPlan(*_read_record(fs, f"{refill}/{PLAN_NAME}", 3))
             path = f"{refill}/{CHECKPOINT_NAME}"
             checkpoint = decode_checkpoint(read_checked_file(fs, path), path)
             log = CommitLog(fs, f"{refill}/commitlog", segment_size, min_free_bytes)
             log.first_position = plan.first_position
             adopt_segments(log, fs.list_directory(log.directory))
-            resumed = Refill(fs, directory, plan, checkpoint, log)
+            resumed = SnapshotInstall(fs, directory, plan, checkpoint, log)
             found = LogScan(plan.first_index - 1, -1, plan.first_position, resumed._chain_crc)
             found.commit_index = checkpoint.index  # nothing of it need be kept in memory
-            scan(log, found, Mark(), plan.first_position)
-            settle(log, found.end, max(plan.first_position, found.end - REWRITTEN_BYTES))
+            scan(log, found, DurableMark(), plan.first_position)
+            clean_tail(log, found.end, max(plan.first_position, found.end - REWRITTEN_BYTES))
         except (DamagedError, FileNotFoundError):
             return None
         resumed.next_index = found.last_index + 1
@@ -204,12 +209,12 @@ def install(fs: FileSystem, directory: str) -> bool:
     except DamagedError:
         _forget(fs, directory)
         raise
-    plan = Plan(*planned)
+    plan = InstallPlan(*planned)
     raise_term(fs, f"{state}/{VOTE_NAME}", checkpoint.term)
     if floor > checkpoint.index:
         replace_file(fs, state, FLOOR_NAME, encode_slot(1, msgpack.packb([floor])))
     replace_file(fs, state, REBUILD_NAME, b"")
-    mark = Mark(
+    mark = DurableMark(
         checkpoint.index,
         checkpoint.end_position,
         checkpoint.chain_crc,
@@ -233,13 +238,13 @@ def install(fs: FileSystem, directory: str) -> bool:
     return True
 
 
-def read_floor(fs: FileSystem, directory: str) -> int:
+def read_vote_floor(fs: FileSystem, directory: str) -> int:
     """The entry that the replica must hold before it may vote again; -1 for none."""
     path = f"{directory}/state/{FLOOR_NAME}"
     return _read_record(fs, path, 1)[0] if fs.exists(path) else -1
 
 
-def clear_floor(fs: FileSystem, directory: str) -> None:
+def clear_vote_floor(fs: FileSystem, directory: str) -> None:
     """The replica holds durably what it did before."""
     _remove(fs, f"{directory}/state", FLOOR_NAME)
 
@@ -258,7 +263,7 @@ def raise_term(fs: FileSystem, path: str, term: int) -> None:
 
     A later term, in which the replica voted for nobody, takes no vote back.
     """
-    vote_file = SlotFile.open(fs, path)
+    vote_file = TwoSlotFile.open(fs, path)
     try:
         if HardState.unpack(vote_file.payload, path).term < term:
             vote_file.save(HardState(term, "").pack())

@@ -33,7 +33,7 @@ CHECKPOINT_MAGIC = b"DLCP"
 CHECKPOINT_VERSION = 1
 CHECKPOINT_HEADER = struct.Struct(">4sIII")
 NAME_PREFIX = "checkpoint-"
-KEPT = 2
+CHECKPOINTS_KEPT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Checkpoints:
         self._fs = fs
         self._directory = directory
         self._kept: dict[int, Checkpoint] = {}
-        self._rotten: list[str] = []
+        self._corrupt: list[str] = []
         self.damage: list[DamagedError] = []
 
     def load(self) -> list[Checkpoint]:
@@ -135,7 +135,7 @@ class Checkpoints:
                     raise DamagedError(path, 16, f"holds the checkpoint of {checkpoint.index}")
             except DamagedError as error:
                 self.damage.append(error)
-                self._rotten.append(path)
+                self._corrupt.append(path)
                 continue
             self._keep(checkpoint)
             found.append(checkpoint)
@@ -164,13 +164,13 @@ class Checkpoints:
         self._keep(checkpoint)
         if alone:
             self._remove([index for index in self._kept if index != checkpoint.index])
-        for index in sorted(self._kept)[:-KEPT]:
+        for index in sorted(self._kept)[:-CHECKPOINTS_KEPT]:
             del self._kept[index]
             self._fs.remove(self._path(index))
-        for rotten in self._rotten:
-            if rotten != path:  # else the new one stands in its place
-                self._discard(rotten)
-        self._rotten = []
+        for corrupt in self._corrupt:
+            if corrupt != path:  # else the new one stands in its place
+                self._discard(corrupt)
+        self._corrupt = []
 
     @property
     def indexes(self) -> list[int]:

@@ -11,17 +11,19 @@ import threading
 from dataclasses import replace
 
 from store.errors import StoreError
-from store.io.two_slot_file import SlotFile
+from store.io.two_slot_file import TwoSlotFile
 from store.log.commit_log import CommitLog
 from store.log.entry_index import EntryIndex
 from store.log.entry_reader import read_chain_crc
-from store.state.hard_state import Mark
+from store.state.hard_state import DurableMark
 
 
-class Marks:
+class DurableMarkTracker:
     """Of one replica."""
 
-    def __init__(self, *, file: SlotFile, mark: Mark, log: CommitLog, index: EntryIndex) -> None:
+    def __init__(
+        self, *, file: TwoSlotFile, mark: DurableMark, log: CommitLog, index: EntryIndex
+    ) -> None:
         self.lock = threading.Lock()
         """Held while the mark, or what it says of the log, changes."""
         self.mark = mark
@@ -40,7 +42,7 @@ class Marks:
     def close(self) -> None:
         self._file.close()
 
-    def save(self, mark: Mark) -> None:
+    def save(self, mark: DurableMark) -> None:
         """Durably replaces the mark. With the lock held."""
         if mark != self.mark:
             self._file.save(mark.pack())
@@ -55,10 +57,10 @@ class Marks:
             mark = self.mark
             commit_index = max(mark.commit_index, min(commit_index, index))
             begins = (mark.first_index, mark.first_position)
-            self.save(Mark(index, position, chain_crc, commit_index, *begins))
+            self.save(DurableMark(index, position, chain_crc, commit_index, *begins))
         return True
 
-    def lower_for(self, first_index: int) -> Mark:
+    def lower_for(self, first_index: int) -> DurableMark:
         """The entries from ``first_index`` on are about to be cut; returns the mark of what stays.
 
         With the lock held. Raises :class:`~store.errors.StoreError` where one of them is committed.
@@ -85,7 +87,7 @@ class Marks:
         row = self._index.row(index)
         return row.end == end_position and read_chain_crc(self._log, self._index, row) == chain_crc
 
-    def _at(self, index: int) -> Mark:
+    def _at(self, index: int) -> DurableMark:
         """The mark as it would be on this entry of the log."""
         if index < self._index.first_index:
             return replace(self.mark, index=-1, position=0, chain_crc=0)

@@ -40,7 +40,7 @@ class HardState:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class DurableMark:
     """What is known about the log: all below ``position`` is durable, and may not be missed.
 
     ``index`` is the last entry below ``position`` and ``chain_crc`` its chain CRC (-1, and 0, in
@@ -60,10 +60,10 @@ class Mark:
         return _pack((self.index, self.position, self.chain_crc, self.commit_index, *positions))
 
     @staticmethod
-    def unpack(payload: bytes, path: str) -> Mark:
+    def unpack(payload: bytes, path: str) -> DurableMark:
         """Raises :class:`~store.errors.DamagedError`."""
         try:
-            return Mark(*(integer(field, I64_MIN) for field in _fields(payload, 6)))
+            return DurableMark(*(integer(field, I64_MIN) for field in _fields(payload, 6)))
         except ValueError as error:
             raise _unexpected(path, error) from error
 

@@ -16,7 +16,7 @@ import msgpack
 from store.errors import DamagedError, DataFormatError
 from store.field_checks import U64_MAX, array, integer, text
 from store.io.filesystem import FileSystem
-from store.io.two_slot_file import PAYLOAD_SIZE_MAX, SlotFile
+from store.io.two_slot_file import PAYLOAD_SIZE_MAX, TwoSlotFile
 
 HELD_NAME = "held"
 
@@ -27,7 +27,7 @@ FORGET = (
 """What to do about a file that cannot be read."""
 
 
-class Held(NamedTuple):
+class SavedEvidence(NamedTuple):
     """All up to ``last_index`` is committed, and durable on the disk of that incarnation."""
 
     node: str
@@ -35,7 +35,7 @@ class Held(NamedTuple):
     last_index: int
 
 
-def unpack_held(payload: bytes, path: str) -> tuple[Held, ...]:
+def unpack_evidence(payload: bytes, path: str) -> tuple[SavedEvidence, ...]:
     """What the file says. Raises :class:`~store.errors.DamagedError`."""
     try:
         return tuple(_held(row) for row in array(msgpack.unpackb(payload)))
@@ -43,13 +43,13 @@ def unpack_held(payload: bytes, path: str) -> tuple[Held, ...]:
         raise DamagedError(path, 0, f"the record is not what members hold: {error}") from error
 
 
-def _held(row: object) -> Held:
+def _held(row: object) -> SavedEvidence:
     node, disk, last = array(row, 3)
-    return Held(text(node), integer(disk, high=U64_MAX), integer(last, -1))
+    return SavedEvidence(text(node), integer(disk, high=U64_MAX), integer(last, -1))
 
 
-def pack_held(held: Sequence[Held]) -> bytes:
-    """The reverse of :func:`unpack_held`.
+def pack_evidence(held: Sequence[SavedEvidence]) -> bytes:
+    """The reverse of :func:`unpack_evidence`.
 
     There is room for eighteen members with short names; of more, the first are kept.
     """
@@ -61,7 +61,7 @@ def pack_held(held: Sequence[Held]) -> bytes:
         kept.pop()
 
 
-class HeldFile:
+class ReplicationEvidenceFile:
     """Of one replica. Used by the background thread after it was opened."""
 
     def __init__(self, fs: FileSystem, state: str, owner: str = "") -> None:
@@ -76,8 +76,8 @@ class HeldFile:
         self._owner = owner
         path = f"{state}/{HELD_NAME}"
         try:
-            self._file = SlotFile.open(fs, path) if fs.exists(path) else None
-            self.held = () if self._file is None else unpack_held(self._file.payload, path)
+            self._file = TwoSlotFile.open(fs, path) if fs.exists(path) else None
+            self.held = () if self._file is None else unpack_evidence(self._file.payload, path)
             if self._file is not None and owner:
                 self._file.claim(owner)
         except DataFormatError as error:
@@ -85,13 +85,13 @@ class HeldFile:
         except DamagedError as error:
             raise DamagedError(path, error.position, f"{error.what}; {FORGET}") from error
 
-    def save(self, held: Sequence[Held]) -> None:
+    def save(self, held: Sequence[SavedEvidence]) -> None:
         """Durably replaces it. Raises ``OSError``."""
         if tuple(held) == self.held:
             return
-        payload = pack_held(held)
+        payload = pack_evidence(held)
         if self._file is None:
-            self._file = SlotFile.create(self._fs, self._state, HELD_NAME, payload, self._owner)
+            self._file = TwoSlotFile.create(self._fs, self._state, HELD_NAME, payload, self._owner)
         else:
             self._file.save(payload)
         self.held = tuple(held)

@@ -122,7 +122,7 @@ PROOF = "proof"
 """The name of the command that has the digests of the members."""
 
 
-class Verdict(NamedTuple):
+class StateVerdict(NamedTuple):
     """Who is right after one entry.
 
     ``right`` is the majority's digest by table, for each table that has one. ``wrong`` names, by
@@ -152,7 +152,7 @@ def by_table(digests: bytes) -> dict[str, bytes]:
     return {name: digests[8 * at : 8 * at + 8] for at, name in enumerate(TABLES)}
 
 
-def judge(reports: Mapping[str, bytes]) -> Verdict:
+def judge(reports: Mapping[str, bytes]) -> StateVerdict:
     """What a majority of the voters says. ``reports`` has every voter; empty for who said nothing.
 
     A table has a majority where more than half of all voters, and not only of those who said
@@ -173,7 +173,7 @@ def judge(reports: Mapping[str, bytes]) -> Verdict:
         for member, tables in said.items()
         if tables
     }
-    return Verdict(
+    return StateVerdict(
         right, {member: names for member, names in wrong.items() if names}, tuple(contested)
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from store.io.filesystem import FileSystem, Readable
+from store.io.filesystem import FileSystem, ReadableFileSystem
 from store.verify.files.audit_files import AuditFiles
 from store.verify.findings import Finding, FindingKind
 from store.verify.group_findings import finish_audit
@@ -19,7 +19,7 @@ from store.verify.log.shared_log import Buffers
 from store.verify.plan.audit_plan import RANGE_BYTES, plan_audit
 from store.verify.plan.ranges import AuditPlan, GroupPlan, RangeResult
 from store.verify.plan.replica_identities import distinct_directories
-from store.verify.plan.replica_locks import lock_replicas, untold
+from store.verify.plan.replica_locks import lock_replicas, without_unlocked
 from store.verify.range_check import check_range
 from store.verify.replay.state_check import compare_states
 from store.verify.replica_report import ReplicaReport
@@ -92,7 +92,7 @@ def verify_replicas(
         findings += unlocked
         plan = plan_audit(fs, directories, range_bytes)
         reports = {directory: ReplicaReport(directory, "", "") for directory in directories}
-        findings += untold(plan.findings, unlocked)
+        findings += without_unlocked(plan.findings, unlocked)
         for group in plan.groups:
             states = compare_states(group)
             results = []
@@ -131,7 +131,7 @@ def _report(place: int, group: GroupPlan, results: Sequence[RangeResult]) -> Rep
     )
 
 
-def log_size(fs: Readable, directory: str) -> int:
+def log_size(fs: ReadableFileSystem, directory: str) -> int:
     """Bytes of the files of a replica's log, for showing progress."""
     files = AuditFiles(fs)
     path = f"{directory}/commitlog"

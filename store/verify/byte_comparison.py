@@ -11,14 +11,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.log.layout import segment_name, segment_start
 from store.verify.replica_report import ReplicaReport
 
 READ_SIZE = 4 << 20
 
 
-def differing_entries(fs: Readable, left: ReplicaReport, right: ReplicaReport) -> Iterator[int]:
+def differing_entries(
+    fs: ReadableFileSystem, left: ReplicaReport, right: ReplicaReport
+) -> Iterator[int]:
     """Entries that both know and that are not the same; a long one more than once."""
     low = max(left.first_index, right.first_index)
     high = min(left.known_index, right.known_index, left.first_index + len(left.ends) - 1)
@@ -40,7 +42,7 @@ def differing_entries(fs: Readable, left: ReplicaReport, right: ReplicaReport) -
         begin = stop
 
 
-def read_position(fs: Readable, report: ReplicaReport, position: int, size: int) -> bytes:
+def read_position(fs: ReadableFileSystem, report: ReplicaReport, position: int, size: int) -> bytes:
     """Bytes of a replica's log; fewer where its file ends, none where it is missing."""
     start = segment_start(position, report.segment_size)
     try:
@@ -56,7 +58,9 @@ def read_position(fs: Readable, report: ReplicaReport, position: int, size: int)
 def _entries_between(
     report: ReplicaReport, begin: int, stop: int, low: int, high: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Readable entries that overlap a range: index, and the positions of their part in it."""
+    """ReadableFileSystem entries that overlap a range: index, and the positions of their part in
+    it.
+    """
     place = bisect_right(report.ends, begin, low - report.first_index)
     last = bisect_left(report.positions, stop, place, high + 1 - report.first_index)
     for number in range(place, last):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.verify.files.audit_files import AuditFiles
 from store.verify.findings import Finding, FindingKind, FindingLog
 from store.verify.index.consume_queue_digests import QueueFindings
@@ -27,7 +27,7 @@ from store.verify.plan.ranges import (
     ReplicaRange,
     WrongRows,
 )
-from store.verify.plan.task_runner import Run
+from store.verify.plan.task_runner import TaskRunner
 from store.verify.replica_check import ReplicaCheck
 
 _NO_END = 1 << 62
@@ -35,7 +35,7 @@ DERIVED = frozenset({FindingKind.CONSUME_QUEUE, FindingKind.KEY_INDEX})
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RangeReread:
     """A range that one replica reads again, for files that differ from it."""
 
     number: int
@@ -44,7 +44,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Differences:
+class DerivedDifferences:
     """What that gave: rows of queues, keys that no file has, and findings."""
 
     queues: dict[tuple[str, int], tuple[WrongRows, ...]]
@@ -53,7 +53,7 @@ class Differences:
 
 
 @dataclass(slots=True)
-class Derived:
+class DerivedResults:
     """The results of the ranges of a group with what differs, and findings of files as files."""
 
     results: list[RangeResult]
@@ -64,10 +64,13 @@ class Derived:
 
 
 def check_derived(
-    fs: Readable, run: Run, groups: Sequence[GroupPlan], results: Sequence[Sequence[RangeResult]]
-) -> list[Derived]:
+    fs: ReadableFileSystem,
+    run: TaskRunner,
+    groups: Sequence[GroupPlan],
+    results: Sequence[Sequence[RangeResult]],
+) -> list[DerivedResults]:
     """All derived files of all groups; ``results`` has those of all ranges of each."""
-    found = [Derived(sorted(some, key=lambda one: one.number)) for some in results]
+    found = [DerivedResults(sorted(some, key=lambda one: one.number)) for some in results]
     places: list[tuple[int, int]] = []
     tasks: list[FileTask] = []
     for number, group in enumerate(groups):
@@ -84,7 +87,7 @@ def check_derived(
             both = Compared(known.queues | compared.queues, known.keys or compared.keys)
             readings[number, at, place] = both
     again = [
-        (number, Reading(at, place, compared))
+        (number, RangeReread(at, place, compared))
         for (number, at, place), compared in sorted(readings.items())
     ]
     differences = run(read_again, groups, again) if again else []
@@ -96,7 +99,7 @@ def check_derived(
 
 
 def _file_tasks(
-    fs: Readable, group: GroupPlan, place: int, results: Sequence[RangeResult]
+    fs: ReadableFileSystem, group: GroupPlan, place: int, results: Sequence[RangeResult]
 ) -> list[FileTask]:
     replica, lean = group.replicas[place], group.for_ranges().replicas[place]
     state = replica.state
@@ -115,7 +118,7 @@ def _file_tasks(
     return list(cut_files(files, lean, group.listing, expected, parts))
 
 
-def _gather(found: Derived, place: int, result: FileResult) -> None:
+def _gather(found: DerivedResults, place: int, result: FileResult) -> None:
     queues = found.queues.setdefault(place, {})
     for key, (shape, behind) in result.queues.items():
         before = queues.get(key, QueueFindings())
@@ -128,7 +131,7 @@ def _gather(found: Derived, place: int, result: FileResult) -> None:
 
 
 def _to_read(
-    fs: Readable, group: GroupPlan, place: int, result: FileResult
+    fs: ReadableFileSystem, group: GroupPlan, place: int, result: FileResult
 ) -> list[tuple[int, Compared]]:
     """Ranges by number, each with the files that differ from it."""
     found = [
@@ -153,12 +156,14 @@ def _to_read(
     return found
 
 
-def read_again(fs: Readable, group: GroupPlan, reading: Reading, _buffers: Buffers) -> Differences:
+def read_again(
+    fs: ReadableFileSystem, group: GroupPlan, reading: RangeReread, _buffers: Buffers
+) -> DerivedDifferences:
     """Compares derived files with a range of their replica's log, row by row."""
     replica, plan = group.replicas[reading.place], group.ranges[reading.number]
     border = plan.borders[reading.place]
     if border is None:
-        return Differences({}, None, ())
+        return DerivedDifferences({}, None, ())
     files = AuditFiles(fs, group.listing)
     check = ReplicaCheck(
         files,
@@ -171,7 +176,7 @@ def read_again(fs: Readable, group: GroupPlan, reading: Reading, _buffers: Buffe
     check.run()
     report, queues, keys, _state = check.end()
     unread = files.findings({replica.directory: replica.name})
-    return Differences(
+    return DerivedDifferences(
         {(span.topic, span.queue_id): span.wrong for span in queues.spans if span.wrong},
         keys if reading.compared.keys else None,
         tuple(
@@ -183,7 +188,9 @@ def read_again(fs: Readable, group: GroupPlan, reading: Reading, _buffers: Buffe
     )
 
 
-def _with_differences(result: RangeResult, reading: Reading, found: Differences) -> RangeResult:
+def _with_differences(
+    result: RangeResult, reading: RangeReread, found: DerivedDifferences
+) -> RangeResult:
     """What the range would have given had it read the files itself."""
 
     def with_wrong(span: QueueSpan) -> QueueSpan:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.verify.byte_comparison import first_difference
-from store.verify.derived_files import Derived, check_derived
+from store.verify.derived_files import DerivedResults, check_derived
 from store.verify.files.audit_files import READABLE, AuditFiles
 from store.verify.files.unread_files import hang_on_unread
 from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
@@ -18,7 +18,7 @@ from store.verify.index.key_index_check import tell_missing
 from store.verify.plan.ranges import GroupPlan, RangeResult, ReplicaRange
 from store.verify.plan.task_runner import run_here
 from store.verify.replay.broker_state_check import check_broker
-from store.verify.replay.commit_claims import Holder, check_claims
+from store.verify.replay.commit_claims import ClaimingReplica, check_claims
 from store.verify.replay.state_check import check_beginning, check_named, check_state, check_states
 from store.verify.replay.state_proof_check import check_proofs
 from store.verify.replica_comparison import ONE_CHAIN
@@ -33,10 +33,10 @@ CONTINUING = LOST | {FindingKind.ENTRY_INDEX, FindingKind.DIVERGENCE}
 
 
 def finish_audit(
-    fs: Readable,
+    fs: ReadableFileSystem,
     group: GroupPlan,
     results: Sequence[RangeResult],
-    derived: Derived | None = None,
+    derived: DerivedResults | None = None,
 ) -> list[Finding]:
     """All findings of a group but those of the plan, from the results of all its ranges.
 
@@ -49,7 +49,7 @@ def finish_audit(
     findings = merge_findings(ordered)
     files = AuditFiles(fs, group.listing)
     planned: list[Finding] = []
-    holders: list[Holder] = []
+    holders: list[ClaimingReplica] = []
     proofs: set[tuple[int, int]] = set()
     for place, replica in enumerate(group.replicas):
         parts = [part for result in ordered for part in result.parts if part.place == place]
@@ -77,7 +77,7 @@ def finish_audit(
         end = max(end, state.durable_position)
         commitlog = f"{replica.directory}/commitlog"
         check_segments_behind(fs, commitlog, group.listing, state, log, end=end)
-        holders.append(Holder(replica.name, state, max(there, default=-1)))
+        holders.append(ClaimingReplica(replica.name, state, max(there, default=-1)))
         last_term = max((part.last_term for part in parts), default=0)
         if last_term > state.hard_state.term and not any(
             finding.kind is FindingKind.VOTE for finding in small.findings
@@ -155,7 +155,7 @@ def _with_majority(
     return replace(finding, majority=agree)
 
 
-def _at_first_difference(fs: Readable, finding: Finding, group: GroupPlan) -> Finding:
+def _at_first_difference(fs: ReadableFileSystem, finding: Finding, group: GroupPlan) -> Finding:
     """A damaged entry's finding at the very byte, as far as the majority's file shows it.
 
     By itself an entry only tells that its CRC is wrong, and where it begins.
@@ -190,7 +190,7 @@ def _overlap(one: Finding, other: Finding) -> bool:
 
 
 def _finish_derived(
-    fs: Readable,
+    fs: ReadableFileSystem,
     directory: str,
     state: StateFiles,
     parts: Sequence[ReplicaRange],
@@ -207,7 +207,7 @@ def _finish_derived(
 
 
 def _check_older(
-    fs: Readable,
+    fs: ReadableFileSystem,
     directory: str,
     state: StateFiles,
     parts: Sequence[ReplicaRange],

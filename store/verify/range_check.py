@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from store.errors import StoreError
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.verify.files.audit_files import AuditFiles
 from store.verify.findings import UNKNOWN_REPLICA, Finding
 from store.verify.log.shared_log import Buffers
@@ -27,7 +27,7 @@ Outcome = tuple[ReplicaReport, RangeQueues, RangeKeys, RangeState | None]
 
 
 def check_range(
-    fs: Readable, group: GroupPlan, number: int, buffers: Buffers | None = None
+    fs: ReadableFileSystem, group: GroupPlan, number: int, buffers: Buffers | None = None
 ) -> RangeResult:
     """Checks range ``number`` of a group: every replica's part of it, and that they are equal.
 

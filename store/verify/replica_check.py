@@ -15,10 +15,10 @@ from store.verify.index.entry_index_check import EntryIndexCheck, index_row
 from store.verify.index.index_checks import open_key_check, open_queue_check
 from store.verify.index.key_index_digests import KeyDigests
 from store.verify.log.batch_check import BatchMismatchError, check_batch
-from store.verify.log.batch_columns import Columns, Topics, plain_columns, read_columns
+from store.verify.log.batch_columns import BatchColumns, TopicNumbers, plain_columns, read_columns
 from store.verify.log.log_commands import FileCommand, StatedProof, file_commands, unpack_commands
 from store.verify.log.log_walk import LogWalk
-from store.verify.log.queue_row_runs import RowRuns
+from store.verify.log.queue_row_runs import QueueRowRuns
 from store.verify.log.shared_log import Buffers, SharedLog, Window
 from store.verify.plan.ranges import (
     Border,
@@ -89,8 +89,8 @@ class ReplicaCheck:
             named.add(state.manifest.commit_index)
         self._named = sorted(named)
         """Entries that the small files name."""
-        self._topics = Topics()
-        self._runs = RowRuns(self._topics)
+        self._topics = TopicNumbers()
+        self._runs = QueueRowRuns(self._topics)
         self._term_starts: list[tuple[int, int]] = []
         self._last_term = max(border.term, 0)
         self._times = SegmentTimes(plan.identity.segment_size)
@@ -226,7 +226,7 @@ class ReplicaCheck:
             check_batch(entry, batch)
             self._take_columns(plain_columns(entry, batch, self._topics), everyone)
 
-    def _take_columns(self, columns: Columns, everyone: Sequence[ReplicaCheck]) -> None:
+    def _take_columns(self, columns: BatchColumns, everyone: Sequence[ReplicaCheck]) -> None:
         """Takes what batches that are right say of the files and of the broker's state."""
         begun = 0
         packed = dict(columns.commands)
@@ -280,7 +280,7 @@ class ReplicaCheck:
                 self._check_named(entries[index - first])
 
     def _obey(
-        self, commands: Sequence[FileCommand], columns: Columns, number: int, *, covered: bool
+        self, commands: Sequence[FileCommand], columns: BatchColumns, number: int, *, covered: bool
     ) -> None:
         """Does what the commands say of files; they are of the entry of that number."""
         for command in commands:
@@ -296,7 +296,7 @@ class ReplicaCheck:
             else:
                 self._keys.expired_position = max(self._keys.expired_position, command)
 
-    def _count(self, columns: Columns) -> None:
+    def _count(self, columns: BatchColumns) -> None:
         self._report.messages += len(columns.rows)
         for key, messages in columns.count_messages(self._topics):
             self.counts[key] = self.counts.get(key, 0) + messages

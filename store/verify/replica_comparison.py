@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Hashable, Sequence
 from typing import TypeVar
 
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.log.layout import segment_name, segment_start
 from store.verify.byte_comparison import differing_entries, first_difference, read_position
 from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind
@@ -23,7 +23,7 @@ Said = TypeVar("Said", bound=Hashable)
 
 
 def compare_replicas(
-    fs: Readable,
+    fs: ReadableFileSystem,
     reports: Sequence[ReplicaReport],
     diverged: Sequence[ReplicaReport] = (),
     contradicting: Sequence[ReplicaReport] = (),
@@ -71,7 +71,7 @@ def _accused(report: ReplicaReport, guilty: Container[int]) -> tuple[str, str]:
     return (report.name, RESTORE) if id(report) in guilty else (UNKNOWN_REPLICA, NOT_PROVED)
 
 
-def _compare_bytes(fs: Readable, reports: Sequence[ReplicaReport]) -> list[Finding]:
+def _compare_bytes(fs: ReadableFileSystem, reports: Sequence[ReplicaReport]) -> list[Finding]:
     """Entries with equal chains and different bytes."""
     differing: set[int] = set()
     for place, left in enumerate(reports):
@@ -108,7 +108,7 @@ def _contradicts(report: ReplicaReport, index: int) -> bool:
     )
 
 
-def _bytes_of(fs: Readable, report: ReplicaReport, index: int) -> bytes:
+def _bytes_of(fs: ReadableFileSystem, report: ReplicaReport, index: int) -> bytes:
     place = index - report.first_index
     position = report.positions[place]
     return read_position(fs, report, position, report.ends[place] - position)
@@ -200,7 +200,7 @@ def _still_diverged(
 
 
 def _divergence(
-    fs: Readable,
+    fs: ReadableFileSystem,
     report: ReplicaReport,
     index: int,
     agreeing: Sequence[ReplicaReport],
@@ -224,7 +224,9 @@ def _divergence(
     )
 
 
-def _undecided(fs: Readable, index: int, said: Sequence[tuple[ReplicaReport, int]]) -> Finding:
+def _undecided(
+    fs: ReadableFileSystem, index: int, said: Sequence[tuple[ReplicaReport, int]]
+) -> Finding:
     """The file named is that of the first replica, which need not be the wrong one."""
     first, chain = said[0]
     other = next(report for report, another in said if another != chain)

@@ -19,8 +19,8 @@ from store.index.key_index import KeyIndex
 from store.io.os_filesystem import OsFileSystem
 from store.log.entry import HEADER_SIZE, Entry, EntryKind, build_entry
 from store.log.layout import next_position
-from store.message.batch import Run, decode_batch, encode_batch
-from store.message.record import StagedMessage, stage_message
+from store.message.batch import QueueRun, decode_batch, encode_batch
+from store.message.record import PendingMessage, make_pending_message
 from store.replica import ReplicaStore, StoreConfig
 from store.state.checkpoint import Checkpoint
 from store.state.machine_state import MachineState, QueueLength, encode_machine_state
@@ -84,11 +84,11 @@ class Writer:
         self._store.close()
 
 
-def messages() -> list[StagedMessage]:
+def messages() -> list[PendingMessage]:
     body = os.urandom(1024)
     properties = "UNIQ_KEY\x010A00000100001F90{:016X}\x02WAIT\x01true\x02TAGS\x01TagA\x02"
     return [
-        stage_message(
+        make_pending_message(
             "orders", body, properties.format(number).encode(), born_timestamp=1, born_host=HOST
         )
         for number in range(RUN_MESSAGES)
@@ -100,7 +100,7 @@ def write(directory: str, size: int) -> list[str]:
     staged, position, chain, index = messages(), 0, 0, 0
     entry: Entry | None = None
     while position < size:
-        runs = [Run("orders", queue, index * RUN_MESSAGES, staged) for queue in range(QUEUES)]
+        runs = [QueueRun("orders", queue, index * RUN_MESSAGES, staged) for queue in range(QUEUES)]
         length = sum(map(len, encode_batch(0, STORED_MS, HOST, runs, b""))) + HEADER_SIZE
         position = next_position(position, length, SEGMENT_SIZE)
         parts = encode_batch(position, STORED_MS, HOST, runs, b"")

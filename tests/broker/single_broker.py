@@ -18,7 +18,7 @@ from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.server import RemotingServer
-from broker.server.broker import Broker, World
+from broker.server.broker import Broker, Environment
 from dledger.node.executor import Executors
 from dledger.raft.messages import Message
 from dledger.wire.transport import TransportHandler
@@ -149,7 +149,7 @@ class SingleBroker:
         )
         self.log_executor = LoopExecutor(loop)
         self.read_executor = LoopExecutor(loop)
-        world = World(
+        environment = Environment(
             fs=fs,
             transport=NoPeers(),
             executors=Executors(self.log_executor, self.read_executor, LoopExecutor(loop)),
@@ -158,7 +158,7 @@ class SingleBroker:
             wall_clock=self.wall_ms,
         )
         self.failures: list[BaseException] = []
-        self.broker = Broker(self.config, store, world, self.failures.append, retention)
+        self.broker = Broker(self.config, store, environment, self.failures.append, retention)
         self.server = RemotingServer(loop, "127.0.0.1", PORT, self.broker.dispatch)
         self.client = RemotingClient(loop)
 

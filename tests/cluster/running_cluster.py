@@ -35,7 +35,7 @@ class RunningCluster:
     """One group of brokers and its NameServer. Names of nodes are short: n0, n1, n2."""
 
     def __init__(self, local: LocalCluster) -> None:
-        self._local = local
+        self._raft_log = local
         self.namesrv = str(local.namesrv)
         self.group = local.groups[0]
         self.directory = local.directory
@@ -43,15 +43,15 @@ class RunningCluster:
     @property
     def nodes(self) -> list[str]:
         """The names of the nodes."""
-        return [node.config.node for node in self._local.nodes.values()]
+        return [node.config.node for node in self._raft_log.nodes.values()]
 
     def data(self, node: str) -> Path:
         """The directory of a node's replica."""
-        return Path(self._local.node(node).config.data)
+        return Path(self._raft_log.node(node).config.data)
 
     def config(self, node: str) -> NodeConfig:
         """What the node was started with."""
-        return self._local.node(node).config
+        return self._raft_log.node(node).config
 
     def view(self) -> GroupView:
         """The group as `dledger status` sees it."""
@@ -60,36 +60,36 @@ class RunningCluster:
 
     def leader(self) -> str:
         """The node that leads and serves, as soon as there is one."""
-        groups = wait_until_serving(self._local)
+        groups = wait_until_serving(self._raft_log)
         leader = groups[0].leader
         assert leader is not None
         return leader.rpartition("/")[2]
 
     def runs(self, node: str) -> bool:
         """Whether the node's process is there."""
-        return self._local.node(node).process.pid is not None
+        return self._raft_log.node(node).process.pid is not None
 
     def kill(self, node: str) -> None:
         """kill -9; returns when the process is gone."""
-        assert end_processes([self._local.node(node).process], kill=True)
+        assert end_processes([self._raft_log.node(node).process], kill=True)
 
     def end(self, node: str) -> None:
         """Stops it in order; returns when the process is gone."""
-        assert end_processes([self._local.node(node).process], kill=False)
+        assert end_processes([self._raft_log.node(node).process], kill=False)
 
     def start(self, node: str) -> None:
         """Starts the process, and does not wait for it."""
-        self._local.node(node).process.start()
+        self._raft_log.node(node).process.start()
 
     def wait_until_answering(self, node: str) -> None:
         """Returns when the node answers requests."""
-        wait_until_answering(self._local.node(node))
+        wait_until_answering(self._raft_log.node(node))
 
     def wait_until_level(self) -> GroupView:
         """Returns when every replica holds, and has applied, the same entries."""
         ends_at = time.monotonic() + LEVEL_SECONDS
         while True:
-            wait_until_serving(self._local)
+            wait_until_serving(self._raft_log)
             group = self.view()
             if len({(n.last_index, n.commit_index, n.applied_index) for n in group.nodes}) == 1:
                 return group
@@ -98,7 +98,7 @@ class RunningCluster:
 
     def stop(self) -> None:
         """Stops every process in order."""
-        self._local.stop()
+        self._raft_log.stop()
 
     def dledger(
         self, *arguments: str, stdin: str | None = None, code: int = 0

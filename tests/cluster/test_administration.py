@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.cli.cluster_admin.admin_client import Admin, document_of, run_admin
+from broker.cli.cluster_admin.admin_client import AdminClient, document_of, run_admin
 from broker.remoting.protocol.codes import RequestCode
 from tests.cluster.running_cluster import RunningCluster
 
@@ -78,7 +78,7 @@ def test_java_s_create_topic_finds_the_brokers_by_its_key(
     key, and 17 to each master in it."""
     topic = f"made-by-{key}"
 
-    async def create(admin: Admin) -> list[str]:
+    async def create(admin: AdminClient) -> list[str]:
         route = await admin.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": key})
         brokers = document_of(route)["brokerDatas"]
         fields = {

@@ -64,12 +64,12 @@ def set_settings(directory: Path) -> None:
 
 
 def ports(cluster: RunningCluster, node: str) -> dict[str, tuple[str, int]]:
-    config = cluster._local.node(node).config
+    config = cluster._raft_log.node(node).config
     return {name: tuple(endpoint) for name, endpoint in config.own._asdict().items()}
 
 
 def pid(cluster: RunningCluster, node: str) -> int:
-    found = cluster._local.node(node).process.pid
+    found = cluster._raft_log.node(node).process.pid
     assert found is not None
     return found
 

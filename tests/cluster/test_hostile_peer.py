@@ -22,17 +22,17 @@ from dledger.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from dledger.raft.replication_evidence import Holding
+from dledger.raft.replication_evidence import MemberEvidence
 from dledger.wire.codec import MessageEncoder, decode_message
 from dledger.wire.greeting import Greeting, pack_greeting
 from dledger.wire.peer_link import PATH
 from dledger.wire.service_messages import (
-    CheckpointAnswer,
     CheckpointRequest,
-    FetchAnswer,
+    CheckpointResponse,
     FetchRequest,
-    RefillNotice,
-    Report,
+    FetchResponse,
+    HealthReport,
+    SnapshotNeededNotice,
 )
 from store.log.entry import EntryKind, build_entry
 from tests.cluster.running_cluster import RunningCluster
@@ -97,7 +97,7 @@ def lies(term: int) -> list[Message]:
     """One of everything; what follows a message for which the link is broken goes unheard, so they
     come in many orders."""
     forged = build_entry(EntryKind.DATA, 5, term, 4000, 12345, (b"forged",))
-    held = tuple(Holding(f"n{number}", 12345, 1 << 40) for number in range(3))
+    held = tuple(MemberEvidence(f"n{number}", 12345, 1 << 40) for number in range(3))
     return [
         Heartbeat(term, 1 << 40, 7, held),
         AppendRequest(term, 4, 1, 1 << 40, (forged,)),
@@ -110,11 +110,11 @@ def lies(term: int) -> list[Message]:
         TimeoutNow(term),
         ReadRequest(term, 1),
         ReadResponse(term, 1, 1 << 40),
-        Report(room=True, prompt=True, whole=True),
-        RefillNotice(1 << 40),
+        HealthReport(room=True, prompt=True, whole=True),
+        SnapshotNeededNotice(1 << 40),
         FetchRequest(1, 0, 100, 1 << 20),
         CheckpointRequest(2, -1, 0),
-        CheckpointAnswer(1, 9, 0, 0, 1 << 40, 0, b"no checkpoint"),
+        CheckpointResponse(1, 9, 0, 0, 1 << 40, 0, b"no checkpoint"),
     ]
 
 
@@ -161,8 +161,8 @@ def test_a_stranger_reads_nothing_ends_nothing_and_moves_nothing(cluster: Runnin
         peer = asyncio.run(attack(cluster, "n9", messages))
         assert peer.dialled >= len(cluster.nodes)
         heard = peer.heard
-        assert not [each for each in heard if isinstance(each, FetchAnswer) and each.entries]
-        assert not [each for each in heard if isinstance(each, CheckpointAnswer) and each.data]
+        assert not [each for each in heard if isinstance(each, FetchResponse) and each.entries]
+        assert not [each for each in heard if isinstance(each, CheckpointResponse) and each.data]
         assert not [each for each in heard if isinstance(each, AppendRequest | Heartbeat)]
     after = cluster.wait_until_level()
     assert {node.term for node in after.nodes} == {term}
@@ -183,7 +183,7 @@ def test_who_says_to_be_a_member_disturbs_while_it_lasts_and_no_longer(
         dialled = 0
         for told in (term, term + 1, term + 1000, 1 << 62):
             # Its confirmations would count: that they are lies shows only with authentication.
-            messages = [each for each in lies(told) if not isinstance(each, RefillNotice)]
+            messages = [each for each in lies(told) if not isinstance(each, SnapshotNeededNotice)]
             rng.shuffle(messages)
             dialled += asyncio.run(attack(cluster, name, messages)).dialled
         assert dialled

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from broker.cli.cluster_admin.admin_client import Admin, run_admin
+from broker.cli.cluster_admin.admin_client import AdminClient, run_admin
 from broker.config.config_file import read_config
 from broker.remoting.protocol.codes import RequestCode
 from tests.cluster.running_cluster import RunningCluster, free_address
@@ -208,7 +208,7 @@ def test_followers_tell_the_newest_offsets(local: RunningCluster) -> None:
     local.dledger("produce", "orders", stdin="x\n" * 20)
     leader = local.leader()
 
-    async def told_everywhere(admin: Admin) -> None:
+    async def told_everywhere(admin: AdminClient) -> None:
         at = (await admin.masters())["broker-a"]
         for offset in range(1, 21):
             ext = {**place, "commitOffset": offset}

@@ -12,7 +12,7 @@ from store.io.os_filesystem import OsFileSystem
 from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, decode_slot
 from store.log.entry import EntryKind
 from store.replica import ReplicaStore, StoreConfig
-from store.state.replication_evidence_file import unpack_held
+from store.state.replication_evidence_file import unpack_evidence
 from tests.cluster.running_cluster import RunningCluster
 
 SAVED_SECONDS = 30.0
@@ -42,7 +42,7 @@ def saved_index(data: Path, node: str) -> int:
     found = path.read_bytes() if path.exists() else b""
     slots = [decode_slot(found[at * SLOT_SIZE :][:SLOT_SIZE]) for at in range(SLOT_COUNT)]
     _, payload = max((slot for slot in slots if slot is not None), default=(0, b"\x90"))
-    held = unpack_held(payload, str(path))
+    held = unpack_evidence(payload, str(path))
     return max((each.last_index for each in held if each.node == node), default=-1)
 
 

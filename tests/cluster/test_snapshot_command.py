@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.cluster_admin.admin_client import Admin, run_admin
+from broker.cli.cluster_admin.admin_client import AdminClient, run_admin
 from broker.remoting.protocol.codes import RequestCode
 from broker.server.name_server_registration import Announcement
 from tests.cluster.running_cluster import RunningCluster
@@ -107,7 +107,7 @@ def leave_for_good(cluster: RunningCluster, group: str) -> None:
         topics={},
     )
 
-    async def come_and_go(admin: Admin) -> None:
+    async def come_and_go(admin: AdminClient) -> None:
         body = announcement.body()
         code = RequestCode.REGISTER_BROKER
         await admin.ask(cluster.namesrv, code, announcement.ext(body), (body,))

@@ -65,7 +65,7 @@ class AnyIndex(Planted):
 
 
 @dataclass(slots=True)
-class Told(Planted):
+class GroupFinding(Planted):
     """A damage of one or several replicas, and what must be told of whom.
 
     ``paths`` are each told, with one of ``kinds``. Nobody is accused but the ``culprits``. That

@@ -7,7 +7,7 @@ from random import Random
 
 from simulator.engine.disk import SimulatedFileSystem
 from store.log.entry import Entry
-from store.message.batch import Run
+from store.message.batch import QueueRun
 from tests.store.sample_replica import Replica, message
 from tests.store.small_logs import simulated
 
@@ -86,7 +86,7 @@ def _append(replica: Replica, number: int, rng: Random) -> Entry:
         # Of some entries the messages suffice for the check by columns.
         many = 18 if kind < 0.2 and topic == "orders" else rng.randint(1, 3)
         messages = [message(100 * number + each, topic) for each in range(10, 10 + many)]
-        runs.append(Run(topic, queue_id, offset, messages))
+        runs.append(QueueRun(topic, queue_id, offset, messages))
     return replica.send(runs, _commands(number, rng))
 
 

@@ -14,12 +14,12 @@ from store.log.layout import segment_name, segment_start
 from store.message.batch import decode_batch
 from store.state.checkpoint import decode_checkpoint, encode_checkpoint
 from store.state.format_file import Identity, encode_format
-from store.state.hard_state import Mark
+from store.state.hard_state import DurableMark
 from store.state.snapshot_manifest import decode_manifest, encode_manifest
 from store.verify import Finding
 from store.verify.state.state_reader import read_identity
 from tests.damage.checkpoint_damage import alter_broker
-from tests.damage.planted_damage import Planted, Planter, Told
+from tests.damage.planted_damage import GroupFinding, Planted, Planter
 from tests.damage.replica_groups import Group, Member
 from tests.damage.state_damage import mark_of, state_of
 from tests.damage.two_slot_file_damage import told
@@ -28,8 +28,8 @@ from tests.store.sample_replica import SEGMENT_SIZE
 
 def _of(
     what: str, culprits: Sequence[Member], paths: Sequence[str], *, differ: bool = False
-) -> Told:
-    return Told(
+) -> GroupFinding:
+    return GroupFinding(
         what,
         culprits[0],
         frozenset(),
@@ -104,7 +104,7 @@ def one_of_each(group: Group, _member: Member, rng: Random) -> Planted | None:
     entry = group.entries[_position(group, [third], rng)]
     path, at = _path(third, entry.position)
     group.fs.overwrite(path, bytes(entry.size), at)
-    assert isinstance(broker, Told)
+    assert isinstance(broker, GroupFinding)
     paths = [f"{state_of(first)}/vote", *broker.paths, path]
     return _of("another damage in each", [first, second, third], paths)
 
@@ -135,7 +135,7 @@ def forge_log(members: Sequence[Member], group: Group, index: int, bit: int) -> 
 
 
 def _fit_names(group: Group, member: Member) -> None:
-    """Mark, checkpoints and manifest name the entries that are in the log now."""
+    """DurableMark, checkpoints and manifest name the entries that are in the log now."""
     data = group.fs.visible_bytes
 
     def chain_at(index: int) -> int:
@@ -171,7 +171,7 @@ def _forge(
         for member in members:
             _fit_names(group, member)
         # Each is whole by itself, so that they differ is all that can be said.
-        return Told(what, members[0], frozenset(), None, differ=True)
+        return GroupFinding(what, members[0], frozenset(), None, differ=True)
     paths = [f"{state_of(member)}/mark" for member in members]
     return _of(what, members, paths)
 
@@ -194,7 +194,7 @@ def forge_state_of_most(name: str, group: Group, _member: Member, rng: Random) -
     members = _most(group, rng)
     seed = rng.random()
     planted = [alter_broker(name, group, member, Random(seed)) for member in members]
-    paths = [path for one in planted if isinstance(one, Told) for path in one.paths]
+    paths = [path for one in planted if isinstance(one, GroupFinding) for path in one.paths]
     done = [m for m, one in zip(members, planted, strict=True) if one is not None]
     return _of(f"state forged in most: {name}", done, paths) if done else None
 
@@ -204,7 +204,7 @@ def same_mark_in_most(group: Group, _member: Member, rng: Random) -> Planted | N
     members = _most(group, rng)
     if not members:
         return None
-    far = Mark(1 << 30, 1 << 40, 7, 1 << 30, 0, 0)
+    far = DurableMark(1 << 30, 1 << 40, 7, 1 << 30, 0, 0)
     for member in members:
         data = encode_slot(7, far.pack(), member.name) * 2
         replace_file(group.fs, state_of(member), "mark", data)
@@ -275,7 +275,7 @@ def _rename(group: Group, member: Member, identity: Identity) -> None:
         replace_file(group.fs, member.directory, "manifest.json", encode_manifest(manifest))
 
 
-class _Twice(Told):
+class _Twice(GroupFinding):
     """One of two must be told, whichever."""
 
     def explain(self, findings: list[Finding]) -> str | None:

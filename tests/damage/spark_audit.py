@@ -42,7 +42,7 @@ def audit(session: SparkSession, root: Path, group: Group) -> tuple[list[Finding
     for directory in group.directories:
         directories.append(f"{root}{directory}")
         copy_out(group.fs, directory, Path(directories[-1]))
-    found = [one.finding for one in run_audit(session, directories, RANGE_BYTES).told]
+    found = [one.finding for one in run_audit(session, directories, RANGE_BYTES).findings]
     alone = verify_replicas(OsFileSystem(), directories, range_bytes=RANGE_BYTES).findings
     return [strip(one, str(root)) for one in found], difference(alone, found)
 

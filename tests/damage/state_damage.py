@@ -15,7 +15,7 @@ import msgpack
 from store.io.atomic_file import replace_file
 from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, decode_slot, encode_slot
 from store.state.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
-from store.state.hard_state import HardState, Mark
+from store.state.hard_state import DurableMark, HardState
 from store.state.machine_state import MachineState, decode_machine_state, encode_machine_state
 from store.state.snapshot_manifest import Manifest, decode_manifest, encode_manifest
 from store.verify import FindingKind
@@ -45,8 +45,8 @@ def record_of(group: Group, member: Member, name: str) -> bytes:
     return slot[1]
 
 
-def mark_of(group: Group, member: Member) -> Mark:
-    return Mark.unpack(record_of(group, member, "mark"), "mark")
+def mark_of(group: Group, member: Member) -> DurableMark:
+    return DurableMark.unpack(record_of(group, member, "mark"), "mark")
 
 
 def checkpoint_path(member: Member) -> str:

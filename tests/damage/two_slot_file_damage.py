@@ -13,9 +13,9 @@ import msgpack
 from store.io.atomic_file import replace_file
 from store.io.two_slot_file import SLOT_SIZE, decode_slot, encode_slot
 from store.state.hard_state import HardState
-from store.state.replication_evidence_file import Held
+from store.state.replication_evidence_file import SavedEvidence
 from store.verify import FindingKind
-from tests.damage.planted_damage import Planted, Planter, Told
+from tests.damage.planted_damage import GroupFinding, Planted, Planter
 from tests.damage.replica_groups import Group, Member
 from tests.damage.state_damage import mark_of, state_of
 
@@ -29,10 +29,12 @@ KINDS = {
 }
 
 
-def told(what: str, member: Member, *names: str, kinds: tuple[FindingKind, ...] = ()) -> Told:
+def told(
+    what: str, member: Member, *names: str, kinds: tuple[FindingKind, ...] = ()
+) -> GroupFinding:
     """Of each of these files of one replica something must be told."""
     paths = tuple(f"{member.directory}/{name}" for name in names)
-    return Told(what, member, frozenset(kinds), None, paths=paths, culprits=(member,))
+    return GroupFinding(what, member, frozenset(kinds), None, paths=paths, culprits=(member,))
 
 
 def _slots(group: Group, member: Member, name: str) -> bytes:
@@ -230,18 +232,18 @@ def alter_mark(field: str, group: Group, member: Member, rng: Random) -> Planted
 def twice_in_held(group: Group, member: Member, rng: Random) -> Planted | None:
     if member.is_snapshot:
         return None
-    other = rng.choice((Held("n1", 9, 2), Held("n1", 8, 3)))
-    return _save_held(group, member, "member twice in held", Held("n1", 8, 2), other)
+    other = rng.choice((SavedEvidence("n1", 9, 2), SavedEvidence("n1", 8, 3)))
+    return _save_held(group, member, "member twice in held", SavedEvidence("n1", 8, 2), other)
 
 
 def no_name_in_held(group: Group, member: Member, rng: Random) -> Planted | None:
     if member.is_snapshot:
         return None
     name = rng.choice(("", "n" * 65, "a/b", "n1 "))
-    return _save_held(group, member, "name of nonsense in held", Held(name, 8, 2))
+    return _save_held(group, member, "name of nonsense in held", SavedEvidence(name, 8, 2))
 
 
-def _save_held(group: Group, member: Member, what: str, *held: Held) -> Told:
+def _save_held(group: Group, member: Member, what: str, *held: SavedEvidence) -> GroupFinding:
     data = encode_slot(9, msgpack.packb(held), member.name) * 2
     replace_file(group.fs, state_of(member), "held", data)
     return told(what, member, "state/held", kinds=(FindingKind.HELD,))
@@ -253,7 +255,7 @@ def held_beyond(group: Group, member: Member, rng: Random) -> Planted | None:
     other = group.members[place]
     if member.is_snapshot or other.is_snapshot or other is member:
         return None
-    claim = Held(other.node, 7 + place, len(group.entries) + rng.choice((0, 3, FAR)))
+    claim = SavedEvidence(other.node, 7 + place, len(group.entries) + rng.choice((0, 3, FAR)))
     planted = _save_held(group, member, "held beyond the other's log", claim)
     planted.kinds, planted.differ = frozenset({FindingKind.DIVERGENCE}), True
     return planted

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from dledger.node.health import Fitness
-from dledger.node.log_divergence import Divergence
-from dledger.node.snapshot_receiver import CatchUp
+from dledger.node.health import HealthMonitor
+from dledger.node.log_divergence import LogDivergence
+from dledger.node.snapshot_receiver import SnapshotReceiver
 from dledger.raft.configuration import NO_INCARNATION, Configuration
-from dledger.raft.configuration_change import Changes
+from dledger.raft.configuration_change import ConfigurationChanger
 from dledger.raft.core import Raft
 from dledger.raft.election import Elections
 from dledger.raft.follower import Follower
-from dledger.raft.leader import Leading
+from dledger.raft.leader import LeaderState
 from dledger.raft.leader_reads import LeaderReads
-from dledger.raft.leadership_transfer import Handover
+from dledger.raft.leadership_transfer import LeadershipTransfer
 from dledger.raft.messages import AppendRequest, TimeoutNow, VoteRequest
-from dledger.raft.quorum_tracker import Majorities
-from dledger.raft.raft_log import LocalLog
-from dledger.raft.raft_state import Standing
+from dledger.raft.quorum_tracker import QuorumTracker
+from dledger.raft.raft_log import RaftLog
+from dledger.raft.raft_state import RaftState
 from dledger.raft.read_index import ReadAsked, ReadRounds
-from dledger.raft.replication_evidence import Holding
+from dledger.raft.replication_evidence import MemberEvidence
 from dledger.raft.term_bound import TermBound
 from simulator.bugs.planted_bug import Patch
 from store.log.entry import Entry
@@ -34,59 +34,59 @@ from store.log.entry import Entry
 
 
 def every_peer_taken_for_a_member(patch: Patch) -> None:
-    patch.set(Standing, "knows", lambda _standing, _node: True)
+    patch.set(RaftState, "knows", lambda _raft_state, _node: True)
 
 
 def stranger_heard_at_any_time(patch: Patch) -> None:
-    patch.set(Standing, "hears_strangers", lambda _standing, _now: True)
+    patch.set(RaftState, "accepts_strangers", lambda _raft_state, _now: True)
 
 
 def stranger_heard_again_and_again(patch: Patch) -> None:
-    patch.set(Standing, "stranger_heard", lambda _standing, _now: None)
+    patch.set(RaftState, "stranger_heard", lambda _raft_state, _now: None)
 
 
 def stranger_breaks_off_an_election(patch: Patch) -> None:
-    hears = Standing.hears_leader
+    hears = RaftState.accepts_leader
 
-    def hears_leader(standing: Standing, sender: str, term: int, now: float) -> bool:
-        voted = term == standing.term and sender in (standing.leader, standing.vote)
-        return voted or hears(standing, sender, term, now)
+    def accepts_leader(raft_state: RaftState, sender: str, term: int, now: float) -> bool:
+        voted = term == raft_state.term and sender in (raft_state.leader, raft_state.vote)
+        return voted or hears(raft_state, sender, term, now)
 
-    patch.set(Standing, "hears_leader", hears_leader)
+    patch.set(RaftState, "accepts_leader", accepts_leader)
 
 
 def stranger_asks_for_votes_like_a_member(patch: Patch) -> None:
-    asked = Elections.asked
+    asked = Elections.vote_requested
 
     def as_a_member(elections: Elections, sender: str, request: VoteRequest, now: float) -> None:
-        vars(elections._standing)["knows"] = lambda _node: True
+        vars(elections._raft_state)["knows"] = lambda _node: True
         try:
             asked(elections, sender, request, now)
         finally:
-            del vars(elections._standing)["knows"]
+            del vars(elections._raft_state)["knows"]
 
-    patch.set(Elections, "asked", as_a_member)
+    patch.set(Elections, "vote_requested", as_a_member)
 
 
 def stranger_believed_of_what_is_committed(patch: Patch) -> None:
-    patch.set(LocalLog, "believes", lambda _local, _leader: True)
+    patch.set(RaftLog, "trusts_leader", lambda _raft_log, _leader: True)
 
 
 def anybody_believed_of_what_disks_hold(patch: Patch) -> None:
-    begin = LocalLog.__init__
+    begin = RaftLog.__init__
 
-    class Proven(LocalLog):
-        proven = property(lambda _local: True, lambda _local, _value: None)
+    class Proven(RaftLog):
+        proven = property(lambda _raft_log: True, lambda _raft_log, _value: None)
 
-    def made(local: LocalLog, **parts: Any) -> None:
+    def made(local: RaftLog, **parts: Any) -> None:
         local.__class__ = Proven
         begin(local, **parts)
 
-    patch.set(LocalLog, "__init__", made)
+    patch.set(RaftLog, "__init__", made)
 
 
 def disks_of_nobody_remembered(patch: Patch) -> None:
-    def all_of_them(_follower: Follower, held: tuple[Holding, ...]) -> list[Holding]:
+    def all_of_them(_follower: Follower, held: tuple[MemberEvidence, ...]) -> list[MemberEvidence]:
         return list(held)
 
     patch.set(Follower, "_plausible", all_of_them)
@@ -97,7 +97,7 @@ def everybody_is_served(patch: Patch) -> None:
 
 
 def refilled_from_whoever_leads(patch: Patch) -> None:
-    patch.set(CatchUp, "_trusted", lambda _catch_up, leader: leader)
+    patch.set(SnapshotReceiver, "_trusted", lambda _catch_up, leader: leader)
 
 
 # --- terms, and messages that cannot be right
@@ -112,34 +112,41 @@ def terms_approached_at_once(patch: Patch) -> None:
 
 
 def second_leader_of_a_term_followed(patch: Patch) -> None:
-    patch.set(Standing, "hears_leader", lambda _standing, _sender, _term, _now: True)
+    patch.set(RaftState, "accepts_leader", lambda _raft_state, _sender, _term, _now: True)
 
 
 def what_a_stranger_sent_counts_for_a_member(patch: Patch) -> None:
-    patch.set(LocalLog, "doubt", lambda _local: None)
+    patch.set(RaftLog, "reset_verified", lambda _raft_log: None)
 
 
 def entries_taken_from_anywhere(patch: Patch) -> None:
-    def unchecked(local: LocalLog, _sender: str, request: AppendRequest) -> list[Entry]:
-        return [each for each in request.entries if each.index > local.log.last_index]
+    def unchecked(local: RaftLog, _sender: str, request: AppendRequest) -> list[Entry]:
+        return [each for each in request.entries if each.index > local.entry_cache.last_index]
 
-    patch.set(LocalLog, "_checked", unchecked)
+    patch.set(RaftLog, "_checked", unchecked)
 
 
 def committed_entries_not_compared(patch: Patch) -> None:
-    def silent(_local: LocalLog, _sender: str, _index: int, _ours: int, _theirs: int) -> None:
+    def silent(_raft_log: RaftLog, _sender: str, _index: int, _ours: int, _theirs: int) -> None:
         """As if they were equal."""
 
-    patch.set(LocalLog, "_check_committed", silent)
+    patch.set(RaftLog, "_check_committed", silent)
 
 
 def what_cannot_be_confirmed_counts(patch: Patch) -> None:
-    heard = Leading._heard
+    heard = LeaderState._heard
 
-    def credulous(leading: Leading, sender: str, incarnation: int, match_index: int) -> Any:
-        return heard(leading, sender, incarnation, min(match_index, leading._local.log.last_index))
+    def credulous(
+        leader_state: LeaderState, sender: str, incarnation: int, match_index: int
+    ) -> Any:
+        return heard(
+            leader_state,
+            sender,
+            incarnation,
+            min(match_index, leader_state._raft_log.entry_cache.last_index),
+        )
 
-    patch.set(Leading, "_heard", credulous)
+    patch.set(LeaderState, "_heard", credulous)
 
 
 def late_order_to_campaign_obeyed(patch: Patch) -> None:
@@ -158,19 +165,19 @@ def late_order_to_campaign_obeyed(patch: Patch) -> None:
 
 
 def votes_of_any_term_counted(patch: Patch) -> None:
-    answered = Elections.answered
+    answered = Elections.vote_answered
 
     def careless(elections: Elections, sender: str, answer: Any, now: float) -> None:
         if answer.granted and not answer.pre_vote:
-            object.__setattr__(answer, "term", elections._standing.term)
+            object.__setattr__(answer, "term", elections._raft_state.term)
         answered(elections, sender, answer, now)
 
-    patch.set(Elections, "answered", careless)
+    patch.set(Elections, "vote_answered", careless)
 
 
 def whoever_is_no_voter_by_the_newest_entry_never_leads(patch: Patch) -> None:
     def strict(elections: Elections) -> bool:
-        return elections._configurations.current.votes(elections._standing.node)
+        return elections._configurations.current.votes(elections._raft_state.node)
 
     patch.set(Elections, "may_campaign", property(strict))
 
@@ -180,17 +187,17 @@ def stuck_change_never_called_off(patch: Patch) -> None:
 
 
 def members_changed_whoever_is_up(patch: Patch) -> None:
-    patch.set(Majorities, "keeps_up", lambda _majorities, _voter: True)
+    patch.set(QuorumTracker, "keeps_up", lambda _quorum_tracker, _voter: True)
 
 
 def damaged_members_relied_on(patch: Patch) -> None:
-    patch.set(Majorities, "whole", lambda _majorities, _member: True)
+    patch.set(QuorumTracker, "is_intact", lambda _quorum_tracker, _member: True)
 
 
 def new_disk_counts_at_once(patch: Patch) -> None:
-    def noted(changes: Changes, found: Configuration, _now: float) -> dict[str, int]:
+    def noted(changes: ConfigurationChanger, found: Configuration, _now: float) -> dict[str, int]:
         told = {changes._node: changes._incarnation}
-        for peer in changes._majorities.peers():
+        for peer in changes._quorum_tracker.peers():
             progress = changes._replicator.peers[peer]
             if progress.incarnation:
                 told[peer] = progress.incarnation
@@ -200,37 +207,42 @@ def new_disk_counts_at_once(patch: Patch) -> None:
             if found.incarnations.get(peer, NO_INCARNATION) != number
         }
 
-    patch.set(Changes, "_incarnations_to_note", noted)
+    patch.set(ConfigurationChanger, "_incarnations_to_note", noted)
 
 
 def those_who_leave_are_not_told(patch: Patch) -> None:
-    def at_once(changes: Changes, now: float) -> None:
-        staying = changes._majorities.peers()
+    def at_once(changes: ConfigurationChanger, now: float) -> None:
+        staying = changes._quorum_tracker.peers()
         changes._replicator.set_peers(staying, changes._connected, now)
 
-    patch.set(Changes, "_part", at_once)
+    patch.set(ConfigurationChanger, "_part", at_once)
 
 
 def handed_over_before_all_is_there(patch: Patch) -> None:
-    def at_once(handover: Handover) -> None:
-        if handover.target is not None and not handover._sent:
-            handover._sent = True
-            handover._outbox.send(handover.target, TimeoutNow(handover._term))
+    def at_once(leadership_transfer: LeadershipTransfer) -> None:
+        if leadership_transfer.target is not None and not leadership_transfer._sent:
+            leadership_transfer._sent = True
+            leadership_transfer._ready_builder.send(
+                leadership_transfer.target, TimeoutNow(leadership_transfer._term)
+            )
 
-    patch.set(Handover, "go_on", at_once)
+    patch.set(LeadershipTransfer, "go_on", at_once)
 
 
 def proposals_taken_during_a_handover(patch: Patch) -> None:
-    check = Leading.check_may_propose
+    check = LeaderState.check_may_propose
 
-    def generous(leading: Leading) -> None:
-        target, leading.handover.target = leading.handover.target, None
+    def generous(leader_state: LeaderState) -> None:
+        target, leader_state.leadership_transfer.target = (
+            leader_state.leadership_transfer.target,
+            None,
+        )
         try:
-            check(leading)
+            check(leader_state)
         finally:
-            leading.handover.target = target
+            leader_state.leadership_transfer.target = target
 
-    patch.set(Leading, "check_may_propose", generous)
+    patch.set(LeaderState, "check_may_propose", generous)
 
 
 def late_read_joins_a_round_under_way(patch: Patch) -> None:
@@ -270,52 +282,52 @@ def lease_kept_after_an_order(patch: Patch) -> None:
 
 
 def voter_campaigns_within_a_lease(patch: Patch) -> None:
-    def hurry(standing: Standing, now: float) -> None:
-        soon = now + standing._draw(standing._config.lost_leader_seconds)
-        standing.election_at = min(standing.election_at, soon)
+    def hurry(raft_state: RaftState, now: float) -> None:
+        soon = now + raft_state._draw(raft_state._config.lost_leader_seconds)
+        raft_state.election_at = min(raft_state.election_at, soon)
 
-    patch.set(Standing, "hurry", hurry)
+    patch.set(RaftState, "hasten_election", hurry)
 
 
 # --- nodes
 
 
 def stalled_disk_not_noticed(patch: Patch) -> None:
-    patch.set(Fitness, "_look_for_stall", lambda _fitness: None)
+    patch.set(HealthMonitor, "_look_for_stall", lambda _fitness: None)
 
 
 def unfit_leader_stays(patch: Patch) -> None:
-    patch.set(Fitness, "_give_way", lambda _fitness: None)
+    patch.set(HealthMonitor, "_give_way", lambda _fitness: None)
 
 
 def damaged_member_campaigns(patch: Patch) -> None:
-    changed = Fitness._changed
+    changed = HealthMonitor._changed
 
-    def careless(fitness: Fitness) -> None:
-        changed(fitness)
-        fitness._node.core.elections.campaigns = fitness._node.core.elections.votes
+    def careless(health: HealthMonitor) -> None:
+        changed(health)
+        health._node.core.elections.campaigns = health._node.core.elections.votes
 
-    patch.set(Fitness, "_changed", careless)
+    patch.set(HealthMonitor, "_changed", careless)
 
 
 def member_without_room_is_as_quick_as_others(patch: Patch) -> None:
-    changed = Fitness._changed
+    changed = HealthMonitor._changed
 
-    def hasty(fitness: Fitness) -> None:
-        changed(fitness)
-        fitness._node.core.standing.patience = 1.0
+    def hasty(health: HealthMonitor) -> None:
+        changed(health)
+        health._node.core.raft_state.election_delay_factor = 1.0
 
-    patch.set(Fitness, "_changed", hasty)
+    patch.set(HealthMonitor, "_changed", hasty)
 
 
 def divergence_not_noticed(patch: Patch) -> None:
-    patch.set(Divergence, "refused", lambda _divergence, _sender, _request: None)
+    patch.set(LogDivergence, "refused", lambda _divergence, _sender, _request: None)
 
 
 def divergence_believed_of_the_leader_alone(patch: Patch) -> None:
-    def at_once(divergence: Divergence, sender: str, request: AppendRequest) -> None:
+    def at_once(divergence: LogDivergence, sender: str, request: AppendRequest) -> None:
         if request.entries and divergence._differs(sender, request.entries[0]):
             divergence.found = True
-            divergence._node.catch_up.begin(sender)
+            divergence._node.snapshot_receiver.begin(sender)
 
-    patch.set(Divergence, "refused", at_once)
+    patch.set(LogDivergence, "refused", at_once)

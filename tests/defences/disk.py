@@ -17,16 +17,16 @@ import store.replica
 import store.replica_reads
 import store.state.checkpoint
 from dledger.node.log_writer import LogWriter
-from dledger.node.snapshot_sender import Supply
-from dledger.node.startup_repair import Mending
+from dledger.node.snapshot_sender import SnapshotSender
+from dledger.node.startup_repair import StartupRepair
 from dledger.wire.service_messages import FetchRequest
 from simulator.bugs.planted_bug import Patch
 from store.io.filesystem import FileSystem
 from store.log.commit_log import CommitLog
-from store.recovery.snapshot_install import COMPLETE_NAME, REFILL_NAME, Refill
+from store.recovery.snapshot_install import COMPLETE_NAME, REFILL_NAME, SnapshotInstall
 from store.replica import ReplicaStore
 from store.state.checkpoint import Checkpoint
-from store.state.durable_mark import Marks
+from store.state.durable_mark import DurableMarkTracker
 
 
 def term_may_fall(patch: Patch) -> None:
@@ -61,20 +61,22 @@ def data_of_another_node_opened(patch: Patch) -> None:
 
 
 def mark_set_on_what_is_not_there(patch: Patch) -> None:
-    def is_entry(_marks: Marks, _index: int, _end_position: int, _chain_crc: int) -> bool:
+    def is_entry(
+        _marks: DurableMarkTracker, _index: int, _end_position: int, _chain_crc: int
+    ) -> bool:
         return True
 
-    patch.set(Marks, "is_entry", is_entry)
+    patch.set(DurableMarkTracker, "is_entry", is_entry)
 
 
 def committed_entries_cut(patch: Patch) -> None:
-    lower_for = Marks.lower_for
+    lower_for = DurableMarkTracker.lower_for
 
-    def rash(marks: Marks, first_index: int) -> Any:
+    def rash(marks: DurableMarkTracker, first_index: int) -> Any:
         object.__setattr__(marks.mark, "commit_index", -1)
         return lower_for(marks, first_index)
 
-    patch.set(Marks, "lower_for", rash)
+    patch.set(DurableMarkTracker, "lower_for", rash)
 
 
 def checkpoint_of_what_is_not_durable(patch: Patch) -> None:
@@ -91,7 +93,7 @@ def checkpoint_of_what_is_not_durable(patch: Patch) -> None:
 
 
 def one_checkpoint_kept(patch: Patch) -> None:
-    patch.set(store.state.checkpoint, "KEPT", 1)
+    patch.set(store.state.checkpoint, "CHECKPOINTS_KEPT", 1)
 
 
 def mark_not_compared_with_the_log(patch: Patch) -> None:
@@ -114,21 +116,21 @@ def putback_not_finished(patch: Patch) -> None:
 
 
 def what_is_not_committed_given_to_peers(patch: Patch) -> None:
-    fetch = Supply.fetch
+    fetch = SnapshotSender.fetch
 
-    def generous(supply: Supply, peer: str, request: FetchRequest) -> None:
-        local = supply._node.core.local
-        commit, local.commit_index = local.commit_index, local.log.last_index
+    def generous(snapshot_sender: SnapshotSender, peer: str, request: FetchRequest) -> None:
+        local = snapshot_sender._node.core.raft_log
+        commit, local.commit_index = local.commit_index, local.entry_cache.last_index
         try:
-            fetch(supply, peer, request)
+            fetch(snapshot_sender, peer, request)
         finally:
             local.commit_index = commit
 
-    patch.set(Supply, "fetch", generous)
+    patch.set(SnapshotSender, "fetch", generous)
 
 
 def lost_last_entry_tells_nothing(patch: Patch) -> None:
-    patch.set(Mending, "_holds", lambda _mending, _entry: True)
+    patch.set(StartupRepair, "_holds", lambda _mending, _entry: True)
 
 
 def rotten_row_not_confirmed(patch: Patch) -> None:
@@ -139,32 +141,32 @@ def rotten_row_not_confirmed(patch: Patch) -> None:
 
 
 def refill_begun_for_a_term_to_come(patch: Patch) -> None:
-    begin = Refill.begin
+    begin = SnapshotInstall.begin
 
     def careless(
         fs: FileSystem, directory: str, plan: Any, data: bytes, _term_max: int, **sizes: int
-    ) -> Refill:
+    ) -> SnapshotInstall:
         return begin(fs, directory, plan, data, 1 << 62, **sizes)
 
-    patch.set(Refill, "begin", staticmethod(careless))
+    patch.set(SnapshotInstall, "begin", staticmethod(careless))
 
 
 def refill_not_tied_together(patch: Patch) -> None:
-    def append(refill: Refill, entries: Any) -> None:
+    def append(refill: SnapshotInstall, entries: Any) -> None:
         refill._log.append(entries)
         refill.next_index = entries[-1].index + 1
 
-    patch.set(Refill, "append", append)
+    patch.set(SnapshotInstall, "append", append)
 
 
 def refill_complete_before_its_entries_are_durable(patch: Patch) -> None:
-    complete = Refill.complete
+    complete = SnapshotInstall.complete
 
-    def hasty(refill: Refill, floor: int) -> None:
+    def hasty(refill: SnapshotInstall, floor: int) -> None:
         vars(refill._log)["sync"] = lambda: None
         complete(refill, floor)
 
-    patch.set(Refill, "complete", hasty)
+    patch.set(SnapshotInstall, "complete", hasty)
 
 
 def refill_does_not_raise_the_term(patch: Patch) -> None:
@@ -186,7 +188,7 @@ def refill_forgotten_before_it_is_installed(patch: Patch) -> None:
 
 
 def refill_without_a_floor(patch: Patch) -> None:
-    patch.set(store.replica, "read_floor", lambda _fs, _directory: -1)
+    patch.set(store.replica, "read_vote_floor", lambda _fs, _directory: -1)
 
 
 def refill_leaves_what_was_derived(patch: Patch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger.errors import InvariantError, Promise
+from dledger.errors import InvariantError, SafetyProperty
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("store", "dledger", "broker", "spark")
@@ -31,9 +31,11 @@ def test_every_assertion_names_its_promise() -> None:
     assert found
     for place, call in found:
         first = ast.unparse(call.args[0])
-        assert first.removeprefix("Promise.") in Promise.__members__, f"{place}: {first}"
+        assert first.removeprefix("SafetyProperty.") in SafetyProperty.__members__, (
+            f"{place}: {first}"
+        )
 
 
-@pytest.mark.parametrize("promise", Promise)
-def test_what_is_said_begins_with_the_promise(promise: Promise) -> None:
+@pytest.mark.parametrize("promise", SafetyProperty)
+def test_what_is_said_begins_with_the_promise(promise: SafetyProperty) -> None:
     assert str(InvariantError(promise, "entry 5 is gone")) == f"{promise.value}: entry 5 is gone"

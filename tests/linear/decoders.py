@@ -18,7 +18,7 @@ from broker.config.config_file import parse_config
 from broker.config.dynamic_settings import changed_settings
 from broker.config.node_config import Endpoint
 from broker.delivery.message_filter import SCAN_LIMITS, selected
-from broker.delivery.message_reader import Found, Status
+from broker.delivery.message_reader import GetMessageResult, GetMessageStatus
 from broker.filter.sql92_parser import parse_selector
 from broker.filter.subscription import Subscription, tag_codes
 from broker.nameserver.register_broker_body import decode_data_version, decode_topic_table
@@ -156,7 +156,7 @@ DECODERS = [
         lambda data: selected(
             parse_selector("a = '1'"),
             0,
-            Found(Status.FOUND, 1, 0, 0),
+            GetMessageResult(GetMessageStatus.FOUND, 1, 0, 0),
             [records(letters(data), b"a\x011\x02")],
             SCAN_LIMITS,
         ),
@@ -338,9 +338,9 @@ DECODERS = [
 ELSEWHERE: dict[str, str] = {
     "broker.bench.jobs.decode_job": "reads what the command's own processes say to each other",
     "broker.cli.command_line._parse_command": "reads the command line",
-    "broker.client.route.route_lookup.LookUp._read": "reads with decode_route",
+    "broker.client.route.route_lookup.RouteLookup._read": "reads with decode_route",
     "broker.delivery.message_reader.Log.read": "what reads a log, and no decoder",
-    "broker.remoting.processors.pull_message.PullProcessor._read_request": (
+    "broker.remoting.processors.pull_message.PullMessageProcessor._read_request": (
         "reads fields and a filter, as above"
     ),
 }

@@ -17,8 +17,8 @@ from broker.client.received_message import PulledBatch
 from broker.filter.sql92_parser import parse_selector
 from broker.http import json_body as http_jsonbody
 from broker.http import produce as http_produce
-from broker.ingest.batch_body import stage_batch
-from broker.ingest.property_templates import Stager, origin
+from broker.ingest.batch_body import decode_batch_body
+from broker.ingest.property_templates import MessageBuilder, origin
 from broker.limits import HTTP
 from broker.nameserver.server import read_registration
 from broker.remoting.processors import client_manage
@@ -27,20 +27,20 @@ from broker.remoting.processors.lock_queues import LockProcessor
 from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame, decode_frame, encode_request
 from broker.remoting.protocol.frame_reader import FrameReader
-from broker.remoting.protocol.header_templates import LikeFrame
+from broker.remoting.protocol.header_templates import TemplatedFrame
 from broker.remoting.protocol.send_message_header import (
     LONG_NAMES,
     SHORT_NAMES,
     read_header,
-    read_like_header,
+    read_templated_header,
 )
 from dledger.wire.codec import decode_message, seal
 from dledger.wire.greeting import PROTOCOL_VERSION, unpack_greeting
 from dledger.wire.websocket_frames import MessageReader
 from store.log.entry import EntryKind, build_entry
-from store.message.batch import Run, decode_batch, encode_batch
+from store.message.batch import QueueRun, decode_batch, encode_batch
 from store.message.properties import decode_properties
-from store.message.record import iter_records, record_bounds, stage_message
+from store.message.record import iter_records, make_pending_message, record_bounds
 from store.state.checkpoint import (
     CHECKPOINT_HEADER,
     CHECKPOINT_MAGIC,
@@ -121,16 +121,16 @@ def like_sent(data: bytes) -> None:
             "e": str(number),
         }
         for frame in reader.feed(encode_request(310, number + 1, ext)):
-            if isinstance(frame, LikeFrame):
-                read_like_header(frame)
+            if isinstance(frame, TemplatedFrame):
+                read_templated_header(frame)
                 _ = frame.ext
 
 
 def staged(properties: bytes) -> None:
     of = origin("topic", 0, 0, bytes(8), 0)
-    stager = Stager("cluster")
+    message_builder = MessageBuilder("cluster")
     for _ in range(2):
-        stager.stage(of, 0, b"body", properties)
+        message_builder.build(of, 0, b"body", properties)
 
 
 def batched(properties: bytes) -> bytes:
@@ -140,7 +140,7 @@ def batched(properties: bytes) -> bytes:
 
 
 def batch(data: bytes) -> object:
-    return stage_batch(Stager("cluster"), origin("topic", 0, 0, bytes(8), 0), data)
+    return decode_batch_body(MessageBuilder("cluster"), origin("topic", 0, 0, bytes(8), 0), data)
 
 
 def heartbeat(data: bytes) -> None:
@@ -154,8 +154,8 @@ def heartbeat(data: bytes) -> None:
 
 
 def locks(data: bytes) -> None:
-    gatherer = SimpleNamespace(check_serving=lambda: None)
-    LockProcessor(SimpleNamespace(gatherer=gatherer))._read(request(data))  # type: ignore[arg-type]
+    batcher = SimpleNamespace(check_serving=lambda: None)
+    LockProcessor(SimpleNamespace(batcher=batcher))._read(request(data))  # type: ignore[arg-type]
 
 
 def registration(data: bytes) -> object:
@@ -196,10 +196,10 @@ def produced(data: bytes) -> None:
 def batch_body(bodies: Sequence[bytes], properties: bytes = b"") -> bytes:
     """Of an entry with these messages."""
     staged = [
-        stage_message("t", body, properties, born_timestamp=0, born_host=bytes(8))
+        make_pending_message("t", body, properties, born_timestamp=0, born_host=bytes(8))
         for body in bodies
     ]
-    return b"".join(map(bytes, encode_batch(0, 0, bytes(8), [Run("t", 0, 0, staged)], b"")))
+    return b"".join(map(bytes, encode_batch(0, 0, bytes(8), [QueueRun("t", 0, 0, staged)], b"")))
 
 
 def records(bodies: Sequence[bytes], properties: bytes = b"") -> bytes:

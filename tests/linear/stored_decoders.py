@@ -14,13 +14,13 @@ from store.state.checkpoint import (
     decode_checkpoint,
 )
 from store.state.format_file import decode_format
-from store.state.hard_state import HardState, Mark
+from store.state.hard_state import DurableMark, HardState
 from store.state.machine_state import MachineState, decode_machine_state
-from store.state.replication_evidence_file import unpack_held
+from store.state.replication_evidence_file import unpack_evidence
 from store.state.snapshot_manifest import decode_manifest
 from store.state.state_digests import digests_of, unpack_reports
 from store.verify.findings import FindingLog
-from store.verify.log.batch_columns import Topics, read_columns
+from store.verify.log.batch_columns import TopicNumbers, read_columns
 from store.verify.log.log_commands import unpack_commands
 from store.verify.replay.broker_state_check import _decode
 from store.verify.state.broker_state import BrokerTables
@@ -49,7 +49,7 @@ def by_columns(messages: list[bytes]) -> object:
     """All messages in one entry, as the check reads it."""
     body = batch_body(messages)
     entry = build_entry(EntryKind.DATA, 0, 1, 0, 0, [body])
-    return read_columns(entry.data, 0, [entry], Topics())
+    return read_columns(entry.data, 0, [entry], TopicNumbers())
 
 
 STORED = [
@@ -96,8 +96,8 @@ STORED = [
             lambda data: decode_slot(encode_slot(1, data)),
             lambda data: _read_record(encode_slot(1, data), 3),
             lambda data: HardState.unpack(data, _FILE),
-            lambda data: Mark.unpack(data, _FILE),
-            lambda data: unpack_held(data, _FILE),
+            lambda data: DurableMark.unpack(data, _FILE),
+            lambda data: unpack_evidence(data, _FILE),
             lambda data: decode_format(data, _FILE),
             text(parse_segment_name),
         ),

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from broker.cli.cluster_admin.admin_client import Admin, run_admin
+from broker.cli.cluster_admin.admin_client import AdminClient, run_admin
 from broker.cli.cluster_admin.cluster_view import GroupView, view_groups
 from broker.cli.cluster_admin.member_changes import GroupMembers
 from broker.cli.local_cluster.local_cluster import LocalCluster, LocalNode, local_node, write_config
@@ -59,8 +59,8 @@ class SoakCluster:
         self._members = {f"n{number}": network.member(number) for number in range(nodes)}
         self._numbers = iter(range(nodes, 10_000))
         configs = [self._config(number) for number in range(nodes)]
-        self._local = LocalCluster(directory, configs)
-        self.namesrv = str(self._local.namesrv)
+        self._raft_log = LocalCluster(directory, configs)
+        self.namesrv = str(self._raft_log.namesrv)
         for number, config in enumerate(configs):
             write_config(config)
             self.nodes[number] = local_node(config)
@@ -80,8 +80,8 @@ class SoakCluster:
 
     def start_all(self) -> None:
         """Starts the NameServer, and the nodes that do not run."""
-        if self._local.namesrv_process.pid is None:
-            self._local.namesrv_process.start()
+        if self._raft_log.namesrv_process.pid is None:
+            self._raft_log.namesrv_process.start()
         for number in self.nodes:
             self.start(number)
 
@@ -98,8 +98,8 @@ class SoakCluster:
 
     def restart_namesrv(self) -> None:
         """Kills the NameServer, which forgets all, and starts it."""
-        end_processes([self._local.namesrv_process], kill=True)
-        self._local.namesrv_process.start()
+        end_processes([self._raft_log.namesrv_process], kill=True)
+        self._raft_log.namesrv_process.start()
 
     def signal(self, number: int, sig: signal.Signals) -> None:
         """To the node's process, where it runs."""
@@ -123,7 +123,7 @@ class SoakCluster:
         for number in self.nodes:
             self.signal(number, signal.SIGCONT)
         end_processes([node.process for node in self.nodes.values()], kill=False)
-        end_processes([self._local.namesrv_process], kill=True)
+        end_processes([self._raft_log.namesrv_process], kill=True)
         self.running.clear()
 
     # --- members
@@ -184,7 +184,7 @@ class SoakCluster:
                 return
 
     def _change(self, work: Change) -> None:
-        async def change(admin: Admin) -> None:
+        async def change(admin: AdminClient) -> None:
             await work(GroupMembers(admin, GROUP))
 
         run_admin(self.namesrv, change)

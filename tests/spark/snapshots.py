@@ -9,7 +9,7 @@ from broker.state.broker_state import BrokerState
 from broker.state.open_transactions import OpenTransaction
 from broker.topics_and_groups import GroupConfig, TopicConfig
 from simulator.engine.disk import SimulatedFileSystem
-from store.message.batch import Run
+from store.message.batch import QueueRun
 from tests.store.sample_replica import GROUP, Replica, message
 from tests.store.small_logs import simulated
 
@@ -72,8 +72,8 @@ def write_snapshot(
         bills = [message(number, "bills", 100)]
         replica.send(
             [
-                Run("orders", 0, 2 * number - 2, orders),
-                Run("bills", number % 2, (number - 1) // 2, bills),
+                QueueRun("orders", 0, 2 * number - 2, orders),
+                QueueRun("bills", number % 2, (number - 1) // 2, bills),
             ]
         )
         if number == entries // 2:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from store.io.filesystem import Readable, ReadableFile
+from store.io.filesystem import ReadableFile, ReadableFileSystem
 
 LISTS, OPENS, READS, BYTES = "lists", "opens", "reads", "bytes"
 
@@ -14,7 +14,7 @@ LISTS, OPENS, READS, BYTES = "lists", "opens", "reads", "bytes"
 class CountingFileSystem:
     """Counts lists (looks for a name among them), opens, reads and their bytes."""
 
-    def __init__(self, below: Readable) -> None:
+    def __init__(self, below: ReadableFileSystem) -> None:
         self._below = below
         self.counts: Counter[str] = Counter()
         self.listed: Counter[str] = Counter()

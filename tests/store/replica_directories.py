@@ -18,7 +18,7 @@ from store.index.key_index import HEADER as KEY_HEADER
 from store.index.key_index import MAGIC as KEY_MAGIC
 from store.io.two_slot_file import PAYLOAD_SIZE_MAX, encode_slot
 from store.log.entry import HEADER, HEADER_SIZE, chain_crc
-from store.message.batch import Run
+from store.message.batch import QueueRun
 from store.state.checkpoint import CHECKPOINT_HEADER, CHECKPOINT_MAGIC, CHECKPOINT_VERSION
 from tests.store.sample_replica import GROUP, Replica, message
 from tests.store.small_logs import simulated
@@ -46,8 +46,8 @@ def _write(root: Path, node: str) -> Path:
         bills = [message(number, "bills", 100)]
         replica.send(
             [
-                Run("orders", 0, 2 * number - 2, orders),
-                Run("bills", number % 2, (number - 1) // 2, bills),
+                QueueRun("orders", 0, 2 * number - 2, orders),
+                QueueRun("bills", number % 2, (number - 1) // 2, bills),
             ]
         )
         if number == ENTRIES // 2 - 1:

@@ -14,8 +14,8 @@ from store.index.key_index import KeyIndex
 from store.io.filesystem import Bytes, FileSystem
 from store.log.entry import HEADER_SIZE, Entry, EntryKind, build_entry
 from store.log.layout import next_position, segment_start
-from store.message.batch import Run, decode_batch, encode_batch
-from store.message.record import StagedMessage, stage_message
+from store.message.batch import QueueRun, decode_batch, encode_batch
+from store.message.record import PendingMessage, make_pending_message
 from store.replica import ReplicaStore, StoreConfig
 from store.state.checkpoint import Checkpoint
 from store.state.machine_state import MachineState, QueueLength, encode_machine_state
@@ -27,10 +27,10 @@ HOST = bytes((10, 0, 0, 1)) + (10911).to_bytes(4, "big")
 STORED_MS = 1_700_000_000_001
 
 
-def message(number: int, topic: str = "orders", size: int = 20) -> StagedMessage:
+def message(number: int, topic: str = "orders", size: int = 20) -> PendingMessage:
     """A message with a tag and two keys, all from its number."""
     properties = f"TAGS\x01tag{number % 3}\x02KEYS\x01k{number} all\x02UNIQ_KEY\x01u{number}\x02"
-    return stage_message(
+    return make_pending_message(
         topic,
         bytes([number % 251]) * size,
         properties.encode(),
@@ -108,7 +108,7 @@ class Replica:
         position = next_position(self.end, size, SEGMENT_SIZE)
         return self.append(EntryKind.CONFIGURATION, [self.configuration], position)
 
-    def send(self, runs: list[Run], commands: list[list[object]] | None = None) -> Entry:
+    def send(self, runs: list[QueueRun], commands: list[list[object]] | None = None) -> Entry:
         """Commits messages and commands, and applies them."""
         packed = msgpack.packb(commands) if commands else b""
         size = sum(map(len, encode_batch(0, STORED_MS, HOST, runs, packed)))
@@ -122,7 +122,7 @@ class Replica:
         """Sends ``count`` messages to one queue."""
         offset = self.queues.get_or_create(topic, queue_id).end_offset
         messages = [message(first + number, topic) for number in range(count)]
-        return self.send([Run(topic, queue_id, offset, messages)])
+        return self.send([QueueRun(topic, queue_id, offset, messages)])
 
     def apply(self, entry: Entry) -> None:
         if entry.kind is EntryKind.CONFIGURATION:
@@ -218,8 +218,8 @@ def write_replica(fs: SimulatedFileSystem, node: str = "n0") -> Replica:
         if number == 21:
             replica.new_term()
         runs = [
-            Run("orders", 0, 2 * number - 2, [message(number), message(1000 + number)]),
-            Run("bills", number % 2, (number - 1) // 2, [message(number, "bills", 100)]),
+            QueueRun("orders", 0, 2 * number - 2, [message(number), message(1000 + number)]),
+            QueueRun("bills", number % 2, (number - 1) // 2, [message(number, "bills", 100)]),
         ]
         replica.send(runs)
         if number in (15, 30):

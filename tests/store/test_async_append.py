@@ -28,7 +28,7 @@ class Log:
         self.writer = Writer(CONFIG.segment_size)
         self.store: ReplicaStore = open_store(self.fs, CONFIG)
         self.store.save_hard_state(1, "n0")
-        self.store.prepare_next()
+        self.store.preallocate_next()
         self.told: list[BaseException | None] = []
         self.store.append(self.writer.make_many(1))
         self.store.sync()

@@ -9,9 +9,9 @@ from store.errors import CorruptEntryError
 from store.io.two_slot_file import SLOT_SIZE, decode_slot
 from store.log.entry import PADDING, PADDING_MAGIC, PADDING_SIZE, check_chain, decode_entry
 from store.log.layout import next_position, segment_name
-from store.message.batch import Run
-from store.message.record import stage_message
-from store.state.hard_state import Mark
+from store.message.batch import QueueRun
+from store.message.record import make_pending_message
+from store.state.hard_state import DurableMark
 from store.verify import verify_replicas
 from tests.store.sample_replica import GROUP, HOST, SEGMENT_SIZE, STORED_MS, Replica, write_replica
 from tests.store.small_logs import simulated
@@ -58,7 +58,7 @@ def test_a_snapshot_has_no_other_state_than_the_page_says(fs: SimulatedFileSyste
         replica.put("orders", 0, 4, first=4 * number)
     replica.checkpoint()
     replica.put("orders", 0, 1)
-    replica.store.save_held([])
+    replica.store.save_evidence([])
     target = snapshot(replica)
     last = replica.entries[-2]
     names = [f"checkpoint-{last.index:020d}", "format", "mark", "vote"]
@@ -70,11 +70,11 @@ def test_a_snapshot_has_no_other_state_than_the_page_says(fs: SimulatedFileSyste
 
 def test_a_key_file_has_the_name_of_the_first_record_with_a_key(fs: SimulatedFileSystem) -> None:
     replica = Replica(fs)
-    plain = stage_message("orders", b"x", b"TAGS\x01a\x02", born_timestamp=1, born_host=HOST)
-    replica.send([Run("orders", 0, 0, [plain])])
+    plain = make_pending_message("orders", b"x", b"TAGS\x01a\x02", born_timestamp=1, born_host=HOST)
+    replica.send([QueueRun("orders", 0, 0, [plain])])
     replica.checkpoint()
     assert not fs.exists(f"{replica.directory}/keyindex")
-    replica.send([Run("orders", 0, 1, [plain])])
+    replica.send([QueueRun("orders", 0, 1, [plain])])
     position = replica.put("orders", 0, 1).position + 48
     replica.checkpoint()
     assert fs.list_directory(f"{replica.directory}/keyindex") == [segment_name(position)]
@@ -120,7 +120,7 @@ def test_the_chain_before_an_expired_log_is_kept_nowhere(fs: SimulatedFileSystem
     replica.close()
     slot = decode_slot(fs.visible_bytes(f"{replica.directory}/state/mark")[:SLOT_SIZE])
     assert slot is not None
-    mark = Mark.unpack(slot[1], "mark")
+    mark = DurableMark.unpack(slot[1], "mark")
     first = replica.entries[mark.first_index]
     assert mark.first_index > 0
     assert mark.first_position == first.position

@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 import msgpack
 
 from broker.state import commands as code
-from broker.state.broker_state import BrokerState, DataVersion, TimerMark
+from broker.state.broker_state import BrokerState, DataVersion, TimerProgress
 from broker.state.deduplication_window import RecentRequests, pack_keys
 from broker.state.open_transactions import OpenTransaction
 from broker.topics_and_groups import GroupConfig, TopicConfig
@@ -117,7 +117,7 @@ def full_state() -> BrokerState:
         groups_version=DataVersion(5, 17),
         store_timestamp_ms=18,
         schedule={3: 5, 1: 4},
-        timer=TimerMark(19, 6, 2),
+        timer=TimerProgress(19, 6, 2),
         requests=RecentRequests(),
         transactions={7: OpenTransaction(8192, "p", 20, 21, 22, 23), 9: OpenTransaction(1, "q", 2)},
         settings={"b": "2", "a": "1"},
@@ -146,7 +146,7 @@ def test_a_state_with_all_there_is_is_read_by_the_page() -> None:
     assert parts["requests"] == bytes(state.requests.data)
     assert [tuple(each.values()) for each in parts["schedule"]] == [(1, 4), (3, 5)]
     assert [tuple(each.values()) for each in parts["settings"]] == [("a", "1"), ("b", "2")]
-    assert TimerMark(**parts["timer"]) == state.timer
+    assert TimerProgress(**parts["timer"]) == state.timer
     opened = {
         each["half_offset"]: OpenTransaction(**each["opened"]) for each in parts["transactions"]
     }
@@ -159,7 +159,7 @@ def test_the_fields_on_the_page_have_the_names_of_the_code() -> None:
         ("topic", TopicConfig),
         ("group", GroupConfig),
         ("version", DataVersion),
-        ("timer", TimerMark),
+        ("timer", TimerProgress),
         ("open", OpenTransaction),
     ):
         hints = get_type_hints(record)

@@ -13,18 +13,25 @@ from store.index.key_index import KeyIndex
 from store.io.two_slot_file import SLOT_SIZE, decode_slot, encode_slot
 from store.log.entry import HEADER_SIZE, EntryKind, build_entry, check_chain, decode_entry, padding
 from store.log.entry_index import ROW
-from store.message.batch import KEY_ROW, QUEUE_ROW, Run, RunHeader, decode_batch, encode_batch
-from store.message.record import decode_record, key_hash, stage_message
+from store.message.batch import (
+    KEY_ROW,
+    QUEUE_ROW,
+    QueueRun,
+    QueueRunHeader,
+    decode_batch,
+    encode_batch,
+)
+from store.message.record import decode_record, key_hash, make_pending_message
 from store.state.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from store.state.format_file import Identity, decode_format, encode_format
-from store.state.hard_state import HardState, Mark
+from store.state.hard_state import DurableMark, HardState
 from store.state.machine_state import (
     MachineState,
     QueueLength,
     decode_machine_state,
     encode_machine_state,
 )
-from store.state.replication_evidence_file import Held, pack_held, unpack_held
+from store.state.replication_evidence_file import SavedEvidence, pack_evidence, unpack_evidence
 from store.state.state_digests import (
     DIGESTS_BYTES,
     PROOF,
@@ -98,11 +105,11 @@ def test_a_slot_with_a_vote_is_as_documented() -> None:
 
 def test_a_slot_with_a_mark_is_as_documented() -> None:
     second = decode_entry(VECTORS["entry-second"])
-    mark = Mark(index=1, position=second.end, chain_crc=second.chain_crc, commit_index=0)
+    mark = DurableMark(index=1, position=second.end, chain_crc=second.chain_crc, commit_index=0)
     slot = VECTORS["mark-slot"].ljust(SLOT_SIZE, b"\0")
     decoded = decode_slot(slot)
     assert decoded is not None
-    assert Mark.unpack(decoded[1], "mark") == mark
+    assert DurableMark.unpack(decoded[1], "mark") == mark
     assert encode_slot(3, mark.pack()) == slot
 
 
@@ -110,9 +117,9 @@ def test_a_slot_with_what_members_hold_is_as_documented() -> None:
     slot = VECTORS["held-slot"].ljust(SLOT_SIZE, b"\0")
     decoded = decode_slot(slot)
     assert decoded is not None
-    held = (Held("n0", 4, 9), Held("n1", 5, 7))
-    assert unpack_held(decoded[1], "held") == held
-    assert encode_slot(2, pack_held(held)) == slot
+    held = (SavedEvidence("n0", 4, 9), SavedEvidence("n1", 5, 7))
+    assert unpack_evidence(decoded[1], "held") == held
+    assert encode_slot(2, pack_evidence(held)) == slot
 
 
 def test_a_checkpoint_is_as_documented() -> None:
@@ -143,21 +150,21 @@ def test_the_state_of_a_checkpoint_is_as_documented() -> None:
 
 
 def test_the_body_of_a_data_entry_is_as_documented() -> None:
-    message = stage_message(
+    message = make_pending_message(
         "TopicTest",
         b"Hello RocketMQ",
         b"TAGS\x01TagA\x02KEYS\x01k1\x02",
         born_timestamp=1700000000000,
         born_host=bytes((10, 0, 0, 2)) + (54321).to_bytes(4, "big"),
     )
-    runs = [Run("TopicTest", 3, 7, [message])]
+    runs = [QueueRun("TopicTest", 3, 7, [message])]
     host = bytes((10, 0, 0, 1)) + (10911).to_bytes(4, "big")
     assert b"".join(encode_batch(0, 1700000000001, host, runs, b"")) == VECTORS["batch"]
 
 
 def test_the_documented_body_is_read() -> None:
     batch = decode_batch(VECTORS["batch"])
-    assert batch.runs == [RunHeader("TopicTest", 3, 7, 1, 0)]
+    assert batch.runs == [QueueRunHeader("TopicTest", 3, 7, 1, 0)]
     record = decode_record(batch.records)
     assert (record.topic, record.body) == ("TopicTest", b"Hello RocketMQ")
     assert record.property_map == {"TAGS": "TagA", "KEYS": "k1"}

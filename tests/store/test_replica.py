@@ -448,11 +448,11 @@ def test_preparation_is_due_until_the_next_segment_is_filled_with_zeros() -> Non
     fs, writer = simulated(), Writer()
     store = open_store(fs)
     store.save_hard_state(1, "")
-    assert not store.needs_preparation
+    assert not store.needs_preallocation
     store.append(writer.make_many(3))
-    assert store.needs_preparation
-    store.prepare_next()
-    assert not store.needs_preparation
+    assert store.needs_preallocation
+    store.preallocate_next()
+    assert not store.needs_preallocation
     following = fs.durable_bytes(f"{DIRECTORY}/commitlog/{400:020d}")
     assert following == bytes(CONFIG.segment_size)
 

@@ -53,7 +53,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def prepare(self) -> None:
-        self.store.prepare_next()
+        self.store.preallocate_next()
 
     @precondition(lambda self: self.synced > self.committed + 1)
     @rule(data=st.data())

@@ -59,7 +59,7 @@ def test_zeros_written_ahead_never_meet_entries(tmp_path: Path) -> None:
 
     def prepare(done: threading.Event) -> None:
         while not done.is_set():
-            store.prepare_next()
+            store.preallocate_next()
 
     together(write, prepare)
     store.sync()
@@ -91,7 +91,7 @@ def test_readers_see_whole_entries_while_others_append_truncate_checkpoint_and_e
 
     def keep(done: threading.Event) -> None:
         while not done.is_set():
-            store.prepare_next()
+            store.preallocate_next()
             # What lies sixteen entries back is never truncated here, as if it were committed.
             index = store.last_index - 16
             if index > 0 and writer.entries[index].end <= store.synced_position:

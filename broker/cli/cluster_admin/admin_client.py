@@ -83,7 +83,7 @@ class BrokerName:
 
 
 @dataclass(frozen=True, slots=True)
-class GoneName:
+class DepartedBroker:
     """A broker name of which no process is registered any more."""
 
     name: str
@@ -101,7 +101,7 @@ class TopicRoute:
     queues: Mapping[str, int]
 
 
-class Admin:
+class AdminClient:
     """One command's calls. ``namesrv`` may be several addresses separated by semicolons."""
 
     def __init__(self, client: RemotingClient, namesrv: str) -> None:
@@ -170,12 +170,12 @@ class Admin:
             for name in sorted(table)
         ]
 
-    async def gone_names(self) -> list[GoneName]:
+    async def departed_brokers(self) -> list[DepartedBroker]:
         """Those that the NameServer remembers, in order."""
         document = document_of(await self.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO))
         table = document.get("goneTable", {})
         return [
-            GoneName(name, table[name]["goneMillis"] / 1000, table[name]["members"])
+            DepartedBroker(name, table[name]["goneMillis"] / 1000, table[name]["members"])
             for name in sorted(table)
         ]
 
@@ -221,7 +221,7 @@ class Admin:
         return TopicRoute(_with_leaders(masters), queues)
 
 
-def run_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]]) -> T:
+def run_admin(namesrv: str, work: Callable[[AdminClient], Awaitable[T]]) -> T:
     """Runs ``work`` on an event loop of its own, with a client that is closed behind it."""
     # What becomes of a connection is told by the error of the call that waited for it.
     logging.getLogger("dledger.remoting").addHandler(logging.NullHandler())
@@ -229,7 +229,7 @@ def run_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]]) -> T:
     async def session() -> T:
         client = RemotingClient(asyncio.get_running_loop())
         try:
-            return await work(Admin(client, namesrv))
+            return await work(AdminClient(client, namesrv))
         finally:
             await client.close()
 
@@ -243,7 +243,7 @@ def run_to_its_end(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
 
 
-def run_on_leaders(namesrv: str, work: Callable[[Admin], Awaitable[T]]) -> T:
+def run_on_leaders(namesrv: str, work: Callable[[AdminClient], Awaitable[T]]) -> T:
     """As :func:`run_admin`, for work that may be done again: it is, see :func:`when_led`."""
     return run_admin(namesrv, lambda admin: when_led(lambda: work(admin)))
 

@@ -8,7 +8,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from broker.admin.group_health import LEADER, GroupHealth, MemberReport, group_health, leader_of
-from broker.cli.cluster_admin.admin_client import Admin, BrokerName, GoneName, document_of
+from broker.cli.cluster_admin.admin_client import (
+    AdminClient,
+    BrokerName,
+    DepartedBroker,
+    document_of,
+)
 from broker.cli.terminal.command_error import CommandError
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.java_json import decode_json
@@ -78,20 +83,20 @@ class GroupView:
         return asdict(self) | {"health": health}
 
 
-async def view_groups(admin: Admin) -> list[GroupView]:
+async def view_groups(admin: AdminClient) -> list[GroupView]:
     """Every group that is registered, asked node by node at the same time, and those that no
     node is registered of any more.
     """
     names = await admin.broker_names()
     registered = {name.name for name in names}
-    gone = [each for each in await admin.gone_names() if each.name not in registered]
+    gone = [each for each in await admin.departed_brokers() if each.name not in registered]
     views = [_view_group(admin, name) for name in names] + [
         _view_gone(admin, each) for each in gone
     ]
     return sorted(await asyncio.gather(*views), key=lambda view: view.group)
 
 
-async def view_node(admin: Admin, address: str) -> dict[str, str]:
+async def view_node(admin: AdminClient, address: str) -> dict[str, str]:
     """What one broker says of itself (GET_BROKER_RUNTIME_INFO); raises :class:`CommandError`."""
     code = RequestCode.GET_BROKER_RUNTIME_INFO
     table = document_of(await admin.ask(address, code, seconds=VIEW_SECONDS)).get("table")
@@ -100,7 +105,7 @@ async def view_node(admin: Admin, address: str) -> dict[str, str]:
     return table
 
 
-async def _view_group(admin: Admin, name: BrokerName) -> GroupView:
+async def _view_group(admin: AdminClient, name: BrokerName) -> GroupView:
     asked = dict.fromkeys(name.addresses.values())
     told = await _tell(admin, name.name, asked)
     # A member that is not registered is known to the others, and may still answer.
@@ -110,7 +115,7 @@ async def _view_group(admin: Admin, name: BrokerName) -> GroupView:
     return assemble_group(name.name, told)
 
 
-async def _view_gone(admin: Admin, gone: GoneName) -> GroupView:
+async def _view_gone(admin: AdminClient, gone: DepartedBroker) -> GroupView:
     """A node may live that no NameServer hears of; else all are down."""
     view = assemble_group(gone.name, await _tell(admin, gone.name, gone.members))
     down = [
@@ -129,7 +134,9 @@ def _node_of(broker_id: int) -> str:
     return f"n{broker_id - 1}" if broker_id > 0 else "?"
 
 
-async def _tell(admin: Admin, group: str, addresses: Iterable[str]) -> dict[str, dict[str, str]]:
+async def _tell(
+    admin: AdminClient, group: str, addresses: Iterable[str]
+) -> dict[str, dict[str, str]]:
     """What those of the group say that are there. Others may listen where a member once was."""
     answers = await asyncio.gather(
         *(view_node(admin, address) for address in addresses), return_exceptions=True

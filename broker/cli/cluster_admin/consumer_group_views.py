@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from broker.cli.cluster_admin.admin_client import Admin, document_of
+from broker.cli.cluster_admin.admin_client import AdminClient, document_of
 from broker.cli.terminal.command_error import CommandError
 from broker.remoting.protocol.codes import RequestCode
 
@@ -57,13 +57,13 @@ class UnknownGroupError(CommandError):
         )
 
 
-async def group_names(admin: Admin) -> list[str]:
+async def group_names(admin: AdminClient) -> list[str]:
     """The groups that exist anywhere, in order."""
     found = await _ask(admin, await admin.masters(), {})
     return sorted({group["group"] for groups in found.values() for group in groups})
 
 
-async def find_group(admin: Admin, name: str, *, hint: str = "") -> ConsumerGroupView:
+async def find_group(admin: AdminClient, name: str, *, hint: str = "") -> ConsumerGroupView:
     """One group. Raises :class:`UnknownGroupError`; ``hint`` is added to what that says."""
     masters = await admin.masters()
     answers = await _ask(admin, masters, {"group": name})
@@ -99,7 +99,7 @@ async def find_group(admin: Admin, name: str, *, hint: str = "") -> ConsumerGrou
 
 
 async def _ask(
-    admin: Admin, masters: Mapping[str, str], ext: Mapping[str, object]
+    admin: AdminClient, masters: Mapping[str, str], ext: Mapping[str, object]
 ) -> dict[str, list[dict[str, Any]]]:
     """The answers of these leaders, by broker name."""
     answers = await asyncio.gather(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from broker.cli.cluster_admin.admin_client import (
-    Admin,
+    AdminClient,
     NoLeaderError,
     RefusedError,
     UnreachableError,
@@ -27,7 +27,12 @@ WAIT_SECONDS = 600.0
 
 ASK_AGAIN_SECONDS = 0.1
 
-PASSING = ("has to catch up first", "is under way", "has not committed an entry", "handed over")
+TRANSIENT_REFUSALS = (
+    "has to catch up first",
+    "is under way",
+    "has not committed an entry",
+    "handed over",
+)
 """What the remark of a refusal says that is over soon."""
 
 
@@ -35,7 +40,7 @@ PASSING = ("has to catch up first", "is under way", "has not committed an entry"
 class GroupMembers:
     """One group through the eyes of its leader."""
 
-    admin: Admin
+    admin: AdminClient
     group: str
 
     async def leader(self) -> str:
@@ -83,7 +88,7 @@ class GroupMembers:
                 try:
                     return await self._change(node, "promote")
                 except RefusedError as error:
-                    if not any(reason in str(error) for reason in PASSING):
+                    if not any(reason in str(error) for reason in TRANSIENT_REFUSALS):
                         raise
             await asyncio.sleep(ASK_AGAIN_SECONDS)
 

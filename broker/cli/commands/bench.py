@@ -15,10 +15,10 @@ from typing import Any
 from broker.bench.failover import FailoverResult
 from broker.bench.jobs import (
     FillJob,
+    LoadShape,
     ProbeJob,
     ProduceJob,
     ReplayJob,
-    Shape,
     Summary,
     summarise,
 )
@@ -41,7 +41,7 @@ EXAMPLES = """\
 """
 
 PRODUCE, CONSUME, FAILOVER, ALL = "produce", "consume", "failover", "all"
-SHAPES = (Shape(128, 4), Shape(1, 1), Shape(1, 32), Shape(1, 256))
+LOAD_SHAPES = (LoadShape(128, 4), LoadShape(1, 1), LoadShape(1, 32), LoadShape(1, 256))
 QUEUES = 8
 REPLICAS = 3
 WARM_UP_SECONDS = 1.0
@@ -180,11 +180,11 @@ def _measure_rates(
         run_admin(namesrv, lambda admin: delete_topic(admin, topic))
 
 
-def _shapes(args: argparse.Namespace) -> Sequence[Shape]:
+def _shapes(args: argparse.Namespace) -> Sequence[LoadShape]:
     if args.batch is None and args.inflight is None:
-        return SHAPES
+        return LOAD_SHAPES
     batch = args.batch or 1
-    return (Shape(batch, args.inflight or (1 if batch == 1 else 4)),)
+    return (LoadShape(batch, args.inflight or (1 if batch == 1 else 4)),)
 
 
 def _new_topic(namesrv: str) -> str:

@@ -9,7 +9,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from broker.cli.cluster_admin.admin_client import Admin, NoTopicError, RefusedError, run_on_leaders
+from broker.cli.cluster_admin.admin_client import (
+    AdminClient,
+    NoTopicError,
+    RefusedError,
+    run_on_leaders,
+)
 from broker.cli.cluster_admin.consumer_group_views import (
     ConsumerGroupView,
     UnknownGroupError,
@@ -105,7 +110,7 @@ def group_json(group: ConsumerGroupView) -> dict[str, Any]:
 
 
 def _reset(args: argparse.Namespace) -> int:
-    async def reset(admin: Admin) -> dict[tuple[str, int], int]:
+    async def reset(admin: AdminClient) -> dict[tuple[str, int], int]:
         try:
             await find_group(admin, args.name, hint="; --create makes a new one")
         except UnknownGroupError:
@@ -124,7 +129,7 @@ def _reset(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _create(admin: Admin, group: str, topic: str) -> None:
+async def _create(admin: AdminClient, group: str, topic: str) -> None:
     """Makes the group on every broker group that has the topic."""
     body = (encode_json({"groupName": group}),)
     for address in (await admin.route(topic)).masters.values():
@@ -132,7 +137,7 @@ async def _create(admin: Admin, group: str, topic: str) -> None:
 
 
 async def reset_offsets(
-    admin: Admin, group: str, topic: str, target: str | int
+    admin: AdminClient, group: str, topic: str, target: str | int
 ) -> dict[tuple[str, int], int]:
     """Moves the group in every queue of the topic; returns the new offsets.
 
@@ -151,7 +156,7 @@ async def reset_offsets(
 
 
 async def _reset_members(
-    admin: Admin, address: str, group: str, topic: str, target: str | int
+    admin: AdminClient, address: str, group: str, topic: str, target: str | int
 ) -> dict[int, int] | None:
     """The new offsets by queue id; None where the group has no members at this broker."""
     timestamp_ms = {EARLIEST: 0, LATEST: -1}.get(str(target), target)
@@ -166,7 +171,7 @@ async def _reset_members(
 
 
 async def _commit_offsets(
-    admin: Admin,
+    admin: AdminClient,
     address: str,
     group: str,
     topic: str,
@@ -198,7 +203,7 @@ async def _commit_offsets(
 def _delete(args: argparse.Namespace) -> int:
     found: list[ConsumerGroupView] = []
 
-    async def delete(admin: Admin) -> tuple[ConsumerGroupView, bool]:
+    async def delete(admin: AdminClient) -> tuple[ConsumerGroupView, bool]:
         if not found:  # of a second try, the first may have deleted it
             found.append(await find_group(admin, args.name))
         (group,) = found
@@ -234,7 +239,7 @@ def _delete(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _has_dead_letters(admin: Admin, group: str) -> bool:
+async def _has_dead_letters(admin: AdminClient, group: str) -> bool:
     """Whether there is a topic for them: it is made with the first."""
     try:
         await admin.route(dead_letter_topic(group))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from broker.cli.local_cluster.local_cluster import REMOVED_FILE, find_process, how_it_comes_back
+from broker.cli.local_cluster.local_cluster import REMOVED_FILE, find_process, restart_hint
 from broker.cli.local_cluster.managed_processes import end_processes
 from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.options import add_data, add_json, data_option, print_json
@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     ended = end_processes([process], kill=True)
     start = f"`dledger start {process.name}{data_option(args.data)}`"
     if not ended and (process.directory / REMOVED_FILE).exists():
-        raise CommandError(how_it_comes_back(process.name, args.data))
+        raise CommandError(restart_hint(process.name, args.data))
     if not ended:
         raise CommandError(f"{process.name} does not run; {start} starts it")
     pid = ended[process.name]

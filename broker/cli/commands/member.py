@@ -7,7 +7,7 @@ import re
 import sys
 from typing import Any
 
-from broker.cli.cluster_admin.admin_client import Admin, run_admin
+from broker.cli.cluster_admin.admin_client import AdminClient, run_admin
 from broker.cli.cluster_admin.member_changes import GroupMembers
 from broker.cli.local_cluster.local_member import local_cluster, put_aside, retire, start_member
 from broker.cli.local_cluster.readiness import wait_until_answering
@@ -97,7 +97,7 @@ def _add(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _join(args: argparse.Namespace, address: str, *, promote: bool) -> dict[str, Any]:
-    async def join(admin: Admin) -> dict[str, Any]:
+    async def join(admin: AdminClient) -> dict[str, Any]:
         group = GroupMembers(admin, args.group)
         members = await group.add(args.node, address)
         return await group.promote(args.node) if promote else members

@@ -8,7 +8,12 @@ import re
 import sys
 from collections.abc import Mapping
 
-from broker.cli.cluster_admin.admin_client import Admin, NoLeaderError, RefusedError, run_on_leaders
+from broker.cli.cluster_admin.admin_client import (
+    AdminClient,
+    NoLeaderError,
+    RefusedError,
+    run_on_leaders,
+)
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import topic_name
 from broker.cli.terminal.options import add_json, add_namesrv, positive, print_json
@@ -90,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def find_by_id(admin: Admin, message_id: str) -> list[ReceivedMessage]:
+async def find_by_id(admin: AdminClient, message_id: str) -> list[ReceivedMessage]:
     """The message at the position in the id.
 
     The id names the node that stored it. That node may be gone, and every member of its group has
@@ -130,14 +135,14 @@ async def find_by_id(admin: Admin, message_id: str) -> list[ReceivedMessage]:
     return []
 
 
-async def find_by_unique_key(admin: Admin, topic: str, key: str) -> list[ReceivedMessage]:
+async def find_by_unique_key(admin: AdminClient, topic: str, key: str) -> list[ReceivedMessage]:
     """The messages, usually one, that their producer gave this key."""
     found = await _query(admin, topic, key, {"_UNIQUE_KEY_QUERY": True, "maxNum": QUERY_MESSAGES})
     return [message for message in found if message.unique_key.upper() == key]
 
 
 async def find_by_key(
-    admin: Admin, topic: str, key: str, *, count: int, since: int, until: int
+    admin: AdminClient, topic: str, key: str, *, count: int, since: int, until: int
 ) -> list[ReceivedMessage]:
     """The messages with this key that were stored between two times (ms), the newest first. The
     index knows hashes of keys only."""
@@ -147,7 +152,7 @@ async def find_by_key(
 
 
 async def _query(
-    admin: Admin, topic: str, key: str, options: Mapping[str, object]
+    admin: AdminClient, topic: str, key: str, options: Mapping[str, object]
 ) -> list[ReceivedMessage]:
     found: list[ReceivedMessage] = []
     for name, master in (await admin.route(topic)).masters.items():

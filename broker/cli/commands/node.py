@@ -15,7 +15,7 @@ from broker.config.config_file import read_config
 from broker.config.node_config import ConfigError, NodeConfig
 from broker.system.log_output import log_to_stderr
 from broker.system.malloc_tuning import keep_freed_memory
-from dledger.errors import OpenAnewError
+from dledger.errors import ReopenError
 from store.errors import StoreError
 
 EXAMPLES = """\
@@ -78,7 +78,7 @@ async def _serve(config: NodeConfig, stopped: asyncio.Future[None], *, as_json: 
         reason = await _serve_once(config, stopped, as_json=as_json)
         if reason is None:
             return 0
-        if not isinstance(reason, OpenAnewError):
+        if not isinstance(reason, ReopenError):
             raise CommandError(f"{config.name} stopped by itself: {reason}")
 
 

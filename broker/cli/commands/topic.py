@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 from broker.cli.cluster_admin.admin_client import (
-    Admin,
+    AdminClient,
     RefusedError,
     document_of,
     run_admin,
@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _create(args: argparse.Namespace) -> int:
 
-    async def create(admin: Admin) -> tuple[dict[str, TopicConfig], int, bool]:
+    async def create(admin: AdminClient) -> tuple[dict[str, TopicConfig], int, bool]:
         configs = await _configs(admin, args)
         queues: int = args.queues or max(map(_queue_count, configs.values())) or QUEUES_USUAL
         wanting = [
@@ -145,7 +145,7 @@ def _create(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _configs(admin: Admin, args: argparse.Namespace) -> dict[str, TopicConfig]:
+async def _configs(admin: AdminClient, args: argparse.Namespace) -> dict[str, TopicConfig]:
     """What the topic is like on each broker that takes writes, by address.
 
     Raises :class:`CommandError` where fewer queues are asked for, and not with ``--fewer``.
@@ -162,7 +162,7 @@ async def _configs(admin: Admin, args: argparse.Namespace) -> dict[str, TopicCon
     return configs
 
 
-async def _config_at(admin: Admin, address: str, topic: str) -> TopicConfig:
+async def _config_at(admin: AdminClient, address: str, topic: str) -> TopicConfig:
     try:
         answer = await admin.ask(address, RequestCode.GET_TOPIC_CONFIG, {"topic": topic})
     except RefusedError as error:
@@ -177,13 +177,13 @@ def _queue_count(config: TopicConfig) -> int:
     return max(int(config.get(name, 0)) for name in (READ_QUEUES, WRITE_QUEUES))
 
 
-async def _leaders(admin: Admin, broker: str | None, cluster: str | None) -> list[str]:
+async def _leaders(admin: AdminClient, broker: str | None, cluster: str | None) -> list[str]:
     """Who takes what is done to the group of a broker, or to every group of a cluster."""
     return [await admin.leader_of(broker)] if broker else [*(await admin.masters(cluster)).values()]
 
 
 async def create_topic(
-    admin: Admin, name: str, *, queues: int, broker: str | None, cluster: str | None
+    admin: AdminClient, name: str, *, queues: int, broker: str | None, cluster: str | None
 ) -> list[str]:
     """Creates the topic in the group of the broker at an address, or in every group of a cluster.
 
@@ -197,7 +197,7 @@ async def create_topic(
 
 
 async def _set_queues(
-    admin: Admin, address: str, topic: str, config: TopicConfig, queues: int
+    admin: AdminClient, address: str, topic: str, config: TopicConfig, queues: int
 ) -> None:
     """Gives the topic so many queues; all else stays as its ``config`` says, if there is one."""
     await admin.ask(
@@ -216,7 +216,7 @@ async def _set_queues(
     )
 
 
-async def _until_created(admin: Admin, name: str, addresses: Collection[str]) -> None:
+async def _until_created(admin: AdminClient, name: str, addresses: Collection[str]) -> None:
     try:
         async with asyncio.timeout(ROUTE_SECONDS):
             await _until_routed(admin, name, set(addresses))
@@ -227,7 +227,7 @@ async def _until_created(admin: Admin, name: str, addresses: Collection[str]) ->
         ) from None
 
 
-async def _until_routed(admin: Admin, topic: str, addresses: set[str]) -> None:
+async def _until_routed(admin: AdminClient, topic: str, addresses: set[str]) -> None:
     while True:
         try:
             route = await admin.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
@@ -240,7 +240,7 @@ async def _until_routed(admin: Admin, topic: str, addresses: set[str]) -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
-    async def topics(admin: Admin) -> list[str]:
+    async def topics(admin: AdminClient) -> list[str]:
         answer = await admin.ask_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(document_of(answer)["topicList"])
 
@@ -267,7 +267,7 @@ def _describe(args: argparse.Namespace) -> int:
     return 0
 
 
-async def view_queues(admin: Admin, topic: str) -> list[QueueView]:
+async def view_queues(admin: AdminClient, topic: str) -> list[QueueView]:
     """Every readable queue of the topic, asked of its leader."""
     route = await admin.route(topic)
 
@@ -301,7 +301,7 @@ def _delete(args: argparse.Namespace) -> int:
     return 0
 
 
-async def delete_topic(admin: Admin, topic: str) -> list[str]:
+async def delete_topic(admin: AdminClient, topic: str) -> list[str]:
     """Deletes the topic on every group that has it, then at the NameServer."""
     addresses = list((await admin.route(topic)).masters.values())
     for address in addresses:

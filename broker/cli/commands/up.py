@@ -23,7 +23,7 @@ from broker.cli.terminal.options import (
     print_json,
     whole_number,
 )
-from broker.cli.terminal.signals import heeded, interrupt_on_ending
+from broker.cli.terminal.signals import handled_signals, interrupt_on_ending
 from broker.cli.terminal.standard_streams import drop_output
 from broker.config.node_config import FLUSH_MODES
 from store.quoting import quoted
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         cluster.start(fork)
         groups = wait_until_serving(cluster)
         # From here on they are waited for. Not earlier: what is started would inherit the mask.
-        awaited = {*heeded(), signal.SIGCHLD}
+        awaited = {*handled_signals(), signal.SIGCHLD}
         signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
         try:
             _print_ready(cluster, groups, args)

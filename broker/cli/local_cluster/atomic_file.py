@@ -7,14 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def without_waiting(path: str, flags: int) -> int:
+def open_nonblocking(path: str, flags: int) -> int:
     """For ``open(opener=...)``: a pipe in the place of a file is an error, and not waited for."""
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     os.set_blocking(fd, True)
     return fd
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
     """What stood there stays where this cannot be written. Raises ``OSError`` with the path."""
     new = path.with_name(f"{path.name}.new")
     try:

@@ -27,7 +27,7 @@ from typing import BinaryIO, NoReturn
 from broker.cli.local_cluster.managed_processes import DLEDGER, Child, execute
 from broker.cli.main import main
 from broker.cli.terminal.command_error import EXIT_FAILED
-from broker.cli.terminal.signals import ENDING, heeded
+from broker.cli.terminal.signals import TERMINATION_SIGNALS, handled_signals
 
 NODE = "node"
 TASKS = "/proc/self/task"
@@ -85,7 +85,7 @@ def fork(arguments: Sequence[str], log: BinaryIO) -> Child:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
         # In the fork they would be handled as the command does, which ends all that it started.
-        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        signal.pthread_sigmask(signal.SIG_BLOCK, TERMINATION_SIGNALS)
         pid = os.fork()
         if pid == 0:
             _run(arguments, log, mask)
@@ -121,7 +121,7 @@ def _import_server(command: str) -> None:
 def _become(log: BinaryIO) -> None:
     """A process as it is after exec: session, signals and files are its own."""
     os.setsid()
-    for sig in heeded():
+    for sig in handled_signals():
         signal.signal(sig, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     nothing = os.open(os.devnull, os.O_RDONLY)

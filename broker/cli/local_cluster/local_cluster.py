@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from broker.cli.local_cluster.atomic_file import write_whole
+from broker.cli.local_cluster.atomic_file import write_atomically
 from broker.cli.local_cluster.managed_processes import (
     DLEDGER,
     PID_FILE,
@@ -82,7 +82,7 @@ class LocalCluster:
         full = _full_name(name, [*self.nodes, *self.removed], self.directory)
         if full in self.removed:
             address = self.removed[full].config.own.address
-            raise CommandError(how_it_comes_back(full, self.directory, str(address)))
+            raise CommandError(restart_hint(full, self.directory, str(address)))
         return self.nodes[full]
 
     def process(self, name: str) -> ManagedProcess:
@@ -151,7 +151,7 @@ class LocalCluster:
                 )
 
 
-def how_it_comes_back(name: str, directory: Path, address: str = "ADDR") -> str:
+def restart_hint(name: str, directory: Path, address: str = "ADDR") -> str:
     """What to say of a node that was removed from its group."""
     group, _, node = name.partition("/")
     return (
@@ -274,7 +274,7 @@ def write_config(config: NodeConfig) -> None:
     home = Path(config.data)
     try:
         home.mkdir(parents=True, exist_ok=True)
-        write_whole(home / "node.toml", config.to_toml())
+        write_atomically(home / "node.toml", config.to_toml())
     except OSError as error:
         raise UsageError(
             f"{error.filename} cannot be written: {error.strerror}; --data must name a "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from broker.cli.local_cluster.atomic_file import write_whole
+from broker.cli.local_cluster.atomic_file import write_atomically
 from broker.cli.local_cluster.local_cluster import (
     REMOVED_FILE,
     LocalCluster,
@@ -94,7 +94,7 @@ def retire(cluster: LocalCluster, group: str, node: str) -> bool:
     if found is None:
         return name in cluster.removed
     try:
-        write_whole(
+        write_atomically(
             Path(found.config.data, REMOVED_FILE),
             f"{name} was removed from its group. `dledger member add` adds it again.\n",
         )

@@ -18,10 +18,10 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from broker.cli.local_cluster.atomic_file import without_waiting, write_whole
+from broker.cli.local_cluster.atomic_file import open_nonblocking, write_atomically
 from broker.cli.terminal.command_error import CommandError
-from broker.cli.terminal.signals import held_back
-from broker.system.bounded_file_read import read_small
+from broker.cli.terminal.signals import signals_blocked
+from broker.system.bounded_file_read import read_bounded
 
 DLEDGER = (sys.executable, "-m", "broker")
 """How the command line of one of our own processes begins."""
@@ -74,7 +74,7 @@ class ManagedProcess:
     def pid(self) -> int | None:
         """The process that runs now, if any."""
         try:
-            recorded = read_small(str(self.directory / PID_FILE), PID_BYTES_MAX)
+            recorded = read_bounded(str(self.directory / PID_FILE), PID_BYTES_MAX)
             pid, started, *home = map(int, recorded.split())
             if home and home != [self._home()]:
                 return None  # a copy of the directory: the process is that of the original
@@ -110,7 +110,7 @@ class ManagedProcess:
             raise CommandError(f"{self.name} runs already (pid {self.pid})")
         try:
             self.log.parent.mkdir(parents=True, exist_ok=True)
-            with held_back(), open(self.log, "ab", opener=without_waiting) as log:
+            with signals_blocked(), open(self.log, "ab", opener=open_nonblocking) as log:
                 self._child = starter(self._arguments, log)
                 self._remember(self._child)
         except OSError as error:
@@ -124,7 +124,7 @@ class ManagedProcess:
         started = _start_time(child.pid) or 0
         try:
             recorded = f"{child.pid} {started} {self._home()}\n"
-            write_whole(self.directory / PID_FILE, recorded)
+            write_atomically(self.directory / PID_FILE, recorded)
         except OSError:
             os.kill(child.pid, signal.SIGKILL)
             self.reap(KILLED_SECONDS)
@@ -133,7 +133,7 @@ class ManagedProcess:
     def last_words(self) -> str:
         """The last line that the process wrote, for saying why it ended."""
         try:
-            with open(self.log, "rb", opener=without_waiting) as log:
+            with open(self.log, "rb", opener=open_nonblocking) as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - 4096))
                 lines = log.read().decode(errors="replace").split("\n")
         except OSError:

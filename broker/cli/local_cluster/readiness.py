@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-from broker.cli.cluster_admin.admin_client import Admin, run_admin
+from broker.cli.cluster_admin.admin_client import AdminClient, run_admin
 from broker.cli.cluster_admin.cluster_view import GroupView, view_groups, view_node
 from broker.cli.local_cluster.local_cluster import LocalCluster, LocalNode
 from broker.cli.local_cluster.managed_processes import ManagedProcess
@@ -29,7 +29,7 @@ def wait_until_serving(cluster: LocalCluster) -> list[GroupView]:
     Raises :class:`CommandError` where that does not happen.
     """
 
-    async def groups_that_serve(admin: Admin) -> list[GroupView]:
+    async def groups_that_serve(admin: AdminClient) -> list[GroupView]:
         groups = await view_groups(admin)
         serving = {group.group for group in groups if group.serves}
         missing = [group for group in cluster.groups if group not in serving]

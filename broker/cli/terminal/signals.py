@@ -8,15 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Upon these a command ends what it has started. SIGHUP: its terminal was closed."""
 
 Handler = Callable[[int, FrameType | None], object] | int | None
 
 
-def heeded() -> set[signal.Signals]:
+def handled_signals() -> set[signal.Signals]:
     """Those of them that are not ignored, as SIGHUP is under nohup."""
-    return {sig for sig in ENDING if signal.getsignal(sig) not in (signal.SIG_IGN, None)}
+    return {
+        sig for sig in TERMINATION_SIGNALS if signal.getsignal(sig) not in (signal.SIG_IGN, None)
+    }
 
 
 def interrupt_on_ending() -> None:
@@ -25,12 +27,12 @@ def interrupt_on_ending() -> None:
     But for Ctrl-C only the first does: who ends a program may send it several, and they must not
     interrupt what it does to end.
     """
-    for sig in heeded() - {signal.SIGINT}:
+    for sig in handled_signals() - {signal.SIGINT}:
         signal.signal(sig, _interrupt)
 
 
 def _interrupt(_number: int, frame: FrameType | None) -> None:
-    for sig in heeded() - {signal.SIGINT}:
+    for sig in handled_signals() - {signal.SIGINT}:
         signal.signal(sig, signal.SIG_IGN)
     ctrl_c = signal.getsignal(signal.SIGINT)
     if not callable(ctrl_c):  # ignored, as it is in a background job of a script
@@ -39,7 +41,7 @@ def _interrupt(_number: int, frame: FrameType | None) -> None:
 
 
 @contextmanager
-def held_back() -> Iterator[None]:
+def signals_blocked() -> Iterator[None]:
     """They take effect when the block is left, as they would have within it.
 
     They are not blocked, because a process that is started in the block would stay so. In another
@@ -48,7 +50,7 @@ def held_back() -> Iterator[None]:
     came: list[int] = []
     handlers: dict[signal.Signals, Handler] = {}
     if threading.current_thread() is threading.main_thread():
-        for sig in heeded():
+        for sig in handled_signals():
             handlers[sig] = signal.signal(sig, lambda number, _frame: came.append(number))
     try:
         yield

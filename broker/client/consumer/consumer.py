@@ -14,10 +14,10 @@ from broker.client.client_identity import ClientIdentity, local_identity
 from broker.client.config import ConsumerConfig
 from broker.client.consumer.consumer_requests import ConsumerRequests
 from broker.client.consumer.fetcher import Fetcher, StartFrom
-from broker.client.consumer.group_membership import Membership, Share
+from broker.client.consumer.group_membership import GroupMembership, Share
 from broker.client.consumer.message_selector import Sql, subscription
 from broker.client.consumer.offset_reset_body import reset_offsets
-from broker.client.consumer.offset_store import Offsets
+from broker.client.consumer.offset_store import OffsetStore
 from broker.client.errors import ClientError, ClosedError, DeadlineError, Failure, RefusedError
 from broker.client.message import MessageQueue
 from broker.client.received_message import PulledBatch, ReceivedMessage
@@ -102,8 +102,8 @@ class Consumer:
         self._requests = ConsumerRequests(self._remoting, self._config, group, client_id)
         self._group = group
         self._retry_topic = retry_topic(group)
-        self._offsets = Offsets(self._requests, self._routes)
-        self._membership = Membership(
+        self._offsets = OffsetStore(self._requests, self._routes)
+        self._membership = GroupMembership(
             loop=self._loop,
             routes=self._routes,
             requests=self._requests,

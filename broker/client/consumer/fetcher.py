@@ -7,7 +7,7 @@ import logging
 from typing import Literal, Protocol, TypeAlias
 
 from broker.client.consumer.consumer_requests import ConsumerRequests, PullAnswer, pull_answer
-from broker.client.consumer.offset_store import Offsets
+from broker.client.consumer.offset_store import OffsetStore
 from broker.client.errors import NOT_YET, BadAnswerError, ClientError, Failure, NoLeaderError
 from broker.client.message import MessageQueue
 from broker.client.received_message import PulledBatch, TagFilter
@@ -59,7 +59,7 @@ class Fetcher:
         loop: asyncio.AbstractEventLoop,
         routes: Routes,
         requests: ConsumerRequests,
-        offsets: Offsets,
+        offsets: OffsetStore,
         sink: Sink,
         queue: MessageQueue,
         subscription: Subscription,

@@ -48,7 +48,7 @@ class NotMemberError(ClientError):
     retriable = True
 
 
-class Membership:
+class GroupMembership:
     """Keeps one client a member of its group."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Membership:
         self._broadcast = broadcast
         self._latest = latest
         self._assign = assign
-        self._greeted: dict[str, float] = {}
+        self._heartbeat_sent: dict[str, float] = {}
         """Leaders that know this client, and since when (the latest heartbeat)."""
         self._assigned = False
         self.obstacle: Failure | None = ClientError(NOT_YET)
@@ -97,7 +97,7 @@ class Membership:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        goodbyes = [self._requests.unregister(address) for address in self._greeted]
+        goodbyes = [self._requests.unregister(address) for address in self._heartbeat_sent]
         await asyncio.gather(*goodbyes, return_exceptions=True)
 
     def rebalance_soon(self) -> None:
@@ -107,7 +107,7 @@ class Membership:
 
     def lost(self, address: str) -> None:
         """A connection broke, and with it what that broker knew of this client."""
-        if self._greeted.pop(address, None) is not None:
+        if self._heartbeat_sent.pop(address, None) is not None:
             self._wake.set()
 
     async def _run(self) -> None:
@@ -115,7 +115,7 @@ class Membership:
             await self._wake.wait()
             self._wake.clear()
             await self._find_routes()
-            await self._greet()
+            await self._send_heartbeat()
             now = self._loop.time()
             if now >= self._rebalance_at:
                 if self._assigned and now < self._settled_at:
@@ -128,7 +128,7 @@ class Membership:
     def _set_timer(self) -> None:
         due = self._rebalance_at
         for address in self._leaders():
-            last = self._greeted.get(address)
+            last = self._heartbeat_sent.get(address)
             if last is None:
                 due = min(due, self._loop.time() + GREET_AGAIN_SECONDS)
             else:
@@ -145,12 +145,14 @@ class Membership:
                 except ClientError as error:
                     self._complain(error)
 
-    async def _greet(self) -> None:
+    async def _send_heartbeat(self) -> None:
         """A heartbeat to each leader whose last one is too old, or that never had one."""
         leaders = self._leaders()
-        self._greeted = {address: at for address, at in self._greeted.items() if address in leaders}
+        self._heartbeat_sent = {
+            address: at for address, at in self._heartbeat_sent.items() if address in leaders
+        }
         for address in leaders:
-            last = self._greeted.get(address)
+            last = self._heartbeat_sent.get(address)
             now = self._loop.time()
             # The very sum that the timer was set to: a difference may round to a hair less, and
             # then it would ring at once, again and again.
@@ -165,9 +167,9 @@ class Membership:
                 )
             except (CallError, ClientError) as error:
                 logger.debug("heartbeat to %s: %s", address, error)
-                self._greeted.pop(address, None)
+                self._heartbeat_sent.pop(address, None)
                 continue
-            self._greeted[address] = self._loop.time()
+            self._heartbeat_sent[address] = self._loop.time()
             if last is None and self._assigned:
                 self._settled_at = self._loop.time() + self._config.settle_seconds
 

@@ -15,7 +15,7 @@ from broker.remoting.protocol.errors import CallError
 logger = logging.getLogger("dledger.client")
 
 
-class Offsets:
+class OffsetStore:
     """Acknowledged and committed offsets by queue.
 
     What was acknowledged is remembered for good, even when the queue goes to another member and

@@ -10,7 +10,7 @@ from broker.client.message import SEND_STATUS_BY_CODE, Bytes, MessageQueue, Send
 from broker.client.producer.send_outcome_query import APPLIED_SECONDS_FIRST
 from broker.remoting.protocol.codes import OUTCOME, OUTCOME_UNKNOWN
 from broker.remoting.protocol.frame import Frame, RequestTemplate, TemplateValues
-from broker.remoting.protocol.header_templates import LikeFrame
+from broker.remoting.protocol.header_templates import TemplatedFrame
 from store.message.record import record_size
 
 _BATCHED_SIZE = Struct(">i")
@@ -20,7 +20,7 @@ _BATCHED_FIXED_SIZE = 22
 _new = tuple.__new__
 
 
-class Delivery:
+class PendingSend:
     """What is sent (again and again, if need be, always the same bytes) and who waits for it."""
 
     __slots__ = (
@@ -89,7 +89,7 @@ class Delivery:
             refused.perhaps_stored = frame.ext.get(OUTCOME) == OUTCOME_UNKNOWN
             raise refused
         try:
-            if type(frame) is LikeFrame:
+            if type(frame) is TemplatedFrame:
                 _, ids, queue_text, offset_text = frame.values
                 queue_id = int(queue_text)
                 offset = int(offset_text)

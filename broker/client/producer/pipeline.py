@@ -23,7 +23,7 @@ BATCH_BYTES = 1024 * 1024
 BACKLOG_BYTES_MAX = 8 * 1024 * 1024
 """What waits for its turn; :meth:`Pipeline.put` waits while there is more."""
 
-Stored = Callable[[SendResult, Sequence[Message]], None]
+StoredCallback = Callable[[SendResult, Sequence[Message]], None]
 
 
 class _Lane:
@@ -49,7 +49,7 @@ class Pipeline:
         self,
         producer: Producer,
         queues: Sequence[MessageQueue],
-        stored: Stored,
+        stored: StoredCallback,
         *,
         ordered_by_key: bool = False,
         batch_messages: int = BATCH_MESSAGES,

@@ -20,11 +20,11 @@ from broker.client.errors import (
 )
 from broker.client.message import BODY_SIZE_MAX, Bytes, Message, MessageQueue, SendResult
 from broker.client.producer.latency_faults import LatencyFaults
-from broker.client.producer.pending_send import Delivery
-from broker.client.producer.producer_heartbeat import ProducerPresence
-from broker.client.producer.queue_selection import QueueChoice, queue_index
-from broker.client.producer.request_reply import Asker, Replier, Reply
-from broker.client.producer.send_dispatcher import Deliverer
+from broker.client.producer.pending_send import PendingSend
+from broker.client.producer.producer_heartbeat import ProducerHeartbeats
+from broker.client.producer.queue_selection import QueueSelector, queue_index
+from broker.client.producer.request_reply import PendingReplies, Reply, ReplySender
+from broker.client.producer.send_dispatcher import SendDispatcher
 from broker.client.producer.send_encoding import (
     DEFLATED,
     KEY_PROPERTY_SIZE,
@@ -54,7 +54,7 @@ class Producer:
     ``client/producer/send_outcome_query.py`` names.
     """
 
-    deliverer_class: ClassVar[type[Deliverer]] = Deliverer
+    send_dispatcher_class: ClassVar[type[SendDispatcher]] = SendDispatcher
 
     def __init__(
         self,
@@ -77,22 +77,26 @@ class Producer:
         self._remoting = RemotingClient(self._loop, self._handlers, on_lost=self._lost)
         self._routes = Routes(self._loop, self._remoting, parse_name_servers(name_servers), rng)
         faults = LatencyFaults() if self._config.send_latency_fault_enable else None
-        self._choice = QueueChoice(
+        self._queue_selector = QueueSelector(
             self._loop, self._routes, rng, self._config.default_queues, faults
         )
-        self._deliverer = self.deliverer_class(
+        self._send_dispatcher = self.send_dispatcher_class(
             loop=self._loop,
             remoting=self._remoting,
             routes=self._routes,
-            choice=self._choice,
+            queue_selector=self._queue_selector,
             config=self._config,
             faults=faults,
         )
         self._templates: dict[str, SendTemplates] = {}
-        self._asker = Asker(self._loop, identity.client_id)
-        self._handlers[int(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)] = self._asker.replied
-        self._replier = Replier(self._loop, self._remoting, self._routes, self._config, wall_clock)
-        self._presence = ProducerPresence(
+        self._pending_replies = PendingReplies(self._loop, identity.client_id)
+        self._handlers[int(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)] = (
+            self._pending_replies.replied
+        )
+        self._reply_sender = ReplySender(
+            self._loop, self._remoting, self._routes, self._config, wall_clock
+        )
+        self._heartbeats = ProducerHeartbeats(
             loop=self._loop,
             remoting=self._remoting,
             routes=self._routes,
@@ -107,9 +111,9 @@ class Producer:
 
     async def close(self) -> None:
         """Ends what is still under way with an error, and closes the connections."""
-        self._asker.close()
-        await self._deliverer.close()
-        await self._presence.close()
+        self._pending_replies.close()
+        await self._send_dispatcher.close()
+        await self._heartbeats.close()
         self._routes.close()
         await self._remoting.close()
 
@@ -130,7 +134,7 @@ class Producer:
 
         Raises a :class:`ClientError` where it has none, or no NameServer can be asked.
         """
-        route = await self._choice.route(topic)
+        route = await self._queue_selector.route(topic)
         if not route.write_queues:
             raise NoQueueError(topic)
         return route.write_queues
@@ -156,9 +160,9 @@ class Producer:
 
         Raises a :class:`ClientError` where no broker is known that would have it.
         """
-        target = self._choice.at_once(message.topic, queue)
+        target = self._queue_selector.at_once(message.topic, queue)
         if target is None:
-            target = await self._choice.search(message.topic, queue, ())
+            target = await self._queue_selector.search(message.topic, queue, ())
         delivery = self._delivery(message, queue)
         values = (*delivery.values, target.queue.queue_id)
         self._remoting.push_template(target.address, delivery.template, values, delivery.body)
@@ -180,30 +184,30 @@ class Producer:
         and otherwise as :meth:`send`.
         """
         correlation_id = self._keys.next()
-        marks = self._asker.properties(correlation_id, timeout_seconds)
+        marks = self._pending_replies.properties(correlation_id, timeout_seconds)
         delivery = self._delivery(message.with_properties(marks), queue, key=correlation_id)
         delivery.deadline = self._loop.time() + timeout_seconds
-        reply = self._asker.expect(correlation_id)
+        reply = self._pending_replies.expect(correlation_id)
         try:
             async with asyncio.timeout_at(delivery.deadline):
                 # Whatever is wrong there, the delivery will find it too, and is more patient.
                 with suppress(ClientError):
-                    route = await self._choice.route(message.topic)
+                    route = await self._queue_selector.route(message.topic)
                     # A host that does not answer must not cost more: others can be sent to.
                     seconds = timeout_seconds / 8
-                    await self._presence.join(message.topic, route.leaders(), seconds)
-                self._deliverer.begin(delivery)
+                    await self._heartbeats.join(message.topic, route.leaders(), seconds)
+                self._send_dispatcher.begin(delivery)
                 await asyncio.wait((delivery.future, reply), return_when=asyncio.FIRST_COMPLETED)
                 if not reply.done():
                     result = delivery.future.result()
-                    self._presence.meet(message.topic, {result.queue.broker: delivery.address})
+                    self._heartbeats.meet(message.topic, {result.queue.broker: delivery.address})
                 return await reply
         except (TimeoutError, DeadlineError):
             raise NoReplyError(
                 f"no reply to a request to {message.topic} in {timeout_seconds:g} s"
             ) from None
         finally:
-            self._asker.forget(correlation_id)
+            self._pending_replies.forget(correlation_id)
             if not delivery.future.cancel():
                 delivery.future.exception()  # looked at, lest the loop complain
 
@@ -218,7 +222,7 @@ class Producer:
         Raises :class:`IllegalMessageError` for what is no request, :class:`NoReplyError` where the
         client that asked was not reached while it waits, and another :class:`ClientError`.
         """
-        await self._replier.reply(request, body, properties or {})
+        await self._reply_sender.reply(request, body, properties or {})
 
     def send_nowait(
         self, message: Message, queue: MessageQueue | None = None
@@ -228,7 +232,7 @@ class Producer:
         Raises :class:`IllegalMessageError` at once for what no broker would take.
         """
         delivery = self._delivery(message, queue)
-        self._deliverer.begin(delivery)
+        self._send_dispatcher.begin(delivery)
         return delivery.future
 
     def send_batch_nowait(
@@ -245,7 +249,7 @@ class Producer:
         templates = self._templates.get(topic) or self._new_templates(topic)
         first = self._keys.take(len(messages))
         body = batch_body(messages, self._keys.prefix, first)
-        delivery = Delivery(
+        delivery = PendingSend(
             topic,
             templates.batch,
             batch_values(self._wall_clock()),
@@ -256,7 +260,7 @@ class Producer:
             self._loop.create_future(),
             count=len(messages),
         )
-        self._deliverer.begin(delivery)
+        self._send_dispatcher.begin(delivery)
         return delivery.future
 
     def _delivery(
@@ -266,7 +270,7 @@ class Producer:
         *,
         key: str | None = None,
         sys_flag: int = 0,
-    ) -> Delivery:
+    ) -> PendingSend:
         """A single message that is to be delivered, with a unique ``key`` that was taken for it."""
         topic, body = message.topic, message.body
         _check_queue(topic, queue)
@@ -283,7 +287,7 @@ class Producer:
                 sys_flag |= DEFLATED
         if key is None:
             key = self._keys.next()
-        return Delivery(
+        return PendingSend(
             topic,
             templates.single,
             single_values(message, key, self._wall_clock(), sys_flag),
@@ -296,7 +300,7 @@ class Producer:
         )
 
     def _lost(self, address: str) -> None:
-        self._presence.lost(address)
+        self._heartbeats.lost(address)
 
     def _new_templates(self, topic: str) -> SendTemplates:
         templates = SendTemplates(self._config.group, topic, self._config.default_queues)

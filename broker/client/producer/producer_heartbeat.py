@@ -35,7 +35,7 @@ class _Group:
     topic: str
     """One that lies there; its route tells who leads."""
     address: str | None
-    is_greeted: bool = False
+    heartbeat_sent: bool = False
     """Whether the leader at ``address`` answered the latest heartbeat."""
     failing_since: float | None = None
     """When the first of the tries that failed in a row did."""
@@ -45,7 +45,7 @@ class _Group:
     """Set when there is a reason not to wait for the next heartbeat."""
 
 
-class ProducerPresence:
+class ProducerHeartbeats:
     """Keeps one producer known. It does nothing until the first :meth:`meet`."""
 
     def __init__(
@@ -103,8 +103,8 @@ class ProducerPresence:
     def lost(self, address: str) -> None:
         """A connection broke, and with it what that broker knew."""
         for group in self._groups.values():
-            if group.address == address and group.is_greeted:
-                self._forget_greeting(group)
+            if group.address == address and group.heartbeat_sent:
+                self._forget_heartbeat(group)
 
     async def close(self) -> None:
         """Brokers that can be reached are told that the producer is gone."""
@@ -118,14 +118,14 @@ class ProducerPresence:
                 group.address, RequestCode.UNREGISTER_CLIENT, ext, timeout=self._request_seconds
             )
             for group in self._groups.values()
-            if group.address is not None and group.is_greeted
+            if group.address is not None and group.heartbeat_sent
         ]
         await asyncio.gather(*goodbyes, return_exceptions=True)
 
     async def _keep(self, broker: str, group: _Group) -> None:
         while True:
             group.wake.clear()
-            known = await self._greet(group)
+            known = await self._send_heartbeat(group)
             group.tried.set()
             if not known:
                 await self._routes.recover(group.topic, broker)
@@ -141,22 +141,22 @@ class ProducerPresence:
         since = group.failing_since
         return since is not None and self._loop.time() >= since + HEARTBEAT_SECONDS
 
-    def _forget_greeting(self, group: _Group) -> None:
-        group.is_greeted = False
+    def _forget_heartbeat(self, group: _Group) -> None:
+        group.heartbeat_sent = False
         if group.failing_since is None:
             group.tried.clear()
         group.wake.set()
 
-    async def _greet(self, group: _Group) -> bool:
+    async def _send_heartbeat(self, group: _Group) -> bool:
         address = group.address
         if address is None or not await self._beat(address):
-            group.is_greeted = False
+            group.heartbeat_sent = False
             if group.failing_since is None:
                 group.failing_since = self._loop.time()
             return False
         group.failing_since = None
         if group.address == address:  # else another one leads by now
-            group.is_greeted = True
+            group.heartbeat_sent = True
         return True
 
     async def _beat(self, address: str) -> bool:
@@ -183,4 +183,4 @@ class ProducerPresence:
             group = self._groups.get(broker)
             if group is not None and group.address != route.leader(broker):
                 group.address = route.leader(broker)
-                self._forget_greeting(group)
+                self._forget_heartbeat(group)

@@ -47,7 +47,7 @@ class _Rotation:
         self.next = first
 
 
-class QueueChoice:
+class QueueSelector:
     """Chooses queues for one producer."""
 
     def __init__(

@@ -56,7 +56,7 @@ class Reply(NamedTuple):
     properties: Mapping[str, str]
 
 
-class Asker:
+class PendingReplies:
     """The requests of one client that wait for their replies."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, client_id: str) -> None:
@@ -109,7 +109,7 @@ class Asker:
         connection.respond(request)
 
 
-class Replier:
+class ReplySender:
     """Replies to requests that this client's program has consumed."""
 
     def __init__(

@@ -18,8 +18,8 @@ from broker.client.errors import (
 )
 from broker.client.message import MessageQueue, SendResult, SendStatus
 from broker.client.producer.latency_faults import FAILED_LATENCY_MS, LatencyFaults
-from broker.client.producer.pending_send import Delivery
-from broker.client.producer.queue_selection import QueueChoice, Target
+from broker.client.producer.pending_send import PendingSend
+from broker.client.producer.queue_selection import QueueSelector, Target
 from broker.client.producer.send_outcome_query import (
     APPLIED_SECONDS_MAX,
     find_stored,
@@ -32,7 +32,7 @@ from broker.remoting.protocol.errors import CallError
 from broker.remoting.protocol.frame import Frame
 
 
-class Deliverer:
+class SendDispatcher:
     """Brings deliveries to their end.
 
     A first try that works costs no task. One that fails gets a task, which looks the route up
@@ -47,25 +47,25 @@ class Deliverer:
         loop: asyncio.AbstractEventLoop,
         remoting: RemotingClient,
         routes: Routes,
-        choice: QueueChoice,
+        queue_selector: QueueSelector,
         config: ProducerConfig,
         faults: LatencyFaults | None,
     ) -> None:
         self._loop = loop
         self._remoting = remoting
         self._routes = routes
-        self._choice = choice
+        self._queue_selector = queue_selector
         self._config = config
         self._faults = faults
-        self._tasks: dict[asyncio.Task[None], Delivery] = {}
+        self._tasks: dict[asyncio.Task[None], PendingSend] = {}
         self._closed = False
 
-    def begin(self, delivery: Delivery) -> None:
+    def begin(self, delivery: PendingSend) -> None:
         """Sends it at once if the way is known."""
         if self._closed:
             delivery.fail(ClosedError("the producer is closed"))
             return
-        target = self._choice.at_once(delivery.topic, delivery.pinned)
+        target = self._queue_selector.at_once(delivery.topic, delivery.pinned)
         if target is None:
             self._try_on(delivery, None)
         else:
@@ -79,7 +79,7 @@ class Deliverer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _send(self, delivery: Delivery, target: Target, done: Done) -> None:
+    def _send(self, delivery: PendingSend, target: Target, done: Done) -> None:
         queue, address = target
         delivery.queue, delivery.address = queue, address
         delivery.tries += 1
@@ -96,7 +96,7 @@ class Deliverer:
 
     def _answered(
         self,
-        delivery: Delivery,
+        delivery: PendingSend,
         queue: MessageQueue,
         answer: Frame | None,
         failure: Failure | None,
@@ -111,7 +111,7 @@ class Deliverer:
                 return
         self._try_on(delivery, failure)
 
-    def _try_on(self, delivery: Delivery, failure: Failure | None) -> None:
+    def _try_on(self, delivery: PendingSend, failure: Failure | None) -> None:
         if self._closed:
             delivery.fail(ClosedError("the producer was closed"))
             return
@@ -126,7 +126,7 @@ class Deliverer:
         elif (fault := task.exception()) is not None:
             delivery.fail(fault)
 
-    async def _deliver(self, delivery: Delivery, failure: Failure | None) -> None:
+    async def _deliver(self, delivery: PendingSend, failure: Failure | None) -> None:
         try:
             async with asyncio.timeout_at(delivery.deadline):
                 while not delivery.future.done():
@@ -151,9 +151,9 @@ class Deliverer:
             return None
         return NoLeaderError(route.write_queues[0].broker)
 
-    async def _try(self, delivery: Delivery) -> SendResult:
+    async def _try(self, delivery: PendingSend) -> SendResult:
         avoid = () if delivery.queue is None else (delivery.queue.broker,)
-        target = await self._choice.search(delivery.topic, delivery.pinned, avoid)
+        target = await self._queue_selector.search(delivery.topic, delivery.pinned, avoid)
         found = await self._find_earlier_try(delivery, target)
         if found is not None:
             return found
@@ -161,10 +161,10 @@ class Deliverer:
         self._send(delivery, target, partial(settle, answered))
         result = delivery.acknowledgement(await answered, target.queue)
         if self._routes.cached(delivery.topic) is None:
-            self._choice.forget_promise(delivery.topic)
+            self._queue_selector.forget_promise(delivery.topic)
         return result
 
-    async def _find_earlier_try(self, delivery: Delivery, target: Target) -> SendResult | None:
+    async def _find_earlier_try(self, delivery: PendingSend, target: Target) -> SendResult | None:
         """Asks whether an earlier try was carried out, if one may have been."""
         broker = target.queue.broker
         if broker not in delivery.doubtful_at:
@@ -198,18 +198,18 @@ class Deliverer:
             delivery.first_key,
         )
 
-    async def _recover(self, delivery: Delivery, failure: Failure) -> None:
+    async def _recover(self, delivery: PendingSend, failure: Failure) -> None:
         delivery.note(failure)
         if self._config.idempotent and perhaps_stored(failure):
             delivery.pinned = delivery.queue
-        self._choice.forget_promise(delivery.topic)
+        self._queue_selector.forget_promise(delivery.topic)
         if isinstance(failure, NoLeaderError):
             culprit = failure.broker
         else:
             culprit = delivery.topic if delivery.queue is None else delivery.queue.broker
         await self._routes.recover(delivery.topic, culprit, until_led=True)
 
-    def _is_final(self, delivery: Delivery, failure: Failure) -> bool:
+    def _is_final(self, delivery: PendingSend, failure: Failure) -> bool:
         if isinstance(failure, TopicNotFoundError):
             patience = self._config.deadline_seconds - self._config.missing_topic_seconds
             return self._loop.time() >= delivery.deadline - patience

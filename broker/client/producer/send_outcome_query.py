@@ -31,7 +31,7 @@ APPLIED_SECONDS_MAX = 0.8
 the route is looked up again, because a node that leads no more does not answer at all."""
 
 
-class Stored(NamedTuple):
+class StoredLocation(NamedTuple):
     """Where the messages are; ``message_ids`` of all of them, or of the first alone."""
 
     queue_id: int
@@ -63,7 +63,7 @@ async def find_stored(
     *,
     record_sizes: Sequence[int],
     seconds: float,
-) -> Stored | None:
+) -> StoredLocation | None:
     """Looks up the request whose first message has the unique key ``first_key``.
 
     ``record_sizes``: what records the broker would make of the messages. Raises a
@@ -92,7 +92,7 @@ async def find_stored(
         for record in iter_records(answer.body):
             # The index knows hashes only: other keys may have the same.
             if record.topic == topic and find_property(record.properties, UNIQUE_KEY) == wanted:
-                return Stored(
+                return StoredLocation(
                     record.queue_id, record.queue_offset, _message_ids(record, record_sizes)
                 )
     except StoreError as error:

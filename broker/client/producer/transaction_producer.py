@@ -188,11 +188,11 @@ class TransactionProducer(Producer):
             message.with_properties(marks), transaction.queue, sys_flag=SYS_FLAG_PREPARED
         )
         self._open[delivery.first_key] = transaction
-        self._deliverer.begin(delivery)
+        self._send_dispatcher.begin(delivery)
         try:
             result = await delivery.future
             leader = {result.queue.broker: delivery.address}
-            await self._presence.join(message.topic, leader, self._config.request_seconds)
+            await self._heartbeats.join(message.topic, leader, self._config.request_seconds)
         except (asyncio.CancelledError, CallError, ClientError):
             self._open.pop(delivery.first_key, None)
             raise
@@ -281,7 +281,7 @@ class TransactionProducer(Producer):
             "msgId": ext_str(request, "msgId"),
             "transactionId": ext_str(request, "transactionId", ""),
         }
-        broker = self._presence.broker_at(connection.remote_address)
+        broker = self._heartbeats.broker_at(connection.remote_address)
         half = _received(broker, request.body)
         handle = _Handle(broker, ext["commitLogOffset"])
         if half.unique_key in self._open or handle in self._checks:

@@ -23,7 +23,7 @@ from broker.client.errors import (
     TopicNotFoundError,
 )
 from broker.client.message import MessageQueue
-from broker.client.route.route_lookup import Answers, LookUp, Waiting
+from broker.client.route.route_lookup import Answers, RouteLookup, RouteWaiters
 from broker.client.route.topic_route import TopicRoute
 from broker.remoting.client import RemotingClient
 
@@ -54,7 +54,7 @@ class _Outage:
         self.seen = since
         self._asked: dict[str, int] = {}
         self._turn = 0
-        self.waiting: dict[str, Waiting] = {}
+        self.waiting: dict[str, RouteWaiters] = {}
 
     def is_over(self, now: float) -> bool:
         """Not while anybody waits in it: only here are they found when the client is closed."""
@@ -86,7 +86,7 @@ class Routes:
         self._rng = rng
         self._routes: dict[str, TopicRoute] = {}
         self._answers: Answers = {}
-        self._lookups: dict[str, LookUp] = {}
+        self._lookups: dict[str, RouteLookup] = {}
         self._missing: dict[str, float] = {}
         """When no NameServer knew the topic; of those without a route."""
         self._outages: dict[str, _Outage] = {}
@@ -161,7 +161,7 @@ class Routes:
         if self._closed:
             raise _closed()
 
-    def _next_look_up(self, topic: str, culprit: str) -> Waiting:
+    def _next_look_up(self, topic: str, culprit: str) -> RouteWaiters:
         """Who waits for the look-up that comes next after a failure."""
         now = self._loop.time()
         outage = self._outages.get(culprit)
@@ -179,7 +179,7 @@ class Routes:
             raise NoLeaderError(queue.broker)
         return address
 
-    def _back_off(self, outage: _Outage, topic: str) -> Waiting:
+    def _back_off(self, outage: _Outage, topic: str) -> RouteWaiters:
         if not outage.waiting:
             lasted = self._loop.time() - outage.since
             seconds = min(max(lasted / BACKOFF_DIVISOR, BACKOFF_MIN_SECONDS), BACKOFF_MAX_SECONDS)
@@ -187,7 +187,7 @@ class Routes:
             self._loop.call_later(seconds, self._end_wait, outage)
         waiting = outage.waiting.get(topic)
         if waiting is None:
-            waiting = outage.waiting[topic] = Waiting(self._loop)
+            waiting = outage.waiting[topic] = RouteWaiters(self._loop)
         return waiting
 
     def _end_wait(self, outage: _Outage) -> None:
@@ -205,21 +205,21 @@ class Routes:
             self._begin_look_up(topic)
         self._poll_timer = self._loop.call_later(POLL_SECONDS, self._poll)
 
-    def _begin_look_up(self, topic: str) -> LookUp:
+    def _begin_look_up(self, topic: str) -> RouteLookup:
         look_up = self._lookups.get(topic)
         if look_up is None:
-            look_up = self._lookups[topic] = LookUp(
+            look_up = self._lookups[topic] = RouteLookup(
                 topic,
                 remoting=self._remoting,
                 name_servers=self._name_servers,
                 answers=self._answers,
-                waiting=Waiting(self._loop),
+                waiting=RouteWaiters(self._loop),
                 ended=self._looked_up,
             )
             look_up.begin()
         return look_up
 
-    def _looked_up(self, look_up: LookUp) -> None:
+    def _looked_up(self, look_up: RouteLookup) -> None:
         topic = look_up.topic
         del self._lookups[topic]
         if look_up.route is not None:
@@ -235,7 +235,9 @@ class Routes:
         for culprit, others in look_up.others:
             self._pass_on(look_up, culprit, others)
 
-    def _pass_on(self, look_up: LookUp, culprit: str, others: Mapping[str, Waiting]) -> None:
+    def _pass_on(
+        self, look_up: RouteLookup, culprit: str, others: Mapping[str, RouteWaiters]
+    ) -> None:
         """A topic was looked up: who waits for the others goes on, or for a look-up of their own
         where that says something else of the culprit than their routes do."""
         vain = isinstance(look_up.error, NameServersUnreachableError)
@@ -247,7 +249,7 @@ class Routes:
             else:
                 self._begin_look_up(other).waiting.join(waiting)
 
-    def _end(self, topic: str, waiting: Waiting) -> None:
+    def _end(self, topic: str, waiting: RouteWaiters) -> None:
         """The look-up is over; who needs a leader waits for the next one where there is none."""
         route = self._routes.get(topic)
         if route is None or route.is_led:

@@ -22,7 +22,7 @@ from broker.remoting.protocol.frame import Frame
 NAME_SERVER_SECONDS = 3.0
 
 
-class Waiting:
+class RouteWaiters:
     """Those who wait for one thing, each by itself: one that gives up takes nothing from others.
 
     As ``asyncio.shield`` and ``asyncio.wait`` do for any future, with one event for each who waits
@@ -50,7 +50,7 @@ class Waiting:
         self._for_leader.setdefault(culprit, []).append(future)
         return future
 
-    def join(self, others: Waiting) -> None:
+    def join(self, others: RouteWaiters) -> None:
         """What they wait for is this too from now on."""
         self._futures += others._futures
         for culprit, futures in others._for_leader.items():
@@ -87,7 +87,7 @@ Answers = dict[str, tuple[bytes, TopicRoute]]
 """The last answer for each topic and what it says: most say nothing new."""
 
 
-class LookUp:
+class RouteLookup:
     """One look-up of the route of ``topic``. It costs no task: it is done as answers come in.
 
     ``ended`` is called once, never before :meth:`begin` returns, and never after :meth:`give_up`.
@@ -116,13 +116,13 @@ class LookUp:
         remoting: RemotingClient,
         name_servers: list[str],
         answers: Answers,
-        waiting: Waiting,
-        ended: Callable[[LookUp], None],
+        waiting: RouteWaiters,
+        ended: Callable[[RouteLookup], None],
     ) -> None:
         """One of the ``name_servers`` that does not answer becomes the last of them."""
         self.topic = topic
         self.waiting = waiting
-        self.others: list[tuple[str, Mapping[str, Waiting]]] = []
+        self.others: list[tuple[str, Mapping[str, RouteWaiters]]] = []
         """Who waits for the routes of other topics, by topic, with the culprit of each outage."""
         self.route: TopicRoute | None = None
         """What was found."""

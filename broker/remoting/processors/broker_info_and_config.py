@@ -15,7 +15,7 @@ from broker.config.dynamic_settings import SettingError, changed_settings
 from broker.context import BrokerContext
 from broker.delivery.store_times import Place, store_times
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import REFUSALS, code_of, refused, remark_of
+from broker.remoting.error_responses import REFUSALS, refused, remark_of, response_code_of
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.ext_fields import ext_str
@@ -26,7 +26,7 @@ from dledger.errors import ProposeError
 from store.errors import StoreError
 
 
-class AdminProcessor:
+class BrokerInfoProcessor:
     """Handles what describes a broker and its groups."""
 
     def __init__(self, context: BrokerContext) -> None:
@@ -70,9 +70,9 @@ class AdminProcessor:
     def update_config(self, connection: Connection, request: Frame) -> None:
         """Code 25: Java properties text, all of which is checked before any of it is changed
         (:mod:`broker.config.dynamic_settings`)."""
-        gatherer = self._context.gatherer
+        batcher = self._context.batcher
         try:
-            gatherer.check_serving()
+            batcher.check_serving()
             changed = changed_settings(request.body)
         except REFUSALS as error:
             raise refused(error) from error
@@ -85,13 +85,13 @@ class AdminProcessor:
             waits_for -= 1
             if error is not None and waits_for >= 0:
                 waits_for = -1
-                connection.respond(request, code_of(error), remark_of(error))
+                connection.respond(request, response_code_of(error), remark_of(error))
             elif waits_for == 0:
                 connection.respond(request)
 
         try:
             for name, value in changed.items():
-                gatherer.add_command(PutSetting(name, value), committed)
+                batcher.add_command(PutSetting(name, value), committed)
         except REFUSALS as error:
             waits_for = -1  # this is the answer
             raise refused(error) from error

@@ -24,7 +24,7 @@ class CleaningProcessor:
     def clean(self, connection: Connection, request: Frame) -> None:
         """The leader decides for all replicas; it is answered when it has been told to look."""
         try:
-            self._context.gatherer.check_serving()
+            self._context.batcher.check_serving()
         except REFUSALS as error:
             raise refused(error) from error
         self._retention.check_soon()

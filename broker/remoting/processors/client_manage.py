@@ -34,7 +34,7 @@ CONSUME_FROM_WHERE = (
 """In the order of Java's enumerations: C++ clients send the place and not the name."""
 
 
-class ClientProcessor:
+class ClientManageProcessor:
     """Handles what clients say about themselves."""
 
     def __init__(self, context: BrokerContext) -> None:

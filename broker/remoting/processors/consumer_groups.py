@@ -196,7 +196,7 @@ class GroupProcessor:
         times: Mapping[Place, int],
     ) -> bytes:
         """RocketMQ's ``ConsumeStats``."""
-        meters = self._context.rates.meters
+        meters = self._context.rates.topic_metrics
         rate = encode_json(round(sum(meters.rate(topic.topic, group) for topic in topics), 2))
         table = object_map(
             (

@@ -8,9 +8,9 @@ from functools import partial
 
 from broker.context import BrokerContext
 from broker.ingest.auto_create import ensure_group
-from broker.ingest.state_quota import check_room_for_offset
+from broker.ingest.state_quota import check_offset_quota
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import REFUSALS, code_of, refused, remark_of
+from broker.remoting.error_responses import REFUSALS, refused, remark_of, response_code_of
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import FieldError, RequestError
 from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
@@ -48,9 +48,9 @@ class OffsetProcessor:
             if error is None:
                 self._answer_offset(connection, request, group, topic, queue_id)
 
-        machine, gatherer = self._context.machine, self._context.gatherer
+        machine, batcher = self._context.machine, self._context.batcher
         known = machine.state.offset(group, topic, queue_id)
-        if gatherer.serving and gatherer.offset(group, topic, queue_id) != known:
+        if batcher.serving and batcher.offset(group, topic, queue_id) != known:
             # A client that commits one-way and asks then, as Java's do where a queue goes on
             # elsewhere, takes the answer for what it has committed.
             self._answer_behind_what_is_staged(answer)
@@ -61,7 +61,7 @@ class OffsetProcessor:
 
     def _answer_behind_what_is_staged(self, answer: Callable[[ProposeError | None], None]) -> None:
         try:
-            self._context.gatherer.add_barrier(answer)
+            self._context.batcher.add_barrier(answer)
         except ProposeError as error:
             answer(error)
 
@@ -99,7 +99,7 @@ class OffsetProcessor:
         if not row:
             return False
         position, _size, _code = QUEUE_ROW.unpack(row)
-        return self._context.slow_readers.is_far(position, self._context.machine.applied_end)
+        return self._context.replica_selection.is_far(position, self._context.machine.applied_end)
 
     def update_consumer_offset(self, connection: Connection, request: Frame) -> None:
         """Code 15. A negative offset means none, and is taken without effect (ali-ons sends it),
@@ -113,29 +113,29 @@ class OffsetProcessor:
         topic = ext_str(request, "topic")
         queue_id = ext_int(request, "queueId", minimum=0, maximum=INT32_MAX)
         offset = ext_int(request, "commitOffset")
-        gatherer = self._context.gatherer
+        batcher = self._context.batcher
         resets = self._context.resets
         if offset < 0 or (resets and resets.is_pending(group, topic, queue_id)):
             connection.respond(request)
             return
-        if request.is_one_way and gatherer.offset(group, topic, queue_id) == offset:
+        if request.is_one_way and batcher.offset(group, topic, queue_id) == offset:
             return  # clients repeat themselves every 5 s; no entry is made of that
 
         def answer(error: ProposeError | None) -> None:
             if error is None:
                 connection.respond(request)
             else:
-                connection.respond(request, code_of(error), remark_of(error))
+                connection.respond(request, response_code_of(error), remark_of(error))
 
         try:
             check_group_name(group)
             check_topic_name(topic)
-            gatherer.check_serving()
-            config = gatherer.topic(topic)
+            batcher.check_serving()
+            config = batcher.topic(topic)
             if config is None:
                 raise _no_topic(topic)
             _check_queue(config, queue_id)
-            end = gatherer.end_offset(topic, queue_id)
+            end = batcher.end_offset(topic, queue_id)
             if offset > end:
                 raise RequestError(
                     ResponseCode.SYSTEM_ERROR,
@@ -143,9 +143,9 @@ class OffsetProcessor:
                     f"which ends at {end}",
                 )
             offsets = self._context.machine.state.offset_count
-            check_room_for_offset(gatherer, offsets, group, topic, queue_id)
+            check_offset_quota(batcher, offsets, group, topic, queue_id)
             ensure_group(self._context, group)
-            gatherer.add_command(CommitOffset(group, topic, queue_id, offset), answer)
+            batcher.add_command(CommitOffset(group, topic, queue_id, offset), answer)
         except REFUSALS as error:
             raise refused(error) from error
 

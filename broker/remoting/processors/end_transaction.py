@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.context import BrokerContext
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import REFUSALS, Refusal, code_of, refused, remark_of
+from broker.remoting.error_responses import REFUSALS, Refusal, refused, remark_of, response_code_of
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.ext_fields import ext_int, ext_str
@@ -14,7 +14,7 @@ UNKNOWN, COMMIT, ROLLBACK = 0, 8, 12
 """RocketMQ's words for outcomes, bits of the system flag."""
 
 
-class TransactionProcessor:
+class EndTransactionProcessor:
     """Handles what producers say about their transactions."""
 
     def __init__(self, context: BrokerContext) -> None:
@@ -42,7 +42,7 @@ class TransactionProcessor:
             elif isinstance(error, RequestError):
                 connection.respond(request, error.code, error.remark)
             else:
-                connection.respond(request, code_of(error), remark_of(error))
+                connection.respond(request, response_code_of(error), remark_of(error))
 
         try:
             self._context.transactions.end(

@@ -16,7 +16,7 @@ from broker.admin.group_members import members_json, parse_member
 from broker.config.node_config import NODE_NAME, ConfigError
 from broker.context import BrokerContext
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import code_of, refused, remark_of
+from broker.remoting.error_responses import refused, remark_of, response_code_of
 from broker.remoting.protocol.errors import FieldError
 from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
@@ -80,6 +80,6 @@ class MemberProcessor:
             if error is None:
                 connection.respond(request, body=(encode_json(members_json(self._context)),))
             else:
-                connection.respond(request, code_of(error), remark_of(error))
+                connection.respond(request, response_code_of(error), remark_of(error))
 
         return answer

@@ -12,13 +12,13 @@ from functools import partial
 from broker.context import BrokerContext
 from broker.remoting.connection import Connection
 from broker.remoting.dispatch import HANDLER_FAULTS, Handler
-from broker.remoting.error_responses import code_of, remark_of
+from broker.remoting.error_responses import remark_of, response_code_of
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.frame import Frame
 from dledger.errors import ProposeError
 
 
-def newest(context: BrokerContext, handler: Handler) -> Handler:
+def linearizable(context: BrokerContext, handler: Handler) -> Handler:
     """The handler, called once what this node has applied is known to be the newest."""
     if context.config.reads == "stale":
         return handler
@@ -33,7 +33,7 @@ def _answer(
     handler: Handler, connection: Connection, request: Frame, error: ProposeError | None
 ) -> None:
     if error is not None:
-        connection.respond(request, code_of(error), remark_of(error))
+        connection.respond(request, response_code_of(error), remark_of(error))
         return
     try:
         handler(connection, request)

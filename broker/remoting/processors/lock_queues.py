@@ -33,7 +33,7 @@ class LockProcessor:
         connection.respond(request, body=(encode_json({"lockOKMQSet": held}),))
 
     def _is_there(self, queue: LockedQueue) -> bool:
-        topic = self._context.gatherer.topic(queue.topic)
+        topic = self._context.batcher.topic(queue.topic)
         return topic is not None and queue.queue_id < topic.queues
 
     def unlock(self, connection: Connection, request: Frame) -> None:
@@ -45,7 +45,7 @@ class LockProcessor:
     def _read(self, request: Frame) -> tuple[str, str, dict[LockedQueue, Mapping[str, Any]]]:
         """Group, client, and the queues as the client names them."""
         try:
-            self._context.gatherer.check_serving()
+            self._context.batcher.check_serving()
         except REFUSALS as error:
             raise refused(error) from error
         body = json_object(request, "the request for locks")

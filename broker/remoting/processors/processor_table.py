@@ -8,25 +8,25 @@ from broker.context import BrokerContext
 from broker.maintenance.retention import Retention
 from broker.remoting.connection import Connection
 from broker.remoting.dispatch import Handler
-from broker.remoting.processors.broker_info_and_config import AdminProcessor
+from broker.remoting.processors.broker_info_and_config import BrokerInfoProcessor
 from broker.remoting.processors.clean_expired import CleaningProcessor
-from broker.remoting.processors.client_manage import ClientProcessor
+from broker.remoting.processors.client_manage import ClientManageProcessor
 from broker.remoting.processors.consumer_groups import GroupProcessor
 from broker.remoting.processors.consumer_offsets import OffsetProcessor
 from broker.remoting.processors.consumer_send_back import SendBackProcessor
-from broker.remoting.processors.end_transaction import TransactionProcessor
+from broker.remoting.processors.end_transaction import EndTransactionProcessor
 from broker.remoting.processors.group_members import MemberProcessor
-from broker.remoting.processors.linearizable_read import newest
+from broker.remoting.processors.linearizable_read import linearizable
 from broker.remoting.processors.lock_queues import LockProcessor
-from broker.remoting.processors.pull_message import PullProcessor
-from broker.remoting.processors.query_consume_queue import ConsumptionProcessor
-from broker.remoting.processors.query_message import MessageProcessor
+from broker.remoting.processors.pull_message import PullMessageProcessor
+from broker.remoting.processors.query_consume_queue import QueryConsumeQueueProcessor
+from broker.remoting.processors.query_message import QueryMessageProcessor
 from broker.remoting.processors.relay_to_consumer import RelayProcessor
-from broker.remoting.processors.reply_message import ReplyProcessor
+from broker.remoting.processors.reply_message import ReplyMessageProcessor
 from broker.remoting.processors.reset_offset import ResetProcessor
-from broker.remoting.processors.send_message import SendProcessor
+from broker.remoting.processors.send_message import SendMessageProcessor
 from broker.remoting.processors.topic_and_group_admin import TopicProcessor
-from broker.remoting.processors.view_broker_stats import FiguresProcessor
+from broker.remoting.processors.view_broker_stats import ViewBrokerStatsProcessor
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.frame import Frame
@@ -34,21 +34,21 @@ from broker.remoting.protocol.frame import Frame
 
 def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int, Handler]:
     """The handlers of one broker, by request code."""
-    send = SendProcessor(context)
-    pull = PullProcessor(context)
+    send = SendMessageProcessor(context)
+    pull = PullMessageProcessor(context)
     offsets = OffsetProcessor(context)
-    clients = ClientProcessor(context)
+    clients = ClientManageProcessor(context)
     topics = TopicProcessor(context)
-    messages = MessageProcessor(context)
-    admin = AdminProcessor(context)
+    messages = QueryMessageProcessor(context)
+    admin = BrokerInfoProcessor(context)
     members = MemberProcessor(context)
     locks = LockProcessor(context)
-    transactions = TransactionProcessor(context)
+    transactions = EndTransactionProcessor(context)
     resets = ResetProcessor(context)
-    replies = ReplyProcessor(context)
+    replies = ReplyMessageProcessor(context)
     relay = RelayProcessor(context)
-    consumption = ConsumptionProcessor(context)
-    figures = FiguresProcessor(context)
+    consumption = QueryConsumeQueueProcessor(context)
+    broker_stats = ViewBrokerStatsProcessor(context)
     groups = GroupProcessor(context)
     clean = CleaningProcessor(context, retention).clean
     return {
@@ -60,10 +60,10 @@ def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int
         RequestCode.LITE_PULL_MESSAGE: pull.pull,
         RequestCode.QUERY_CONSUMER_OFFSET: offsets.query_consumer_offset,
         RequestCode.UPDATE_CONSUMER_OFFSET: offsets.update_consumer_offset,
-        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: newest(context, offsets.search_offset),
-        RequestCode.GET_MAX_OFFSET: newest(context, offsets.max_offset),
-        RequestCode.GET_MIN_OFFSET: newest(context, offsets.min_offset),
-        RequestCode.GET_EARLIEST_MSG_STORETIME: newest(context, offsets.earliest_store_time),
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: linearizable(context, offsets.search_offset),
+        RequestCode.GET_MAX_OFFSET: linearizable(context, offsets.max_offset),
+        RequestCode.GET_MIN_OFFSET: linearizable(context, offsets.min_offset),
+        RequestCode.GET_EARLIEST_MSG_STORETIME: linearizable(context, offsets.earliest_store_time),
         RequestCode.HEART_BEAT: clients.heartbeat,
         RequestCode.UNREGISTER_CLIENT: clients.unregister,
         RequestCode.CHECK_CLIENT_CONFIG: clients.check_client_config,
@@ -73,10 +73,10 @@ def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int
         RequestCode.GET_ALL_PRODUCER_INFO: clients.all_producers,
         RequestCode.END_TRANSACTION: transactions.end,
         RequestCode.LOCK_BATCH_MQ: locks.lock,
-        RequestCode.QUERY_CONSUME_TIME_SPAN: newest(context, groups.time_spans),
-        RequestCode.GET_BROKER_CONSUME_STATS: newest(context, groups.all_consume_stats),
-        RequestCode.QUERY_CONSUME_QUEUE: newest(context, consumption.queue_rows),
-        RequestCode.QUERY_TOPICS_BY_CONSUMER: newest(context, groups.topics_of_group),
+        RequestCode.QUERY_CONSUME_TIME_SPAN: linearizable(context, groups.time_spans),
+        RequestCode.GET_BROKER_CONSUME_STATS: linearizable(context, groups.all_consume_stats),
+        RequestCode.QUERY_CONSUME_QUEUE: linearizable(context, consumption.queue_rows),
+        RequestCode.QUERY_TOPICS_BY_CONSUMER: linearizable(context, groups.topics_of_group),
         RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: groups.subscription_of_group,
         RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: relay.consumer_status,
         RequestCode.GET_CONSUMER_RUNNING_INFO: relay.running_info,
@@ -87,37 +87,37 @@ def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int
         RequestCode.UNLOCK_BATCH_MQ: locks.unlock,
         RequestCode.UPDATE_AND_CREATE_TOPIC: topics.create_topic,
         RequestCode.DELETE_TOPIC_IN_BROKER: topics.delete_topic,
-        RequestCode.GET_ALL_TOPIC_CONFIG: newest(context, topics.all_topics),
-        RequestCode.GET_TOPIC_CONFIG: newest(context, topics.topic_config),
+        RequestCode.GET_ALL_TOPIC_CONFIG: linearizable(context, topics.all_topics),
+        RequestCode.GET_TOPIC_CONFIG: linearizable(context, topics.topic_config),
         RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topics.system_topics,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: topics.create_group,
         RequestCode.DELETE_SUBSCRIPTIONGROUP: topics.delete_group,
-        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: newest(context, topics.all_groups),
-        RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: newest(context, topics.group_config),
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: linearizable(context, topics.all_groups),
+        RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: linearizable(context, topics.group_config),
         RequestCode.VIEW_MESSAGE_BY_ID: messages.view_message,
         RequestCode.QUERY_MESSAGE: messages.query_message,
-        RequestCode.GET_CONSUMER_GROUPS: newest(context, groups.consumer_groups),
+        RequestCode.GET_CONSUMER_GROUPS: linearizable(context, groups.consumer_groups),
         RequestCode.GET_GROUP_MEMBERS: members.members,
         RequestCode.CHANGE_GROUP_MEMBERS: members.change,
         RequestCode.TRANSFER_LEADERSHIP: members.transfer,
         RequestCode.GET_BROKER_RUNTIME_INFO: admin.runtime_info,
-        RequestCode.VIEW_BROKER_STATS_DATA: figures.view,
+        RequestCode.VIEW_BROKER_STATS_DATA: broker_stats.view,
         RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: clean,
         RequestCode.CLEAN_UNUSED_TOPIC: clean,
         RequestCode.DELETE_EXPIRED_COMMITLOG: clean,
         RequestCode.GET_BROKER_CONFIG: admin.broker_config,
         RequestCode.UPDATE_BROKER_CONFIG: admin.update_config,
-        RequestCode.GET_ALL_CONSUMER_OFFSET: newest(context, admin.all_consumer_offsets),
-        RequestCode.GET_TOPIC_STATS_INFO: newest(context, admin.topic_stats),
-        RequestCode.GET_CONSUME_STATS: newest(context, groups.consume_stats),
-        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: newest(context, groups.groups_of_topic),
+        RequestCode.GET_ALL_CONSUMER_OFFSET: linearizable(context, admin.all_consumer_offsets),
+        RequestCode.GET_TOPIC_STATS_INFO: linearizable(context, admin.topic_stats),
+        RequestCode.GET_CONSUME_STATS: linearizable(context, groups.consume_stats),
+        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: linearizable(context, groups.groups_of_topic),
     }
 
 
 WRONG_STATE = (
     "the state of this broker is not that of its group; it is being taken again from the log"
 )
-TOLD_WHATEVER_THE_STATE = frozenset((RequestCode.GET_BROKER_RUNTIME_INFO,))
+SERVED_WHEN_STATE_DIVERGED = frozenset((RequestCode.GET_BROKER_RUNTIME_INFO,))
 """What a node says of itself, also while its state is not the group's."""
 
 

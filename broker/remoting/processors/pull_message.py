@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from broker.context import BrokerContext
 from broker.delivery.long_polling import HeldPull
 from broker.delivery.message_filter import SCAN_LIMITS, MessageFilter, message_filter, selected
-from broker.delivery.message_reader import Found, Limits, Status
+from broker.delivery.message_reader import GetMessageResult, GetMessageStatus, PullLimits
 from broker.filter.subscription import TAG_TYPE
 from broker.ingest.auto_create import ensure_group
 from broker.limits import CONSUME, STATE
@@ -34,16 +34,16 @@ MESSAGES_USUAL = 32
 BYTES_USUAL = 256 << 10
 
 _CODES = {
-    Status.FOUND: ResponseCode.SUCCESS,
-    Status.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
-    Status.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
-    Status.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
-    Status.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
-    Status.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.FOUND: ResponseCode.SUCCESS,
+    GetMessageStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
 }
 
 
-class PullProcessor:
+class PullMessageProcessor:
     """Handles pulls."""
 
     def __init__(self, context: BrokerContext) -> None:
@@ -67,7 +67,7 @@ class PullProcessor:
         flags = ext_int(request, "sysFlag")
         hold_ms = ext_int(request, "suspendTimeoutMillis")
         ensure_group(context, group)
-        settings = context.gatherer.group(group)
+        settings = context.batcher.group(group)
         if settings is not None and not settings.consume_enable:
             raise RequestError(
                 ResponseCode.NO_PERMISSION, f"the group {group} is not allowed to consume"
@@ -79,7 +79,7 @@ class PullProcessor:
         if flags & FLAG_COMMIT_OFFSET:
             self._commit_offset(group, topic_name, queue_id, ext_int(request, "commitOffset"))
         hold_seconds = (
-            min(hold_ms / 1000, CONSUME.hold_seconds_max) if flags & FLAG_SUSPEND else 0.0
+            min(hold_ms / 1000, CONSUME.long_poll_seconds_max) if flags & FLAG_SUSPEND else 0.0
         )
         return _Pull(
             context,
@@ -98,16 +98,16 @@ class PullProcessor:
         """What cannot be is passed over, as the pull itself may be what tells the client: where a
         queue has lost its newest messages, the answer sends it back to the end."""
         context = self._context
-        gatherer, resets = context.gatherer, context.resets
-        if not gatherer.serving or not 0 <= offset <= gatherer.end_offset(topic, queue_id):
+        batcher, resets = context.batcher, context.resets
+        if not batcher.serving or not 0 <= offset <= batcher.end_offset(topic, queue_id):
             return
         if resets and resets.is_pending(group, topic, queue_id):
             return
         if (
             context.machine.state.offset_count < STATE.offsets_max
-            or gatherer.offset(group, topic, queue_id) is not None
+            or batcher.offset(group, topic, queue_id) is not None
         ):
-            gatherer.add_lazy_offset(group, topic, queue_id, offset)
+            batcher.add_lazy_offset(group, topic, queue_id, offset)
 
     def _refuse_broadcasting(self, group: str) -> None:
         members = self._context.clients.consumers.get(group)
@@ -178,7 +178,7 @@ class _Pull:
         topic: str,
         queue_id: int,
         offset: int,
-        limits: Limits,
+        limits: PullLimits,
         wanted: MessageFilter,
         deadline: float | None,
     ) -> None:
@@ -203,7 +203,7 @@ class _Pull:
         except StoreError as error:
             self.connection.respond(self.request, ResponseCode.SYSTEM_ERROR, str(error))
             return
-        if found.status is Status.FOUND:
+        if found.status is GetMessageStatus.FOUND:
             self.context.reader.load(
                 found.ranges, lambda parts, error: self._loaded(found, parts, error)
             )
@@ -217,7 +217,7 @@ class _Pull:
         if offset is None or offset == self.offset:
             return False
         first, end = self.context.reader.offsets(self.topic, self.queue_id)
-        self._answer(Found(Status.OFFSET_RESET, offset, first, end))
+        self._answer(GetMessageResult(GetMessageStatus.OFFSET_RESET, offset, first, end))
         return True
 
     def _held(self) -> bool:
@@ -228,7 +228,7 @@ class _Pull:
         held = HeldPull(
             self.topic, self.queue_id, wanted.codes, self.run, self.connection, wanted.size
         )
-        if not self.context.holds.hold(held, deadline):
+        if not self.context.long_polling.hold(held, deadline):
             return False
         request = self.request
         if request.ext or request.body:  # they are read, and would be kept for as long
@@ -237,7 +237,9 @@ class _Pull:
             )
         return True
 
-    def _loaded(self, found: Found, parts: Sequence[Bytes], error: StoreError | None) -> None:
+    def _loaded(
+        self, found: GetMessageResult, parts: Sequence[Bytes], error: StoreError | None
+    ) -> None:
         if error is None:
             if self.wanted.selector is not None:
                 try:
@@ -255,22 +257,22 @@ class _Pull:
             # Never an answer that moves the client on: the message is there, on other nodes.
             self.connection.respond(self.request, ResponseCode.SYSTEM_ERROR, str(error))
 
-    def _code(self, found: Found) -> ResponseCode:
-        if found.status is Status.NO_MESSAGE_IN_QUEUE:
+    def _code(self, found: GetMessageResult) -> ResponseCode:
+        if found.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
             asked_start = self.offset == 0
             return ResponseCode.PULL_NOT_FOUND if asked_start else ResponseCode.PULL_OFFSET_MOVED
         return _CODES[found.status]
 
-    def _suggestion(self, found: Found) -> int:
+    def _suggestion(self, found: GetMessageResult) -> int:
         machine = self.context.machine
         group = machine.state.groups.get(self.group)
-        return self.context.slow_readers.suggestion(
+        return self.context.replica_selection.suggested_broker_id(
             found.ranges,
             machine.applied_end,
             None if group is None else group.which_broker_when_slow,
         )
 
-    def _answer(self, found: Found, parts: Sequence[Bytes] = ()) -> None:
+    def _answer(self, found: GetMessageResult, parts: Sequence[Bytes] = ()) -> None:
         self.connection.respond(
             self.request,
             self._code(found),
@@ -285,10 +287,10 @@ class _Pull:
         )
 
 
-def _limits(request: Frame) -> Limits:
+def _limits(request: Frame) -> PullLimits:
     asked = ext_int(request, "maxMsgNums")
     messages = max(1, min(asked, CONSUME.pull_messages_max))
     bytes_max = CONSUME.pull_bytes_max
     usual = BYTES_USUAL if messages <= MESSAGES_USUAL else bytes_max
     size = ext_int(request, "maxMsgBytes", usual)
-    return Limits(messages, max(1, min(size, bytes_max)))
+    return PullLimits(messages, max(1, min(size, bytes_max)))

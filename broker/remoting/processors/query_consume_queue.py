@@ -17,7 +17,7 @@ from broker.topics_and_groups import TopicConfig
 from store.errors import StoreError
 
 
-class ConsumptionProcessor:
+class QueryConsumeQueueProcessor:
     """Handles questions about what a queue holds, and what of it a group would get."""
 
     def __init__(self, context: BrokerContext) -> None:

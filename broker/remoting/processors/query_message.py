@@ -10,13 +10,13 @@ from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import MISSING, ResponseCode
 from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
-from store.errors import NotHereYetError, OutOfRangeError, StoreError
+from store.errors import NotReplicatedYetError, OutOfRangeError, StoreError
 from store.io.filesystem import Bytes
 
 UNIQUE_QUERY_MESSAGES = 32
 
 
-class MessageProcessor:
+class QueryMessageProcessor:
     """Handles the look-up of single messages."""
 
     def __init__(self, context: BrokerContext) -> None:
@@ -33,7 +33,9 @@ class MessageProcessor:
         def answer(record: Bytes, error: StoreError | None) -> None:
             if error is None:
                 connection.respond(request, body=(record,))
-            elif isinstance(error, OutOfRangeError) and not isinstance(error, NotHereYetError):
+            elif isinstance(error, OutOfRangeError) and not isinstance(
+                error, NotReplicatedYetError
+            ):
                 connection.respond(
                     request,
                     ResponseCode.SYSTEM_ERROR,

@@ -27,7 +27,7 @@ CLIENT_SECONDS = 3.0
 """How long the client that asked may take to acknowledge the reply."""
 
 
-class ReplyProcessor:
+class ReplyMessageProcessor:
     """Handles replies, on the leader."""
 
     def __init__(self, context: BrokerContext) -> None:
@@ -46,7 +46,7 @@ class ReplyProcessor:
     ) -> None:
         context = self._context
         try:
-            context.gatherer.check_serving()
+            context.batcher.check_serving()
         except REFUSALS as error:
             raise refused(error) from error
         if len(request.body) > context.config.max_message_size:

@@ -13,7 +13,7 @@ from broker.admin.consumer_groups import ConsumerGroups
 from broker.admin.topic_contents import queue_ranges
 from broker.context import BrokerContext
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import REFUSALS, code_of, refused, remark_of
+from broker.remoting.error_responses import REFUSALS, refused, remark_of, response_code_of
 from broker.remoting.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
@@ -48,14 +48,14 @@ class ResetProcessor:
         given_offset = ext_int(request, "offset", -1, minimum=-1)
         force = ext_bool(request, "isForce", False)
         try:
-            context.gatherer.check_serving()
+            context.batcher.check_serving()
         except REFUSALS as error:
             raise refused(error) from error
         queues = self._queues(topic, only_queue)
         members = context.clients.consumers.get(group)
         if members is None:
             known = ConsumerGroups(context.machine, context.clients).find(group)
-            if known is None and context.gatherer.group(group) is None:
+            if known is None and context.batcher.group(group) is None:
                 raise RequestError(
                     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"the group {group} does not exist"
                 )
@@ -77,7 +77,7 @@ class ResetProcessor:
                 )
 
     def _queues(self, name: str, only_queue: int) -> Sequence[int]:
-        topic = self._context.gatherer.topic(name)
+        topic = self._context.batcher.topic(name)
         if topic is None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
@@ -126,28 +126,28 @@ class _Reset:
             self._commit()
 
     def _commit(self) -> None:
-        gatherer = self._context.gatherer
+        batcher = self._context.batcher
         if self._failure is not None:
             self._connection.respond(self._request, *self._failure)
             return
         if not self._force:
             for queue_id, offset in self._offsets.items():
-                consumed = gatherer.offset(self._group, self._topic, queue_id)
+                consumed = batcher.offset(self._group, self._topic, queue_id)
                 if consumed is not None:
                     self._offsets[queue_id] = min(offset, consumed)
         self._waits_for = len(self._offsets)
         for queue_id, offset in self._offsets.items():
             command = CommitOffset(self._group, self._topic, queue_id, offset)
             try:
-                gatherer.add_command(command, self._committed)
+                batcher.add_command(command, self._committed)
             except REFUSALS as error:
-                self._failed(code_of(error), remark_of(error))
+                self._failed(response_code_of(error), remark_of(error))
             else:
                 self._context.resets.begin(self._group, self._topic, queue_id, offset)
 
     def _committed(self, error: ProposeError | None) -> None:
         if error is not None:
-            self._failed(code_of(error), remark_of(error))
+            self._failed(response_code_of(error), remark_of(error))
             return
         self._one_done()
 
@@ -187,7 +187,7 @@ class _Reset:
             body = _for_cpp(by_queue) if client.language is LanguageCode.CPP else table
             member.push(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, (body,))
         for queue_id in sorted(self._offsets):
-            context.holds.wake(topic, queue_id)
+            context.long_polling.wake(topic, queue_id)
         self._connection.respond(self._request, body=(table,))
 
 

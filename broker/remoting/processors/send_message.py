@@ -13,26 +13,26 @@ from random import Random
 from struct import pack
 
 from broker.context import BrokerContext
-from broker.ingest.auto_create import create_topic_for_send
-from broker.ingest.batch_body import stage_batch
-from broker.ingest.message_router import DeferredSend
-from broker.ingest.property_templates import Origin, Stager, origin
+from broker.ingest.auto_create import auto_create_topic
+from broker.ingest.batch_body import decode_batch_body
+from broker.ingest.message_router import MessageRouter
+from broker.ingest.property_templates import MessageBuilder, Origin, origin
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import REFUSALS, code_of, refused, remark_of
+from broker.remoting.error_responses import REFUSALS, refused, remark_of, response_code_of
 from broker.remoting.protocol.codes import OUTCOME, OUTCOME_UNKNOWN, ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame, SuccessAnswer
-from broker.remoting.protocol.header_templates import LikeFrame
+from broker.remoting.protocol.header_templates import TemplatedFrame
 from broker.remoting.protocol.send_message_header import (
     INT32_MAX,
     LONG_NAMES,
     SHORT_NAMES,
-    DeferredMessageError,
     HeaderNames,
+    NeedsRoutingError,
     SendHeader,
     read_header,
-    read_like_header,
+    read_templated_header,
     storable_in_batch,
 )
 from broker.topics_and_groups import DLQ_PREFIX, RETRY_PREFIX, TopicConfig
@@ -49,16 +49,16 @@ STORED = SuccessAnswer(
 )
 
 
-class SendProcessor:
+class SendMessageProcessor:
     """Handles what producers send."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
-        self._gatherer = context.gatherer
-        self._known_requests = context.gatherer.known_requests
-        self._stager = Stager(context.config.cluster)
-        self._batch_stager = Stager(context.config.cluster, storable_in_batch)
-        self._deferred = DeferredSend(context)
+        self._batcher = context.batcher
+        self._deduplication_index = context.batcher.deduplication_index
+        self._message_builder = MessageBuilder(context.config.cluster)
+        self._batch_message_builder = MessageBuilder(context.config.cluster, storable_in_batch)
+        self._router = MessageRouter(context)
         self._body_size_max = context.config.max_message_size
         self.store_host_hex = context.store_host.hex().upper().encode()
 
@@ -75,7 +75,7 @@ class SendProcessor:
         self._send_batch(connection, request, SHORT_NAMES)
 
     def _send(self, connection: Connection, request: Frame, names: HeaderNames) -> None:
-        header = read_like_header(request) if type(request) is LikeFrame else None
+        header = read_templated_header(request) if type(request) is TemplatedFrame else None
         if header is None:
             # C++ core 1.0 sends a batch with code 10 and says so in this field alone.
             if names.batch in request.ext and ext_bool(request, names.batch):
@@ -84,7 +84,7 @@ class SendProcessor:
             header = read_header(request, names)
         try:
             queue_id = self._queue_id(request, names, header)
-            message = self._stager.stage(
+            message = self._message_builder.build(
                 _origin(connection, header),
                 header.flag,
                 self._checked_body(request),
@@ -92,17 +92,17 @@ class SendProcessor:
             )
             answer = _Answer(self, connection, request, queue_id)
             hashes = message.key_hashes
-            known = self._known_requests
+            known = self._deduplication_index
             if hashes and (hashes[0] in known.newer or hashes[0] in known.older):
-                self._context.resent.add(header.topic, queue_id, [message], answer)
+                self._context.deduplicator.add(header.topic, queue_id, [message], answer)
                 return
-            self._gatherer.add_message(header.topic, queue_id, message, answer)
-        except DeferredMessageError:
-            self._send_deferred(connection, request, names, header, queue_id)
+            self._batcher.add_message(header.topic, queue_id, message, answer)
+        except NeedsRoutingError:
+            self._send_routed(connection, request, names, header, queue_id)
         except REFUSALS as error:
             raise refused(error) from error
 
-    def _send_deferred(
+    def _send_routed(
         self,
         connection: Connection,
         request: Frame,
@@ -112,7 +112,7 @@ class SendProcessor:
     ) -> None:
         times_max = ext_int(request, "l" if names is SHORT_NAMES else "maxReconsumeTimes", -1)
         try:
-            self._deferred.stage(
+            self._router.route(
                 header,
                 queue_id,
                 request.body,
@@ -133,12 +133,12 @@ class SendProcessor:
             queue_id = self._queue_id(request, names, header)
             body = self._checked_body(request)
             of = _origin(connection, header)
-            messages = stage_batch(self._batch_stager, of, body, header.properties)
+            messages = decode_batch_body(self._batch_message_builder, of, body, header.properties)
             if not messages:
                 raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
             answer = _Answer(self, connection, request, queue_id)
-            self._context.resent.add(header.topic, queue_id, messages, answer)
-        except DeferredMessageError:
+            self._context.deduplicator.add(header.topic, queue_id, messages, answer)
+        except NeedsRoutingError:
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL,
                 "a message of a batch may neither wait nor belong to a transaction",
@@ -156,12 +156,12 @@ class SendProcessor:
         return body
 
     def _queue_id(self, request: Frame, names: HeaderNames, header: SendHeader) -> int:
-        gatherer = self._gatherer
-        if not gatherer.serving:
-            gatherer.check_serving()
-        topic = gatherer.topic(header.topic)
+        batcher = self._batcher
+        if not batcher.serving:
+            batcher.check_serving()
+        topic = batcher.topic(header.topic)
         if topic is None:
-            topic = create_topic_for_send(
+            topic = auto_create_topic(
                 self._context,
                 header.topic,
                 ext_str(request, names.default_topic),
@@ -198,13 +198,13 @@ def queue_for_send(topic: TopicConfig, queue_id: int, rng: Random) -> int:
 
 class _Answer:
     """The answer that one send request waits for (see
-    :class:`~broker.ingest.deduplication.Sender`).
+    :class:`~broker.ingest.deduplication.SendWaiter`).
     """
 
     __slots__ = ("connection", "processor", "queue_id", "request")
 
     def __init__(
-        self, processor: SendProcessor, connection: Connection, request: Frame, queue_id: int
+        self, processor: SendMessageProcessor, connection: Connection, request: Frame, queue_id: int
     ) -> None:
         self.processor = processor
         self.connection = connection
@@ -214,7 +214,7 @@ class _Answer:
     def stored(self, first_offset: int, positions: Sequence[int]) -> None:
         self._acknowledge(self.processor.store_host_hex, first_offset, positions)
 
-    def stored_before(
+    def already_stored(
         self, host: bytes, queue_id: int, first_offset: int, positions: Sequence[int]
     ) -> None:
         self.queue_id = queue_id
@@ -234,4 +234,4 @@ class _Answer:
 
     def failed(self, error: ProposeError) -> None:
         ext = {OUTCOME: OUTCOME_UNKNOWN} if isinstance(error, OutcomeUnknownError) else None
-        self.connection.respond(self.request, code_of(error), remark_of(error), ext)
+        self.connection.respond(self.request, response_code_of(error), remark_of(error), ext)

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from broker.context import BrokerContext
-from broker.ingest.state_quota import check_room_for_group, check_room_for_topic
+from broker.ingest.state_quota import check_group_quota, check_topic_quota
 from broker.limits import STATE
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import REFUSALS, code_of, refused, remark_of
+from broker.remoting.error_responses import REFUSALS, refused, remark_of, response_code_of
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import FieldError, RequestError
 from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
@@ -64,7 +64,7 @@ class TopicProcessor:
             ext_bool(request, "order", False),
         )
         self._refuse_system_topic(name)
-        self._check_room_for_topic(topic)
+        self._check_topic_quota(topic)
         self._commit(connection, request, PutTopic.of(topic, self._context.wall_clock()))
 
     def delete_topic(self, connection: Connection, request: Frame) -> None:
@@ -116,18 +116,18 @@ class TopicProcessor:
         """Code 200: creates a group or replaces its settings. Apache's tools look a group up by
         its retry topic, so that is created too and not left to the first heartbeat."""
         group = _group_config(request)
-        gatherer, now_ms = self._context.gatherer, self._context.wall_clock()
+        batcher, now_ms = self._context.batcher, self._context.wall_clock()
         try:
-            if gatherer.group(group.name) is None:
-                check_room_for_group(gatherer, group.name)
+            if batcher.group(group.name) is None:
+                check_group_quota(batcher, group.name)
         except REFUSALS as error:
             raise refused(error) from error
         commands: list[Command] = [PutGroup.of(group, now_ms)]
         topic = retry_topic(group.name)
-        if gatherer.topic(topic) is None and len(topic) <= TOPIC_SIZE_MAX:
+        if batcher.topic(topic) is None and len(topic) <= TOPIC_SIZE_MAX:
             queues = max(group.retry_queues, 1)
             retries = TopicConfig(topic, queues, queues)
-            self._check_room_for_topic(retries)
+            self._check_topic_quota(retries)
             commands.append(PutTopic.of(retries, now_ms))
         self._commit(connection, request, *commands)
 
@@ -144,7 +144,7 @@ class TopicProcessor:
         now_ms = self._context.wall_clock()
         commands: list[Command] = [DeleteGroup(name, with_offsets, now_ms)]
         retries = retry_topic(name)
-        if with_offsets and self._context.gatherer.topic(retries) is not None:
+        if with_offsets and self._context.batcher.topic(retries) is not None:
             commands.append(DeleteTopic(retries, now_ms))
         self._commit(connection, request, *commands)
 
@@ -169,9 +169,9 @@ class TopicProcessor:
             )
         connection.respond(request, body=(encode_json(group.as_json()),))
 
-    def _check_room_for_topic(self, topic: TopicConfig) -> None:
+    def _check_topic_quota(self, topic: TopicConfig) -> None:
         try:
-            check_room_for_topic(self._context.gatherer, topic)
+            check_topic_quota(self._context.batcher, topic)
         except REFUSALS as error:
             raise refused(error) from error
 
@@ -180,10 +180,10 @@ class TopicProcessor:
             if error is None:
                 connection.respond(request)
             else:
-                connection.respond(request, code_of(error), remark_of(error))
+                connection.respond(request, response_code_of(error), remark_of(error))
 
         try:
-            self._context.gatherer.add_together((), commands, answer)
+            self._context.batcher.add_in_one_entry((), commands, answer)
         except REFUSALS as error:
             raise refused(error) from error
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from broker.context import BrokerContext
-from broker.metrics.topic_metrics import DAY, HOUR, MINUTE, Meter, Meters, Span, Sums
+from broker.metrics.topic_metrics import DAY, HOUR, MINUTE, Meter, Span, TopicMetrics, WindowSums
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
@@ -21,60 +21,60 @@ from broker.remoting.protocol.java_json import encode_json
 K = TypeVar("K")
 
 
-class _Figure(NamedTuple):
+class _StatsItem(NamedTuple):
     """Where to look, and what of it."""
 
-    meters: Callable[[Meters, str], Iterable[Meter]]
+    meters: Callable[[TopicMetrics, str], Iterable[Meter]]
     of_bytes: bool = False
 
 
-def _put(meters: Meters, key: str) -> Iterable[Meter]:
+def _put(meters: TopicMetrics, key: str) -> Iterable[Meter]:
     return _found(meters.put, key)
 
 
-def _got(meters: Meters, key: str) -> Iterable[Meter]:
+def _got(meters: TopicMetrics, key: str) -> Iterable[Meter]:
     return _found(meters.got, _topic_and_group(key))
 
 
-def _sent_back(meters: Meters, key: str) -> Iterable[Meter]:
+def _sent_back(meters: TopicMetrics, key: str) -> Iterable[Meter]:
     return _found(meters.sent_back, _topic_and_group(key))
 
 
-FIGURES: Mapping[str, _Figure] = {
-    "TOPIC_PUT_NUMS": _Figure(_put),
-    "TOPIC_PUT_SIZE": _Figure(_put, of_bytes=True),
-    "GROUP_GET_NUMS": _Figure(_got),
-    "GROUP_GET_SIZE": _Figure(_got, of_bytes=True),
-    "SNDBCK_PUT_NUMS": _Figure(_sent_back),
-    "BROKER_PUT_NUMS": _Figure(lambda meters, _cluster: meters.put.values()),
-    "BROKER_GET_NUMS": _Figure(lambda meters, _cluster: meters.got.values()),
+STATS_ITEMS: Mapping[str, _StatsItem] = {
+    "TOPIC_PUT_NUMS": _StatsItem(_put),
+    "TOPIC_PUT_SIZE": _StatsItem(_put, of_bytes=True),
+    "GROUP_GET_NUMS": _StatsItem(_got),
+    "GROUP_GET_SIZE": _StatsItem(_got, of_bytes=True),
+    "SNDBCK_PUT_NUMS": _StatsItem(_sent_back),
+    "BROKER_PUT_NUMS": _StatsItem(lambda meters, _cluster: meters.put.values()),
+    "BROKER_GET_NUMS": _StatsItem(lambda meters, _cluster: meters.got.values()),
 }
 
 
-class FiguresProcessor:
+class ViewBrokerStatsProcessor:
     """Handles 315."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
 
     def view(self, connection: Connection, request: Frame) -> None:
-        """Sums, rates a second and means a step of the last minute, hour and day.
+        """Totals, rates a second and means a step of the last minute, hour and day.
 
         What has no figures is refused with 1, as RocketMQ does.
         """
         name, key = ext_str(request, "statsName"), ext_str(request, "statsKey")
-        meters = self._context.rates.meters
-        figure = FIGURES.get(name)
+        meters = self._context.rates.topic_metrics
+        figure = STATS_ITEMS.get(name)
         if figure is None:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
-                f"The stats <{name}> not exist; there are {', '.join(FIGURES)}",
+                f"The stats <{name}> not exist; there are {', '.join(STATS_ITEMS)}",
             )
         if name.startswith("BROKER_") and key != self._context.config.cluster:
-            raise _no_figures(name, key)
+            raise _no_such_stats(name, key)
         chosen = list(figure.meters(meters, key))
         if not chosen:
-            raise _no_figures(name, key)
+            raise _no_such_stats(name, key)
         passed = meters.passed()
 
         def item(span: Span) -> dict[str, float]:
@@ -84,7 +84,7 @@ class FiguresProcessor:
         connection.respond(request, body=(encode_json(body),))
 
 
-def _item(sums: list[Sums], *, of_bytes: bool) -> dict[str, float]:
+def _item(sums: list[WindowSums], *, of_bytes: bool) -> dict[str, float]:
     total = sum(each.bytes if of_bytes else each.messages for each in sums)
     steps = sum(each.steps for each in sums)
     seconds = sums[0].seconds
@@ -105,5 +105,5 @@ def _topic_and_group(key: str) -> tuple[str, str]:
     return topic, group
 
 
-def _no_figures(name: str, key: str) -> RequestError:
+def _no_such_stats(name: str, key: str) -> RequestError:
     return RequestError(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")

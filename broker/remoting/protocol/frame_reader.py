@@ -12,7 +12,7 @@ from broker.remoting.protocol.frame import (
     decode_header,
     frame_sizes,
 )
-from broker.remoting.protocol.header_templates import Likenesses
+from broker.remoting.protocol.header_templates import HeaderTemplateCache
 
 _PREFIX_SIZE = PREFIX.size
 
@@ -34,9 +34,9 @@ class FrameReader:
         "_head",
         "_head_size",
         "_kept",
-        "_likenesses",
         "_serialization",
         "_size",
+        "_templates",
     )
 
     def __init__(self, kept: Callable[[int], None] = lambda _size: None) -> None:
@@ -51,7 +51,7 @@ class FrameReader:
         self._serialization = 0
         self._body: list[bytes | bytearray | memoryview] = []
         self._body_missing = 0
-        self._likenesses = Likenesses()
+        self._templates = HeaderTemplateCache()
 
     def clear(self) -> None:
         """Gives up the frame under way."""
@@ -76,8 +76,8 @@ class FrameReader:
             yield self._finish()
         data_size = len(data)
         unpack_prefix = PREFIX.unpack_from
-        likenesses = self._likenesses
-        models = likenesses.by_size
+        templates = self._templates
+        models = templates.by_size
         while data_size - start >= _PREFIX_SIZE:
             total, mark = unpack_prefix(data, start)
             body_start = start + _PREFIX_SIZE + (mark & 0xFFFFFF)
@@ -98,8 +98,8 @@ class FrameReader:
             if frame is None:
                 header = data[start + _PREFIX_SIZE : body_start]
                 frame = decode_header(mark >> 24, header, data[body_start:end])
-                if frame.code in likenesses.codes:
-                    likenesses.learn(header, frame)
+                if frame.code in templates.codes:
+                    templates.learn(header, frame)
             yield frame
             start = end
         if start < data_size:

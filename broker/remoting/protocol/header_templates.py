@@ -28,7 +28,7 @@ UNIQUE_KEY_START = "UNIQ_KEY\x01"
 MISSES_MAX = 32
 """Pace: after so many headers of its size that are not like it, a model is replaced."""
 
-VAIN_MAX = 16
+UNUSED_TEMPLATES_MAX = 16
 """Pace: after so many models that hardly anything was like, one after the other, there are none
 any more: what the peer sends differs in more than models allow for, such as the words of keys."""
 
@@ -40,15 +40,15 @@ _UNIQUE_KEY_TEXT = json_text(UNIQUE_KEY_START)
 _ZERO, _SEVEN, _EIGHT = b"078"
 
 
-class LikeFrame(Frame):
+class TemplatedFrame(Frame):
     """A frame whose header is like a model; its ``ext`` is made when somebody asks for it."""
 
-    __slots__ = ("likeness", "values")
+    __slots__ = ("template", "values")
 
     def __init__(
-        self, likeness: Likeness, opaque: int, values: tuple[bytes, ...], body: bytes
+        self, template: HeaderTemplate, opaque: int, values: tuple[bytes, ...], body: bytes
     ) -> None:
-        model = likeness.frame
+        model = template.frame
         self.code = model.code
         self.opaque = opaque
         self.flag = model.flag
@@ -57,7 +57,7 @@ class LikeFrame(Frame):
         self.remark = None
         self.body = body
         self.serialization = 0
-        self.likeness = likeness
+        self.template = template
         self.values = values
         """The opaque, and the varying fields: ``g``, the unique key in ``i``, and ``e`` of a
         message that is sent, ``msgId``, ``queueId`` and ``queueOffset`` of an answer to one."""
@@ -65,21 +65,21 @@ class LikeFrame(Frame):
     def __getattr__(self, name: str) -> dict[str, ExtValue]:
         if name != "ext":
             raise AttributeError(name)
-        self.ext = self.likeness.ext(self.values)
+        self.ext = self.template.ext(self.values)
         return self.ext
 
 
-class Likeness:
-    """One model. ``made`` is for whoever handles the frames, to remember what it made of it."""
+class HeaderTemplate:
+    """One header. ``cached`` is for whoever handles the frames, to keep what it has made of it."""
 
-    __slots__ = ("_between", "_cut", "_names", "_pick", "frame", "hits", "made", "misses")
+    __slots__ = ("_between", "_cut", "_names", "_pick", "cached", "frame", "hits", "misses")
 
     def __init__(
         self, header: bytes, frame: Frame, names: tuple[str, ...], spans: list[tuple[int, int]]
     ) -> None:
         """``spans`` are where the opaque and the fields of these ``names`` stand in ``header``."""
         self.frame = frame
-        self.made: object = None
+        self.cached: object = None
         self.misses = 0
         self.hits = 0
         """How many other headers were like it, and how many of its size were not."""
@@ -91,7 +91,7 @@ class Likeness:
         self._between = self._cut(header)[::2]
         self._pick = itemgetter(*(2 * in_order.index(span) + 1 for span in spans))
 
-    def read(self, data: bytes, start: int, body_start: int, end: int) -> LikeFrame | None:
+    def read(self, data: bytes, start: int, body_start: int, end: int) -> TemplatedFrame | None:
         """The frame whose header begins at ``start``, if it is like this; it has the size."""
         pieces = self._cut(data, start)
         values: tuple[bytes, ...] = self._pick(pieces)
@@ -105,7 +105,7 @@ class Likeness:
             self.misses += 1
             return None
         self.hits += 1
-        return LikeFrame(self, int(opaque), values, data[body_start:end])
+        return TemplatedFrame(self, int(opaque), values, data[body_start:end])
 
     def ext(self, values: tuple[bytes, ...]) -> dict[str, ExtValue]:
         """All fields of a header that has these values."""
@@ -117,16 +117,16 @@ class Likeness:
         return ext
 
 
-class Likenesses:
+class HeaderTemplateCache:
     """The models of one connection."""
 
-    __slots__ = ("_vain", "by_size", "codes")
+    __slots__ = ("_unused", "by_size", "codes")
 
     def __init__(self) -> None:
-        self.by_size: dict[int, Likeness] = {}
+        self.by_size: dict[int, HeaderTemplate] = {}
         self.codes = frozenset(code for _, code in _VARYING)
         """Of the requests and answers whose headers may be models."""
-        self._vain = 0
+        self._unused = 0
 
     def learn(self, header: bytes, frame: Frame) -> None:
         """Takes a header for a model, if it may be one and there is none of its size."""
@@ -136,33 +136,37 @@ class Likenesses:
         if known is not None:
             self._drop([known])
             del self.by_size[len(header)]
-        elif len(self.by_size) >= REMOTING.models_max:
+        elif len(self.by_size) >= REMOTING.header_templates_max:
             self._drop(self.by_size.values())
             self.by_size.clear()
-        if self._vain >= VAIN_MAX:
+        if self._unused >= UNUSED_TEMPLATES_MAX:
             self.by_size.clear()
             self.codes = frozenset()
             return
-        found = model_of(header, frame)
+        found = template_of(header, frame)
         if found is not None:
             found.hits = 0  # it was tried
             self.by_size[len(header)] = found
 
-    def _drop(self, models: Collection[Likeness]) -> None:
+    def _drop(self, models: Collection[HeaderTemplate]) -> None:
         hits = sum(model.hits for model in models)
-        self._vain = 0 if hits >= len(models) else self._vain + len(models)
+        self._unused = 0 if hits >= len(models) else self._unused + len(models)
 
 
-def model_of(header: bytes, frame: Frame) -> Likeness | None:
+def template_of(header: bytes, frame: Frame) -> HeaderTemplate | None:
     """What ``header``, which says what ``frame`` does, is a model of; None where it can be none."""
     names = _VARYING.get((frame.flag, frame.code))
-    if names is None or len(header) > REMOTING.model_size_max or not frame.ext.keys() >= set(names):
+    if (
+        names is None
+        or len(header) > REMOTING.header_template_size_max
+        or not frame.ext.keys() >= set(names)
+    ):
         return None
     spans = _spans(header, frame, names)
     if spans is None:
         return None
     # Without the body, which would stay in memory with it.
-    found = Likeness(header, decode_header(0, header, b""), names, spans)
+    found = HeaderTemplate(header, decode_header(0, header, b""), names, spans)
     other = bytearray(header)
     for start, end in spans:
         other[start:end] = bytes([_EIGHT if header[start] == _SEVEN else _SEVEN]) * (end - start)
@@ -190,9 +194,9 @@ def _spans(header: bytes, frame: Frame, names: tuple[str, ...]) -> list[tuple[in
     return spans if edges == sorted(edges) and edges[-1] <= len(header) else None
 
 
-def _reads(likeness: Likeness, header: bytes) -> bool:
+def _reads(template: HeaderTemplate, header: bytes) -> bool:
     """Whether it reads there what the parser does."""
-    read = likeness.read(header, 0, len(header), len(header))
+    read = template.read(header, 0, len(header), len(header))
     try:
         parsed = decode_header(0, header, b"")
     except FrameError:

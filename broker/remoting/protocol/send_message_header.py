@@ -12,7 +12,7 @@ from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.ext_fields import INT64_MAX, ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import ExtValue, Frame
-from broker.remoting.protocol.header_templates import UNIQUE_KEY_START, LikeFrame
+from broker.remoting.protocol.header_templates import UNIQUE_KEY_START, TemplatedFrame
 
 INT32_MAX = 2**31 - 1
 PROPERTIES_SIZE_MAX = 32_767
@@ -28,7 +28,7 @@ _TIMER = re.compile(rb"(?:\x02|\A)TIMER_(?:DELIVER_MS|DELAY_SEC|DELAY_MS)\x01")
 _HALF = re.compile(rb"(?:\x02|\A)TRAN_MSG\x01true(?:\x02|\Z)")
 
 
-class DeferredMessageError(Exception):
+class NeedsRoutingError(Exception):
     """What is sent is not to be delivered at once (:mod:`broker.deferred`).
 
     Raised where the properties of messages are read, which is once for each shape of them, so
@@ -85,7 +85,7 @@ class SendHeader(NamedTuple):
     properties: bytes
 
 
-class _LikeSent(NamedTuple):
+class _SendTemplate(NamedTuple):
     """What the headers of messages have in common that are like one model."""
 
     topic: str
@@ -97,14 +97,14 @@ class _LikeSent(NamedTuple):
     """The properties, but for the unique key."""
 
 
-def read_like_header(request: LikeFrame) -> SendHeader | None:
+def read_templated_header(request: TemplatedFrame) -> SendHeader | None:
     """As :func:`read_header` of a 310; None where it says what few of its kind do."""
-    model = request.likeness.made
-    if not isinstance(model, _LikeSent):
+    model = request.template.cached
+    if not isinstance(model, _SendTemplate):
         # Java's and Go's clients always say that it is none, and what they say is compared.
         if ext_bool(request, SHORT_NAMES.batch, False):
             return None
-        model = request.likeness.made = _common(read_header(request, SHORT_NAMES))
+        model = request.template.cached = _common(read_header(request, SHORT_NAMES))
     topic, sys_flag, flag, reconsume_times, before, after = model
     _, born, unique_key, queue = request.values
     try:
@@ -121,12 +121,12 @@ def read_like_header(request: LikeFrame) -> SendHeader | None:
     )
 
 
-def _common(header: SendHeader) -> _LikeSent:
+def _common(header: SendHeader) -> _SendTemplate:
     before, mark, rest = header.properties.partition(UNIQUE_KEY_START.encode())
     _, end, after = rest.partition(b"\x02")
     if not mark:  # there is no unique key: all of it varies
         before = b""
-    return _LikeSent(
+    return _SendTemplate(
         header.topic,
         header.sys_flag,
         header.flag,
@@ -207,7 +207,7 @@ def storable_in_batch(properties: bytes) -> bytes:
     """The same for a message inside a batch, which keeps ``WAIT``: RocketMQ's
     ``SendMessageProcessor`` takes it from single messages alone.
 
-    Raises :class:`DeferredMessageError` where they say that the message is not to be delivered
+    Raises :class:`NeedsRoutingError` where they say that the message is not to be delivered
     at once, and as :func:`checked_properties`.
     """
     _check_size(properties)
@@ -216,7 +216,7 @@ def storable_in_batch(properties: bytes) -> bytes:
         or (b"TIMER_DE" in properties and _TIMER.search(properties))
         or (b"TRAN_MSG\x01" in properties and _HALF.search(properties))
     ):
-        raise DeferredMessageError
+        raise NeedsRoutingError
     return properties
 
 

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import broker.delivery.message_reader
-from broker.group_commit.batcher import Gatherer
-from broker.group_commit.pending_batch import Addressed, Completion, StagedBatch
-from broker.ingest.deduplication import ResentRequests
+from broker.group_commit.batcher import Batcher
+from broker.group_commit.pending_batch import Completion, PendingBatch, QueueMessages
+from broker.ingest.deduplication import Deduplicator
 from broker.state.broker_state import BrokerState
 from broker.state.commands import Command, EndTransaction
-from broker.transactions.coordinator import Ended, Transactions
+from broker.transactions.coordinator import Ended, TransactionCoordinator
 from dledger.errors import NotLeaderError, ProposeError
 from dledger.node.applier import Applier
 from dledger.node.linearizable_reads import LinearizableReads
 from dledger.node.proposals import Proposals
 from dledger.raft.leader_reads import LeaderReads
-from dledger.raft.quorum_tracker import Majorities
+from dledger.raft.quorum_tracker import QuorumTracker
 from dledger.raft.read_index import ReadAsked
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.bugs.raft.linearizable_reads import STALE
@@ -71,7 +71,7 @@ def rows_in_another_order_than_the_log(patch: Patch) -> None:
         append(queue, first_offset, b"".join(reversed(cut)))
 
     patch.set(ConsumeQueue, "append", turned)
-    patch.set(broker.delivery.message_reader, "_wrong_row", lambda *_: None)
+    patch.set(broker.delivery.message_reader, "_corrupt_row", lambda *_: None)
 
 
 def one_message_too_many_given_up(patch: Patch) -> None:
@@ -95,37 +95,37 @@ def retries_taken_for_new_messages(patch: Patch) -> None:
     """Nobody looks whether what a producer sends again has been stored."""
 
     def forgetful(
-        requests: ResentRequests, topic: str, queue_id: int, messages: Any, waiter: Any
+        requests: Deduplicator, topic: str, queue_id: int, messages: Any, waiter: Any
     ) -> None:
-        requests._gatherer.add_messages(topic, queue_id, messages, waiter)
+        requests._batcher.add_messages(topic, queue_id, messages, waiter)
 
-    patch.set(ResentRequests, "add", forgetful)
+    patch.set(Deduplicator, "add", forgetful)
 
 
 def answer_names_another_offset(patch: Patch) -> None:
     """A producer is told the offset that was free when its message came, not the one it got."""
-    succeed = StagedBatch.succeed
-    proposed = Gatherer._proposed
+    succeed = PendingBatch.succeed
+    proposed = Batcher._proposed
 
-    def shifted(gatherer: Gatherer, batch: StagedBatch, error: ProposeError | None) -> None:
-        ahead = len(gatherer._open.queues) + len(gatherer._closed)
+    def shifted(batcher: Batcher, batch: PendingBatch, error: ProposeError | None) -> None:
+        ahead = len(batcher._open.queues) + len(batcher._closed)
         batch.runs = [run._replace(first_offset=run.first_offset + ahead) for run in batch.runs]
-        proposed(gatherer, batch, error)
+        proposed(batcher, batch, error)
 
-    patch.set(StagedBatch, "succeed", succeed)
-    patch.set(Gatherer, "_proposed", shifted)
+    patch.set(PendingBatch, "succeed", succeed)
+    patch.set(Batcher, "_proposed", shifted)
 
 
 def command_acknowledged_before_it_is_committed(patch: Patch) -> None:
     """Who commits an offset or makes a topic is answered when that is proposed."""
-    add = Gatherer.add_command
+    add = Batcher.add_command
 
-    def eager(gatherer: Gatherer, command: Command, completion: Completion | None = None) -> None:
-        add(gatherer, command)
+    def eager(batcher: Batcher, command: Command, completion: Completion | None = None) -> None:
+        add(batcher, command)
         if completion is not None:
             completion(None)
 
-    patch.set(Gatherer, "add_command", eager)
+    patch.set(Batcher, "add_command", eager)
 
 
 def entries_applied_before_they_are_committed(patch: Patch) -> None:
@@ -133,8 +133,8 @@ def entries_applied_before_they_are_committed(patch: Patch) -> None:
 
     def eager(applier: Applier) -> None:
         core = applier._node.core
-        while applier.applied_index < core.log.last_index:
-            entry = core.log.entry(applier.applied_index + 1)
+        while applier.applied_index < core.entry_cache.last_index:
+            entry = core.entry_cache.entry(applier.applied_index + 1)
             if entry is None or not applier._apply_one(entry):
                 return
 
@@ -145,11 +145,11 @@ def reads_by_a_leader_that_nobody_confirmed(patch: Patch) -> None:
     """A leader answers reads at once, as if it had a lease, and leads on though nobody hears it."""
 
     def at_once(reads: LeaderReads, asker: str, number: int, _now: float) -> None:
-        index = max(reads._local.commit_index, reads._first_index)
+        index = max(reads._raft_log.commit_index, reads._first_index)
         reads._answer(ReadAsked(asker, number, index))
 
     patch.set(LeaderReads, "ask", at_once)
-    patch.set(Majorities, "heard_since", lambda _majorities, _since: True)
+    patch.set(QuorumTracker, "heard_since", lambda _quorum_tracker, _since: True)
 
 
 def open_proposals_forgotten(patch: Patch) -> None:
@@ -173,10 +173,10 @@ def offsets_not_in_the_checkpoint(patch: Patch) -> None:
 
 def late_end_ends_another_transaction(patch: Patch) -> None:
     """Where the transaction has ended, one that is open of the same producers is ended instead."""
-    end = Transactions.end
+    end = TransactionCoordinator.end
 
     def careless(
-        service: Transactions,
+        service: TransactionCoordinator,
         offset: int,
         position: int,
         group: str,
@@ -191,33 +191,33 @@ def late_end_ends_another_transaction(patch: Patch) -> None:
                 offset, position, message_id = other, transaction.position, ""
         end(service, offset, position, group, message_id, commit=commit, ended=ended)
 
-    patch.set(Transactions, "end", careless)
+    patch.set(TransactionCoordinator, "end", careless)
 
 
 def outcome_and_publication_apart(patch: Patch) -> None:
     """A committed message is one entry, the end of its transaction another one after it."""
-    together = Gatherer.add_together
+    together = Batcher.add_in_one_entry
 
     def apart(
-        gatherer: Gatherer,
-        messages: Sequence[Addressed],
+        batcher: Batcher,
+        messages: Sequence[QueueMessages],
         commands: Sequence[Command],
         completion: Completion | None = None,
     ) -> None:
         ends = [each for each in commands if isinstance(each, EndTransaction)]
         if not messages or not ends:
-            together(gatherer, messages, commands, completion)
+            together(batcher, messages, commands, completion)
             return
 
         def stored(error: ProposeError | None) -> None:
-            if error is None and gatherer.serving:
-                together(gatherer, (), commands, completion)
+            if error is None and batcher.serving:
+                together(batcher, (), commands, completion)
             elif completion is not None:
                 completion(error or NotLeaderError(None))
 
-        together(gatherer, messages, (), stored)
+        together(batcher, messages, (), stored)
 
-    patch.set(Gatherer, "add_together", apart)
+    patch.set(Batcher, "add_in_one_entry", apart)
 
 
 def _in_transactions(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:

@@ -6,10 +6,10 @@ from typing import Any
 
 from broker.client.consumer.consumer import Consumer
 from broker.client.consumer.fetcher import Fetcher
-from broker.client.consumer.offset_store import Offsets
+from broker.client.consumer.offset_store import OffsetStore
 from broker.client.message import MessageQueue
 from broker.delivery.queue_locks import QueueLocks
-from broker.remoting.connected_clients import Clients
+from broker.remoting.connected_clients import ConnectedClients
 from broker.remoting.connection import Connection
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import ASKING, BROKERS, PUSHING
@@ -23,26 +23,26 @@ def lock_never_given_up(patch: Patch) -> None:
 def closed_members_kept(patch: Patch) -> None:
     """Whose connection closes is a member for as long as one that is silent."""
 
-    def blind(_clients: Clients, _connection: Connection) -> None:
+    def blind(_clients: ConnectedClients, _connection: Connection) -> None:
         """Nobody is forgotten."""
 
-    patch.set(Clients, "_closed", blind)
+    patch.set(ConnectedClients, "_closed", blind)
 
 
 def members_not_told(patch: Patch) -> None:
     """Members are not told that others come and go."""
-    patch.set(Clients, "_tell", lambda _clients, _group: None)
+    patch.set(ConnectedClients, "_notify", lambda _clients, _group: None)
 
 
 def reply_to_another_client(patch: Patch) -> None:
     """A reply is handed to another client than the one that it names."""
-    named = Clients.producer_named
+    named = ConnectedClients.producer_named
 
-    def any_of(clients: Clients, client_id: str) -> Connection | None:
+    def any_of(clients: ConnectedClients, client_id: str) -> Connection | None:
         others = (each for name, each in clients._by_name.items() if name != client_id)
         return next(others, named(clients, client_id))
 
-    patch.set(Clients, "producer_named", any_of)
+    patch.set(ConnectedClients, "producer_named", any_of)
 
 
 # --- the client library
@@ -65,7 +65,7 @@ def queue_given_up_without_a_commit(patch: Patch) -> None:
     async def hasty(consumer: Consumer, queue: MessageQueue) -> None:
         await consumer._stop(consumer._fetchers.pop(queue))
 
-    patch.set(Offsets, "acknowledged", lambda _offsets, _queue: None)
+    patch.set(OffsetStore, "acknowledged", lambda _offsets, _queue: None)
     patch.set(Consumer, "_give_up", hasty)
 
 

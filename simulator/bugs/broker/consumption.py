@@ -9,14 +9,14 @@ import broker.delivery.message_filter
 import broker.filter.subscription
 import broker.remoting.processors.consumer_send_back
 import broker.retry.retry_and_dead_letter
-from broker.delivery.long_polling import HeldPulls
-from broker.delivery.message_reader import Found, MessageReader
+from broker.delivery.long_polling import LongPolling
+from broker.delivery.message_reader import GetMessageResult, MessageReader
 from broker.delivery.queue_locks import LockedQueue, QueueLocks
-from broker.group_commit.batcher import Gatherer
+from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_batch import Completion
 from broker.remoting.connection import Connection
 from broker.remoting.processors.consumer_send_back import SendBackProcessor
-from broker.remoting.processors.pull_message import PullProcessor
+from broker.remoting.processors.pull_message import PullMessageProcessor
 from broker.remoting.processors.reset_offset import _Reset
 from broker.remoting.protocol.frame import Frame
 from broker.state.broker_state import BrokerState
@@ -25,7 +25,7 @@ from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import BROKERS, PUSHING
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
-from store.message.record import StagedMessage, stage_message
+from store.message.record import PendingMessage, make_pending_message
 
 
 def highest_offset_kept(patch: Patch) -> None:
@@ -43,14 +43,14 @@ def highest_offset_kept(patch: Patch) -> None:
 
 def pull_commits_where_it_pulls(patch: Patch) -> None:
     """What is committed with a pull is where it pulls from, not what it says is done with."""
-    pull = PullProcessor.pull
+    pull = PullMessageProcessor.pull
 
-    def careless(processor: PullProcessor, connection: Connection, request: Frame) -> None:
+    def careless(processor: PullMessageProcessor, connection: Connection, request: Frame) -> None:
         if request.ext is not None and "commitOffset" in request.ext:
             request.ext["commitOffset"] = request.ext["queueOffset"]
         pull(processor, connection, request)
 
-    patch.set(PullProcessor, "pull", careless)
+    patch.set(PullMessageProcessor, "pull", careless)
 
 
 def every_tag_passes(patch: Patch) -> None:
@@ -71,10 +71,10 @@ def first_tag_alone_passes(patch: Patch) -> None:
 def attempts_not_counted(patch: Patch) -> None:
     """A message that is sent back comes again as if it had never failed."""
 
-    def uncounted(*given: Any, reconsume_times: int = 0, **named: Any) -> StagedMessage:
-        return stage_message(*given, reconsume_times=max(reconsume_times - 1, 0), **named)
+    def uncounted(*given: Any, reconsume_times: int = 0, **named: Any) -> PendingMessage:
+        return make_pending_message(*given, reconsume_times=max(reconsume_times - 1, 0), **named)
 
-    patch.set(broker.remoting.processors.consumer_send_back, "stage_message", uncounted)
+    patch.set(broker.remoting.processors.consumer_send_back, "make_pending_message", uncounted)
 
 
 def one_attempt_too_many(patch: Patch) -> None:
@@ -83,15 +83,15 @@ def one_attempt_too_many(patch: Patch) -> None:
     def later(reconsume_times: int, delay_level: int, times_max: int) -> bool:
         return reconsume_times > times_max or delay_level < 0
 
-    patch.set(broker.retry.retry_and_dead_letter, "is_dead", later)
+    patch.set(broker.retry.retry_and_dead_letter, "retries_exhausted", later)
 
 
 def dead_letters_dropped(patch: Patch) -> None:
     """What would become a dead letter is thrown away, and its consumer told that it is stored."""
-    together = Gatherer.add_together
+    together = Batcher.add_in_one_entry
 
     def careless(
-        gatherer: Gatherer,
+        batcher: Batcher,
         messages: Any,
         commands: Any,
         completion: Completion | None = None,
@@ -99,9 +99,9 @@ def dead_letters_dropped(patch: Patch) -> None:
         if completion is not None and any(to.topic.startswith("%DLQ%") for to in messages):
             completion(None)
         else:
-            together(gatherer, messages, commands, completion)
+            together(batcher, messages, commands, completion)
 
-    patch.set(Gatherer, "add_together", careless)
+    patch.set(Batcher, "add_in_one_entry", careless)
 
 
 def returned_message_acknowledged_at_once(patch: Patch) -> None:
@@ -119,7 +119,7 @@ def first_message_over_the_bytes_passed_over(patch: Patch) -> None:
     """A pull that ends at its limit of bytes leaves out the message that did not fit any more."""
     scan = MessageReader._scan
 
-    def hasty(reader: MessageReader, queue: ConsumeQueue, *given: Any) -> Found:
+    def hasty(reader: MessageReader, queue: ConsumeQueue, *given: Any) -> GetMessageResult:
         found, limits = scan(reader, queue, *given), given[2]
         full = found.messages < limits.messages and found.next_offset < queue.end_offset
         return found._replace(next_offset=found.next_offset + full)
@@ -130,10 +130,10 @@ def first_message_over_the_bytes_passed_over(patch: Patch) -> None:
 def held_pulls_not_woken(patch: Patch) -> None:
     """A pull that is held is answered at its deadline alone, whatever is stored meanwhile."""
 
-    def deaf(_holds: HeldPulls, _topic: str, _queue_id: int, _new_rows: Bytes) -> None:
+    def deaf(_holds: LongPolling, _topic: str, _queue_id: int, _new_rows: Bytes) -> None:
         """Nobody is woken."""
 
-    patch.set(HeldPulls, "arrived", deaf)
+    patch.set(LongPolling, "arrived", deaf)
 
 
 def lock_for_whoever_asks(patch: Patch) -> None:

@@ -6,83 +6,83 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from broker.client.producer.pending_send import Delivery
-from broker.client.producer.send_dispatcher import Deliverer
-from broker.group_commit.batcher import Gatherer
+from broker.client.producer.pending_send import PendingSend
+from broker.client.producer.send_dispatcher import SendDispatcher
+from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_batch import Completion, Waiter
-from broker.ingest.deduplication import ResentRequests, _Doubt
+from broker.ingest.deduplication import Deduplicator, _SuspectedRetry
 from broker.state.broker_state import BrokerState
-from broker.state.deduplication_window import KnownRequests, RecentRequests
+from broker.state.deduplication_window import DeduplicationIndex, RecentRequests
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import BROKERS, BURSTS
-from store.message.record import StagedMessage
+from store.message.record import PendingMessage
 
 
 def retries_of_an_earlier_leader_unknown(patch: Patch) -> None:
     """A leader begins without knowing which requests the log says were stored."""
-    patch.set(KnownRequests, "begin", lambda _known, _recent: None)
+    patch.set(DeduplicationIndex, "begin", lambda _known, _recent: None)
 
 
 def own_requests_unknown(patch: Patch) -> None:
     """A leader knows what earlier ones have stored, and not what it stores itself."""
-    one, several = Gatherer.add_message, Gatherer.add_messages
+    one, several = Batcher.add_message, Batcher.add_messages
 
     def add_message(
-        gatherer: Gatherer, topic: str, queue_id: int, message: StagedMessage, waiter: Waiter
+        batcher: Batcher, topic: str, queue_id: int, message: PendingMessage, waiter: Waiter
     ) -> None:
-        one(gatherer, topic, queue_id, message, waiter)
-        _forget(gatherer, message)
+        one(batcher, topic, queue_id, message, waiter)
+        _forget(batcher, message)
 
     def add_messages(
-        gatherer: Gatherer,
+        batcher: Batcher,
         topic: str,
         queue_id: int,
-        messages: Sequence[StagedMessage],
+        messages: Sequence[PendingMessage],
         waiter: Waiter,
     ) -> None:
-        several(gatherer, topic, queue_id, messages, waiter)
-        _forget(gatherer, messages[0])
+        several(batcher, topic, queue_id, messages, waiter)
+        _forget(batcher, messages[0])
 
-    patch.set(Gatherer, "add_message", add_message)
-    patch.set(Gatherer, "add_messages", add_messages)
+    patch.set(Batcher, "add_message", add_message)
+    patch.set(Batcher, "add_messages", add_messages)
 
 
-def _forget(gatherer: Gatherer, message: StagedMessage) -> None:
+def _forget(batcher: Batcher, message: PendingMessage) -> None:
     for hash_ in message.key_hashes[:1]:
-        gatherer.known_requests.newer.pop(hash_, None)
+        batcher.deduplication_index.newer.pop(hash_, None)
 
 
 def requests_of_batches_not_noted(patch: Patch) -> None:
     """The log says which single messages an entry holds, and nothing of batches."""
-    several = Gatherer.add_messages
+    several = Batcher.add_messages
 
     def add_messages(
-        gatherer: Gatherer,
+        batcher: Batcher,
         topic: str,
         queue_id: int,
-        messages: Sequence[StagedMessage],
+        messages: Sequence[PendingMessage],
         waiter: Waiter,
     ) -> None:
-        several(gatherer, topic, queue_id, messages, waiter)
+        several(batcher, topic, queue_id, messages, waiter)
         if len(messages) > 1 and messages[0].key_hashes:
-            del gatherer._open.requests[-1]
-            _forget(gatherer, messages[0])
+            del batcher._open.requests[-1]
+            _forget(batcher, messages[0])
 
-    patch.set(Gatherer, "add_messages", add_messages)
+    patch.set(Batcher, "add_messages", add_messages)
 
 
 def first_try_not_waited_for(patch: Patch) -> None:
     """What is sent again is looked for at once, though the first try is on its way."""
 
-    def at_once(gatherer: Gatherer, completion: Completion) -> None:
-        gatherer._loop.call_soon(completion, None)
+    def at_once(batcher: Batcher, completion: Completion) -> None:
+        batcher._loop.call_soon(completion, None)
 
-    patch.set(Gatherer, "add_barrier", at_once)
+    patch.set(Batcher, "add_barrier", at_once)
 
 
 def third_try_on_its_own(patch: Patch) -> None:
     """While a second try waits for the first, a third one is stored."""
-    patch.set(_Doubt, "is_same", lambda _doubt, _messages: False)
+    patch.set(_SuspectedRetry, "is_same", lambda _suspect, _messages: False)
 
 
 def requests_not_in_the_checkpoint(patch: Patch) -> None:
@@ -101,9 +101,9 @@ def requests_not_in_the_checkpoint(patch: Patch) -> None:
 
 def another_key_for_each_try(patch: Patch) -> None:
     """A producer that sends a message again gives it another unique key."""
-    send = Deliverer._send
+    send = SendDispatcher._send
 
-    def renaming(deliverer: Deliverer, delivery: Delivery, target: Any, done: Any) -> None:
+    def renaming(deliverer: SendDispatcher, delivery: PendingSend, target: Any, done: Any) -> None:
         if delivery.tries and not delivery.count:
             old = delivery.first_key.encode()
             new = b"%b%03X" % (old[:-3], (int(old[-3:], 16) + 2048) % 4096)
@@ -111,18 +111,18 @@ def another_key_for_each_try(patch: Patch) -> None:
             delivery.values, delivery.first_key = tuple(values), new.decode()
         send(deliverer, delivery, target, done)
 
-    patch.set(Deliverer, "_send", renaming)
+    patch.set(SendDispatcher, "_send", renaming)
 
 
 def answer_of_a_retry_names_the_next_offset(patch: Patch) -> None:
     """A retry of what was stored is told where the next message will be."""
-    answer = ResentRequests._answer
+    answer = Deduplicator._answer
 
-    def shifted(requests: ResentRequests, doubt: _Doubt, key: bytes, first: Any) -> None:
-        end = requests._gatherer.end_offset(first.topic, first.queue_id)
-        answer(requests, doubt, key, replace(first, queue_offset=end))
+    def shifted(requests: Deduplicator, suspect: _SuspectedRetry, key: bytes, first: Any) -> None:
+        end = requests._batcher.end_offset(first.topic, first.queue_id)
+        answer(requests, suspect, key, replace(first, queue_offset=end))
 
-    patch.set(ResentRequests, "_answer", shifted)
+    patch.set(Deduplicator, "_answer", shifted)
 
 
 def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = BROKERS) -> Bug:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import broker.remoting.processors.send_message
-from broker.delivery.message_reader import Found
-from broker.ingest.batch_body import stage_batch
-from broker.ingest.property_templates import Origin, Stager
+from broker.delivery.message_reader import GetMessageResult
+from broker.ingest.batch_body import decode_batch_body
+from broker.ingest.property_templates import MessageBuilder, Origin
 from broker.remoting.processors.pull_message import _Pull
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import BROKERS
 from store.io.filesystem import Bytes
-from store.message.record import StagedMessage
+from store.message.record import PendingMessage
 
 FLAG_AT = slice(16, 20)
 
@@ -20,22 +20,24 @@ FLAG_AT = slice(16, 20)
 def flag_of_the_first_of_a_batch(patch: Patch) -> None:
     """All messages of a batch are stored with the flag of its first."""
 
-    def staged(stager: Stager, of: Origin, data: bytes, of_all: bytes = b"") -> list[StagedMessage]:
-        messages = stage_batch(stager, of, data, of_all)
+    def staged(
+        message_builder: MessageBuilder, of: Origin, data: bytes, of_all: bytes = b""
+    ) -> list[PendingMessage]:
+        messages = decode_batch_body(message_builder, of, data, of_all)
         return [message._replace(flag=messages[0].flag) for message in messages]
 
-    patch.set(broker.remoting.processors.send_message, "stage_batch", staged)
+    patch.set(broker.remoting.processors.send_message, "decode_batch_body", staged)
 
 
-def _staged(patch: Patch, change: Callable[[StagedMessage], StagedMessage]) -> None:
-    stage = Stager.stage
+def _staged(patch: Patch, change: Callable[[PendingMessage], PendingMessage]) -> None:
+    stage = MessageBuilder.build
 
     def staged(
-        stager: Stager, of: Origin, flag: int, body: Bytes, properties: bytes
-    ) -> StagedMessage:
-        return change(stage(stager, of, flag, body, properties))
+        message_builder: MessageBuilder, of: Origin, flag: int, body: Bytes, properties: bytes
+    ) -> PendingMessage:
+        return change(stage(message_builder, of, flag, body, properties))
 
-    patch.set(Stager, "stage", staged)
+    patch.set(MessageBuilder, "build", staged)
 
 
 def tags_not_hashed(patch: Patch) -> None:
@@ -46,7 +48,7 @@ def tags_not_hashed(patch: Patch) -> None:
 def born_when_it_arrived(patch: Patch) -> None:
     """A message is stored as born a millisecond later than its producer says."""
 
-    def later(message: StagedMessage) -> StagedMessage:
+    def later(message: PendingMessage) -> PendingMessage:
         born = int.from_bytes(message.born[4:12], "big") + 1
         return message._replace(born=message.born[:4] + born.to_bytes(8, "big") + message.born[12:])
 
@@ -56,7 +58,7 @@ def born_when_it_arrived(patch: Patch) -> None:
 def property_values_end_at_a_separator(patch: Patch) -> None:
     """Of a property's value what stands behind a comma is lost."""
 
-    def cut(message: StagedMessage) -> StagedMessage:
+    def cut(message: PendingMessage) -> PendingMessage:
         head, comma, rest = message.properties.partition(b",")
         lost = rest.find(b"\x02") if comma else 0
         properties = head + comma + b"?" * lost + rest[lost:]
@@ -69,7 +71,7 @@ def flag_lost_on_the_way_out(patch: Patch) -> None:
     """The first record of an answer to a pull is given with the flag 0, which no CRC covers."""
     answer = _Pull._answer
 
-    def cleared(pull: _Pull, found: Found, parts: Sequence[Bytes] = ()) -> None:
+    def cleared(pull: _Pull, found: GetMessageResult, parts: Sequence[Bytes] = ()) -> None:
         if parts:
             first = bytearray(parts[0])
             first[FLAG_AT] = bytes(4)

@@ -15,7 +15,7 @@ from simulator.worlds.registry import BROKERS
 
 def new_leader_not_announced(patch: Patch) -> None:
     """A new leader is told to NameServers with its next regular registration."""
-    patch.set(Broker, "_see_what_to_announce", lambda _broker: None)
+    patch.set(Broker, "_announce_if_changed", lambda _broker: None)
 
 
 def nameserver_not_told_again(patch: Patch) -> None:

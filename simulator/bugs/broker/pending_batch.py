@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.group_commit.batcher import Gatherer
+from broker.group_commit.batcher import Batcher
 from broker.group_commit.next_offsets import NextOffsets
-from broker.group_commit.pending_batch import StagedBatch
+from broker.group_commit.pending_batch import PendingBatch
 from broker.group_commit.store_clock import StoreClock
 from broker.remoting.connection import Connection
 from broker.remoting.processors.consumer_offsets import OffsetProcessor
@@ -41,28 +41,28 @@ def offsets_from_the_applied_state_alone(patch: Patch) -> None:
 
 def staged_messages_survive_their_term(patch: Patch) -> None:
     """What was staged as another term began is proposed in it, or by nobody."""
-    refuse = Gatherer._refuse_staged
+    refuse = Batcher._refuse_pending
 
-    def keep(gatherer: Gatherer, error: ProposeError) -> None:
-        if gatherer._serving:
-            refuse(gatherer, error)
+    def keep(batcher: Batcher, error: ProposeError) -> None:
+        if batcher._serving:
+            refuse(batcher, error)
 
-    patch.set(Gatherer, "_refuse_staged", keep)
+    patch.set(Batcher, "_refuse_pending", keep)
 
 
 def message_acknowledged_before_it_is_committed(patch: Patch) -> None:
     """Who sends is answered when the entry is proposed."""
-    propose = Gatherer._propose
+    propose = Batcher._propose
 
-    def eager(gatherer: Gatherer, batch: StagedBatch) -> None:
-        propose(gatherer, batch)
-        if batch in gatherer._in_flight:
+    def eager(batcher: Batcher, batch: PendingBatch) -> None:
+        propose(batcher, batch)
+        if batch in batcher._in_flight:
             batch.succeed()
             for queue in batch.queues.values():
                 queue.waiters.clear()
             batch.completions.clear()
 
-    patch.set(Gatherer, "_propose", eager)
+    patch.set(Batcher, "_propose", eager)
 
 
 def refusal_told_as_success(patch: Patch) -> None:
@@ -79,7 +79,7 @@ def unknown_offset_told_as_none(patch: Patch) -> None:
     query = OffsetProcessor.query_consumer_offset
 
     def hasty(processor: OffsetProcessor, connection: Connection, request: Frame) -> None:
-        if processor._context.gatherer.serving:
+        if processor._context.batcher.serving:
             query(processor, connection, request)
         else:
             connection.respond(request, ResponseCode.QUERY_NOT_FOUND, "there is none")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
-from broker.client.producer.request_reply import Asker, Reply
-from broker.delivery.message_reader import Found
+from broker.client.producer.request_reply import PendingReplies, Reply
+from broker.delivery.message_reader import GetMessageResult
 from broker.filter.sql92_parser import Selector
 from broker.remoting.connection import Connection
 from broker.remoting.processors.pull_message import _Pull
@@ -38,13 +38,13 @@ def bounds_not_selected(patch: Patch) -> None:
 def reply_to_another_request(patch: Patch) -> None:
     """A client takes a reply for that of every request that waits, whichever it names."""
 
-    def replied(asker: Asker, connection: Connection, request: Frame) -> None:
+    def replied(asker: PendingReplies, connection: Connection, request: Frame) -> None:
         for waiting in asker._waiting.values():
             if not waiting.done():
                 waiting.set_result(Reply(request.body, {}))
         connection.respond(request)
 
-    patch.set(Asker, "replied", replied)
+    patch.set(PendingReplies, "replied", replied)
 
 
 def record_of_an_earlier_pull(patch: Patch) -> None:
@@ -54,7 +54,7 @@ def record_of_an_earlier_pull(patch: Patch) -> None:
         WeakKeyDictionary()
     )
 
-    def stale(pull: _Pull, found: Found, parts: Sequence[Bytes] = ()) -> None:
+    def stale(pull: _Pull, found: GetMessageResult, parts: Sequence[Bytes] = ()) -> None:
         if pull.wanted.selector is not None and parts:
             kept = before.setdefault(pull.context.machine, {})
             queue, first = (pull.topic, pull.queue_id), bytes(parts[0])

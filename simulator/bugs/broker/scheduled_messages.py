@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from broker.group_commit.batcher import Gatherer
-from broker.group_commit.pending_batch import Addressed, Completion
+from broker.group_commit.batcher import Batcher
+from broker.group_commit.pending_batch import Completion, QueueMessages
 from broker.maintenance.retention import Retention
-from broker.scheduled.delay_level_dispatcher import LevelDelivery
-from broker.scheduled.in_flight_timers import InFlight
-from broker.scheduled.scheduled_message_service import Delivery
-from broker.scheduled.timer_dispatcher import TimerDelivery
-from broker.state.broker_state import BrokerState, TimerMark
+from broker.scheduled.delay_level_dispatcher import DelayLevelDispatcher
+from broker.scheduled.in_flight_timers import InFlightTimers
+from broker.scheduled.scheduled_message_service import ScheduledMessageService
+from broker.scheduled.timer_dispatcher import TimerDispatcher
+from broker.state.broker_state import BrokerState, TimerProgress
 from broker.state.commands import Command, Schedule, Timer
 from dledger.errors import NotLeaderError, ProposeError
 from dledger.node.state_machine import Leadership
@@ -23,61 +23,61 @@ from store.log.retention_policy import SegmentStats
 
 def due_messages_early(patch: Patch) -> None:
     """Messages of a delay level are delivered when they wait for half a second more."""
-    find = LevelDelivery._find
+    find = DelayLevelDispatcher._find
 
-    def early(level: LevelDelivery) -> None:
-        gatherer = level._gatherer
-        level._gatherer = _Ahead(gatherer)  # type: ignore[assignment]
+    def early(level: DelayLevelDispatcher) -> None:
+        batcher = level._batcher
+        level._batcher = _Ahead(batcher)  # type: ignore[assignment]
         try:
             find(level)
         finally:
-            level._gatherer = gatherer
+            level._batcher = batcher
 
-    patch.set(LevelDelivery, "_find", early)
+    patch.set(DelayLevelDispatcher, "_find", early)
 
 
 class _Ahead:
-    """A gatherer whose clock is fast."""
+    """A batcher whose clock is fast."""
 
-    def __init__(self, gatherer: Gatherer) -> None:
-        self._gatherer = gatherer
+    def __init__(self, batcher: Batcher) -> None:
+        self._batcher = batcher
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._gatherer, name)
+        return getattr(self._batcher, name)
 
     def now_ms(self) -> int:
-        return self._gatherer.now_ms() + 500
+        return self._batcher.now_ms() + 500
 
 
 def timed_messages_early(patch: Patch) -> None:
     """Timed messages are delivered half a second before their time."""
-    limit = TimerDelivery._limit_ms
-    patch.set(TimerDelivery, "_limit_ms", lambda timers: limit(timers) + 500)
+    limit = TimerDispatcher._limit_ms
+    patch.set(TimerDispatcher, "_limit_ms", lambda timers: limit(timers) + 500)
 
 
 def copy_and_mark_apart(patch: Patch) -> None:
     """What is due is stored in one entry, and the next one says that it is delivered."""
-    together = Gatherer.add_together
+    together = Batcher.add_in_one_entry
 
     def apart(
-        gatherer: Gatherer,
-        messages: Sequence[Addressed],
+        batcher: Batcher,
+        messages: Sequence[QueueMessages],
         commands: Sequence[Command],
         completion: Completion | None = None,
     ) -> None:
         if not messages or not any(isinstance(each, Schedule | Timer) for each in commands):
-            together(gatherer, messages, commands, completion)
+            together(batcher, messages, commands, completion)
             return
 
         def stored(error: ProposeError | None) -> None:
-            if error is None and gatherer.serving:
-                together(gatherer, (), commands, completion)
+            if error is None and batcher.serving:
+                together(batcher, (), commands, completion)
             elif completion is not None:
                 completion(error or NotLeaderError(None))
 
-        together(gatherer, messages, (), stored)
+        together(batcher, messages, (), stored)
 
-    patch.set(Gatherer, "add_together", apart)
+    patch.set(Batcher, "add_in_one_entry", apart)
 
 
 def mark_not_moved(patch: Patch) -> None:
@@ -93,26 +93,26 @@ def mark_not_moved(patch: Patch) -> None:
 
 def level_begun_at_what_is_applied(patch: Patch) -> None:
     """A step of a level begins where the log says, whatever is on its way."""
-    patch.set(LevelDelivery, "_go_on_from", lambda _level, _offset: None)
+    patch.set(DelayLevelDispatcher, "_advance_to", lambda _level, _offset: None)
 
 
 def step_not_begun_anew(patch: Patch) -> None:
     """Where what was due could not be stored, the next step goes on behind it."""
-    patch.set(LevelDelivery, "_begin_anew", lambda _level: None)
-    patch.set(TimerDelivery, "_begin_anew", _begin_once)
+    patch.set(DelayLevelDispatcher, "_restart_from_applied", lambda _level: None)
+    patch.set(TimerDispatcher, "_restart_from_applied", _begin_once)
 
 
-_begin_timers_anew = TimerDelivery._begin_anew
+_begin_timers_anew = TimerDispatcher._restart_from_applied
 
 
-def _begin_once(timers: TimerDelivery) -> None:
+def _begin_once(timers: TimerDispatcher) -> None:
     if not hasattr(timers, "_mark"):
         _begin_timers_anew(timers)
 
 
 def messages_in_flight_passed(patch: Patch) -> None:
     """What is due is delivered, though a message that is due before is still on its way."""
-    patch.set(InFlight, "first_ms", lambda _in_flight: None)
+    patch.set(InFlightTimers, "first_ms", lambda _in_flight: None)
 
 
 def mark_of_the_wheel_not_in_the_checkpoint(patch: Patch) -> None:
@@ -120,7 +120,7 @@ def mark_of_the_wheel_not_in_the_checkpoint(patch: Patch) -> None:
     pack = BrokerState.to_bytes
 
     def without(state: BrokerState) -> bytes:
-        timer, state.timer = state.timer, TimerMark()
+        timer, state.timer = state.timer, TimerProgress()
         try:
             return pack(state)
         finally:
@@ -131,32 +131,34 @@ def mark_of_the_wheel_not_in_the_checkpoint(patch: Patch) -> None:
 
 def message_for_a_time_that_is_past(patch: Patch) -> None:
     """A message whose time has passed as it comes is put on the wheel, behind the mark."""
-    patch.set(Delivery, "now_ms", lambda delivery: delivery._within.gatherer.now_ms() - 3000)
+    patch.set(
+        ScheduledMessageService, "now_ms", lambda delivery: delivery._within.batcher.now_ms() - 3000
+    )
 
 
 def level_not_watched_by_a_new_leader(patch: Patch) -> None:
     """A new leader delivers what comes, and not what waited before it led."""
-    changed = Delivery.leadership_changed
+    changed = ScheduledMessageService.leadership_changed
 
-    def deaf(delivery: Delivery, leadership: Leadership) -> None:
+    def deaf(delivery: ScheduledMessageService, leadership: Leadership) -> None:
         term = delivery._term
         changed(delivery, leadership)
         if delivery._timers is not None and delivery._term != term:
             for each in (*delivery._levels, delivery._timers):
                 each._cancel()
 
-    patch.set(Delivery, "leadership_changed", deaf)
+    patch.set(ScheduledMessageService, "leadership_changed", deaf)
 
 
 def deposed_leader_delivers_on(patch: Patch) -> None:
     """Who led goes on delivering when it leads again, as if nothing had happened."""
 
-    def careless(delivery: Delivery, leadership: Leadership) -> None:
+    def careless(delivery: ScheduledMessageService, leadership: Leadership) -> None:
         if leadership.serving and not delivery._levels:
             began(delivery, leadership)
 
-    began = Delivery.leadership_changed
-    patch.set(Delivery, "leadership_changed", careless)
+    began = ScheduledMessageService.leadership_changed
+    patch.set(ScheduledMessageService, "leadership_changed", careless)
 
 
 def waiting_messages_expire(patch: Patch) -> None:

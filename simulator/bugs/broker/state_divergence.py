@@ -31,7 +31,7 @@ from simulator.invariants.raft.state_machine_safety import StateMachineSafety
 from simulator.worlds.registry import BROKERS, TRANSACTIONS, WAITING
 from store.io.filesystem import Bytes
 from store.message.batch import Batch
-from store.state.state_digests import Verdict, by_table, judge
+from store.state.state_digests import StateVerdict, by_table, judge
 
 ONE = "n1"
 """The replica that has the bug."""
@@ -149,7 +149,7 @@ def one_member_is_believed(patch: Patch) -> None:
     """A proof is judged by what one member says, and not by a majority of them."""
     one_replica_loses_a_committed_offset(patch)
 
-    def credulous(reports: Mapping[str, bytes]) -> Verdict:
+    def credulous(reports: Mapping[str, bytes]) -> StateVerdict:
         said = by_table(reports.get(ONE, b""))
         return judge(reports)._replace(right=said, wrong={}, contested=())
 

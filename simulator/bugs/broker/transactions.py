@@ -8,7 +8,7 @@ import broker.ingest.message_router
 from broker.state.broker_state import BrokerState
 from broker.state.commands import CheckTransaction, Command, EndTransaction
 from broker.state.open_transactions import OpenTransaction
-from broker.transactions.coordinator import CheckPolicy, Transactions
+from broker.transactions.coordinator import CheckPolicy, TransactionCoordinator
 from dledger.node.state_machine import Leadership
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import TRANSACTIONS
@@ -16,29 +16,29 @@ from simulator.worlds.registry import TRANSACTIONS
 
 def nobody_asked(patch: Patch) -> None:
     """Producers are not asked about transactions that stay open."""
-    patch.set(Transactions, "_look", lambda _service: None)
+    patch.set(TransactionCoordinator, "_look", lambda _service: None)
 
 
 def new_leader_asks_nobody(patch: Patch) -> None:
     """A new leader asks about the transactions that begin, not about those that were open."""
-    changed = Transactions.leadership_changed
+    changed = TransactionCoordinator.leadership_changed
 
-    def forgetful(service: Transactions, leadership: Leadership) -> None:
+    def forgetful(service: TransactionCoordinator, leadership: Leadership) -> None:
         changed(service, leadership)
         service._due.clear()
 
-    patch.set(Transactions, "leadership_changed", forgetful)
+    patch.set(TransactionCoordinator, "leadership_changed", forgetful)
 
 
 def second_end_not_noticed(patch: Patch) -> None:
     """An end that comes while another one of its transaction is under way publishes again."""
-    end = Transactions.end
+    end = TransactionCoordinator.end
 
-    def careless(service: Transactions, offset: int, *given: Any, **named: Any) -> None:
+    def careless(service: TransactionCoordinator, offset: int, *given: Any, **named: Any) -> None:
         service._ending.pop(offset, None)
         end(service, offset, *given, **named)
 
-    patch.set(Transactions, "end", careless)
+    patch.set(TransactionCoordinator, "end", careless)
 
 
 def transaction_given_up_at_once(patch: Patch) -> None:
@@ -89,13 +89,15 @@ def checks_not_counted(patch: Patch) -> None:
 
 def rolled_back_message_published(patch: Patch) -> None:
     """Whatever a producer says, its message is published."""
-    end = Transactions._end
+    end = TransactionCoordinator._end
 
-    def generous(service: Transactions, offset: int, record: Any, name: str, ending: Any) -> None:
+    def generous(
+        service: TransactionCoordinator, offset: int, record: Any, name: str, ending: Any
+    ) -> None:
         ending.commit = True
         end(service, offset, record, name, ending)
 
-    patch.set(Transactions, "_end", generous)
+    patch.set(TransactionCoordinator, "_end", generous)
 
 
 def half_message_delivered(patch: Patch) -> None:

@@ -6,24 +6,24 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from dledger.node.health import Fitness
+from dledger.node.health import HealthMonitor
 from dledger.raft.core import Raft
 from dledger.raft.election import Elections
 from dledger.raft.messages import Heartbeat, VoteRequest, VoteResponse
 from dledger.raft.raft_state import NOBODY, Role
-from dledger.raft.ready import Outbox
+from dledger.raft.ready import ReadyBuilder
 from dledger.raft.replication import Replicator
-from dledger.raft.replication_evidence import Holding
+from dledger.raft.replication_evidence import MemberEvidence
 from simulator.bugs.planted_bug import Bug, Patch
 from store.errors import DamagedError
 from store.io.filesystem import FileSystem
-from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, SlotFile, encode_slot
+from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, TwoSlotFile, encode_slot
 from store.state.hard_state import VOTE_NAME, HardState
 
 
 def vote_before_it_is_durable(patch: Patch) -> None:
     """An answer that needs the disk leaves at once."""
-    patch.set(Outbox, "send_after_write", Outbox.send)
+    patch.set(ReadyBuilder, "send_after_write", ReadyBuilder.send)
 
 
 def vote_forgotten_at_restart(patch: Patch) -> None:
@@ -38,15 +38,15 @@ def vote_forgotten_at_restart(patch: Patch) -> None:
 
 def voting_twice_in_a_term(patch: Patch) -> None:
     """Whoever asks gets the vote, though another has it."""
-    asked = Elections.asked
+    asked = Elections.vote_requested
 
     def generous(elections: Elections, sender: str, request: VoteRequest, now: float) -> None:
-        standing = elections._standing
-        if request.term == standing.term and standing.role is Role.FOLLOWER:
-            standing.vote = NOBODY
+        raft_state = elections._raft_state
+        if request.term == raft_state.term and raft_state.role is Role.FOLLOWER:
+            raft_state.vote = NOBODY
         asked(elections, sender, request, now)
 
-    patch.set(Elections, "asked", generous)
+    patch.set(Elections, "vote_requested", generous)
 
 
 def term_forgotten_at_restart(patch: Patch) -> None:
@@ -64,14 +64,14 @@ def term_forgotten_at_restart(patch: Patch) -> None:
 
 def vote_not_saved(patch: Patch) -> None:
     """Saving the vote does nothing, and nobody notices."""
-    patch.set(SlotFile, "save", lambda _file, _payload: None)
+    patch.set(TwoSlotFile, "save", lambda _file, _payload: None)
 
 
 def vote_file_written_anew(patch: Patch) -> None:
     """The vote's file is emptied and written anew, and an empty one is taken for a new node's."""
-    begin, replace_record = SlotFile.open, SlotFile.save
+    begin, replace_record = TwoSlotFile.open, TwoSlotFile.save
 
-    def save(slots: SlotFile, payload: bytes) -> None:
+    def save(slots: TwoSlotFile, payload: bytes) -> None:
         if not slots.path.endswith(VOTE_NAME):
             replace_record(slots, payload)
             return
@@ -82,22 +82,22 @@ def vote_file_written_anew(patch: Patch) -> None:
         slots._file.pwrite(encode_slot(slots._sequence, payload) * SLOT_COUNT, 0)
         slots._file.datasync()
 
-    def trusting(fs: FileSystem, path: str) -> SlotFile:
+    def trusting(fs: FileSystem, path: str) -> TwoSlotFile:
         try:
             return begin(fs, path)
         except DamagedError:
             if not path.endswith(VOTE_NAME):
                 raise
-            return SlotFile(fs.open(path), 0, HardState().pack())
+            return TwoSlotFile(fs.open(path), 0, HardState().pack())
 
-    patch.set(SlotFile, "save", save)
-    patch.set(SlotFile, "open", staticmethod(trusting))
+    patch.set(TwoSlotFile, "save", save)
+    patch.set(TwoSlotFile, "open", staticmethod(trusting))
 
 
 def rotten_slot_brings_the_old_vote_back(patch: Patch) -> None:
     """The two slots are written in turn, one with each save, and the second is never synced."""
 
-    def save(slots: SlotFile, payload: bytes) -> None:
+    def save(slots: TwoSlotFile, payload: bytes) -> None:
         slots._sequence += 1
         slots.payload = payload
         place = slots._sequence % SLOT_COUNT
@@ -105,7 +105,7 @@ def rotten_slot_brings_the_old_vote_back(patch: Patch) -> None:
         if place == 0:
             slots._file.datasync()
 
-    patch.set(SlotFile, "save", save)
+    patch.set(TwoSlotFile, "save", save)
 
 
 def last_term_taken_from_the_current_term(patch: Patch) -> None:
@@ -115,24 +115,24 @@ def last_term_taken_from_the_current_term(patch: Patch) -> None:
 
 def votes_by_length_alone(patch: Patch) -> None:
     """A voter looks at the index of the last entry and not at its term."""
-    asked = Elections.asked
+    asked = Elections.vote_requested
 
     def short_sighted(elections: Elections, sender: str, request: VoteRequest, now: float) -> None:
         asked(elections, sender, replace(request, last_term=elections._log.last_term), now)
 
-    patch.set(Elections, "asked", short_sighted)
+    patch.set(Elections, "vote_requested", short_sighted)
 
 
 def _boasting(patch: Patch, change: Callable[[VoteRequest], VoteRequest]) -> None:
     for name in ("send", "send_after_write"):
-        send = getattr(Outbox, name)
+        send = getattr(ReadyBuilder, name)
 
-        def altered(outbox: Outbox, to: str, message: Any, send: Any = send) -> None:
+        def altered(ready_builder: ReadyBuilder, to: str, message: Any, send: Any = send) -> None:
             if isinstance(message, VoteRequest):
                 message = change(message)
-            send(outbox, to, message)
+            send(ready_builder, to, message)
 
-        patch.set(Outbox, name, altered)
+        patch.set(ReadyBuilder, name, altered)
 
 
 def no_pre_vote(patch: Patch) -> None:
@@ -148,29 +148,29 @@ def no_pre_vote(patch: Patch) -> None:
 def votes_while_a_leader_is_heard(patch: Patch) -> None:
     """No stickiness: one who does not hear the leader can depose it with the votes of those who
     do."""
-    asked = Elections.asked
+    asked = Elections.vote_requested
 
     def fickle(elections: Elections, sender: str, request: VoteRequest, now: float) -> None:
-        standing = elections._standing
-        heard, standing.leader_heard_at = standing.leader_heard_at, float("-inf")
+        raft_state = elections._raft_state
+        heard, raft_state.leader_heard_at = raft_state.leader_heard_at, float("-inf")
         asked(elections, sender, request, now)
-        if standing.leader is not None:
-            standing.leader_heard_at = heard
+        if raft_state.leader is not None:
+            raft_state.leader_heard_at = heard
 
-    patch.set(Elections, "asked", fickle)
+    patch.set(Elections, "vote_requested", fickle)
 
 
 def pre_votes_counted_as_votes(patch: Patch) -> None:
     """What was answered to the question before the election counts as a vote in it."""
-    answered = Elections.answered
+    answered = Elections.vote_answered
 
     def careless(elections: Elections, sender: str, answer: VoteResponse, now: float) -> None:
-        standing = elections._standing
-        if answer.granted and answer.pre_vote and standing.role is Role.CANDIDATE:
-            answer = replace(answer, term=standing.term, pre_vote=False)
+        raft_state = elections._raft_state
+        if answer.granted and answer.pre_vote and raft_state.role is Role.CANDIDATE:
+            answer = replace(answer, term=raft_state.term, pre_vote=False)
         answered(elections, sender, answer, now)
 
-    patch.set(Elections, "answered", careless)
+    patch.set(Elections, "vote_answered", careless)
 
 
 def heartbeats_behind_the_disk(patch: Patch) -> None:
@@ -181,16 +181,16 @@ def heartbeats_behind_the_disk(patch: Patch) -> None:
         peer: str,
         commit_index: int,
         number: int,
-        held: tuple[Holding, ...] = (),
+        held: tuple[MemberEvidence, ...] = (),
     ) -> None:
         progress = replicator.peers[peer]
         commit = min(commit_index, progress.match_index)
         progress.sent_commit = max(progress.sent_commit, commit)
         beat = Heartbeat(replicator._term, commit, number, held)
-        replicator._outbox.send_after_write(peer, beat)
+        replicator._ready_builder.send_after_write(peer, beat)
 
     patch.set(Replicator, "_heartbeat", late)
-    patch.set(Fitness, "_tick", lambda _fitness: None)
+    patch.set(HealthMonitor, "_tick", lambda _fitness: None)
 
 
 BUGS = (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dledger.node.leadership_announcer import Announcer
+from dledger.node.leadership_announcer import LeadershipAnnouncer
 from dledger.node.proposals import Proposals
 from dledger.raft.core import Raft
-from dledger.raft.leader import Leading
-from dledger.raft.quorum_tracker import Majorities
+from dledger.raft.leader import LeaderState
+from dledger.raft.quorum_tracker import QuorumTracker
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import BROKERS
 from store.log.entry import Entry, EntryKind
@@ -16,24 +16,26 @@ from store.log.entry import Entry, EntryKind
 
 def leader_that_nobody_hears_goes_on(patch: Patch) -> None:
     """A leader does not look whether a majority still answers."""
-    patch.set(Majorities, "heard_since", lambda _majorities, _since: True)
+    patch.set(QuorumTracker, "heard_since", lambda _quorum_tracker, _since: True)
 
 
 def term_begun_without_an_entry(patch: Patch) -> None:
     """A leader begins its term without an entry of its own."""
-    add = Leading._add
+    add = LeaderState._add
 
-    def silent(leading: Leading, kind: EntryKind, body: bytes) -> int:
-        return leading.first_index if kind is EntryKind.NO_OP else add(leading, kind, body)
+    def silent(leader_state: LeaderState, kind: EntryKind, body: bytes) -> int:
+        return (
+            leader_state.first_index if kind is EntryKind.NO_OP else add(leader_state, kind, body)
+        )
 
-    patch.set(Leading, "_add", silent)
+    patch.set(LeaderState, "_add", silent)
 
 
 def writes_taken_before_the_first_entry_is_applied(patch: Patch) -> None:
     """Who is elected takes proposals at once, whatever it has still to apply."""
-    announce = Announcer.announce
+    announce = LeadershipAnnouncer.announce
 
-    def at_once(announcer: Announcer) -> None:
+    def at_once(announcer: LeadershipAnnouncer) -> None:
         meanwhile = Patch()
         meanwhile.set(Raft, "term_first_index", property(lambda _core: -1))
         try:
@@ -41,7 +43,7 @@ def writes_taken_before_the_first_entry_is_applied(patch: Patch) -> None:
         finally:
             meanwhile.undo()
 
-    patch.set(Announcer, "announce", at_once)
+    patch.set(LeadershipAnnouncer, "announce", at_once)
 
 
 def entry_of_another_leader_taken_for_the_own(patch: Patch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import simulator.worlds.raft_cluster
 from dledger.node.linearizable_reads import LinearizableReads
 from dledger.raft.leader_reads import LeaderReads
-from dledger.raft.raft_state import Role, Standing
+from dledger.raft.raft_state import RaftState, Role
 from dledger.raft.read_index import ReadAsked
 from dledger.raft.ready import ReadIndex
 from simulator.bugs.planted_bug import Bug, Patch
@@ -40,7 +40,7 @@ def read_confirmed_by_nobody(patch: Patch) -> None:
     """A leader answers reads at once, without asking a majority."""
 
     def at_once(reads: LeaderReads, asker: str, number: int, _now: float) -> None:
-        index = max(reads._local.commit_index, reads._first_index)
+        index = max(reads._raft_log.commit_index, reads._first_index)
         reads._answer(ReadAsked(asker, number, index))
 
     patch.set(LeaderReads, "ask", at_once)
@@ -50,18 +50,18 @@ def lease_not_heeded_by_voters(patch: Patch) -> None:
     """A voter whose link to the leader broke, or that started anew, gives up the lease at once."""
     _in_all_groups(patch)
 
-    def is_led(standing: Standing, now: float) -> bool:
-        if standing.role is Role.LEADER:
+    def is_led(raft_state: RaftState, now: float) -> bool:
+        if raft_state.role is Role.LEADER:
             return True
-        known = standing.leader is not None and not standing._by_stranger
-        return known and now - standing.leader_heard_at < standing._config.election_seconds
+        known = raft_state.leader is not None and not raft_state._set_by_stranger
+        return known and now - raft_state.leader_heard_at < raft_state._config.election_seconds
 
-    def hurry(standing: Standing, now: float) -> None:
-        soon = now + standing._draw(standing._config.lost_leader_seconds)
-        standing.election_at = min(standing.election_at, soon)
+    def hurry(raft_state: RaftState, now: float) -> None:
+        soon = now + raft_state._draw(raft_state._config.lost_leader_seconds)
+        raft_state.election_at = min(raft_state.election_at, soon)
 
-    patch.set(Standing, "is_led", is_led)
-    patch.set(Standing, "hurry", hurry)
+    patch.set(RaftState, "is_led", is_led)
+    patch.set(RaftState, "hasten_election", hurry)
 
 
 def lease_without_an_end(patch: Patch) -> None:

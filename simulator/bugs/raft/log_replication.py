@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dledger.raft.entry_cache import RaftLog
-from dledger.raft.leader import Leading
+from dledger.raft.entry_cache import EntryCache
+from dledger.raft.leader import LeaderState
 from dledger.raft.messages import AppendRequest, Heartbeat
-from dledger.raft.quorum_tracker import Majorities
-from dledger.raft.raft_log import LocalLog
-from dledger.raft.raft_state import Standing
-from dledger.raft.ready import Outbox
+from dledger.raft.quorum_tracker import QuorumTracker
+from dledger.raft.raft_log import RaftLog
+from dledger.raft.raft_state import RaftState
+from dledger.raft.ready import ReadyBuilder
 from dledger.raft.replication import Replicator
-from dledger.raft.replication_evidence import Holding
+from dledger.raft.replication_evidence import MemberEvidence
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.engine.peer_network import Network
 from store.log.entry import Entry
@@ -22,140 +22,142 @@ from store.log.entry import Entry
 def commit_of_an_older_term_by_counting(patch: Patch) -> None:
     """Figure 8 of the Raft paper: copies of an entry of an earlier term are counted."""
 
-    def advance(leading: Leading, now: float) -> None:
-        index = leading.majorities.quorum_index()
-        if index > leading._local.commit_index:
-            leading._local.commit_to(index)
-            leading.replicator.committed(index, now)
+    def advance(leader_state: LeaderState, now: float) -> None:
+        index = leader_state.quorum_tracker.quorum_index()
+        if index > leader_state._raft_log.commit_index:
+            leader_state._raft_log.commit_to(index)
+            leader_state.replicator.committed(index, now)
 
-    patch.set(Leading, "advance_commit", advance)
+    patch.set(LeaderState, "advance_commit", advance)
 
 
 def matching_entries_cut(patch: Patch) -> None:
     """A late or repeated append makes a follower drop what it had confirmed."""
-    holds = LocalLog._holds
+    holds = RaftLog._holds
 
-    def forgetful(local: LocalLog, entry: Entry, sender: str) -> bool:
-        return holds(local, entry, sender) and entry.index <= local.commit_index
+    def forgetful(raft_log: RaftLog, entry: Entry, sender: str) -> bool:
+        return holds(raft_log, entry, sender) and entry.index <= raft_log.commit_index
 
-    patch.set(LocalLog, "_holds", forgetful)
+    patch.set(RaftLog, "_holds", forgetful)
 
 
 def log_cut_below_the_commit_index(patch: Patch) -> None:
     """A follower cuts to where an append begins, whatever of it is committed."""
-    accept = LocalLog.accept
+    accept = RaftLog.accept
 
-    def rash(local: LocalLog, sender: str, request: AppendRequest) -> Any:
-        log = local.log
+    def rash(raft_log: RaftLog, sender: str, request: AppendRequest) -> Any:
+        log = raft_log.entry_cache
         begin = request.prev_index + 1
         if request.entries and log.cached_from <= begin <= log.last_index:
-            if local._outbox.write().entries:
-                return accept(local, sender, request)
-            local._outbox.write().truncate_from = begin
+            if raft_log._ready_builder.write().entries:
+                return accept(raft_log, sender, request)
+            raft_log._ready_builder.write().truncate_from = begin
             log.truncate(begin)
-            local.durable_index = min(local.durable_index, begin - 1)
-            for pending in local._writes:
+            raft_log.durable_index = min(raft_log.durable_index, begin - 1)
+            for pending in raft_log._writes:
                 pending[1] = min(pending[1], begin - 1)
-        return accept(local, sender, request)
+        return accept(raft_log, sender, request)
 
-    patch.set(LocalLog, "accept", rash)
+    patch.set(RaftLog, "accept", rash)
 
 
 def commit_index_trusted_beyond_what_matches(patch: Patch) -> None:
     """A follower commits entries that it has, whoever they are from."""
-    accept = LocalLog.accept
+    accept = RaftLog.accept
 
-    def trusting(local: LocalLog, sender: str, request: AppendRequest) -> Any:
-        local.commit_index = max(
-            local.commit_index, min(request.commit_index, local.log.last_index)
+    def trusting(raft_log: RaftLog, sender: str, request: AppendRequest) -> Any:
+        raft_log.commit_index = max(
+            raft_log.commit_index, min(request.commit_index, raft_log.entry_cache.last_index)
         )
-        return accept(local, sender, request)
+        return accept(raft_log, sender, request)
 
-    patch.set(LocalLog, "accept", trusting)
+    patch.set(RaftLog, "accept", trusting)
 
 
 def heartbeat_commits_what_was_never_compared(patch: Patch) -> None:
     """A heartbeat carries the leader's own commit index, and a follower takes its word for it."""
-    send = Outbox.send
-    follow = Standing.follow
+    send = ReadyBuilder.send
+    follow = RaftState.follow
 
     def heartbeat(
         replicator: Replicator,
         peer: str,
         commit: int,
         number: int,
-        held: tuple[Holding, ...] = (),
+        held: tuple[MemberEvidence, ...] = (),
     ) -> None:
         progress = replicator.peers[peer]
         progress.sent_commit = max(progress.sent_commit, commit)
-        send(replicator._outbox, peer, Heartbeat(replicator._term, commit, number, held))
+        send(replicator._ready_builder, peer, Heartbeat(replicator._term, commit, number, held))
 
-    def followed(standing: Standing, sender: str, term: int, now: float) -> bool:
-        took = follow(standing, sender, term, now)
+    def followed(raft_state: RaftState, sender: str, term: int, now: float) -> bool:
+        took = follow(raft_state, sender, term, now)
         if took:
-            standing._local.verified_index = standing._local.log.last_index
+            raft_state._raft_log.verified_index = raft_state._raft_log.entry_cache.last_index
         return took
 
     patch.set(Replicator, "_heartbeat", heartbeat)
-    patch.set(Standing, "follow", followed)
+    patch.set(RaftState, "follow", followed)
 
 
 def what_matched_an_earlier_leader_is_confirmed(patch: Patch) -> None:
     """A new term begins, and what was compared with the leader of the last one still counts."""
-    begun = LocalLog.new_term
+    begun = RaftLog.new_term
 
-    def sure(local: LocalLog, write_id: int) -> None:
-        verified = local.verified_index
-        begun(local, write_id)
-        local.verified_index = verified
+    def sure(raft_log: RaftLog, write_id: int) -> None:
+        verified = raft_log.verified_index
+        begun(raft_log, write_id)
+        raft_log.verified_index = verified
 
-    patch.set(LocalLog, "new_term", sure)
+    patch.set(RaftLog, "new_term", sure)
 
 
 def minority_counted_as_quorum(patch: Patch) -> None:
     """The quorum is one too small."""
 
-    def one(majorities: Majorities) -> int:
+    def one(quorum_tracker: QuorumTracker) -> int:
         return max(
-            majorities._local.durable_index,
-            *(progress.match_index for progress in majorities._replicator.peers.values()),
+            quorum_tracker._raft_log.durable_index,
+            *(progress.match_index for progress in quorum_tracker._replicator.peers.values()),
         )
 
-    patch.set(Majorities, "quorum_index", one)
+    patch.set(QuorumTracker, "quorum_index", one)
 
 
 def quorum_of_three_used_for_five(patch: Patch) -> None:
     """A short cut that is right for three voters, the second highest, and wrong for five."""
 
-    def second(majorities: Majorities) -> int:
-        held = [progress.match_index for progress in majorities._replicator.peers.values()]
-        return sorted([majorities._local.durable_index, *held])[-2]
+    def second(quorum_tracker: QuorumTracker) -> int:
+        held = [progress.match_index for progress in quorum_tracker._replicator.peers.values()]
+        return sorted([quorum_tracker._raft_log.durable_index, *held])[-2]
 
-    patch.set(Majorities, "quorum_index", second)
+    patch.set(QuorumTracker, "quorum_index", second)
 
 
 def divergent_tail_walked_entry_by_entry(patch: Patch) -> None:
     """A conflict goes back by one entry for each round trip."""
 
-    def one_back(log: RaftLog, index: int, _term: int) -> int:
+    def one_back(log: EntryCache, index: int, _term: int) -> int:
         return min(index, log.last_index) - 1
 
-    patch.set(RaftLog, "last_index_not_above", one_back)
+    patch.set(EntryCache, "last_index_not_above", one_back)
 
 
 def log_before_an_append_not_compared(patch: Patch) -> None:
     """A follower takes entries whatever its log holds before them."""
-    accept = LocalLog.accept
+    accept = RaftLog.accept
 
-    def credulous(local: LocalLog, sender: str, request: AppendRequest) -> Any:
-        previous = min(request.prev_index, local.log.last_index)
-        prev_term = local.log.term_at(previous) or 0
-        return accept(local, sender, replace(request, prev_term=prev_term))
+    def credulous(raft_log: RaftLog, sender: str, request: AppendRequest) -> Any:
+        previous = min(request.prev_index, raft_log.entry_cache.last_index)
+        prev_term = raft_log.entry_cache.term_at(previous) or 0
+        return accept(raft_log, sender, replace(request, prev_term=prev_term))
 
     patch.set(
-        LocalLog, "_check_continues", lambda _local, _entry, _sender, _end, _chain_crc, _term: None
+        RaftLog,
+        "_check_continues",
+        lambda _raft_log, _entry, _sender, _end, _chain_crc, _term: None,
     )
-    patch.set(LocalLog, "accept", credulous)
+    patch.set(RaftLog, "accept", credulous)
 
 
 def lost_entries_never_sent_again(patch: Patch) -> None:
@@ -173,7 +175,7 @@ def idle_leader_never_looks_back(patch: Patch) -> None:
     """A leader sends what is new, and nothing again."""
 
     def tick(
-        replicator: Replicator, commit_index: int, now: float, held: tuple[Holding, ...] = ()
+        replicator: Replicator, commit_index: int, now: float, held: tuple[MemberEvidence, ...] = ()
     ) -> None:
         if now >= replicator.heartbeat_at:
             replicator.heartbeat_at = now + replicator._config.heartbeat_seconds

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from dledger.raft.bootstrap import Founding
+from dledger.raft.bootstrap import Bootstrap
 from dledger.raft.configuration import Configuration
 from dledger.raft.election import Elections
-from dledger.raft.replication_evidence import Holdings
+from dledger.raft.replication_evidence import ReplicationEvidence
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.faults.wiped_voter import WIPED_BESIDE_AN_EMPTY_ONE
 
 
 def every_vote_counted(patch: Patch) -> None:
     """A candidate counts the votes of disks that the log does not name, or that lost something."""
-    answered = Elections.answered
+    answered = Elections.vote_answered
 
     def credulous(elections: Elections, sender: str, answer: Any, now: float) -> None:
         meanwhile = Patch()
         meanwhile.set(Configuration, "trusts", lambda _found, _node, _incarnation: True)
-        meanwhile.set(Holdings, "lacks", lambda _held, _node, _incarnation, _last: False)
+        meanwhile.set(ReplicationEvidence, "lacks", lambda _held, _node, _incarnation, _last: False)
         try:
             answered(elections, sender, answer, now)
         finally:
             meanwhile.undo()
 
-    patch.set(Elections, "answered", credulous)
+    patch.set(Elections, "vote_answered", credulous)
 
 
 def log_begun_with_a_wiped_voter(patch: Patch) -> None:
     """An empty node takes a voter that was wiped for a new one, and begins a log with it."""
-    patch.set(Founding, "begins_with", lambda _founding, _member: True)
+    patch.set(Bootstrap, "begins_with", lambda _bootstrap, _member: True)
 
 
 LOST = "lacks the committed entry | whose disk lacks what it held | both lead"

@@ -8,36 +8,36 @@ from typing import Any
 
 from dledger.errors import ChangeRefusedError
 from dledger.raft.configuration import Configuration, Configurations
-from dledger.raft.configuration_change import Changes
+from dledger.raft.configuration_change import ConfigurationChanger
 from dledger.raft.election import Elections
-from dledger.raft.leadership_transfer import Handover
-from dledger.raft.replication_evidence import Holdings
+from dledger.raft.leadership_transfer import LeadershipTransfer
+from dledger.raft.replication_evidence import ReplicationEvidence
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.faults.membership import MEMBER_KINDS
 from store.io.filesystem import FileSystem
-from store.state.replication_evidence_file import HeldFile
+from store.state.replication_evidence_file import ReplicationEvidenceFile
 
 
 def removed_leader_goes_on(patch: Patch) -> None:
     """A leader does not look whether it is a member still."""
-    tend = Changes.tend
+    advance_change = ConfigurationChanger.advance_change
 
-    def staying(changes: Changes, now: float) -> bool:
-        tend(changes, now)
+    def staying(changes: ConfigurationChanger, now: float) -> bool:
+        advance_change(changes, now)
         return True
 
-    patch.set(Changes, "tend", staying)
+    patch.set(ConfigurationChanger, "advance_change", staying)
 
 
 def transfer_without_an_end(patch: Patch) -> None:
     """A leader whose successor never takes over refuses proposals for ever."""
-    begin = Handover.begin
+    begin = LeadershipTransfer.begin
 
-    def for_ever(handover: Handover, target: str, now: float) -> None:
-        begin(handover, target, now)
-        handover.ends_at = inf
+    def for_ever(leadership_transfer: LeadershipTransfer, target: str, now: float) -> None:
+        begin(leadership_transfer, target, now)
+        leadership_transfer.ends_at = inf
 
-    patch.set(Handover, "begin", for_ever)
+    patch.set(LeadershipTransfer, "begin", for_ever)
 
 
 def configuration_forgotten_at_a_restart(patch: Patch) -> None:
@@ -59,18 +59,18 @@ def configuration_of_a_cut_entry_kept(patch: Patch) -> None:
 def one_server_at_a_time_at_once(patch: Patch) -> None:
     """Voters change in one step, before an entry of the leader's own term, and unasked."""
 
-    def at_once(changes: Changes) -> Configuration:
-        configurations = changes._local.configurations
-        if configurations.index > changes._local.commit_index:
+    def at_once(changes: ConfigurationChanger) -> Configuration:
+        configurations = changes._raft_log.configurations
+        if configurations.index > changes._raft_log.commit_index:
             raise ChangeRefusedError("another change of the members is under way")
         return configurations.current
 
-    def in_one_step(changes: Changes, voters: Sequence[str], now: float) -> int:
-        found = changes._local.configurations.current.with_voters(voters)
+    def in_one_step(changes: ConfigurationChanger, voters: Sequence[str], now: float) -> int:
+        found = changes._raft_log.configurations.current.with_voters(voters)
         return changes._change(found.completed(), now)
 
-    patch.set(Changes, "changeable", at_once)
-    patch.set(Changes, "_change_voters", in_one_step)
+    patch.set(ConfigurationChanger, "changeable", at_once)
+    patch.set(ConfigurationChanger, "_change_voters", in_one_step)
 
 
 def every_disk_counts(patch: Patch) -> None:
@@ -81,18 +81,22 @@ def every_disk_counts(patch: Patch) -> None:
 
 def old_copy_not_recognised(patch: Patch) -> None:
     """What is known of the members' disks is learned and saved, and changes nothing."""
-    patch.set(Holdings, "lacks", lambda _holdings, _node, _incarnation, _last_index: False)
+    patch.set(
+        ReplicationEvidence, "lacks", lambda _evidence, _node, _incarnation, _last_index: False
+    )
 
 
 def what_disks_held_is_forgotten_at_a_restart(patch: Patch) -> None:
     """What was saved of the members' disks is not read when a node starts."""
-    begin = HeldFile.__init__
+    begin = ReplicationEvidenceFile.__init__
 
-    def forgetful(file: HeldFile, fs: FileSystem, state: str, owner: str = "") -> None:
+    def forgetful(
+        file: ReplicationEvidenceFile, fs: FileSystem, state: str, owner: str = ""
+    ) -> None:
         begin(file, fs, state, owner)
         file.held = ()
 
-    patch.set(HeldFile, "__init__", forgetful)
+    patch.set(ReplicationEvidenceFile, "__init__", forgetful)
 
 
 def _of_members(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:

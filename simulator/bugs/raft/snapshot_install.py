@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import store.recovery.snapshot_install
-from dledger.node.snapshot_receiver import CatchUp
+from dledger.node.snapshot_receiver import SnapshotReceiver
 from dledger.raft.messages import AppendAccepted, AppendRejected, AppendRequest
-from dledger.raft.raft_log import LocalLog
-from dledger.wire.service_messages import RefillNotice
+from dledger.raft.raft_log import RaftLog
+from dledger.wire.service_messages import SnapshotNeededNotice
 from simulator.bugs.planted_bug import Bug, Patch
 from store.io.atomic_file import replace_file
 from store.io.filesystem import Bytes, FileSystem
 from store.log.entry import Entry
-from store.recovery.snapshot_install import Refill
+from store.recovery.snapshot_install import SnapshotInstall
 from store.state.hard_state import MARK_NAME
 
 KINDS = ("expiry", "partition", "crash")
@@ -22,23 +22,23 @@ KINDS = ("expiry", "partition", "crash")
 def follower_behind_the_log_is_not_told(patch: Patch) -> None:
     """The leader sees that a follower needs what is gone, and does nothing about it."""
 
-    def silent(_catch_up: CatchUp, _leader: str, _notice: RefillNotice) -> None:
+    def silent(_catch_up: SnapshotReceiver, _leader: str, _notice: SnapshotNeededNotice) -> None:
         """As if no notice had come."""
 
-    patch.set(CatchUp, "noticed", silent)
+    patch.set(SnapshotReceiver, "noticed", silent)
 
 
 def refill_skips_an_entry(patch: Patch) -> None:
     """The first piece of a refill lacks its first entry, and all others move down by one."""
-    append = Refill.append
+    append = SnapshotInstall.append
 
-    def skipping(refill: Refill, entries: Sequence[Entry]) -> None:
+    def skipping(refill: SnapshotInstall, entries: Sequence[Entry]) -> None:
         if refill.next_index == refill.plan.first_index and len(entries) > 1:
             refill.next_index += 1
             entries = entries[1:]
         append(refill, entries)
 
-    patch.set(Refill, "append", skipping)
+    patch.set(SnapshotInstall, "append", skipping)
 
 
 def refill_installed_without_its_mark(patch: Patch) -> None:
@@ -53,21 +53,21 @@ def refill_installed_without_its_mark(patch: Patch) -> None:
 
 def refill_taken_for_complete_too_early(patch: Patch) -> None:
     """A refill is installed as soon as its checkpoint is there."""
-    patch.set(Refill, "ended", property(lambda _refill: True))
+    patch.set(SnapshotInstall, "ended", property(lambda _refill: True))
 
 
 def given_up_entries_are_a_conflict(patch: Patch) -> None:
     """An append that follows an entry which was given up is taken for a conflict, and cuts."""
-    accept = LocalLog.accept
+    accept = RaftLog.accept
 
     def cutting(
-        local: LocalLog, sender: str, request: AppendRequest
+        raft_log: RaftLog, sender: str, request: AppendRequest
     ) -> AppendAccepted | AppendRejected | None:
-        if request.prev_index < local.log.first_index - 1:
-            local._truncate(request.prev_index + 1)
-        return accept(local, sender, request)
+        if request.prev_index < raft_log.entry_cache.first_index - 1:
+            raft_log._truncate(request.prev_index + 1)
+        return accept(raft_log, sender, request)
 
-    patch.set(LocalLog, "accept", cutting)
+    patch.set(RaftLog, "accept", cutting)
 
 
 BUGS = (

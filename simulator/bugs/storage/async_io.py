@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from dledger.node.log_writer import LogWriter
 from simulator.bugs.planted_bug import Bug, Patch
-from simulator.engine.disk_executor import SimulatedWrites
+from simulator.engine.disk_executor import SimulatedAsyncWriter
 from simulator.engine.disk_file import SimulatedFile
 from store.io.filesystem import Bytes
 from store.log.commit_log import CommitLog
@@ -19,10 +19,12 @@ Then = Callable[[OSError | None], None]
 def write_begun_without_its_sync(patch: Patch) -> None:
     """The disk is told to write, and not that it is to be durable when the write ends."""
 
-    def write(_writes: SimulatedWrites, file: SimulatedFile, data: bytes, position: int) -> None:
+    def write(
+        _writes: SimulatedAsyncWriter, file: SimulatedFile, data: bytes, position: int
+    ) -> None:
         file.append_direct(data, position)
 
-    patch.set(SimulatedWrites, "_write", write)
+    patch.set(SimulatedAsyncWriter, "_write", write)
 
 
 def short_write_taken_for_whole(patch: Patch) -> None:

@@ -13,7 +13,7 @@ from simulator.worlds.registry import BROKERS, LOOKUPS
 from store.errors import CorruptEntryError
 from store.io.filesystem import Bytes
 from store.log.entry import HEADER, KINDS, Entry, decode_entry
-from store.log.entry_reader import Run
+from store.log.entry_reader import EntryRange
 from store.replica_reads import ReplicaReads
 
 
@@ -44,17 +44,19 @@ def crcs_not_compared_by_reads(patch: Patch) -> None:
 def records_read_as_they_lie(patch: Patch) -> None:
     """What clients are given is read without a look at the CRC of its entry."""
 
-    def read_run(reads: ReplicaReads, first_index: int, _last_index: int, _max_bytes: int) -> Run:
+    def read_range(
+        reads: ReplicaReads, first_index: int, _last_index: int, _max_bytes: int
+    ) -> EntryRange:
         row = reads._index.row(first_index)
         data = memoryview(reads._log.read(row.position, row.size))
-        return Run(row.position, data, row.size)
+        return EntryRange(row.position, data, row.size)
 
-    patch.set(ReplicaReads, "read_run", read_run)
+    patch.set(ReplicaReads, "read_range", read_range)
 
 
 def damage_at_rest_not_mended(patch: Patch) -> None:
     """What the scrub finds damaged stays so."""
-    patch.set(Scrubber, "_mend", lambda _scrubber: None)
+    patch.set(Scrubber, "_repair", lambda _scrubber: None)
 
 
 def nobody_reads_what_is_at_rest(patch: Patch) -> None:

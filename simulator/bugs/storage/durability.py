@@ -10,11 +10,11 @@ from typing import Any
 import store.log.layout
 import store.recovery.log_scan
 import store.recovery.opening
-from dledger.node.checkpointer import Keeper
+from dledger.node.checkpointer import Checkpointer
 from dledger.node.log_writer import LogWriter
 from dledger.node.node import Node
-from dledger.raft.quorum_tracker import Majorities
-from dledger.raft.raft_log import LocalLog
+from dledger.raft.quorum_tracker import QuorumTracker
+from dledger.raft.raft_log import RaftLog
 from dledger.raft.ready import Write
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.engine.disk import SimulatedFileSystem
@@ -22,21 +22,21 @@ from simulator.worlds.registry import BROKERS
 from store.log.commit_log import CommitLog
 from store.recovery.log_scan import LogScan, scan
 from store.replica import ReplicaStore
-from store.state.hard_state import Mark
+from store.state.hard_state import DurableMark
 
 
 def completion_taken_for_a_later_write(patch: Patch) -> None:
     """What was on its way to the disk is cut, and its completion vouches for what took its
     place."""
-    cut = LocalLog._truncate
+    cut = RaftLog._truncate
 
-    def careless(local: LocalLog, first_index: int) -> None:
-        pending = [list(each) for each in local._writes]
-        cut(local, first_index)
-        for kept, before in zip(local._writes, pending, strict=True):
+    def careless(raft_log: RaftLog, first_index: int) -> None:
+        pending = [list(each) for each in raft_log._writes]
+        cut(raft_log, first_index)
+        for kept, before in zip(raft_log._writes, pending, strict=True):
             kept[1] = before[1]
 
-    patch.set(LocalLog, "_truncate", careless)
+    patch.set(RaftLog, "_truncate", careless)
 
 
 def completions_told_one_late(patch: Patch) -> None:
@@ -64,21 +64,21 @@ def truncation_that_never_reaches_the_disk(patch: Patch) -> None:
 def confirm_before_the_term_is_durable(patch: Patch) -> None:
     """A follower confirms entries to a leader whose term it may forget."""
     patch.set(
-        LocalLog,
+        RaftLog,
         "match_index",
-        property(lambda local: min(local.durable_index, local.verified_index)),
+        property(lambda raft_log: min(raft_log.durable_index, raft_log.verified_index)),
     )
 
 
 def leader_counts_itself_before_its_sync(patch: Patch) -> None:
     """What was proposed counts as durable on the leader."""
-    count = Majorities.quorum_index
+    count = QuorumTracker.quorum_index
 
-    def hasty(majorities: Majorities) -> int:
-        majorities._local.durable_index = majorities._local.log.last_index
-        return count(majorities)
+    def hasty(quorum_tracker: QuorumTracker) -> int:
+        quorum_tracker._raft_log.durable_index = quorum_tracker._raft_log.entry_cache.last_index
+        return count(quorum_tracker)
 
-    patch.set(Majorities, "quorum_index", hasty)
+    patch.set(QuorumTracker, "quorum_index", hasty)
 
 
 def acknowledgement_before_the_commit(patch: Patch) -> None:
@@ -95,7 +95,7 @@ def acknowledgement_before_the_commit(patch: Patch) -> None:
 
 def follower_confirms_before_its_sync(patch: Patch) -> None:
     """What was received counts as durable on a follower."""
-    patch.set(LocalLog, "match_index", LocalLog.received_index)
+    patch.set(RaftLog, "match_index", RaftLog.received_index)
 
 
 def sync_does_nothing(patch: Patch) -> None:
@@ -129,15 +129,15 @@ def recovered_pages_taken_for_durable(patch: Patch) -> None:
 
 def torn_tail_taken_for_damage(patch: Patch) -> None:
     """An unfinished last write keeps the node from starting."""
-    settle = store.recovery.log_scan.settle
+    clean_tail = store.recovery.log_scan.clean_tail
 
     def strict(log: CommitLog, end: int, floor: int) -> int:
-        torn = settle(log, end, floor)
+        torn = clean_tail(log, end, floor)
         if torn:
             raise OSError(errno.EIO, "the log has a torn tail")
         return torn
 
-    patch.set(store.recovery.opening, "settle", strict)
+    patch.set(store.recovery.opening, "clean_tail", strict)
 
 
 def torn_tail_not_cut(patch: Patch) -> None:
@@ -149,7 +149,7 @@ def torn_tail_not_cut(patch: Patch) -> None:
             segment.sync()
         return 0
 
-    patch.set(store.recovery.opening, "settle", lazy)
+    patch.set(store.recovery.opening, "clean_tail", lazy)
 
 
 def entry_applied_twice_after_a_checkpoint(patch: Patch) -> None:
@@ -166,10 +166,10 @@ def entry_applied_twice_after_a_checkpoint(patch: Patch) -> None:
 def mark_saved_ahead_of_the_log(patch: Patch) -> None:
     """What is committed is called durable here, though this disk may lack it."""
 
-    def mark(keeper: Keeper) -> None:
-        log = keeper._node.core.log
+    def mark(checkpointer: Checkpointer) -> None:
+        log = checkpointer._node.core.entry_cache
         entry = log.entry(log.last_index)
-        replica = keeper._node.store
+        replica = checkpointer._node.store
         marks = replica._marks
         if entry is not None and entry.index > marks.mark.index:
             ahead = replace(
@@ -177,7 +177,7 @@ def mark_saved_ahead_of_the_log(patch: Patch) -> None:
             )
             marks.save(ahead)
 
-    patch.set(Keeper, "_mark", mark)
+    patch.set(Checkpointer, "_save_mark", mark)
 
 
 def failed_write_ignored(patch: Patch) -> None:
@@ -190,18 +190,18 @@ def failed_write_ignored(patch: Patch) -> None:
     written = LogWriter._written
     patch.set(LogWriter, "_written", deaf)
     # What keeps house would notice too: nothing can be saved any more.
-    patch.set(Keeper, "_failed", lambda _keeper, error: error is not None)
+    patch.set(Checkpointer, "_failed", lambda _keeper, error: error is not None)
 
 
 def damage_taken_for_a_torn_tail(patch: Patch) -> None:
     """A damaged entry is taken for an unfinished last write, and all behind it is cut."""
     tell = store.recovery.opening._tell
 
-    def rash(log: CommitLog, found: LogScan, mark: Mark, _floor: int) -> None:
+    def rash(log: CommitLog, found: LogScan, mark: DurableMark, _floor: int) -> None:
         scan(log, found, mark, 0)
         found.commit_index = min(found.commit_index, found.last_index)
 
-    def told(*, found: LogScan, mark: Mark, **others: Any) -> Any:
+    def told(*, found: LogScan, mark: DurableMark, **others: Any) -> Any:
         lowered = replace(mark, commit_index=min(mark.commit_index, found.last_index))
         return tell(found=found, mark=lowered, **others)
 

@@ -4,51 +4,55 @@ from __future__ import annotations
 
 from typing import Any
 
-from dledger.node.checkpointer import Keeper
+from dledger.node.checkpointer import Checkpointer
 from simulator.bugs.planted_bug import Bug, Patch
 from store.io.filesystem import Bytes
 from store.log.segment import Segment
 from store.replica import ReplicaStore
-from store.state.durable_mark import Marks
-from store.state.hard_state import Mark
+from store.state.durable_mark import DurableMarkTracker
+from store.state.hard_state import DurableMark
 
 
 def what_is_not_committed_is_marked(patch: Patch) -> None:
     """The durable mark goes as far as the disk does, and calls all of that committed."""
 
-    def mark(keeper: Keeper) -> None:
-        core, node = keeper._node.core, keeper._node
-        entry = core.log.entry(node.writer.synced_index)
-        if not keeper._marking and entry is not None and entry.index > keeper._marked_index:
+    def mark(checkpointer: Checkpointer) -> None:
+        core, node = checkpointer._node.core, checkpointer._node
+        entry = core.entry_cache.entry(node.writer.synced_index)
+        if (
+            not checkpointer._marking
+            and entry is not None
+            and entry.index > checkpointer._marked_index
+        ):
             index, place = entry.index, (entry.end, entry.chain_crc)
             if node.store.save_mark(index, *place, index):
-                keeper._marked_index = index
+                checkpointer._marked_index = index
 
-    patch.set(Keeper, "_mark", mark)
+    patch.set(Checkpointer, "_save_mark", mark)
 
 
 def mark_not_lowered_by_a_cut(patch: Patch) -> None:
     """Entries are cut, and the mark goes on naming one of them."""
 
-    def lower_for(marks: Marks, first_index: int) -> Mark:
+    def lower_for(marks: DurableMarkTracker, first_index: int) -> DurableMark:
         return marks._at(first_index - 1)
 
-    patch.set(Marks, "lower_for", lower_for)
+    patch.set(DurableMarkTracker, "lower_for", lower_for)
 
 
 def segments_removed_before_the_mark_says_so(patch: Patch) -> None:
     """Expired segments go first, and the mark names the new beginning of the log after that."""
     expire = ReplicaStore.expire
-    begin_at = Marks.begin_at
+    begin_at = DurableMarkTracker.begin_at
 
     def hasty(replica: ReplicaStore, position: int) -> None:
         told: list[tuple[int, int]] = []
 
-        def later(_marks: Marks, first_index: int, first_position: int) -> None:
+        def later(_marks: DurableMarkTracker, first_index: int, first_position: int) -> None:
             told.append((first_index, first_position))
 
         meanwhile = Patch()
-        meanwhile.set(Marks, "begin_at", later)
+        meanwhile.set(DurableMarkTracker, "begin_at", later)
         try:
             expire(replica, position)
         finally:

@@ -55,11 +55,11 @@ class DerivedFilesSound(Invariant):
         if due is None or host.now < max(due, self._looked_at + PAUSE_SECONDS):
             return
         struck = host.damaged or host.damaged_parts
-        if host.node is None or (struck and not _is_mended(host)):
+        if host.node is None or (struck and not _is_repaired(host)):
             return
         del self._due[host.name]
         self._looked_at = host.now
-        host.mark("derived files compared in mid-run")
+        host.coverage_mark("derived files compared in mid-run")
         self._look(host, f", {host.now - due + SETTLED_SECONDS:.1f} s after it was healed")
 
     def healed(self, host: Host) -> None:
@@ -71,13 +71,13 @@ class DerivedFilesSound(Invariant):
     def _look(self, host: Host, when: str = "") -> None:
         for what in ("keyindex", "consumequeue/orders/0"):
             if sum(path.startswith(f"{DIRECTORY}/{what}/") for path in host.fs.files()) > 1:
-                host.mark(f"several files below {what.partition('/')[0]}")
+                host.coverage_mark(f"several files below {what.partition('/')[0]}")
         report = verify_replica(host.fs.copy(), DIRECTORY)
         for finding in report.findings:
             raise Violation(f"the disk of {host.name} is not as its log says{when}: {finding}")
 
 
-def _is_mended(host: Host) -> bool:
+def _is_repaired(host: Host) -> bool:
     """Damage strikes a machine that is down; so all passes of its process come after that."""
     assert host.node is not None  # noqa: S101 - the caller has looked
     scrubber = host.node.scrubber

@@ -22,7 +22,7 @@ PROMPT_SECONDS = 0.25
 """Many round trips, and a fraction of the time for which a pull is held."""
 
 
-class HeldPullsAnswered(Invariant):
+class LongPollsAnswered(Invariant):
     """Follows some topics. ``now`` gives virtual seconds."""
 
     def __init__(self, topics: Sequence[str], now: Callable[[], float]) -> None:

@@ -24,7 +24,7 @@ OWN_PROPERTIES = frozenset(("UNIQ_KEY", "WAIT", "TAGS", "KEYS"))
 """Of a plain message: those that clients make of its fields, or add to each."""
 
 
-class ContentKept(Invariant, Listener):
+class MessageContentKept(Invariant, Listener):
     """Follows the messages of some topics.
 
     ``more_properties``: what else clients or brokers add there.

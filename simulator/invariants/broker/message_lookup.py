@@ -29,7 +29,7 @@ class Known(NamedTuple):
     entry_index: int
 
 
-class LookedUp(Invariant):
+class MessageLookups(Invariant):
     """Follows the messages of some topics."""
 
     def __init__(self, topics: Sequence[str]) -> None:

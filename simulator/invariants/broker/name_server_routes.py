@@ -19,7 +19,7 @@ from store.message.batch import decode_batch
 if TYPE_CHECKING:
     from simulator.engine.peer_network import Network
     from simulator.faults.schedule import Action
-    from simulator.hosts.client_host import Station
+    from simulator.hosts.client_host import ClientHost
     from simulator.hosts.host import Host
 
 ROUTE_SECONDS = 3.0
@@ -32,7 +32,7 @@ CALM_DELAY_SECONDS = 0.02
 LEADER_ID = 0
 
 
-class Answering(Protocol):
+class NameServerTables(Protocol):
     """The tables of a NameServer, as it answers from them."""
 
     def cluster_info(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class Answering(Protocol):
         ...
 
 
-class RoutesTold(Invariant):
+class NameServerRoutes(Invariant):
     """Follows one broker group and one NameServer.
 
     ``answering`` gives what that answers from. ``topics`` are never deleted.
@@ -57,8 +57,8 @@ class RoutesTold(Invariant):
         group: str,
         *,
         hosts: Sequence[Host],
-        name_server: Station,
-        answering: Callable[[], Answering | None],
+        name_server: ClientHost,
+        answering: Callable[[], NameServerTables | None],
         network: Network,
         topics: Sequence[str],
     ) -> None:
@@ -100,7 +100,7 @@ class RoutesTold(Invariant):
         self._looked_at = now
         answering = self._answering()
         if calm and answering is not None and now - self._since >= ROUTE_SECONDS:
-            host.mark("NameServer asked in a calm phase")
+            host.coverage_mark("NameServer asked in a calm phase")
             self._check(host, answering)
 
     def _calm_of(self, host: Host) -> tuple[object, ...]:
@@ -121,7 +121,7 @@ class RoutesTold(Invariant):
             return ()
         return (host.name, host.boot, core.term, names.boot)
 
-    def _check(self, host: Host, answering: Answering) -> None:
+    def _check(self, host: Host, answering: NameServerTables) -> None:
         tables = [("the cluster", answering.cluster_info()["brokerAddrTable"].get(self._group))]
         for topic, stored_at in self._stored.items():
             if stored_at <= self._since:

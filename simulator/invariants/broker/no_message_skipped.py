@@ -70,11 +70,11 @@ class NothingSkipped(Invariant, Listener):
 
     def _expired(self, host: Host, position: int) -> None:
         """All below that position of the log is given up, in each queue."""
-        host.mark("log expired")
+        host.coverage_mark("log expired")
         for queue, positions in self._positions.items():
             first = bisect_left(positions, position)
             if first > self._next.get(queue, 0):
-                host.mark("message removed before it was delivered")
+                host.coverage_mark("message removed before it was delivered")
                 self._next[queue] = first
                 self._advance(queue)
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from broker.client.message import MessageQueue
 from dledger.raft.raft_state import Role
 from simulator.engine.violation import Violation
-from simulator.invariants.invariant import Invariant, Part
-from simulator.workload.push_listener import Asked, Watch
+from simulator.invariants.invariant import ChangedPart, Invariant
+from simulator.workload.push_listener import LockRequest, PushListener
 
 if TYPE_CHECKING:
     from simulator.hosts.host import Host
@@ -29,21 +29,21 @@ SETTLED_SECONDS = 5.0
 @dataclass(slots=True)
 class _Grant:
     owner: str
-    asked: Asked
+    asked: LockRequest
     known_at: float
 
 
-class OneOwner(Invariant, Watch):
+class OneLockOwner(Invariant, PushListener):
     """Follows the locks of one group. ``now`` gives virtual seconds."""
 
-    step_parts = Part.STANDING
+    step_parts = ChangedPart.RAFT_STATE
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._leads: dict[str, int] = {}
         self._grants: dict[MessageQueue, _Grant] = {}
         self._given_up: dict[tuple[str, MessageQueue], float] = {}
-        self._consuming: dict[MessageQueue, dict[str, Asked]] = {}
+        self._consuming: dict[MessageQueue, dict[str, LockRequest]] = {}
         self._last: dict[tuple[str, MessageQueue], int] = {}
 
     def booted(self, host: Host) -> None:
@@ -60,11 +60,11 @@ class OneOwner(Invariant, Watch):
 
     # --- what clients do
 
-    def asks(self, address: str) -> Asked:
+    def asks(self, address: str) -> LockRequest:
         """A lock is about to be asked for at this leader."""
-        return Asked(self._now(), address, self._leads.get(address, -1))
+        return LockRequest(self._now(), address, self._leads.get(address, -1))
 
-    def locked(self, consumer: str, queue: MessageQueue, asked: Asked) -> Asked | None:
+    def locked(self, consumer: str, queue: MessageQueue, asked: LockRequest) -> LockRequest | None:
         """It is granted; None where the leader of that address was another one meanwhile."""
         now, owner = self._now(), consumer.partition(".")[0]
         given_up = self._given_up.get((owner, queue), -SETTLED_SECONDS)
@@ -100,7 +100,9 @@ class OneOwner(Invariant, Watch):
         """It begins with the queue, anywhere."""
         self._last.pop((consumer, queue), None)
 
-    def begins(self, consumer: str, queue: MessageQueue, offset: int, lock: Asked | None) -> None:
+    def begins(
+        self, consumer: str, queue: MessageQueue, offset: int, lock: LockRequest | None
+    ) -> None:
         """It begins with a message. Who waits for the next attempt begins with the same again."""
         last = self._last.get((consumer, queue), -1)
         if offset < last:

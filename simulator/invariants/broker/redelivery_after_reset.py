@@ -12,7 +12,7 @@ from simulator.workload.history import Listener, Place
 from store.message.record import MessageRecord
 
 
-class DeliveredAgain(Listener):
+class RedeliveredAfterReset(Listener):
     """What a group is given from the time on when it is moved. ``is_wanted`` says of a place in the
     log whether the group filters what is there."""
 

@@ -131,7 +131,7 @@ class ReturnedMessages(Invariant, Listener):
             )
         self._attempt(number, times).dead += 1
         self.dead_letters += 1
-        host.mark("dead letter")
+        host.coverage_mark("dead letter")
 
     def _attempt(self, number: int, times: int) -> _Attempt:
         """Of the copy that is about to be counted, for which somebody must have asked."""

@@ -18,7 +18,7 @@ from simulator.workload.history import Listener, Place, Sent, number_of
 from store.log.entry import HEADER_SIZE, Entry, EntryKind
 from store.message.batch import QUEUE_ROW, decode_batch
 from store.message.record import MessageRecord, decode_record
-from store.message.scheduled_topics import DEFERRED_TOPICS
+from store.message.scheduled_topics import SCHEDULED_TOPICS
 
 if TYPE_CHECKING:
     from simulator.faults.schedule import Action
@@ -29,19 +29,19 @@ FILL_DISK = "fill-disk"
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _Scheduled:
     """One message: positions and due times of its records that wait, and how many went out."""
 
     stored: list[tuple[int, int]] = field(default_factory=list)
     delivered: int = 0
 
 
-class WaitedMessages(Invariant, Listener):
+class ScheduledMessages(Invariant, Listener):
     """Follows the messages of one topic, all of which wait before."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
-        self._messages: dict[int, _Waiting] = {}
+        self._messages: dict[int, _Scheduled] = {}
         self._places: dict[Place, int] = {}
         self._sent: dict[int, Sent] = {}
         self._last_index = -1
@@ -59,14 +59,14 @@ class WaitedMessages(Invariant, Listener):
         self._last_index = entry.index
         batch = decode_batch(entry.body)
         for run in batch.runs:
-            if run.topic != self._topic and run.topic not in DEFERRED_TOPICS:
+            if run.topic != self._topic and run.topic not in SCHEDULED_TOPICS:
                 continue
             for place in range(run.count):
                 at = (run.first_row + place) * QUEUE_ROW.size
                 position, _size, code = QUEUE_ROW.unpack_from(batch.rows, at)
                 record = decode_record(batch.records, position - entry.position - HEADER_SIZE)
                 number = number_of(record.body)
-                message = self._messages.setdefault(number, _Waiting())
+                message = self._messages.setdefault(number, _Scheduled())
                 if run.topic != self._topic:
                     due = due_ms(record, self._sent[number].delay_level, code)
                     message.stored.append((position, due))
@@ -86,7 +86,7 @@ class WaitedMessages(Invariant, Listener):
                         f"message {number} is removed up to {end}, and waits at {position}"
                     )
 
-    def _goes_out(self, number: int, message: _Waiting, now_ms: int) -> None:
+    def _goes_out(self, number: int, message: _Scheduled, now_ms: int) -> None:
         if message.delivered == len(message.stored):
             raise Violation(
                 f"message {number} is delivered {message.delivered + 1} times and was stored "

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from simulator.hosts.host import Host
 
 
-class OnlySelected(NothingSkipped):
+class OnlySelectedBySql92(NothingSkipped):
     """Follows the messages of one topic."""
 
     def __init__(self, group: str, topic: str, is_wanted: Callable[[int], bool]) -> None:
@@ -52,6 +52,6 @@ class OnlySelected(NothingSkipped):
                 position, _size, _code = QUEUE_ROW.unpack_from(batch.rows, at)
                 record = decode_record(batch.records, position - entry.position - HEADER_SIZE)
                 if not self._is_wanted(number_of(record.body)):
-                    host.mark("message passed over by an expression")
+                    host.coverage_mark("message passed over by an expression")
                     place = (run.topic, run.queue_id, run.first_offset + number)
                     super().delivered("", place, record)

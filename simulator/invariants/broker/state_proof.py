@@ -21,7 +21,7 @@ IN_TIME_SECONDS = 1.0
 """From the moment in which a replica has another state than others to that in which it says so."""
 
 
-class StatesProved(Invariant):
+class StateProofs(Invariant):
     """Of replicas that all run the same program, none ever says so: it is a finding. What it says
     tells whether it was right, and in time."""
 
@@ -57,10 +57,10 @@ class StatesProved(Invariant):
         node = host.node
         if node is None:
             return
-        if node.retake.proved >= 0:
-            host.mark("state proved")
-        if node.retake.wrong:
-            self._said(host, node.retake.wrong)
+        if node.state_divergence.proved >= 0:
+            host.coverage_mark("state proved")
+        if node.state_divergence.wrong:
+            self._said(host, node.state_divergence.wrong)
         proofs = _of_a_broker(host).broker.context.proofs
         if proofs.contested:
             raise Violation(f"{host.name} says that nobody knows whose state is right")

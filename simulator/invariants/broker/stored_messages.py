@@ -69,7 +69,7 @@ class StoredMessages(Invariant, Listener):
             return
         batch = decode_batch(entry.body)
         if sum(run.count for run in batch.runs) >= MESSAGES_MANY:
-            host.mark("entry of many messages")
+            host.coverage_mark("entry of many messages")
         for run in batch.runs:
             queue = (run.topic, run.queue_id)
             end = self.ends.get(queue, 0)
@@ -108,9 +108,9 @@ class StoredMessages(Invariant, Listener):
         before = decode_record(first.record).store_timestamp
         since = decode_record(again.record).store_timestamp - before
         if first.entry.position < self._expired_position:
-            host.mark("message sent again after it was removed")
+            host.coverage_mark("message sent again after it was removed")
         elif since > RETRY_MS:
-            host.mark("message sent again after clocks had jumped")
+            host.coverage_mark("message sent again after clocks had jumped")
         else:
             raise Violation(
                 f"message {number} is stored twice, by entries {first.entry.index} and "

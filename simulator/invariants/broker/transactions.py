@@ -18,7 +18,7 @@ from simulator.hosts.host import Host
 from simulator.invariants.broker.scheduled_messages import FILL_DISK
 from simulator.invariants.invariant import Invariant
 from simulator.workload.history import number_of
-from simulator.workload.transaction_producer import TOPIC, PayingHistory
+from simulator.workload.transaction_producer import TOPIC, TransactionHistory
 from store.log.entry import Entry, EntryKind
 from store.message.batch import Batch, decode_batch
 from store.message.record import iter_records
@@ -31,7 +31,9 @@ CHECKS_MAX = 15
 class PublishedOnce(Invariant):
     """Takes each committed entry apart once, when the first node applies it."""
 
-    def __init__(self, history: PayingHistory, hosts: Sequence[Host], interval_ms: int) -> None:
+    def __init__(
+        self, history: TransactionHistory, hosts: Sequence[Host], interval_ms: int
+    ) -> None:
         """``interval_ms``: what brokers wait before they ask first, and between."""
         self.published: dict[int, int] = {}
         """By number: the index of the entry."""
@@ -84,7 +86,7 @@ class PublishedOnce(Invariant):
         for command in decode_commands(batch.commands):
             match command:
                 case CheckTransaction(_offset, position, now_ms):
-                    host.mark("transaction asked about")
+                    host.coverage_mark("transaction asked about")
                     self._asked(position, now_ms)
                 case EndTransaction(_offset, position):
                     self._open.pop(position, None)
@@ -138,7 +140,7 @@ class PublishedOnce(Invariant):
                 )
             if not self._history.outcomes[number]:
                 raise Violation(f"transaction {number} is published, and was not committed")
-            host.mark("transaction published")
+            host.coverage_mark("transaction published")
 
     def _committed(self, number: int) -> None:
         if number not in self.published:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 READ_BYTES = 8 << 10
 
 
-class AcknowledgedKept(Invariant):
+class AcknowledgedIsDurable(Invariant):
     """Remembers where each payload is, and which of them were acknowledged."""
 
     def __init__(self, hosts: Sequence[Host], seen: SeenConfigurations) -> None:

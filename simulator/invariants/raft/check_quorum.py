@@ -29,7 +29,7 @@ ANSWERED_ELECTIONS = 2.1
 one did within the last."""
 
 
-class LeadsNoLongerThanItMay(Invariant):
+class LeadershipTimeLimits(Invariant):
     """Remembers of each leadership when it was answered, and since when its voters change."""
 
     sent_kinds = (Heartbeat,)

@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from simulator.engine.violation import Violation
-from simulator.invariants.invariant import Invariant, Part
+from simulator.invariants.invariant import ChangedPart, Invariant
 from store.log.entry import Entry
 
 if TYPE_CHECKING:
     from simulator.hosts.host import Host
 
 
-class CommittedForEver(Invariant):
+class CommittedEntries(Invariant):
     """Remembers every entry that any node ever took for committed."""
 
-    step_parts = Part.COMMIT
+    step_parts = ChangedPart.COMMIT
 
     def __init__(self) -> None:
         self.entries: dict[int, tuple[int, int]] = {}  # index -> (term, chain CRC)
@@ -42,8 +42,8 @@ class CommittedForEver(Invariant):
         if core.commit_index == seen:
             return
         self._seen[host.name, host.boot] = core.commit_index
-        for index in range(max(seen + 1, core.log.cached_from), core.commit_index + 1):
-            entry = core.log.entry(index)
+        for index in range(max(seen + 1, core.entry_cache.cached_from), core.commit_index + 1):
+            entry = core.entry_cache.entry(index)
             if entry is not None:
                 self._commit(host, entry)
 

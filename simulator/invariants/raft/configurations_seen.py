@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from dledger.raft.raft_state import Role
-from simulator.invariants.invariant import Invariant, Part
+from simulator.invariants.invariant import ChangedPart, Invariant
 from store.log.entry import Entry, EntryKind
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class SeenConfigurations(Invariant):
     It is told of each event before the checks that ask it.
     """
 
-    step_parts = Part.LOG | Part.STANDING
+    step_parts = ChangedPart.LOG | ChangedPart.RAFT_STATE
 
     def __init__(self, voters: Sequence[str]) -> None:
         """``voters``: those of the settings, with which a group begins."""
@@ -67,7 +67,7 @@ class SeenConfigurations(Invariant):
         core = host.node.core if host.node is not None else None
         if core is None or core.role is not Role.LEADER:
             return
-        log = core.log
+        log = core.entry_cache
         term, looked = self._looked.get(host.name, (-1, -1))
         if term != core.term:
             looked = log.last_index
@@ -92,7 +92,7 @@ class SeenConfigurations(Invariant):
     def of(self, host: Host) -> tuple[int, Members]:
         """The index of the newest one in the log of a host that runs, and what it says."""
         assert host.node is not None  # noqa: S101 - as told
-        log = host.node.core.log
+        log = host.node.core.entry_cache
         at, found = self.committed_at(min(log.first_index - 1, log.last_index))
         for index, terms in self._terms.items():
             term = log.term_at(index) if index >= log.first_index else None

@@ -17,13 +17,13 @@ from simulator.invariants.invariant import Invariant
 if TYPE_CHECKING:
     from simulator.hosts.host import Host
 
-STEPS_MAX = 3
+DISPATCHES_MAX = 3
 
 _Leadership: TypeAlias = tuple[str, int, str]
 """The follower, the term, and who leads."""
 
 
-class FewProbes(Invariant):
+class FewConflictProbes(Invariant):
     """Follows how each follower's rejections walk down one of its terms."""
 
     sent_kinds = (AppendRequest, AppendRejected)
@@ -49,12 +49,12 @@ class FewProbes(Invariant):
         leadership = (host.name, message.term, peer)
         if host.node is None or self._asked.get(leadership) != index:
             return
-        held = host.node.core.log.term_at(index)
+        held = host.node.core.entry_cache.term_at(index)
         before, term, steps = self._walks.get(leadership, (-1, -1, 0))
         walks_on = held is not None and held == term and index < before
         steps = steps + 1 if walks_on else 0
         self._walks[leadership] = (index, -1 if held is None else held, steps)
-        if steps >= STEPS_MAX:
+        if steps >= DISPATCHES_MAX:
             raise Violation(
                 f"{peer} walks down the log of {host.name} entry by entry: at {index} now, "
                 f"for {steps} steps within term {held}"

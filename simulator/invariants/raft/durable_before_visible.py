@@ -16,7 +16,7 @@ from dledger.raft.messages import (
 )
 from simulator.engine.violation import Violation
 from simulator.hosts.durable_state import hard_state, holds_entry
-from simulator.invariants.invariant import Invariant, Part
+from simulator.invariants.invariant import ChangedPart, Invariant
 from store.state.hard_state import HardState
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class DurableBeforeVisible(Invariant):
     """Checks terms, votes, confirmations, and what a node counts as its own durable entries."""
 
-    step_parts = Part.DURABLE | Part.LOG
+    step_parts = ChangedPart.DURABLE | ChangedPart.LOG
     sent_kinds = (VoteResponse, VoteRequest, AppendAccepted, HeartbeatResponse)
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class DurableBeforeVisible(Invariant):
     def _check_log(self, host: Host, index: int) -> None:
         """Each entry is looked at once, unless another took its place."""
         assert host.node is not None  # noqa: S101 - only processes speak
-        log = host.node.core.log
+        log = host.node.core.entry_cache
         checked, chain_crc = self._checked.get((host.name, host.boot), (-1, 0))
         held = log.entry(checked)
         if checked > log.last_index or (held is not None and held.chain_crc != chain_crc):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dledger.raft.raft_state import Role
 from simulator.engine.violation import Violation
-from simulator.invariants.invariant import Invariant, Part
+from simulator.invariants.invariant import ChangedPart, Invariant
 
 if TYPE_CHECKING:
     from simulator.hosts.host import Host
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class OneLeaderPerTerm(Invariant):
     """Remembers who led each term."""
 
-    step_parts = Part.STANDING
+    step_parts = ChangedPart.RAFT_STATE
 
     def __init__(self) -> None:
         self._leaders: dict[int, str] = {}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dledger.raft.raft_state import Role
 from simulator.engine.violation import Violation
-from simulator.invariants.invariant import Invariant, Part
+from simulator.invariants.invariant import ChangedPart, Invariant
 
 if TYPE_CHECKING:
     from simulator.hosts.host import Host
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class LeaderAppendOnly(Invariant):
     """Follows the end of each leader's log."""
 
-    step_parts = Part.LOG | Part.STANDING
+    step_parts = ChangedPart.LOG | ChangedPart.RAFT_STATE
 
     def __init__(self) -> None:
         self._ends: dict[str, tuple[int, int, int, int]] = {}  # boot, term, last index, chain CRC
@@ -26,7 +26,7 @@ class LeaderAppendOnly(Invariant):
         if core is None or core.role is not Role.LEADER:
             self._ends.pop(host.name, None)
             return
-        log = core.log
+        log = core.entry_cache
         now = (host.boot, core.term, log.last_index, log.chain_crc)
         before = self._ends.get(host.name)
         self._ends[host.name] = now

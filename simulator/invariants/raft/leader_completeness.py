@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from dledger.raft.raft_state import Role
 from simulator.engine.violation import Violation
-from simulator.invariants.invariant import Invariant, Part
-from simulator.invariants.raft.committed_entries import CommittedForEver
+from simulator.invariants.invariant import ChangedPart, Invariant
+from simulator.invariants.raft.committed_entries import CommittedEntries
 
 if TYPE_CHECKING:
     from simulator.hosts.host import Host
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class LeaderCompleteness(Invariant):
     """Looks at each leader once, when it begins."""
 
-    step_parts = Part.STANDING
+    step_parts = ChangedPart.RAFT_STATE
 
-    def __init__(self, committed: CommittedForEver) -> None:
+    def __init__(self, committed: CommittedEntries) -> None:
         self._committed = committed
         self._looked: dict[int, None] = {}
 
@@ -31,9 +31,9 @@ class LeaderCompleteness(Invariant):
             return
         self._looked[core.term] = None
         for index, (term, _) in self._committed.entries.items():
-            if index < core.log.first_index or self._committed.terms[index] >= core.term:
+            if index < core.entry_cache.first_index or self._committed.terms[index] >= core.term:
                 continue
-            if core.log.term_at(index) != term:
+            if core.entry_cache.term_at(index) != term:
                 raise Violation(
                     f"leader {host.name} of term {core.term} lacks the committed entry {index} "
                     f"of term {term}"

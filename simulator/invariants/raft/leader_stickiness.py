@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from simulator.hosts.host import Host
 
 
-class StickToTheLeader(Invariant):
+class LeaderStickiness(Invariant):
     """Remembers when each process heard its leader, and who asked it for a vote meanwhile."""
 
     sent_kinds = (VoteResponse,)
@@ -36,7 +36,7 @@ class StickToTheLeader(Invariant):
         process = (host.name, host.boot)
         match message:
             case Heartbeat(term=term) | AppendRequest(term=term):
-                if term >= core.standing.term:
+                if term >= core.raft_state.term:
                     self._heard[process] = (term, host.own_time)
             case VoteRequest(term=term, pre_vote=pre_vote):
                 leader_term, at = self._heard.get(process, (-1, 0.0))
@@ -46,7 +46,7 @@ class StickToTheLeader(Invariant):
                     and core.leader is not None
                     and leader_term == core.term
                     and host.own_time - at < core.config.election_seconds
-                    and (pre_vote or (core.standing.term, core.standing.vote) != (term, sender))
+                    and (pre_vote or (core.raft_state.term, core.raft_state.vote) != (term, sender))
                 ):
                     self._refuse[asked] = core.leader
                 else:

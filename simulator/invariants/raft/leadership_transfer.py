@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dledger.raft.messages import AppendAccepted, HeartbeatResponse, Message, TimeoutNow
 from dledger.raft.raft_state import Role
 from simulator.engine.violation import Violation
-from simulator.invariants.invariant import Invariant, Part
+from simulator.invariants.invariant import ChangedPart, Invariant
 from simulator.invariants.raft.configurations_seen import SeenConfigurations
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ class _Ordered(NamedTuple):
     """Its own time, and not later."""
 
 
-class HandedOverInOrder(Invariant):
+class LeadershipTransferInOrder(Invariant):
     """Follows the end of each leader's log, what is confirmed to it, and its orders."""
 
-    step_parts = Part.LOG | Part.STANDING
+    step_parts = ChangedPart.LOG | ChangedPart.RAFT_STATE
     sent_kinds = (TimeoutNow, AppendAccepted, HeartbeatResponse)
 
     def __init__(self, seen: SeenConfigurations) -> None:
@@ -66,7 +66,7 @@ class HandedOverInOrder(Invariant):
         core = host.node.core if host.node is not None else None
         if core is None or core.role is not Role.LEADER:
             return
-        leadership, last_index = (host.name, host.boot, core.term), core.log.last_index
+        leadership, last_index = (host.name, host.boot, core.term), core.entry_cache.last_index
         if last_index == self._added.get(leadership, (-1, 0.0))[0]:
             return
         self._added[leadership] = (last_index, host.own_time)

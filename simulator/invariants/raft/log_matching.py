@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dledger.raft.messages import AppendRequest, Message
 from simulator.engine.violation import Violation
-from simulator.invariants.invariant import Invariant, Part
+from simulator.invariants.invariant import ChangedPart, Invariant
 from store.log.entry import Entry
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class LogMatching(Invariant):
     """Remembers the chain of every entry ever seen, by index and term."""
 
-    step_parts = Part.LOG
+    step_parts = ChangedPart.LOG
     sent_kinds = (AppendRequest,)
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class LogMatching(Invariant):
 
     def stepped(self, host: Host) -> None:
         """See :class:`Invariant`."""
-        log = host.node.core.log if host.node is not None else None
+        log = host.node.core.entry_cache if host.node is not None else None
         if log is None or log.last_index < 0:
             return
         last = (log.last_index, log.chain_crc)

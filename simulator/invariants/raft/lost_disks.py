@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 from dledger.raft.messages import AppendAccepted, HeartbeatResponse, Message, VoteResponse
 from dledger.raft.raft_state import Role
 from simulator.engine.violation import Violation
-from simulator.invariants.invariant import Invariant, Part
+from simulator.invariants.invariant import ChangedPart, Invariant
 from simulator.invariants.raft.configurations_seen import SeenConfigurations
 
 if TYPE_CHECKING:
     from simulator.hosts.host import Host
 
 
-class LostDisksElectNobody(Invariant):
+class LostDisksDoNotElect(Invariant):
     """Remembers which machines lack something, and who has voted for whom."""
 
-    step_parts = Part.COMMIT | Part.DURABLE | Part.STANDING
+    step_parts = ChangedPart.COMMIT | ChangedPart.DURABLE | ChangedPart.RAFT_STATE
     sent_kinds = (VoteResponse, AppendAccepted, HeartbeatResponse)
 
     def __init__(self, seen: SeenConfigurations) -> None:
@@ -53,7 +53,7 @@ class LostDisksElectNobody(Invariant):
         core = host.node.core if host.node is not None else None
         if core is None:
             return
-        local, name = core.local, host.name
+        local, name = core.raft_log, host.name
         told = max(self._confirmed.get(name, -1), local.commit_index)
         self._counted_on[name] = min(local.durable_index, told)
         if local.durable_index >= self._lacking.get(name, -1):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dledger.raft.raft_state import Role
 from simulator.engine.violation import Violation
-from simulator.invariants.invariant import Invariant, Part
+from simulator.invariants.invariant import ChangedPart, Invariant
 from simulator.invariants.raft.configurations_seen import Members, SeenConfigurations
 from store.log.entry import Entry
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from simulator.hosts.host import Host
 
 
-class MembersOfTheLog(Invariant):
+class ConfigurationFollowsLog(Invariant):
     """Compares what each node takes for the members with what its log says."""
 
-    step_parts = Part.COMMIT | Part.LOG | Part.STANDING
+    step_parts = ChangedPart.COMMIT | ChangedPart.LOG | ChangedPart.RAFT_STATE
 
     def __init__(self, seen: SeenConfigurations) -> None:
         self._seen = seen
@@ -44,7 +44,10 @@ class MembersOfTheLog(Invariant):
         self.known[host.name] = said
         if at >= 0:
             _compare(
-                host, core.configuration, said, f"after entry {core.log.last_index}; entry {at}"
+                host,
+                core.configuration,
+                said,
+                f"after entry {core.entry_cache.last_index}; entry {at}",
             )
         if core.role is not Role.LEADER:
             return

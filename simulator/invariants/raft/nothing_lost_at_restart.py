@@ -11,16 +11,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from simulator.engine.violation import Violation
-from simulator.invariants.invariant import Invariant, Part
+from simulator.invariants.invariant import ChangedPart, Invariant
 
 if TYPE_CHECKING:
     from simulator.hosts.host import Host
 
 
-class NothingForgotten(Invariant):
+class CommittedLogSurvivesRestart(Invariant):
     """Remembers up to which entry each machine held what it knew to be committed."""
 
-    step_parts = Part.COMMIT | Part.DURABLE
+    step_parts = ChangedPart.COMMIT | ChangedPart.DURABLE
 
     def __init__(self) -> None:
         self._held: dict[str, int] = {}
@@ -42,7 +42,7 @@ class NothingForgotten(Invariant):
         if host.node is None:
             return
         core = host.node.core
-        last_index, before = core.log.last_index, self._incarnations.get(host.name)
+        last_index, before = core.entry_cache.last_index, self._incarnations.get(host.name)
         self._incarnations[host.name] = core.incarnation
         if last_index < 0 or before not in (None, core.incarnation):
             # Another disk: what it is given from now on counts. What it has may still be cut.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dledger.raft.configuration import Configuration
 from dledger.raft.messages import Message, ReadResponse, TimeoutNow
 from dledger.raft.raft_state import Role
-from simulator.invariants.invariant import Invariant, Part
+from simulator.invariants.invariant import ChangedPart, Invariant
 from store.log.entry import Entry, EntryKind
 
 if TYPE_CHECKING:
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 REFILL_PATH = "/data/refill"
 
 
-class GroupMarks(Invariant):
+class OperationsCoverage(Invariant):
     """No promise; each is counted as a mark, as
     :class:`~simulator.invariants.raft.coverage.Coverage` does for a single node.
     """
 
-    step_parts = Part.LOG | Part.STANDING
+    step_parts = ChangedPart.LOG | ChangedPart.RAFT_STATE
     sent_kinds = (TimeoutNow,)
     received_kinds = (ReadResponse,)
 
@@ -34,21 +34,21 @@ class GroupMarks(Invariant):
     def booted(self, host: Host) -> None:
         """See :class:`Invariant`."""
         if host.fs.has_files_below(REFILL_PATH):
-            host.mark("started in the middle of a refill")
+            host.coverage_mark("started in the middle of a refill")
 
     def sends(self, host: Host, peer: str, _message: Message) -> None:
         """See :class:`Invariant`."""
         if host.node is None:
             return
-        if not host.node.fitness.report.fit:
-            host.mark("unfit leader handed over")
+        if not host.node.health.report.healthy:
+            host.coverage_mark("unfit leader handed over")
         elif peer == host.node.core.config.preferred_leader:
-            host.mark("handed over to the preferred leader")
+            host.coverage_mark("handed over to the preferred leader")
 
     def receives(self, host: Host, _sender: str, message: Message) -> None:
         """See :class:`Invariant`."""
         if isinstance(message, ReadResponse) and message.index >= 0:
-            host.mark("follower read by index")
+            host.coverage_mark("follower read by index")
 
     def applies(self, host: Host, entry: Entry, _digest: bytes) -> None:
         """See :class:`Invariant`. Looks at each configuration once."""
@@ -56,12 +56,12 @@ class GroupMarks(Invariant):
             return
         before, found = self._found, Configuration.unpack(entry.body)
         if len({*found.voters} ^ {*(found.old_voters or found.voters)}) > 1:
-            host.mark("several voters changed in one step")
+            host.coverage_mark("several voters changed in one step")
         if before is not None and before.is_joint and not found.is_joint:
             if found.voters == before.old_voters:
-                host.mark("change of the voters called off")
+                host.coverage_mark("change of the voters called off")
             if entry.term > self._term:
-                host.mark("change of the voters ended by the next leader")
+                host.coverage_mark("change of the voters ended by the next leader")
         self._index, self._term, self._found = entry.index, entry.term, found
 
     def stepped(self, host: Host) -> None:
@@ -71,9 +71,9 @@ class GroupMarks(Invariant):
             return
         if host.name not in core.configuration.voters:
             self._leaving[core.term] = None
-            host.mark("leader removed itself")
+            host.coverage_mark("leader removed itself")
 
     def healed(self, host: Host) -> None:
         """See :class:`Invariant`."""
-        if host.node is not None and host.node.scrubber.mended:
-            host.mark("damage mended while the node served")
+        if host.node is not None and host.node.scrubber.repaired:
+            host.coverage_mark("damage mended while the node served")

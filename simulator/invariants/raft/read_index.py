@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 from dledger.errors import ProposeError
 from simulator.engine.violation import Violation
 from simulator.invariants.invariant import Invariant
-from simulator.invariants.raft.committed_entries import CommittedForEver
+from simulator.invariants.raft.committed_entries import CommittedEntries
 
 if TYPE_CHECKING:
     from dledger.node.node import Node
     from simulator.hosts.host import Host
 
 
-class ReadsSeeWhatIsCommitted(Invariant):
+class ReadIndexSeesCommitted(Invariant):
     """Watches the reads of each process. ``committed`` must be told of an event before this is."""
 
-    def __init__(self, committed: CommittedForEver) -> None:
+    def __init__(self, committed: CommittedEntries) -> None:
         self._committed = committed
 
     def booted(self, host: Host) -> None:
@@ -32,9 +32,9 @@ class ReadsSeeWhatIsCommitted(Invariant):
         if node is None:
             return
         add = node.reads.add
-        vars(node.reads)["add"] = lambda done: add(self._watched(host.name, node, done))
+        vars(node.reads)["add"] = lambda done: add(self._checked_read(host.name, node, done))
 
-    def _watched(
+    def _checked_read(
         self, name: str, node: Node, done: Callable[[ProposeError | None], None]
     ) -> Callable[[ProposeError | None], None]:
         newest = self._committed.newest

@@ -21,7 +21,7 @@ SETTLED_TIMEOUTS = 4
 """A leadership is settled when it has lasted so many election timeouts."""
 
 
-class SteadyLeader(Invariant):
+class SlowDiskKeepsLeader(Invariant):
     """Remembers the present leader and since when it leads."""
 
     sent_kinds = (TimeoutNow,)

@@ -48,8 +48,8 @@ class TermsAndVotes(Invariant):
         """See :class:`Invariant`."""
         if host.node is None:
             return
-        standing, name, process = host.node.core.standing, host.name, (host.name, host.boot)
-        term = standing.term
+        raft_state, name, process = host.node.core.raft_state, host.name, (host.name, host.boot)
+        term = raft_state.term
         if term < self._promised.get(name, 0):
             raise Violation(
                 f"{name} is in term {term} but has spoken in term {self._promised[name]}"
@@ -58,10 +58,10 @@ class TermsAndVotes(Invariant):
             raise Violation(f"the term of {name} falls to {term}")
         self._terms[process] = term
         vote = self._votes.get((name, term))
-        if vote is not None and standing.vote != vote:
+        if vote is not None and raft_state.vote != vote:
             raise Violation(
                 f"{name} voted for {vote} in term {term} and takes its vote "
-                f"for {standing.vote or 'not given'}"
+                f"for {raft_state.vote or 'not given'}"
             )
 
     def _vote(self, voter: str, term: int, candidate: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping, Sequence
 
-from store.io.filesystem import BLOCK_SIZE, Readable, ReadableFile
+from store.io.filesystem import BLOCK_SIZE, ReadableFile, ReadableFileSystem
 from store.verify.findings import RESTORE, Finding, FindingKind
 
 READ_SIZE = 1 << 20
@@ -46,7 +46,7 @@ class AuditFiles:
     """
 
     def __init__(
-        self, below: Readable, listing: Mapping[str, Sequence[str] | None] | None = None
+        self, below: ReadableFileSystem, listing: Mapping[str, Sequence[str] | None] | None = None
     ) -> None:
         self.below = below
         self._listing = listing or {}
@@ -238,7 +238,7 @@ class _EmptyFile:
         """There is nothing to close."""
 
 
-def listed_names(fs: Readable, directory: str) -> frozenset[str]:
+def listed_names(fs: ReadableFileSystem, directory: str) -> frozenset[str]:
     """The names in a directory; none where it cannot be listed."""
     try:
         return frozenset(fs.list_directory(directory))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.verify.files.audit_files import AuditFiles, listed_names
 
 Listing: TypeAlias = Mapping[str, tuple[str, ...] | None]
@@ -46,7 +46,7 @@ def list_replica(files: AuditFiles, directory: str) -> dict[str, tuple[str, ...]
     return found
 
 
-def names_in(fs: Readable, directory: str, listing: Listing) -> frozenset[str]:
+def names_in(fs: ReadableFileSystem, directory: str, listing: Listing) -> frozenset[str]:
     """The names in a directory, listed before or now; none where it cannot be listed."""
     if directory in listing:
         return frozenset(listing[directory] or ())

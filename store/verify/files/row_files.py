@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.log.layout import parse_segment_name, segment_name
 
 
 class RowFiles:
     """The files of one directory, as they are found; nothing is assumed about their sizes."""
 
-    def __init__(self, fs: Readable, directory: str, row_size: int) -> None:
+    def __init__(self, fs: ReadableFileSystem, directory: str, row_size: int) -> None:
         self._fs = fs
         self.directory = directory
         self.row_size = row_size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from crc32c import crc32c
 
 from store.errors import DamagedError, UnreadableError
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.state.checkpoint import (
     CHECKPOINT_HEADER,
     CHECKPOINT_MAGIC,
@@ -19,7 +19,7 @@ SMALL_MAX = 64 << 10
 PIECE_SIZE = 1 << 20
 
 
-def read_small(fs: Readable, path: str, size_max: int = SMALL_MAX) -> bytes:
+def read_small(fs: ReadableFileSystem, path: str, size_max: int = SMALL_MAX) -> bytes:
     """All bytes of a file that has few.
 
     Raises ``FileNotFoundError`` where there is no such name, and
@@ -31,7 +31,7 @@ def read_small(fs: Readable, path: str, size_max: int = SMALL_MAX) -> bytes:
     return data
 
 
-def read_head(fs: Readable, path: str, size: int) -> bytes:
+def read_head(fs: ReadableFileSystem, path: str, size: int) -> bytes:
     """The first bytes of a file, fewer where it ends. Raises as :func:`read_small`."""
     try:
         file = fs.open(path, writable=False)
@@ -43,7 +43,7 @@ def read_head(fs: Readable, path: str, size: int) -> bytes:
         raise _unreadable(fs, path, error) from error
 
 
-def read_checkpoint(fs: Readable, path: str) -> Checkpoint:
+def read_checkpoint(fs: ReadableFileSystem, path: str) -> Checkpoint:
     """A checkpoint, of which no more is held in memory than its CRC has proved to be one.
 
     Raises as :func:`read_small`.
@@ -70,7 +70,7 @@ def read_checkpoint(fs: Readable, path: str) -> Checkpoint:
         raise _unreadable(fs, path, error) from error
 
 
-def _unreadable(fs: Readable, path: str, error: Exception) -> Exception:
+def _unreadable(fs: ReadableFileSystem, path: str, error: Exception) -> Exception:
     """What to raise instead of an error of the file system's."""
     why = reason(error)
     if isinstance(error, FileNotFoundError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.log.entry import HEADER_SIZE, PADDING, PADDING_SIZE
 from store.verify.findings import Finding, FindingKind
 
@@ -29,7 +29,7 @@ def exit_code(findings: Sequence[Finding]) -> int:
 
 
 def hang_on_unread(
-    fs: Readable, findings: Sequence[Finding], others: Sequence[Finding] = ()
+    fs: ReadableFileSystem, findings: Sequence[Finding], others: Sequence[Finding] = ()
 ) -> list[Finding]:
     """The findings, those marked that only tell what is missing as a file could not be read.
 
@@ -44,7 +44,7 @@ def hang_on_unread(
     ]
 
 
-def _hangs_on(fs: Readable, finding: Finding, replica: str, path: str, byte: int) -> bool:
+def _hangs_on(fs: ReadableFileSystem, finding: Finding, replica: str, path: str, byte: int) -> bool:
     """Whether what a finding misses lies where that file or directory cannot be read."""
     if finding.replica != replica:
         return False
@@ -55,7 +55,7 @@ def _hangs_on(fs: Readable, finding: Finding, replica: str, path: str, byte: int
     return finding.kind is FindingKind.ENTRY and _entry_end(fs, finding) > byte
 
 
-def _entry_end(fs: Readable, finding: Finding) -> int:
+def _entry_end(fs: ReadableFileSystem, finding: Finding) -> int:
     """The byte at which an entry ends, as far as its header says so."""
     try:
         file = fs.open(finding.path, writable=False)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from store.index.consume_queue import ROW_SIZE
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.message.batch import QUEUE_ROW
 from store.state.machine_state import QueueLength
 from store.verify.files.row_files import is_torn
 from store.verify.findings import RESTORE, FindingKind, FindingLog
 from store.verify.index.consume_queue_digests import ExpectedQueue, QueueFindings, TakenQueue
 from store.verify.index.consume_queue_files import QueueFiles, find_extra
-from store.verify.log.queue_row_runs import RowRun
+from store.verify.log.queue_row_runs import QueueRowRun
 from store.verify.plan.ranges import QueueSpan, RangeQueues, WrongRows
 
 ADVICE = (
@@ -35,7 +35,7 @@ class QueueCheck:
 
     def __init__(
         self,
-        fs: Readable,
+        fs: ReadableFileSystem,
         directory: str,
         lengths: Sequence[QueueLength],
         log: FindingLog,
@@ -60,7 +60,7 @@ class QueueCheck:
         self._emptied: set[str] = set()
         self._queues: dict[tuple[str, int], TakenQueue] = {}
 
-    def take(self, runs: Sequence[RowRun], *, covered: bool) -> None:
+    def take(self, runs: Sequence[QueueRowRun], *, covered: bool) -> None:
         """Compares the rows of entries; ``covered`` says that the checkpoint includes these."""
         for run in runs:
             queue = self._queues.get(run.key)
@@ -208,7 +208,7 @@ class QueueCheck:
                 first_offset, rows, queue.cut = queue.begin, rows[size:], True
         queue.digest(first_offset, rows)
 
-    def _compare(self, queue: TakenQueue, run: RowRun, rows: bytes) -> None:
+    def _compare(self, queue: TakenQueue, run: QueueRowRun, rows: bytes) -> None:
         length, first_offset = queue.length, run.first_offset
         retained = 0 if length is None else length.first_offset
         covered_end = 0 if length is None else length.end_offset

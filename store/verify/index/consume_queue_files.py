@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from store.index.consume_queue import ROW_SIZE, ROWS_PER_FILE
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.log.layout import SEGMENT_SIZE_MAX, segment_name
 from store.message.batch import QUEUE_ROW
 from store.message.record import RECORD_FIXED_SIZE
@@ -24,7 +24,9 @@ EXTRA = "the next start removes it"
 class QueueFiles:
     """Reads rows a little ahead, so that following the log costs one read for many runs."""
 
-    def __init__(self, fs: Readable, directory: str, *, read_ahead: int = READ_AHEAD_ROWS) -> None:
+    def __init__(
+        self, fs: ReadableFileSystem, directory: str, *, read_ahead: int = READ_AHEAD_ROWS
+    ) -> None:
         self._fs = fs
         self._directory = directory
         self._read_ahead = read_ahead
@@ -120,7 +122,7 @@ def is_plausible(position: int, size: int, tags: int, *, byte: int, log_end: int
 
 
 def find_extra(
-    fs: Readable,
+    fs: ReadableFileSystem,
     directory: str,
     known: Collection[tuple[str, int]],
     log_end: int,

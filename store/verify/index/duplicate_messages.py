@@ -18,7 +18,7 @@ from store.errors import CorruptRecordError, DamagedError
 from store.index.key_index import HEADER, KEY_ROW_SIZE, IndexFile, KeyIndex
 from store.io.filesystem import FileSystem
 from store.log.entry import EntryKind
-from store.log.entry_index import ROW, ROW_SIZE, Row
+from store.log.entry_index import ROW, ROW_SIZE, EntryIndexRow
 from store.log.layout import parse_segment_name, segment_name, segment_start
 from store.message.batch import decode_batch
 from store.message.properties import UNIQUE_KEY, find_property
@@ -41,7 +41,7 @@ _INTERNAL = ("%", "RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC_", "TRANS_CHECK_")
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class MessageCopy:
     """One message with a unique key."""
 
     topic: str
@@ -88,11 +88,11 @@ class DuplicateSearch:
                     return findings
         return findings
 
-    def _copies(self, wanted: int, positions: list[int]) -> list[list[Copy]]:
+    def _copies(self, wanted: int, positions: list[int]) -> list[list[MessageCopy]]:
         """Messages with equal unique keys among those with a hash; a hash may be of other keys."""
         if len(positions) < 2:
             return []
-        by_key: dict[tuple[str, bytes], list[Copy]] = {}
+        by_key: dict[tuple[str, bytes], list[MessageCopy]] = {}
         for position in positions:
             copy = self._read(position)
             if (
@@ -103,7 +103,7 @@ class DuplicateSearch:
                 by_key.setdefault((copy.topic, copy.unique_key), []).append(copy)
         return [copies for copies in by_key.values() if len(copies) > 1]
 
-    def _read(self, position: int) -> Copy | None:
+    def _read(self, position: int) -> MessageCopy | None:
         path, byte = self._path(position)
         try:
             file = self._fs.open(path, writable=False)
@@ -121,9 +121,9 @@ class DuplicateSearch:
         unique = find_property(record.properties, UNIQUE_KEY)
         if not unique:
             return None
-        return Copy(record.topic, unique, position, record.queue_id, record.queue_offset)
+        return MessageCopy(record.topic, unique, position, record.queue_id, record.queue_offset)
 
-    def _tell(self, copies: list[Copy]) -> Finding:
+    def _tell(self, copies: list[MessageCopy]) -> Finding:
         first, second, *_ = copies
         path, byte = self._path(second.position)
         return Finding(
@@ -155,7 +155,7 @@ class DuplicateSearch:
             else:
                 high = middle - 1
         data = self._entries.read(low, 1)
-        row = Row._make(ROW.unpack(data)) if len(data) == ROW_SIZE else None
+        row = EntryIndexRow._make(ROW.unpack(data)) if len(data) == ROW_SIZE else None
         return low if row is not None and row.position <= position < row.end else None
 
     def _files(self) -> Iterator[IndexFile]:

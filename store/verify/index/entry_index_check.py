@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.log.entry import Entry
 from store.log.entry_index import ROW, ROW_SIZE
 from store.verify.files.row_files import RowFiles, is_torn
@@ -20,7 +20,9 @@ def index_row(entry: Entry) -> bytes:
 class EntryIndexCheck:
     """Takes the entries in order. Rows up to ``flushed_end`` must be there; later ones may be."""
 
-    def __init__(self, fs: Readable, directory: str, flushed_end: int, log: FindingLog) -> None:
+    def __init__(
+        self, fs: ReadableFileSystem, directory: str, flushed_end: int, log: FindingLog
+    ) -> None:
         self._files = RowFiles(fs, f"{directory}/index", ROW_SIZE)
         self._flushed_end = flushed_end
         self._log = log

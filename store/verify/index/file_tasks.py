@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from store.index.consume_queue import ROW_SIZE
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.log.layout import segment_name
 from store.verify.files.audit_files import AuditFiles
 from store.verify.files.directory_listing import Listing
@@ -74,7 +74,7 @@ class FileResult:
 
 
 def check_files(
-    fs: Readable, _shared: object, tasks: Sequence[FileTask], _buffers: Buffers
+    fs: ReadableFileSystem, _shared: object, tasks: Sequence[FileTask], _buffers: Buffers
 ) -> list[FileResult]:
     """Runs small tasks together."""
     return [_check(fs, task) for task in tasks]
@@ -94,7 +94,7 @@ def together(tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
         yield some
 
 
-def _check(fs: Readable, task: FileTask) -> FileResult:
+def _check(fs: ReadableFileSystem, task: FileTask) -> FileResult:
     replica, found = task.replica, FileResult()
     files = AuditFiles(fs, task.listing)
     for part in task.queues:
@@ -116,7 +116,7 @@ def _check(fs: Readable, task: FileTask) -> FileResult:
 
 
 def _check_queue(
-    fs: Readable, replica: ReplicaPlan, part: QueuePart, log_end: int, found: FileResult
+    fs: ReadableFileSystem, replica: ReplicaPlan, part: QueuePart, log_end: int, found: FileResult
 ) -> None:
     queue = part.queue
     key = (queue.topic, queue.queue_id)
@@ -164,7 +164,7 @@ def cut_queues(queues: Iterator[ExpectedQueue]) -> Iterator[list[QueuePart]]:
 
 
 def cut_files(
-    fs: Readable,
+    fs: ReadableFileSystem,
     replica: ReplicaPlan,
     listing: Listing,
     queues: Iterator[ExpectedQueue],
@@ -190,7 +190,7 @@ def cut_files(
 
 
 def _key_digests(
-    fs: Readable, replica: ReplicaPlan, parts: Sequence[ReplicaRange]
+    fs: ReadableFileSystem, replica: ReplicaPlan, parts: Sequence[ReplicaRange]
 ) -> list[KeysDigest]:
     """By file, what all ranges together have of it."""
     state = replica.state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.log.layout import segment_name, segment_start
 from store.verify.findings import FindingLog
 from store.verify.index.consume_queue_check import QueueCheck
@@ -14,7 +14,7 @@ from store.verify.state.state_files import StateFiles
 
 
 def open_queue_check(
-    fs: Readable,
+    fs: ReadableFileSystem,
     state: StateFiles,
     directory: str,
     log: FindingLog,
@@ -41,7 +41,7 @@ def open_queue_check(
 
 
 def open_key_check(
-    fs: Readable,
+    fs: ReadableFileSystem,
     state: StateFiles,
     directory: str,
     log: FindingLog,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from store.errors import DamagedError
 from store.index.key_index import HEADER, KEY_ROW_SIZE, IndexFile, KeyIndex
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.log.layout import parse_segment_name, segment_name
 from store.verify.findings import FindingKind, FindingLog
 from store.verify.index.consume_queue_check import ADVICE
@@ -34,7 +34,7 @@ class KeyCheck:
 
     def __init__(
         self,
-        fs: Readable,
+        fs: ReadableFileSystem,
         directory: str,
         log: FindingLog,
         *,

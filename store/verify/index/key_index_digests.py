@@ -16,7 +16,7 @@ from crc32c import crc32c
 from numpy.typing import NDArray
 
 from store.index.key_index import HEADER, KEY_ROW_SIZE, MAGIC, VERSION
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.log.layout import parse_segment_name
 from store.verify.index.key_index_check import KEY_FIELDS
 from store.verify.plan.ranges import KeysDigest, RangeKeys
@@ -36,7 +36,7 @@ class KeyDigests:
 
     def __init__(
         self,
-        fs: Readable,
+        fs: ReadableFileSystem,
         directory: str,
         *,
         range_position: int,
@@ -91,7 +91,7 @@ class KeyDigests:
         return RangeKeys(found._missing, self.expired_position, tuple(digests))
 
 
-def list_starts(fs: Readable, directory: str, end_position: int) -> list[int]:
+def list_starts(fs: ReadableFileSystem, directory: str, end_position: int) -> list[int]:
     """Where the files begin, in order, that have rows of records below a position."""
     names = fs.list_directory(directory) if fs.exists(directory) else []
     starts = map(parse_segment_name, names)
@@ -114,7 +114,7 @@ def row_numbers(rows: NDArray[np.void]) -> NDArray[np.uint64]:
 
 
 def has_keys(
-    fs: Readable, path: str, digest: KeysDigest, *, first_position: int, end_position: int
+    fs: ReadableFileSystem, path: str, digest: KeysDigest, *, first_position: int, end_position: int
 ) -> bool:
     """Whether a file is one of the key index, in order, with the rows of records between.
 

@@ -17,8 +17,8 @@ from store.message.record import (
     derive,
     key_prefix,
 )
-from store.message.scheduled_topics import DEFERRED_TOPICS, row_code
-from store.verify.log.batch_columns import Topics, read_columns
+from store.message.scheduled_topics import SCHEDULED_TOPICS, row_code
+from store.verify.log.batch_columns import TopicNumbers, read_columns
 
 COLUMNS_MIN = 128
 """From so many messages of one entry on it is faster to look at them column by column."""
@@ -43,7 +43,7 @@ def check_batch(entry: Entry, batch: Batch) -> None:
     Raises :class:`BatchMismatchError` for the first thing that differs.
     """
     if len(batch.rows) >= COLUMNS_MIN * QUEUE_ROW.size and (
-        read_columns(entry.data, entry.position, [entry], Topics()) is not None
+        read_columns(entry.data, entry.position, [entry], TopicNumbers()) is not None
     ):
         return
     if not is_consistent(entry, batch):
@@ -73,7 +73,7 @@ def check_each(entry: Entry, batch: Batch) -> None:
                     at, "topic, queue, offset and position", expected=expected, found=found
                 )
             tags, hashes = derive(prefix, record.properties)
-            if run.topic in DEFERRED_TOPICS:
+            if run.topic in SCHEDULED_TOPICS:
                 tags = row_code(
                     run.topic, run.queue_id, record.properties, record.store_timestamp, tags
                 )
@@ -118,7 +118,7 @@ def is_consistent(entry: Entry, batch: Batch) -> bool:
         topic_part = bytes((len(topic),)) + topic
         properties_at = len(topic_part) + 2
         prefix = key_prefix(run.topic)
-        deferred = run.topic in DEFERRED_TOPICS
+        deferred = run.topic in SCHEDULED_TOPICS
         end_offset = run.first_offset + run.count
         for offset, (row_position, size, row_tags) in zip(
             range(run.first_offset, end_offset), rows, strict=False

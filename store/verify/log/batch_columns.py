@@ -22,10 +22,17 @@ from store.message.record import (
     HEAD,
     key_prefix,
 )
-from store.message.scheduled_topics import DEFERRED_TOPICS, row_code
+from store.message.scheduled_topics import SCHEDULED_TOPICS, row_code
 from store.verify.log.byte_columns import Numbers, Octets, Words, gather, texts_after
-from store.verify.log.property_columns import Derived, derive_columns
-from store.verify.log.record_columns import KEY_ROWS, ROWS, STORED_AT, Messages, Parts, cut_bodies
+from store.verify.log.property_columns import PropertyColumns, derive_columns
+from store.verify.log.record_columns import (
+    KEY_ROWS,
+    ROWS,
+    STORED_AT,
+    BodyParts,
+    RecordColumns,
+    cut_bodies,
+)
 
 MESSAGES_MIN = 16
 """Below so many messages the check record by record is as fast."""
@@ -33,7 +40,7 @@ MESSAGES_MIN = 16
 _RUNS = np.dtype([("offset", ">i8"), ("queue", ">i4"), ("count", ">i4"), ("size", "u1")])
 
 
-class Topics:
+class TopicNumbers:
     """Numbers for the topics of a range, in the order in which they come."""
 
     def __init__(self) -> None:
@@ -79,7 +86,7 @@ class Topics:
 
 
 @dataclass(slots=True)
-class Runs:
+class QueueRunColumns:
     """A place for each run: topic (its number), queue, first offset, messages, number of entry."""
 
     topics: Numbers
@@ -90,7 +97,7 @@ class Runs:
 
 
 @dataclass(slots=True)
-class Columns:
+class BatchColumns:
     """The batches of ``entries``, put together: rows as of :data:`ROWS`, and the commands
     of those entries that have any, by number of the entry.
 
@@ -99,7 +106,7 @@ class Columns:
     """
 
     entries: Sequence[Entry]
-    runs: Runs
+    runs: QueueRunColumns
     rows: NDArray[np.void]
     key_rows: bytes
     commands: list[tuple[int, bytes]]
@@ -112,7 +119,7 @@ class Columns:
             return set()
         return set(self.runs.entries[np.isin(self.runs.topics, topics)].tolist())
 
-    def count_messages(self, topics: Topics) -> Iterator[tuple[tuple[str, int], int]]:
+    def count_messages(self, topics: TopicNumbers) -> Iterator[tuple[tuple[str, int], int]]:
         """Topic, minute of storing (since the epoch) and number of messages."""
         minutes = self.minutes[self.runs.entries]
         for minute in np.unique(minutes[minutes >= 0]).tolist():
@@ -122,7 +129,7 @@ class Columns:
                 yield (topics.names[topic], minute), int(found[topic])
 
 
-def plain_columns(entry: Entry, batch: Batch, topics: Topics) -> Columns:
+def plain_columns(entry: Entry, batch: Batch, topics: TopicNumbers) -> BatchColumns:
     """Of one entry, as its rows and the headers of its runs have it, which nothing has proved."""
     runs = [
         (topics.number(run.topic.encode()), run.queue_id, run.first_offset, run.count, 0)
@@ -138,9 +145,9 @@ def plain_columns(entry: Entry, batch: Batch, topics: Topics) -> Columns:
         if 0 <= at <= len(records) - 8:
             last_ms = int.from_bytes(records[at : at + 8], "big", signed=True)
     columns = np.array(runs, np.int64).reshape(-1, 5).T
-    return Columns(
+    return BatchColumns(
         [entry],
-        Runs(*columns),
+        QueueRunColumns(*columns),
         rows,
         bytes(batch.key_rows),
         [(0, bytes(batch.commands))] if len(batch.commands) else [],
@@ -150,8 +157,8 @@ def plain_columns(entry: Entry, batch: Batch, topics: Topics) -> Columns:
 
 
 def read_columns(
-    data: Bytes, position: int, entries: Sequence[Entry], topics: Topics
-) -> Columns | None:
+    data: Bytes, position: int, entries: Sequence[Entry], topics: TopicNumbers
+) -> BatchColumns | None:
     """The batches of data entries, if all that they hold is as it must be; else ``None``.
 
     The bytes of the entries lie in ``data``, which begins at ``position`` of the log.
@@ -165,7 +172,7 @@ def read_columns(
     view = memoryview(data)
     rows = np.frombuffer(_joined(view, parts.rows_at, parts.keys_at), ROWS)
     key_rows = _joined(view, parts.keys_at, parts.runs_at)
-    messages = Messages.read(octets, begins, parts, rows, np.full(len(begins), position))
+    messages = RecordColumns.read(octets, begins, parts, rows, np.full(len(begins), position))
     if messages is None:
         return None
     try:
@@ -182,7 +189,7 @@ def read_columns(
         messages.ends - messages.properties,
         topics.prefixes()[topic_of],
     )
-    if DEFERRED_TOPICS.intersection(topics.names):
+    if SCHEDULED_TOPICS.intersection(topics.names):
         _defer(derived, messages, view, topic_of, topics)
     if (rows["tags"] != derived.tags).any():
         return None
@@ -191,7 +198,7 @@ def read_columns(
     command_ends = ends - FOOTER.size
     stored = messages.heads["stored"]
     firsts = np.minimum(messages.first_of_entry, len(stored) - 1)
-    return Columns(
+    return BatchColumns(
         entries,
         runs,
         rows,
@@ -212,8 +219,8 @@ def _joined(view: memoryview, begins: Numbers, ends: Numbers) -> bytes:
 
 
 def _find_runs(
-    octets: Octets, messages: Messages, parts: Parts, topics: Topics
-) -> tuple[Runs, Numbers] | None:
+    octets: Octets, messages: RecordColumns, parts: BodyParts, topics: TopicNumbers
+) -> tuple[QueueRunColumns, Numbers] | None:
     """The runs, if they are those that the records make, and by message the number of its own.
 
     Another run begins where the records go on with another entry, queue or topic, or an offset
@@ -236,7 +243,7 @@ def _find_runs(
     if offsets[firsts].min() < 0:
         return None
     numbers = topics.numbers_of(names[firsts].view(f"V{width}").ravel().tolist())
-    runs = Runs(
+    runs = QueueRunColumns(
         np.array(numbers, np.int64),
         queues[firsts],
         offsets[firsts],
@@ -265,13 +272,17 @@ def _find_runs(
 
 
 def _defer(
-    derived: Derived, messages: Messages, view: memoryview, topic_of: Numbers, topics: Topics
+    derived: PropertyColumns,
+    messages: RecordColumns,
+    view: memoryview,
+    topic_of: Numbers,
+    topics: TopicNumbers,
 ) -> None:
     """Rows of messages that wait hold a time, not a tags code: message by message, as they are few.
 
     Their tags are replaced.
     """
-    waiting = topics.numbers_known(DEFERRED_TOPICS)
+    waiting = topics.numbers_known(SCHEDULED_TOPICS)
     heads = messages.heads
     for number in np.flatnonzero(np.isin(topic_of, waiting)).tolist():
         derived.tags[number] = row_code(
@@ -283,7 +294,9 @@ def _defer(
         )
 
 
-def _are_keys_right(key_rows: bytes, parts: Parts, messages: Messages, derived: Derived) -> bool:
+def _are_keys_right(
+    key_rows: bytes, parts: BodyParts, messages: RecordColumns, derived: PropertyColumns
+) -> bool:
     """Each message's key rows, one for each of its keys in their order."""
     counts = derived.key_counts
     totals = np.concatenate(([0], np.cumsum(counts)))

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 
 from store.errors import CorruptEntryError
-from store.io.filesystem import Readable, ReadableFile
+from store.io.filesystem import ReadableFile, ReadableFileSystem
 from store.log.entry import (
     HEADER_SIZE,
     PADDING,
@@ -15,7 +15,7 @@ from store.log.entry import (
     Entry,
     decode_entry,
 )
-from store.log.entry_index import ROW, ROW_SIZE, Row
+from store.log.entry_index import ROW, ROW_SIZE, EntryIndexRow
 from store.log.layout import next_position, parse_segment_name, segment_name, segment_start
 from store.verify.files.row_files import RowFiles
 from store.verify.findings import FindingKind, FindingLog
@@ -38,7 +38,7 @@ class LogWalk:
 
     def __init__(
         self,
-        fs: Readable,
+        fs: ReadableFileSystem,
         directory: str,
         state: StateFiles,
         log: FindingLog,
@@ -237,7 +237,7 @@ class LogWalk:
         if stated_size >= HEADER_SIZE:
             yield damaged + stated_size, index + 1
         for fields in ROW.iter_unpack(self._rows.read(index + 1, ROWS_TRIED)):
-            row = Row._make(fields)
+            row = EntryIndexRow._make(fields)
             if row.position > damaged and row.entry_index > index:
                 yield row.position, row.entry_index
         for other in self._segments:
@@ -291,7 +291,7 @@ def _describe(error: CorruptEntryError) -> str:
     return error.what if error.found is None else f"{error.what} {error.found}"
 
 
-def list_segments(fs: Readable, directory: str, state: StateFiles) -> list[int]:
+def list_segments(fs: ReadableFileSystem, directory: str, state: StateFiles) -> list[int]:
     """Where the segments begin of which files are there, in order; those expired left out."""
     size = state.identity.segment_size
     names = fs.list_directory(directory) if fs.exists(directory) else []
@@ -304,7 +304,7 @@ def list_segments(fs: Readable, directory: str, state: StateFiles) -> list[int]:
 
 
 def check_segment_files(
-    fs: Readable, directory: str, state: StateFiles, log: FindingLog, names: Sequence[str]
+    fs: ReadableFileSystem, directory: str, state: StateFiles, log: FindingLog, names: Sequence[str]
 ) -> None:
     """Notes what is wrong with the segments in ``names`` as files."""
     size = state.identity.segment_size

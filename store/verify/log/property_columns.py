@@ -38,7 +38,7 @@ _TAB, _BLANKS = 9, 5
 
 
 @dataclass(slots=True)
-class Derived:
+class PropertyColumns:
     """By message its tags code and the number of its keys; and the hashes of all keys, in order."""
 
     tags: Numbers
@@ -61,7 +61,9 @@ class _Texts(NamedTuple):
         return cls(*(np.concatenate(column) for column in columns))
 
 
-def derive_columns(octets: Octets, starts: Numbers, sizes: Numbers, prefixes: Words) -> Derived:
+def derive_columns(
+    octets: Octets, starts: Numbers, sizes: Numbers, prefixes: Words
+) -> PropertyColumns:
     """Takes property strings apart, by where they start.
 
     ``prefixes`` has for each message the CRC32C on which the hash of its keys goes on. There must
@@ -83,7 +85,7 @@ def derive_columns(octets: Octets, starts: Numbers, sizes: Numbers, prefixes: Wo
     hashes = np.empty(len(unique.of) + len(words.of), np.uint32)
     both = _Texts.joined([unique, words])
     hashes[np.concatenate((begins[unique.of], places))] = _key_hashes(octets, both, prefixes)
-    return Derived(codes, key_counts, hashes)
+    return PropertyColumns(codes, key_counts, hashes)
 
 
 def _find_all(octets: Octets, starts: Numbers, sizes: Numbers) -> list[_Texts]:

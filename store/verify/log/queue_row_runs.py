@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from store.errors import CorruptBatchError
 from store.index.consume_queue import ROW_SIZE
-from store.verify.log.batch_columns import Columns, Topics
+from store.verify.log.batch_columns import BatchColumns, TopicNumbers
 from store.verify.log.byte_columns import Numbers
 
 
 @dataclass(slots=True)
-class RowRun:
+class QueueRowRun:
     """Messages of one queue with consecutive offsets, from one entry or several.
 
     ``entry`` has index and position of the first one. The messages are of entries with the indexes
@@ -34,21 +34,21 @@ class RowRun:
         return int(self.part_indexes[np.searchsorted(self.part_offsets, offset, "right") - 1])
 
 
-class RowRuns:
+class QueueRowRuns:
     """Gathers the rows of entries, those of one queue together as far as its offsets follow.
 
     Runs are gathered as columns: topic, queue, first offset, messages, index and position of the
     entry.
     """
 
-    def __init__(self, topics: Topics) -> None:
+    def __init__(self, topics: TopicNumbers) -> None:
         self.count = 0
         """How many rows there are."""
         self._topics = topics
         self._runs: list[Numbers] = []
         self._rows: list[NDArray[np.void]] = []
 
-    def add(self, columns: Columns, first: int = 0, end: int | None = None) -> None:
+    def add(self, columns: BatchColumns, first: int = 0, end: int | None = None) -> None:
         """Takes the runs of the entries from number ``first`` to before ``end``.
 
         Raises :class:`CorruptBatchError` for a topic that no ConsumeQueue can be named after.
@@ -83,7 +83,7 @@ class RowRuns:
         self._rows.append(rows[first_row : first_row + count])
         self.count += count
 
-    def take(self) -> list[RowRun]:
+    def take(self) -> list[QueueRowRun]:
         """What there is, which is gone then: in the order in which queues come in the log."""
         if not self._runs:
             return []
@@ -105,7 +105,7 @@ class RowRuns:
         begins = (sorted_ends - counts)[firsts] * ROW_SIZE
         stops = sorted_ends[lasts] * ROW_SIZE
         return [
-            RowRun(
+            QueueRowRun(
                 (self._topics.names[topics[first]], int(queues[first])),
                 int(offsets[first]),
                 int(ends[last]),

@@ -41,7 +41,7 @@ HEADS = np.dtype(
 
 
 @dataclass(slots=True)
-class Parts:
+class BodyParts:
     """By entry: how many messages it has, and where in the data its parts begin."""
 
     counts: Numbers
@@ -51,7 +51,7 @@ class Parts:
     commands_at: Numbers
 
 
-def cut_bodies(octets: Octets, begins: Numbers, ends: Numbers) -> Parts | None:
+def cut_bodies(octets: Octets, begins: Numbers, ends: Numbers) -> BodyParts | None:
     """The parts of bodies, where their footers add up."""
     if not len(begins) or (ends - begins).min() < FOOTER.size:
         return None
@@ -63,11 +63,11 @@ def cut_bodies(octets: Octets, begins: Numbers, ends: Numbers) -> Parts | None:
     commands_at = runs_at + runs
     if (commands_at + commands + FOOTER.size != ends).any() or (versions != BATCH_VERSION).any():
         return None
-    return Parts(counts, rows_at, keys_at, runs_at, commands_at)
+    return BodyParts(counts, rows_at, keys_at, runs_at, commands_at)
 
 
 @dataclass(slots=True)
-class Messages:
+class RecordColumns:
     """By message: its head, its place in the log, the end of its body, where the text of its
     properties begins and ends in the data. ``first_of_entry`` counts messages."""
 
@@ -84,10 +84,10 @@ class Messages:
         cls,
         octets: Octets,
         begins: Numbers,
-        parts: Parts,
+        parts: BodyParts,
         rows: NDArray[np.void],
         shifts: Numbers,
-    ) -> Messages | None:
+    ) -> RecordColumns | None:
         """The records, if each is whole, where its row says, and its body has its CRC.
 
         ``begins`` has by entry where its body begins in ``octets``, ``shifts`` which position of
@@ -134,9 +134,9 @@ class Messages:
             return None
         return cls(heads, positions, body_ends, topic_sizes, properties, ends, first_of_entry)
 
-    def only(self, wanted: NDArray[np.bool_]) -> Messages:
+    def only(self, wanted: NDArray[np.bool_]) -> RecordColumns:
         """Some of them; what the entries have is lost."""
-        return Messages(
+        return RecordColumns(
             self.heads[wanted],
             self.positions[wanted],
             self.body_ends[wanted],

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from store.errors import CorruptEntryError, StoreError
-from store.io.filesystem import Readable, ReadableFile
+from store.io.filesystem import ReadableFile, ReadableFileSystem
 from store.log.entry import (
     HEADER,
     HEADER_SIZE,
@@ -93,7 +93,7 @@ class SharedLog:
 
     def __init__(
         self,
-        fs: Readable,
+        fs: ReadableFileSystem,
         directories: Sequence[str],
         segment_size: int,
         *,

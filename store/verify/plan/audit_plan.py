@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from store.errors import DamagedError, UnreadableError
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.state.format_file import Identity
 from store.verify.files.audit_files import AuditFiles
 from store.verify.files.directory_listing import list_replica
@@ -22,7 +22,7 @@ from store.verify.majority import majority, proved
 from store.verify.plan.range_borders import BLOCK_ROWS, BorderFinder
 from store.verify.plan.ranges import AuditPlan, Border, GroupPlan, RangePlan, ReplicaPlan
 from store.verify.plan.replica_identities import check_identities, check_shared
-from store.verify.plan.task_runner import Run, run_here
+from store.verify.plan.task_runner import TaskRunner, run_here
 from store.verify.state.state_reader import read_identity, read_state
 from store.verify.state.stray_files import check_names
 
@@ -43,10 +43,10 @@ class GroupMembers:
 
 
 def plan_audit(
-    fs: Readable,
+    fs: ReadableFileSystem,
     directories: Sequence[str],
     range_bytes: int = RANGE_BYTES,
-    run: Run | None = None,
+    run: TaskRunner | None = None,
 ) -> AuditPlan:
     """The ranges over replicas, of about ``range_bytes`` each, group by group.
 
@@ -75,7 +75,7 @@ def plan_audit(
 
 
 def plan_group(
-    fs: Readable, _shared: object, members: GroupMembers, _buffers: Buffers
+    fs: ReadableFileSystem, _shared: object, members: GroupMembers, _buffers: Buffers
 ) -> tuple[GroupPlan, list[Finding]]:
     """The plan of one group, and what its small files alone show to be wrong."""
     findings: list[Finding] = []

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from crc32c import crc32c
 
-from store.io.filesystem import Readable, ReadableFile
+from store.io.filesystem import ReadableFile, ReadableFileSystem
 from store.log.entry import CHAINED, HEADER, HEADER_SIZE
-from store.log.entry_index import ROW, ROW_SIZE, Row
+from store.log.entry_index import ROW, ROW_SIZE, EntryIndexRow
 from store.log.layout import segment_name, segment_start
 from store.verify.files.row_files import RowFiles
 from store.verify.plan.ranges import Border, ReplicaPlan
@@ -21,7 +21,7 @@ HEADERS_WALKED = 1 << 20
 class BorderFinder:
     """Finds where entries begin in one replica, without reading what lies between."""
 
-    def __init__(self, fs: Readable, directory: str, state: StateFiles) -> None:
+    def __init__(self, fs: ReadableFileSystem, directory: str, state: StateFiles) -> None:
         self._fs = fs
         self._state = state
         self._rows = RowFiles(fs, f"{directory}/index", ROW_SIZE)
@@ -102,7 +102,7 @@ class BorderFinder:
         row = self._row(index)
         return -1 if row is None else row.position
 
-    def _row(self, index: int) -> Row | None:
+    def _row(self, index: int) -> EntryIndexRow | None:
         """Rows are read in blocks: those that are asked for next lie beside as a rule."""
         at = (index - self._block_first) * ROW_SIZE
         if not 0 <= at <= len(self._block) - ROW_SIZE:
@@ -111,7 +111,7 @@ class BorderFinder:
             at = (index - first) * ROW_SIZE
             if not 0 <= at <= len(self._block) - ROW_SIZE:
                 return None
-        row = Row._make(ROW.unpack_from(self._block, at))
+        row = EntryIndexRow._make(ROW.unpack_from(self._block, at))
         return row if row.entry_index == index and row.position >= 0 else None
 
     def _find_by_rows(self, index: int) -> Border | None:

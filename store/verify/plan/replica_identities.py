@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.state.format_file import FORMAT_NAME, Identity
 from store.verify.findings import UNKNOWN_REPLICA, Finding, FindingKind
 from store.verify.majority import majority
@@ -19,7 +19,7 @@ ONE_SIZE = "a replica of another group, or made with another configuration: give
 
 
 def distinct_directories(
-    fs: Readable, directories: Sequence[str]
+    fs: ReadableFileSystem, directories: Sequence[str]
 ) -> tuple[list[str], list[Finding]]:
     """The directories without those that another one leads to as well, and what to tell of these.
 
@@ -39,7 +39,7 @@ PARTS = ("state", "commitlog", "index", "consumequeue", "keyindex")
 """Directories that a replica has for itself."""
 
 
-def check_shared(fs: Readable, directories: Iterable[str]) -> list[Finding]:
+def check_shared(fs: ReadableFileSystem, directories: Iterable[str]) -> list[Finding]:
     """Tells of directories that two replicas have in common, by a link: they agree with themselves.
 
     Which of the two has the link is not told.

@@ -53,7 +53,7 @@ def lock_replicas(fs: FileSystem, directories: Sequence[str], locks: ExitStack) 
     return findings
 
 
-def untold(planned: Sequence[Finding], unlocked: Sequence[Finding]) -> list[Finding]:
+def without_unlocked(planned: Sequence[Finding], unlocked: Sequence[Finding]) -> list[Finding]:
     """What a plan tells, but of lock files of which :func:`lock_replicas` told already."""
     told = {finding.path for finding in unlocked}
     return [finding for finding in planned if finding.path not in told]

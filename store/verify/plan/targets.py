@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from store.errors import DataFormatError
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.state.snapshot_manifest import MANIFEST_NAME
 from store.verify.files.audit_files import reason
 from store.verify.state.state_reader import is_replica
@@ -12,7 +12,7 @@ from store.verify.state.state_reader import is_replica
 DEPTH = 2
 
 
-def find_replicas(fs: Readable, directory: str) -> list[str]:
+def find_replicas(fs: ReadableFileSystem, directory: str) -> list[str]:
     """``directory`` itself if it is a replica's, else the replicas in it and in its groups.
 
     What is there and cannot be looked into counts as one: the check tells why. Raises
@@ -32,7 +32,7 @@ def find_replicas(fs: Readable, directory: str) -> list[str]:
     return found
 
 
-def _search(fs: Readable, directory: str, names: list[str], depth: int) -> list[str]:
+def _search(fs: ReadableFileSystem, directory: str, names: list[str], depth: int) -> list[str]:
     if "commitlog" in names or MANIFEST_NAME in names or is_replica(fs, directory):
         return [directory]
     if depth == 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.verify.log.shared_log import Buffers
 
 Shared = TypeVar("Shared")
@@ -13,23 +13,23 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
-class Run(Protocol):
+class TaskRunner(Protocol):
     """Runs tasks, here or anywhere: each is what a part of ``shared`` and a payload say."""
 
     def __call__(
         self,
-        check: Callable[[Readable, Shared, Task, Buffers], Result],
+        check: Callable[[ReadableFileSystem, Shared, Task, Buffers], Result],
         shared: Sequence[Shared],
         tasks: Sequence[tuple[int, Task]],
     ) -> list[Result]: ...
 
 
-def run_here(fs: Readable, buffers: Buffers | None = None) -> Run:
+def run_here(fs: ReadableFileSystem, buffers: Buffers | None = None) -> TaskRunner:
     """One after the other, in this process."""
     held = buffers or Buffers()
 
     def run(
-        check: Callable[[Readable, Shared, Task, Buffers], Result],
+        check: Callable[[ReadableFileSystem, Shared, Task, Buffers], Result],
         shared: Sequence[Shared],
         tasks: Sequence[tuple[int, Task]],
     ) -> list[Result]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from store.errors import DamagedError, DataFormatError
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.state.checkpoint import CHECKPOINT_HEADER, Checkpoint, encode_checkpoint
 from store.state.machine_state import MachineState, decode_machine_state, encode_machine_state
 from store.verify.files.small_files import read_checkpoint, read_head
@@ -16,7 +16,7 @@ from store.verify.state.state_files import StateFiles
 
 
 def check_broker(
-    fs: Readable, state: StateFiles, parts: Sequence[ReplicaRange], log: FindingLog
+    fs: ReadableFileSystem, state: StateFiles, parts: Sequence[ReplicaRange], log: FindingLog
 ) -> set[int]:
     """Begins with the first entry, or where that has expired with the oldest checkpoint.
 
@@ -54,7 +54,7 @@ def check_broker(
     return right
 
 
-def _read_broker(fs: Readable, path: str, index: int, log: FindingLog) -> bytes | None:
+def _read_broker(fs: ReadableFileSystem, path: str, index: int, log: FindingLog) -> bytes | None:
     """``None`` for a checkpoint that cannot be read, of which is told already, or of no broker."""
     try:
         checkpoint = read_checkpoint(fs, path)
@@ -110,7 +110,11 @@ def _tell(log: FindingLog, path: str, index: int, expected: str, found: str) -> 
 
 
 def _check_encoding(
-    fs: Readable, path: str, checkpoint: Checkpoint, machine: MachineState, log: FindingLog
+    fs: ReadableFileSystem,
+    path: str,
+    checkpoint: Checkpoint,
+    machine: MachineState,
+    log: FindingLog,
 ) -> None:
     """Equal states have equal bytes: fields in their shortest form, queues and segments in order.
 

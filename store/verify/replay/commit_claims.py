@@ -19,7 +19,7 @@ ADVICE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class ClaimingReplica:
     """A replica of a group: what its small files say, and the last entry that is in its log.
 
     What it is known to lack since a refill, up to its floor, nobody is wrong to claim.
@@ -35,7 +35,7 @@ class Holder:
         return self.state.manifest is None
 
 
-def check_claims(holders: Sequence[Holder]) -> list[Finding]:
+def check_claims(holders: Sequence[ClaimingReplica]) -> list[Finding]:
     """Tells of claims about disks of the group that their logs do not bear out."""
     findings = []
     live = {
@@ -49,7 +49,9 @@ def check_claims(holders: Sequence[Holder]) -> list[Finding]:
             if other is not None and claim.last_index > max(other.last_index, other.state.floor):
                 expected = f"entries up to {claim.last_index} in the log of {other.name}"
                 said = f"that log ends with entry {other.last_index}, as {holder.name} knows more"
-                findings.append(_finding(holder.state.held_path, claim.last_index, expected, said))
+                findings.append(
+                    _finding(holder.state.evidence_path, claim.last_index, expected, said)
+                )
     last = max((one.last_index for one in holders), default=-1)
     if len(holders) < 2 or not all(one.is_live for one in holders):
         return findings

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from store.errors import DamagedError, DataFormatError
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.log.entry import Entry
 from store.state.machine_state import decode_machine_state
 from store.state.state_digests import digests_of, judge, unpack_reports
@@ -26,7 +26,7 @@ NEWEST_TIMES = "log"
 
 
 def check_proofs(
-    fs: Readable, state: StateFiles, parts: Sequence[ReplicaRange], log: FindingLog
+    fs: ReadableFileSystem, state: StateFiles, parts: Sequence[ReplicaRange], log: FindingLog
 ) -> None:
     """Tells of checkpoints whose state is not the one that was proved after their entry.
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from store.state.checkpoint import Checkpoint
 from store.state.format_file import Identity
-from store.state.hard_state import HardState, Mark
+from store.state.hard_state import DurableMark, HardState
 from store.state.machine_state import MachineState
-from store.state.replication_evidence_file import Held
+from store.state.replication_evidence_file import SavedEvidence
 from store.state.snapshot_manifest import Manifest
 from store.verify.state.checkpoint_digest import StateDigest
 
@@ -29,7 +29,7 @@ class StateFiles:
     identity: Identity
     hard_state: HardState = field(default_factory=HardState)
     vote_path: str = ""
-    mark: Mark = field(default_factory=Mark)
+    mark: DurableMark = field(default_factory=DurableMark)
     mark_path: str = ""
     checkpoint: Checkpoint | None = None
     checkpoint_path: str = ""
@@ -42,8 +42,8 @@ class StateFiles:
     """Whether the next start makes all that is derived again: none of it need be there."""
     manifest: Manifest | None = None
     manifest_path: str = ""
-    held: tuple[Held, ...] = ()
-    held_path: str = ""
+    held: tuple[SavedEvidence, ...] = ()
+    evidence_path: str = ""
     floor: int = -1
     """The entry up to which it held more before it was refilled, and is to hold as much again."""
     has_lock: bool = False

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from store.errors import DamagedError, DataFormatError, UnreadableError
 from store.io.atomic_file import TEMPORARY_SUFFIX
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.recovery.snapshot_install import FLOOR_NAME, REBUILD_NAME
 from store.state.checkpoint import NAME_PREFIX, Checkpoint
 from store.state.format_file import (
@@ -32,10 +32,10 @@ from store.verify.state.state_files import SavedCheckpoint, StateFiles
 from store.verify.state.state_records import (
     add_damage,
     check_format,
-    read_floor,
-    read_held,
+    read_evidence,
     read_mark,
     read_vote,
+    read_vote_floor,
 )
 from store.verify.state.stray_files import LOCK_NAME
 
@@ -43,7 +43,7 @@ STATE_FILES = (VOTE_NAME, MARK_NAME)
 CHECKPOINT = "the next start uses an older checkpoint and reads more of the log; suspect the disk"
 
 
-def read_identity(fs: Readable, directory: str) -> Identity:
+def read_identity(fs: ReadableFileSystem, directory: str) -> Identity:
     """Whose data it is.
 
     Raises :class:`~store.errors.DataFormatError` for a directory that is no replica, and
@@ -77,7 +77,7 @@ def read_identity(fs: Readable, directory: str) -> Identity:
     )
 
 
-def is_replica(fs: Readable, directory: str) -> bool:
+def is_replica(fs: ReadableFileSystem, directory: str) -> bool:
     """Whether a directory without a format file still holds what only a replica has."""
     if MANIFEST_NAME in listed_names(fs, directory):
         return True
@@ -87,7 +87,9 @@ def is_replica(fs: Readable, directory: str) -> bool:
     return bool(listed_names(fs, f"{directory}/commitlog"))
 
 
-def read_state(fs: Readable, directory: str, identity: Identity, log: FindingLog) -> StateFiles:
+def read_state(
+    fs: ReadableFileSystem, directory: str, identity: Identity, log: FindingLog
+) -> StateFiles:
     """Reads all of it, noting what is wrong with each file by itself, and with all together."""
     state = StateFiles(identity)
     state.vote_path = f"{directory}/state/{VOTE_NAME}"
@@ -96,11 +98,11 @@ def read_state(fs: Readable, directory: str, identity: Identity, log: FindingLog
     owner = identity.owner
     read_vote(fs, state, owner, log)
     read_mark(fs, state, owner, log)
-    state.held_path = f"{directory}/state/{HELD_NAME}"
+    state.evidence_path = f"{directory}/state/{HELD_NAME}"
     state.has_lock = _has_lock(fs, directory)
-    read_held(fs, state, owner, log)
+    read_evidence(fs, state, owner, log)
     check_format(fs, f"{directory}/state/{FORMAT_NAME}", identity, log)
-    state.floor = read_floor(fs, f"{directory}/state/{FLOOR_NAME}", log)
+    state.floor = read_vote_floor(fs, f"{directory}/state/{FLOOR_NAME}", log)
     state.rebuilds = REBUILD_NAME in listed_names(fs, f"{directory}/state")
     _read_checkpoints(fs, f"{directory}/state", state, log)
     if state.rebuilds:
@@ -123,12 +125,14 @@ def read_state(fs: Readable, directory: str, identity: Identity, log: FindingLog
     return state
 
 
-def _has_lock(fs: Readable, directory: str) -> bool:
+def _has_lock(fs: ReadableFileSystem, directory: str) -> bool:
     """Whether it is a node's own directory: a snapshot has no lock file."""
     return LOCK_NAME in listed_names(fs, directory) or fs.exists(f"{directory}/{LOCK_NAME}")
 
 
-def _read_checkpoints(fs: Readable, directory: str, state: StateFiles, log: FindingLog) -> None:
+def _read_checkpoints(
+    fs: ReadableFileSystem, directory: str, state: StateFiles, log: FindingLog
+) -> None:
     try:
         names = sorted(fs.list_directory(directory))
     except FileNotFoundError:
@@ -218,7 +222,9 @@ def _rise(starts: Sequence[tuple[int, int]], last_index: int) -> bool:
     )
 
 
-def _read_manifest(fs: Readable, directory: str, state: StateFiles, log: FindingLog) -> None:
+def _read_manifest(
+    fs: ReadableFileSystem, directory: str, state: StateFiles, log: FindingLog
+) -> None:
     path = state.manifest_path
     expected = "the manifest of a snapshot"
     try:

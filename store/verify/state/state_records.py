@@ -9,12 +9,12 @@ import msgpack
 
 from store.errors import DamagedError, UnreadableError
 from store.field_checks import U32_MAX, array, integer
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.io.two_slot_file import SLOT_HEADER, SLOT_SIZE, decode_slot, encode_slot
 from store.log.entry import HEADER_SIZE
 from store.state.format_file import Identity, encode_format
-from store.state.hard_state import HardState, Mark
-from store.state.replication_evidence_file import FORGET, HELD_NAME, pack_held, unpack_held
+from store.state.hard_state import DurableMark, HardState
+from store.state.replication_evidence_file import FORGET, HELD_NAME, pack_evidence, unpack_evidence
 from store.verify.byte_comparison import first_difference
 from store.verify.files.audit_files import listed_names
 from store.verify.files.small_files import read_head, read_small
@@ -26,7 +26,7 @@ NODE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Names that nodes can have."""
 
 
-def read_floor(fs: Readable, path: str, log: FindingLog) -> int:
+def read_vote_floor(fs: ReadableFileSystem, path: str, log: FindingLog) -> int:
     """There is one while a refilled replica lacks what it held before; -1 without."""
     expected = "the entry that must be here again"
     try:
@@ -45,7 +45,7 @@ def read_floor(fs: Readable, path: str, log: FindingLog) -> int:
     return -1
 
 
-def read_vote(fs: Readable, state: StateFiles, owner: str, log: FindingLog) -> None:
+def read_vote(fs: ReadableFileSystem, state: StateFiles, owner: str, log: FindingLog) -> None:
     expected = "term and vote"
     vote = read_slots(fs, state.vote_path, owner, FindingKind.VOTE, log)
     if vote is None:
@@ -63,13 +63,13 @@ def read_vote(fs: Readable, state: StateFiles, owner: str, log: FindingLog) -> N
         state.hard_state = found
 
 
-def read_mark(fs: Readable, state: StateFiles, owner: str, log: FindingLog) -> None:
+def read_mark(fs: ReadableFileSystem, state: StateFiles, owner: str, log: FindingLog) -> None:
     expected = "the mark of a log"
     payload = read_slots(fs, state.mark_path, owner, FindingKind.MARK, log)
     if payload is None:
         return
     try:
-        mark = Mark.unpack(payload, state.mark_path)
+        mark = DurableMark.unpack(payload, state.mark_path)
     except DamagedError as error:
         add_damage(log, FindingKind.MARK, error, expected=expected)
         return
@@ -80,7 +80,7 @@ def read_mark(fs: Readable, state: StateFiles, owner: str, log: FindingLog) -> N
         state.mark = mark
 
 
-def is_possible(mark: Mark) -> bool:
+def is_possible(mark: DurableMark) -> bool:
     """Whether there can be a log like that: an entry has 48 bytes at least."""
     return (
         min(mark.index, mark.commit_index) >= -1
@@ -103,7 +103,7 @@ def check_encoding(
         log.add(kind, path, byte, expected=expected, found=there)
 
 
-def check_format(fs: Readable, path: str, identity: Identity, log: FindingLog) -> None:
+def check_format(fs: ReadableFileSystem, path: str, identity: Identity, log: FindingLog) -> None:
     """Behind the right CRC may be lines that no node writes."""
     with suppress(DamagedError, FileNotFoundError, ValueError):
         data = read_small(fs, path)
@@ -114,20 +114,20 @@ def check_format(fs: Readable, path: str, identity: Identity, log: FindingLog) -
             log.add(FindingKind.FORMAT, path, byte, expected=expected, found="other lines")
 
 
-def read_held(fs: Readable, state: StateFiles, owner: str, log: FindingLog) -> None:
+def read_evidence(fs: ReadableFileSystem, state: StateFiles, owner: str, log: FindingLog) -> None:
     """It may be absent."""
-    path = state.held_path
+    path = state.evidence_path
     if not fs.exists(path) and HELD_NAME not in listed_names(fs, path.rpartition("/")[0]):
         return
     payload = read_slots(fs, path, owner, FindingKind.HELD, log, advice=FORGET)
     expected = "what other members hold"
     try:
-        held = () if payload is None else unpack_held(payload, path)
+        held = () if payload is None else unpack_evidence(payload, path)
     except DamagedError as error:
         add_damage(log, FindingKind.HELD, error, expected=expected, advice=FORGET)
         return
     if payload is not None:
-        check_encoding(payload, pack_held(held), FindingKind.HELD, path, log)
+        check_encoding(payload, pack_evidence(held), FindingKind.HELD, path, log)
     state.held = held
     wrong = [each.node for each in held if not NODE.fullmatch(each.node)]
     if wrong:

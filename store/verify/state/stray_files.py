@@ -10,7 +10,7 @@ import msgpack
 from store.errors import DamagedError, UnreadableError
 from store.field_checks import array, integer
 from store.io.atomic_file import TEMPORARY_SUFFIX
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.io.two_slot_file import SLOT_SIZE, decode_slot, encode_slot
 from store.log.entry import HEADER, HEADER_SIZE, EntryKind
 from store.log.layout import parse_segment_name, segment_start
@@ -51,7 +51,7 @@ _STATE_OF_NODES = frozenset({HELD_NAME, FLOOR_NAME, REBUILD_NAME})
 
 
 def check_names(
-    fs: Readable, directory: str, listing: Listing, state: StateFiles, log: FindingLog
+    fs: ReadableFileSystem, directory: str, listing: Listing, state: StateFiles, log: FindingLog
 ) -> None:
     """Tells every name that a replica does not have there. ``*.tmp`` means nothing.
 
@@ -108,7 +108,7 @@ def _tell(
             )
 
 
-def _check_empty(fs: Readable, path: str, log: FindingLog) -> None:
+def _check_empty(fs: ReadableFileSystem, path: str, log: FindingLog) -> None:
     expected = "an empty file"
     try:
         found = read_head(fs, path, 1)
@@ -122,7 +122,7 @@ def _check_empty(fs: Readable, path: str, log: FindingLog) -> None:
         log.add(FindingKind.FORMAT, path, 0, expected=expected, found="bytes", advice=STRAY)
 
 
-def _check_refill(fs: Readable, directory: str, log: FindingLog) -> None:
+def _check_refill(fs: ReadableFileSystem, directory: str, log: FindingLog) -> None:
     """What of a refill says how it goes on; its segments are read when they are installed."""
     known = {PLAN_NAME, CHECKPOINT_NAME, COMPLETE_NAME, "commitlog"}
     names = listed_names(fs, directory)
@@ -175,7 +175,7 @@ def _read_record(data: bytes, length: int) -> list[int]:
 
 
 def check_segments_behind(
-    fs: Readable,
+    fs: ReadableFileSystem,
     directory: str,
     listing: Listing,
     state: StateFiles,

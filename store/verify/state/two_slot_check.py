@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from store.errors import DamagedError, UnreadableError
 from store.field_checks import U64_MAX
-from store.io.filesystem import Readable
+from store.io.filesystem import ReadableFileSystem
 from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, decode_slot, encode_slot, slot_owner
 from store.verify.byte_comparison import first_difference
 from store.verify.files.small_files import read_head
@@ -25,7 +25,7 @@ TWO_COPIES = "two copies of the record"
 
 
 def read_slots(
-    fs: Readable,
+    fs: ReadableFileSystem,
     path: str,
     owner: str,
     kind: FindingKind,

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from broker.admin.consumer_groups import ConsumerGroups, TooManyQueuesError
-from broker.http.json_documents import STEPS_A_TURN, groups_document
+from broker.http.json_documents import ITEMS_PER_TURN, groups_document
 from broker.limits import AdminLimits
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
@@ -25,7 +25,7 @@ async def commit(broker: SingleBroker, group: str, topic: str, queue_id: int, of
 
 async def apply(broker: SingleBroker, command: Command) -> None:
     done: asyncio.Future[ProposeError | None] = broker.loop.create_future()
-    broker.broker.context.gatherer.add_command(command, done.set_result)
+    broker.broker.context.batcher.add_command(command, done.set_result)
     assert await done is None
 
 
@@ -139,12 +139,12 @@ def test_a_topic_of_very_many_queues_is_listed_with_those_that_were_used(tmp_pat
 def test_the_event_loop_goes_on_while_a_long_list_is_made(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         await broker.create_topic("orders", queues=1)
-        for number in range(STEPS_A_TURN // 2 + 1):
+        for number in range(ITEMS_PER_TURN // 2 + 1):
             broker.broker.context.machine.state.offsets[f"g{number}", "orders"] = {0: 0}
         made = asyncio.ensure_future(groups_document(broker.broker.context))
         await asyncio.sleep(0)
         assert not made.done()
-        last = f"g{STEPS_A_TURN // 2}"
+        last = f"g{ITEMS_PER_TURN // 2}"
         del broker.broker.context.machine.state.offsets["g999", "orders"]
         names = {row["group"] for row in (await made)["groups"]}
         assert last in names
@@ -242,7 +242,7 @@ def test_with_its_offsets_a_group_loses_its_retry_topic_and_keeps_its_dead_lette
                 await commit(broker, group, topic, 0, 0)
         context = broker.broker.context
         # Such an offset waits for an entry to travel in, and must not come behind the deletion.
-        context.gatherer.add_lazy_offset("readers", "orders", 0, 5)
+        context.batcher.add_lazy_offset("readers", "orders", 0, 5)
         ext = {"groupName": "readers", field: "true"}
         assert (await broker.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, ext)).code == 0
         await asyncio.sleep(5)

@@ -23,8 +23,8 @@ ANY = 2**31 - 1
 
 async def older_topic(broker: SingleBroker, name: str, queues: int = ANY) -> None:
     """A topic as states may have it that are older than the limits."""
-    gatherer = broker.broker.context.gatherer
-    gatherer.add_command(PutTopic.of(TopicConfig(name, queues, queues), 1))
+    batcher = broker.broker.context.batcher
+    batcher.add_command(PutTopic.of(TopicConfig(name, queues, queues), 1))
     await asyncio.sleep(0.1)
 
 
@@ -97,8 +97,8 @@ def test_an_older_group_with_any_number_of_retry_queues_uses_few(tmp_path: Path)
     async def scenario(broker: SingleBroker) -> None:
         await broker.create_topic("orders")
         await broker.send("orders", 0, b"x")
-        gatherer = broker.broker.context.gatherer
-        gatherer.add_command(PutGroup.of(GroupConfig("readers", retry_queues=ANY), 1))
+        batcher = broker.broker.context.batcher
+        batcher.add_command(PutGroup.of(GroupConfig("readers", retry_queues=ANY), 1))
         await asyncio.sleep(0.1)
         (record,) = messages(await broker.pull("orders", 0, 0))
         ext = {"group": "readers", "offset": str(record.position), "delayLevel": "1"}
@@ -114,7 +114,7 @@ def test_an_older_group_with_any_number_of_retry_queues_uses_few(tmp_path: Path)
 def test_a_pull_brings_so_many_bytes_and_is_held_for_so_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = replace(CONSUME, pull_bytes_max=500, pull_messages_max=3, hold_seconds_max=7.0)
+    few = replace(CONSUME, pull_bytes_max=500, pull_messages_max=3, long_poll_seconds_max=7.0)
     monkeypatch.setattr("broker.remoting.processors.pull_message.CONSUME", few)
 
     async def count(broker: SingleBroker, **changed: str) -> int:

@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 import broker
-from broker.cli.cluster_admin.admin_client import Admin
+from broker.cli.cluster_admin.admin_client import AdminClient
 from broker.cli.cluster_admin.cluster_view import view_groups
 from broker.cli.cluster_admin.consumer_group_views import UnknownGroupError, find_group, group_names
 from broker.cli.commands.group import group_json
@@ -73,7 +73,7 @@ async def by_http(rows: list[dict[str, Any]]) -> Answers:
     return answers
 
 
-async def by_command_line(admin: Admin) -> Answers:
+async def by_command_line(admin: AdminClient) -> Answers:
     answers = Answers(set(await group_names(admin)))
     for name in answers.groups:
         document = group_json(await find_group(admin, name))
@@ -146,7 +146,7 @@ def nonzero(lags: dict[tuple[str, str], int]) -> dict[tuple[str, str], int]:
 
 
 def with_all(
-    scenario: Callable[[Site, Admin, ClusterView], Coroutine[Any, Any, None]], data: Path
+    scenario: Callable[[Site, AdminClient, ClusterView], Coroutine[Any, Any, None]], data: Path
 ) -> None:
     async def run(site: Site) -> None:
         loop, single = site.broker.loop, site.broker
@@ -164,7 +164,7 @@ def with_all(
             return names.routes.cluster_info()
 
         view = ClusterView(single.broker.context, known, no_other)
-        await scenario(site, Admin(single.client, NAMESRV), view)
+        await scenario(site, AdminClient(single.client, NAMESRV), view)
         single.broker.on_announcement_changed = lambda: None
         await registrar.stop()
         await names.stop()
@@ -176,7 +176,7 @@ def with_all(
 def test_every_surface_gives_the_same_answer(tmp_path: Path, seed: int) -> None:
     """Again: pytest tests/broker/admin/test_same_answers.py -k "same_answer and <seed>"."""
 
-    async def scenario(site: Site, admin: Admin, view: ClusterView) -> None:
+    async def scenario(site: Site, admin: AdminClient, view: ClusterView) -> None:
         members = await random_state(site.broker, Random(seed))
         await asyncio.sleep(1)
         slow = expected(site.broker)
@@ -199,7 +199,7 @@ def test_every_surface_gives_the_same_answer(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_every_surface_tells_the_same_of_topics_and_of_the_node(tmp_path: Path, seed: int) -> None:
-    async def scenario(site: Site, admin: Admin, view: ClusterView) -> None:
+    async def scenario(site: Site, admin: AdminClient, view: ClusterView) -> None:
         single = site.broker
         members = await random_state(single, Random(seed))
         await asyncio.sleep(1)
@@ -236,7 +236,7 @@ def test_every_surface_tells_the_same_of_topics_and_of_the_node(tmp_path: Path, 
 
 
 def test_an_unknown_group_is_told_with_those_of_similar_names(tmp_path: Path) -> None:
-    async def scenario(site: Site, admin: Admin, _view: ClusterView) -> None:
+    async def scenario(site: Site, admin: AdminClient, _view: ClusterView) -> None:
         for group in ("printers", "readers"):
             await configure(site.broker, group)
         with pytest.raises(UnknownGroupError, match=r"knows the group readesr; is it readers\?"):

@@ -12,11 +12,11 @@ from broker.bench.failover import FailoverResult, waits_ms
 from broker.bench.jobs import (
     FillJob,
     Job,
+    LoadShape,
     ProbeJob,
     ProduceJob,
     ReplayJob,
     Round,
-    Shape,
     decode_job,
     encode_job,
     summarise,
@@ -26,7 +26,7 @@ from broker.bench.jobs import (
 @pytest.mark.parametrize(
     "job",
     [
-        ProduceJob("t", 10, Shape(128, 4), 0.5, 2.0, 3, (1, 2)),
+        ProduceJob("t", 10, LoadShape(128, 4), 0.5, 2.0, 3, (1, 2)),
         FillJob("t", 10, 1000),
         ReplayJob("t", 1000, 3, ()),
         ProbeJob("t", 10),

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from broker.bench.failover_probe import Probe
-from broker.bench.jobs import FillJob, ProbeJob, ReplayJob, Shape
+from broker.bench.jobs import FillJob, LoadShape, ProbeJob, ReplayJob
 from broker.bench.produce import ClosedLoop, fill
 from broker.bench.replay import replay
 from broker.client.config import ProducerConfig
@@ -42,7 +42,7 @@ def test_so_many_requests_are_under_way_and_no_more(batch: int, in_flight: int) 
     async def scenario(loop: VirtualLoop) -> None:
         cluster, broker, producer = await start(loop)
         broker.mute = True
-        load = ClosedLoop(producer, TOPIC, Shape(batch, in_flight), b"x")
+        load = ClosedLoop(producer, TOPIC, LoadShape(batch, in_flight), b"x")
         running = asyncio.ensure_future(load.run_count(batch * 100))
         await asyncio.sleep(1)
         assert len(broker.requests) == in_flight
@@ -55,7 +55,7 @@ def test_so_many_requests_are_under_way_and_no_more(batch: int, in_flight: int) 
 @in_virtual_time
 async def test_a_loop_sends_as_many_as_it_is_told(loop: VirtualLoop) -> None:
     cluster, broker, producer = await start(loop)
-    load = ClosedLoop(producer, TOPIC, Shape(1, 3), b"x")
+    load = ClosedLoop(producer, TOPIC, LoadShape(1, 3), b"x")
     assert await load.run_count(10) == 10
     assert broker.count(RequestCode.SEND_MESSAGE_V2) == 10
     assert len(load.latencies) == 10
@@ -66,7 +66,7 @@ async def test_a_loop_sends_as_many_as_it_is_told(loop: VirtualLoop) -> None:
 @in_virtual_time
 async def test_a_loop_ends_when_its_time_is_over(loop: VirtualLoop) -> None:
     cluster, broker, producer = await start(loop)
-    load = ClosedLoop(producer, TOPIC, Shape(1, 3), b"x")
+    load = ClosedLoop(producer, TOPIC, LoadShape(1, 3), b"x")
     began = time.perf_counter()
     acknowledged = await load.run(0.05)
     assert 0.05 <= time.perf_counter() - began < 5
@@ -79,7 +79,7 @@ async def test_a_loop_that_gets_no_processor_until_its_time_is_over_sends_once(
     loop: VirtualLoop,
 ) -> None:
     cluster, _, producer = await start(loop)
-    load = ClosedLoop(producer, TOPIC, Shape(1, 3), b"x")
+    load = ClosedLoop(producer, TOPIC, LoadShape(1, 3), b"x")
     assert await load.run(0.0) == 1
     assert len(load.latencies) == 1
     await stop(cluster, producer)
@@ -90,7 +90,7 @@ async def test_a_refusal_ends_the_loop(loop: VirtualLoop) -> None:
     cluster, broker, producer = await start(loop)
     broker.refusals.append((ResponseCode.MESSAGE_ILLEGAL, "no"))
     with pytest.raises(ClientError):
-        await ClosedLoop(producer, TOPIC, Shape(1, 3), b"x").run_count(10)
+        await ClosedLoop(producer, TOPIC, LoadShape(1, 3), b"x").run_count(10)
     await stop(cluster, producer)
 
 

@@ -9,8 +9,8 @@ import orjson
 
 from broker.filter.sql92_parser import parse_selector
 from broker.filter.subscription import tag_codes
-from broker.ingest.batch_body import stage_batch
-from broker.ingest.property_templates import Stager, origin
+from broker.ingest.batch_body import decode_batch_body
+from broker.ingest.property_templates import MessageBuilder, origin
 from broker.remoting.connection import Connection
 from broker.remoting.dispatch import dispatch_by_code
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
@@ -18,9 +18,9 @@ from broker.remoting.protocol.ext_fields import ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import object_map
 from broker.remoting.server import RemotingServer
-from store.message.batch import Run, decode_batch, encode_batch
+from store.message.batch import QueueRun, decode_batch, encode_batch
 from store.message.properties import decode_properties, find_property
-from store.message.record import decode_record, record_bounds, stage_message
+from store.message.record import decode_record, make_pending_message, record_bounds
 from tests.support.virtual_network import VirtualLoop
 
 NAME_SERVER_PORT = 9876
@@ -59,10 +59,10 @@ class Group:
         queue = self.queues.setdefault((topic, queue_id), [])
         first = len(queue) + self.first_offsets.get((topic, queue_id), 0)
         staged = [
-            stage_message(topic, body, properties, born_timestamp=NOW_MS, born_host=HOST)
+            make_pending_message(topic, body, properties, born_timestamp=NOW_MS, born_host=HOST)
             for body, properties in messages
         ]
-        runs = [Run(topic, queue_id, first, staged)]
+        runs = [QueueRun(topic, queue_id, first, staged)]
         body = b"".join(encode_batch(self.position, NOW_MS + first, HOST, runs, b""))
         self.position += len(body) + 48
         records = bytes(decode_batch(memoryview(body)).records)
@@ -184,7 +184,7 @@ class Broker:
 
     def _send_batch(self, connection: Connection, request: Frame) -> None:
         of = origin(ext_str(request, "b"), 0, NOW_MS, HOST, 0)
-        sent = stage_batch(Stager("fake"), of, request.body)
+        sent = decode_batch_body(MessageBuilder("fake"), of, request.body)
         messages = [(bytes(each.body), each.properties) for each in sent]
         self._append(connection, request, messages)
 

@@ -12,7 +12,7 @@ import pytest
 from broker.remoting.protocol.codes import ResponseCode
 from broker.scheduled.timer_wheel import SLOT_MS, SLOTS
 from store.index.consume_queue import ROW_SIZE
-from store.log.entry_repair import Checked
+from store.log.entry_repair import CheckedRange
 from store.message.scheduled_topics import DELAYS_MS, SCHEDULE_TOPIC, TIMER_TOPIC
 from tests.broker.single_broker import NOW_MS, SingleBroker, flip, messages, with_broker
 
@@ -45,7 +45,7 @@ async def refused_and_mended(
     ]
     scrubber = broker.broker.context.node.scrubber
     assert scrubber.passes == 0
-    (told,) = scrubber.mended
+    (told,) = scrubber.repaired
     assert told.startswith(f"{path}, byte {row * ROW_SIZE}: ")
 
 
@@ -248,7 +248,7 @@ def test_who_asks_again_meanwhile_has_nothing_compared_twice(tmp_path: Path) -> 
         looked: list[int] = []
         check = node.store.check_entries
 
-        def watched(first_index: int, last_index: int, max_bytes: int) -> Checked:
+        def watched(first_index: int, last_index: int, max_bytes: int) -> CheckedRange:
             looked.append(first_index)
             return check(first_index, last_index, max_bytes)
 
@@ -368,7 +368,7 @@ def test_a_message_whose_row_says_a_later_time_of_its_slot_is_late_and_not_lost(
     async def after(broker: SingleBroker) -> None:
         if tried_again:
             await until(broker, NOW_MS + 150_000)
-            timers = broker.broker.context.delivery._timers
+            timers = broker.broker.context.scheduled_messages._timers
             assert timers is not None
             timers._try_again("one step was refused")
         await until(broker, NOW_MS + 199_000)
@@ -393,10 +393,10 @@ def test_what_was_delivered_is_not_again_where_its_row_rots_to_a_later_time(tmp_
 
 def test_the_log_is_kept_while_a_row_of_the_wheel_is_wrong(tmp_path: Path) -> None:
     async def after(broker: SingleBroker) -> None:
-        delivery = broker.broker.context.delivery
-        assert delivery.kept_from() == 0
+        delivery = broker.broker.context.scheduled_messages
+        assert delivery.oldest_needed_position() == 0
         await asyncio.sleep(0.1)
-        assert (delivery.kept_from() or 0) > 0
+        assert (delivery.oldest_needed_position() or 0) > 0
 
     when = f"TIMER_DELIVER_MS\x01{NOW_MS + 3 * SLOT_MS}\x02"
     one_rots(tmp_path, TIMER_TOPIC, when, (1, lambda _: bytes(ROW_SIZE)), after)

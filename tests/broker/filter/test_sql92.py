@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from broker.delivery.message_filter import selected
-from broker.delivery.message_reader import Found, Limits, Status
+from broker.delivery.message_reader import GetMessageResult, GetMessageStatus, PullLimits
 from broker.filter.sql92_parser import parse_selector
 from broker.filter.subscription import ExpressionError
 from broker.limits import CONSUME
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from store.errors import CorruptRecordError
-from store.message.batch import Run, decode_batch, encode_batch
-from store.message.record import stage_message
+from store.message.batch import QueueRun, decode_batch, encode_batch
+from store.message.record import make_pending_message
 from tests.broker.single_broker import SingleBroker, messages, with_broker
 
 DEPTH_MAX, LINKS_MAX = CONSUME.expression_depth_max, CONSUME.expression_links_max
@@ -205,11 +205,13 @@ def test_a_pull_that_finds_nothing_goes_on_behind_what_it_has_seen(tmp_path: Pat
 
 
 def test_a_record_that_contradicts_itself_is_never_taken_for_one_that_does_not_match() -> None:
-    message = stage_message("orders", b"x", b"n\x011\x02", born_timestamp=1, born_host=bytes(8))
-    parts = encode_batch(0, 1, bytes(8), [Run("orders", 0, 0, [message])], b"")
+    message = make_pending_message(
+        "orders", b"x", b"n\x011\x02", born_timestamp=1, born_host=bytes(8)
+    )
+    parts = encode_batch(0, 1, bytes(8), [QueueRun("orders", 0, 0, [message])], b"")
     record = bytearray(decode_batch(b"".join(map(bytes, parts))).records)
-    found = Found(Status.FOUND, 1, 0, 1, (), 1)
-    selector, limits = parse_selector("n = 1"), Limits(32, 1000)
+    found = GetMessageResult(GetMessageStatus.FOUND, 1, 0, 1, (), 1)
+    selector, limits = parse_selector("n = 1"), PullLimits(32, 1000)
     assert selected(selector, 0, found, [record], limits) == (found, [record])
     for size in (-1, 1000):
         record[84:88] = size.to_bytes(4, "big", signed=True)

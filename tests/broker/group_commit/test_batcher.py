@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from broker.group_commit.batcher import ENTRY_BYTES, PIPELINE_ENTRIES, Gatherer
-from broker.group_commit.pending_batch import Addressed
+from broker.group_commit.batcher import ENTRY_BYTES, PIPELINE_ENTRIES, Batcher
+from broker.group_commit.pending_batch import QueueMessages
 from broker.limits import PRODUCE
 from broker.state.broker_state import BrokerState
 from broker.state.commands import CommitOffset, DeleteTopic, PutTopic, Schedule, decode_commands
@@ -25,7 +25,7 @@ from store.errors import EntryTooLargeError
 from store.io.filesystem import Bytes
 from store.log.entry import HEADER_SIZE
 from store.message.batch import QUEUE_ROW, Batch, decode_batch
-from store.message.record import StagedMessage, iter_records, stage_message
+from store.message.record import PendingMessage, iter_records, make_pending_message
 from store.message.scheduled_topics import SCHEDULE_TOPIC
 from tests.support.virtual_network import VirtualLoop
 
@@ -92,14 +92,14 @@ class Heard:
 
 
 class Room:
-    """A gatherer with its surroundings. ``turn`` lets the loop turn once."""
+    """A batcher with its surroundings. ``turn`` lets the loop turn once."""
 
     def __init__(self, segment_size: int = 64 << 20) -> None:
         self.loop = VirtualLoop()
         self.node = Proposals()
         self.applied = Applied()
         self.now_ms = 1_000_000
-        self.gatherer = Gatherer(
+        self.batcher = Batcher(
             node=self.node,
             applied=self.applied,
             loop=self.loop,
@@ -107,7 +107,7 @@ class Room:
             store_host=HOST,
             segment_size=segment_size,
         )
-        self.gatherer.leadership_changed(LEADS)
+        self.batcher.leadership_changed(LEADS)
 
     def turn(self, seconds: float = 0.0) -> None:
         self.loop.call_later(seconds, self.loop.stop)
@@ -115,7 +115,7 @@ class Room:
 
     def add(self, body: bytes, topic: str = "t", queue_id: int = 0) -> Heard:
         heard = Heard()
-        self.gatherer.add_message(topic, queue_id, message(body), heard)
+        self.batcher.add_message(topic, queue_id, message(body), heard)
         return heard
 
 
@@ -134,13 +134,13 @@ def small_room() -> Iterator[Room]:
     opened.loop.close()
 
 
-def message(body: bytes) -> StagedMessage:
-    return stage_message("t", body, b"", born_timestamp=1, born_host=HOST)
+def message(body: bytes) -> PendingMessage:
+    return make_pending_message("t", body, b"", born_timestamp=1, born_host=HOST)
 
 
 def test_what_is_staged_in_one_turn_is_one_entry(room: Room) -> None:
     heard = [room.add(b"%d" % i, queue_id=i % 2) for i in range(5)]
-    room.gatherer.add_command(CommitOffset("g", "t", 0, 1))
+    room.batcher.add_command(CommitOffset("g", "t", 0, 1))
     assert room.node.batches == []
     room.turn()
     assert len(room.node.batches) == 1
@@ -161,7 +161,7 @@ def test_everybody_hears_where_the_record_lies(room: Room) -> None:
 def test_messages_of_one_request_are_never_parted(room: Room) -> None:
     room.add(b"before")
     heard = Heard()
-    room.gatherer.add_messages("t", 0, [message(b"a"), message(b"b")], heard)
+    room.batcher.add_messages("t", 0, [message(b"a"), message(b"b")], heard)
     room.turn()
     room.node.commit()
     assert (heard.first_offset, len(heard.positions)) == (1, 2)
@@ -172,12 +172,12 @@ def test_messages_and_commands_together_are_one_entry_however_full_the_last_one_
 ) -> None:
     room.add(b"x" * (ENTRY_BYTES - 400))
     heard, ended = Heard(), list[ProposeError | None]()
-    room.gatherer.add_together(
-        [Addressed("t", 0, [message(b"a")], heard), Addressed("u", 3, [message(b"b")])],
+    room.batcher.add_in_one_entry(
+        [QueueMessages("t", 0, [message(b"a")], heard), QueueMessages("u", 3, [message(b"b")])],
         [Schedule(2, 7), PutTopic.of(TopicConfig("u"), 5)],
         ended.append,
     )
-    assert room.gatherer.topic("u") == TopicConfig("u")
+    assert room.batcher.topic("u") == TopicConfig("u")
     room.turn()
     assert [len(room.node.bodies(i)) for i in range(2)] == [1, 2]
     assert decode_commands(room.node.batches[1].commands) == [
@@ -190,17 +190,17 @@ def test_messages_and_commands_together_are_one_entry_however_full_the_last_one_
 
 
 def test_what_is_too_much_together_is_not_staged_in_part(small_room: Room) -> None:
-    large = [Addressed("t", queue, [message(b"x" * 5000)]) for queue in range(2)]
+    large = [QueueMessages("t", queue, [message(b"x" * 5000)]) for queue in range(2)]
     with pytest.raises(EntryTooLargeError):
-        small_room.gatherer.add_together(large, [Schedule(1, 1)])
+        small_room.batcher.add_in_one_entry(large, [Schedule(1, 1)])
     small_room.turn()
     assert small_room.node.batches == []
 
 
 def test_a_scheduled_message_is_due_its_delay_after_it_is_stored(room: Room) -> None:
     for level in (1, 18):
-        staged = stage_message(SCHEDULE_TOPIC, b"m", b"", born_timestamp=1, born_host=HOST)
-        room.gatherer.add_message(SCHEDULE_TOPIC, level - 1, staged, Heard())
+        staged = make_pending_message(SCHEDULE_TOPIC, b"m", b"", born_timestamp=1, born_host=HOST)
+        room.batcher.add_message(SCHEDULE_TOPIC, level - 1, staged, Heard())
     room.now_ms = 2_000_000
     room.turn()
     codes = [row[2] for row in QUEUE_ROW.iter_unpack(room.node.batches[0].rows)]
@@ -209,15 +209,15 @@ def test_a_scheduled_message_is_due_its_delay_after_it_is_stored(room: Room) -> 
 
 def test_time_goes_on_slowly_where_the_wall_clock_is_behind(room: Room) -> None:
     room.applied.state.store_timestamp_ms = 5_000_000  # an earlier leader's clock was ahead
-    assert room.gatherer.now_ms() == 5_000_000
+    assert room.batcher.now_ms() == 5_000_000
     room.turn(10)
-    assert room.gatherer.now_ms() == 5_005_000
+    assert room.batcher.now_ms() == 5_005_000
     room.now_ms = 5_006_000
-    assert room.gatherer.now_ms() == 5_006_000
+    assert room.batcher.now_ms() == 5_006_000
     room.now_ms -= 3_000
-    assert room.gatherer.now_ms() == 5_006_000
+    assert room.batcher.now_ms() == 5_006_000
     room.turn(1)
-    assert room.gatherer.now_ms() == 5_006_500
+    assert room.batcher.now_ms() == 5_006_500
 
 
 def test_a_full_pipeline_makes_the_next_entry_grow(room: Room) -> None:
@@ -263,7 +263,7 @@ def test_too_much_that_waits_is_refused_as_busy(room: Room) -> None:
     for _ in range(PIPELINE_ENTRIES):
         room.add(b"in flight")
         room.turn()
-    part = b"x" * (PRODUCE.staged_bytes_max // 8)
+    part = b"x" * (PRODUCE.pending_bytes_max // 8)
     for _ in range(7):
         room.add(part)
     with pytest.raises(BusyError, match="wait for a majority"):
@@ -282,9 +282,9 @@ def test_offsets_go_on_from_the_applied_state(room: Room) -> None:
 def test_a_new_term_begins_with_the_applied_state(room: Room) -> None:
     room.add(b"lost")
     room.turn()
-    room.gatherer.leadership_changed(FOLLOWS)
+    room.batcher.leadership_changed(FOLLOWS)
     room.applied.ends["t", 0] = 7
-    room.gatherer.leadership_changed(Leadership(Role.LEADER, 5, "n0", True))
+    room.batcher.leadership_changed(Leadership(Role.LEADER, 5, "n0", True))
     room.add(b"new")
     room.turn()
     assert room.node.batches[1].runs[0].first_offset == 7
@@ -303,36 +303,36 @@ def test_a_refused_proposal_gives_its_offsets_back(room: Room) -> None:
 
 
 def test_with_a_refused_proposal_goes_what_was_staged_behind_it(room: Room) -> None:
-    room.gatherer.add_command(PutTopic.of(TopicConfig("new"), 1))
+    room.batcher.add_command(PutTopic.of(TopicConfig("new"), 1))
     room.add(b"x" * ENTRY_BYTES, topic="new")
     behind = room.add(b"behind", topic="new")
     room.node.refusal = BusyError(9, 8)
     room.turn()
     assert isinstance(behind.error, BusyError)
-    assert room.gatherer.topic("new") is None
+    assert room.batcher.topic("new") is None
     assert room.node.batches == []
 
 
 def test_what_is_on_its_way_is_foreseen_although_a_later_entry_is_refused(room: Room) -> None:
     config = TopicConfig("made", 4, 4)
     room.applied.state.topics["gone"] = TopicConfig("gone", 4, 4)
-    room.gatherer.add_command(PutTopic.of(config, 1))
-    room.gatherer.add_command(DeleteTopic("gone", 1))
+    room.batcher.add_command(PutTopic.of(config, 1))
+    room.batcher.add_command(DeleteTopic("gone", 1))
     room.turn()
     room.node.refusal = NoRoomError(5)
-    assert room.gatherer.topic("made") == config
+    assert room.batcher.topic("made") == config
     refused = room.add(b"x")
-    room.gatherer.add_command(DeleteTopic("made", 2))
+    room.batcher.add_command(DeleteTopic("made", 2))
     room.turn()
     assert isinstance(refused.error, NoRoomError)
-    assert (room.gatherer.topic("made"), room.gatherer.topic("gone")) == (config, None)
+    assert (room.batcher.topic("made"), room.batcher.topic("gone")) == (config, None)
 
 
 def test_with_the_leadership_everything_staged_is_refused(room: Room) -> None:
     asked: list[ProposeError | None] = []
     staged = room.add(b"a")
-    room.gatherer.add_command(CommitOffset("g", "t", 0, 1), asked.append)
-    room.gatherer.leadership_changed(FOLLOWS)
+    room.batcher.add_command(CommitOffset("g", "t", 0, 1), asked.append)
+    room.batcher.leadership_changed(FOLLOWS)
     assert isinstance(staged.error, NotLeaderError)
     assert str(asked[0]) == "not the leader; the leader is n1"
     with pytest.raises(NotLeaderError):
@@ -344,7 +344,7 @@ def test_with_the_leadership_everything_staged_is_refused(room: Room) -> None:
 def test_what_was_proposed_before_ends_as_the_node_says(room: Room) -> None:
     waiting = room.add(b"a")
     room.turn()
-    room.gatherer.leadership_changed(FOLLOWS)
+    room.batcher.leadership_changed(FOLLOWS)
     assert waiting.error is None
     room.node.dones.pop()(OutcomeUnknownError(1, 3))
     assert isinstance(waiting.error, OutcomeUnknownError)
@@ -361,19 +361,19 @@ def test_store_times_never_go_back(room: Room) -> None:
 
 
 def test_a_topic_is_known_from_when_it_is_staged(room: Room) -> None:
-    room.gatherer.add_command(PutTopic.of(TopicConfig("new"), 1))
-    assert room.gatherer.topic("new") == TopicConfig("new")
-    room.gatherer.add_command(DeleteTopic("new", 2))
-    assert room.gatherer.topic("new") is None
+    room.batcher.add_command(PutTopic.of(TopicConfig("new"), 1))
+    assert room.batcher.topic("new") == TopicConfig("new")
+    room.batcher.add_command(DeleteTopic("new", 2))
+    assert room.batcher.topic("new") is None
     room.turn()
     room.applied.state.apply(PutTopic.of(TopicConfig("new"), 3))
     room.node.commit()
-    assert room.gatherer.topic("new") == TopicConfig("new")
+    assert room.batcher.topic("new") == TopicConfig("new")
 
 
 def test_lazy_offsets_travel_with_the_next_entry(room: Room) -> None:
-    room.gatherer.add_lazy_offset("g", "t", 0, 1)
-    room.gatherer.add_lazy_offset("g", "t", 0, 2)
+    room.batcher.add_lazy_offset("g", "t", 0, 1)
+    room.batcher.add_lazy_offset("g", "t", 0, 2)
     room.turn()
     assert room.node.batches == []
     room.add(b"x")
@@ -382,7 +382,7 @@ def test_lazy_offsets_travel_with_the_next_entry(room: Room) -> None:
 
 
 def test_lazy_offsets_wait_no_longer_than_a_second(room: Room) -> None:
-    room.gatherer.add_lazy_offset("g", "t", 0, 2)
+    room.batcher.add_lazy_offset("g", "t", 0, 2)
     room.turn(1.001)
     room.turn()
     assert decode_commands(room.node.batches[0].commands) == [CommitOffset("g", "t", 0, 2)]
@@ -392,13 +392,13 @@ def test_lazy_offsets_wait_no_longer_than_a_second(room: Room) -> None:
 
 def test_a_lazy_offset_that_is_committed_already_makes_no_entry(room: Room) -> None:
     room.applied.state.apply(CommitOffset("g", "t", 0, 2))
-    room.gatherer.add_lazy_offset("g", "t", 0, 2)
+    room.batcher.add_lazy_offset("g", "t", 0, 2)
     room.turn(5)
     assert room.node.batches == []
 
 
 def test_an_offset_committed_by_request_replaces_a_lazy_one(room: Room) -> None:
-    room.gatherer.add_lazy_offset("g", "t", 0, 2)
-    room.gatherer.add_command(CommitOffset("g", "t", 0, 9))
+    room.batcher.add_lazy_offset("g", "t", 0, 2)
+    room.batcher.add_command(CommitOffset("g", "t", 0, 9))
     room.turn()
     assert decode_commands(room.node.batches[0].commands) == [CommitOffset("g", "t", 0, 9)]

@@ -89,7 +89,7 @@ def test_who_speaks_for_another_site_is_refused(
         for method, path, body in requests:
             found, answer = await site.ask(method, path, body, [*headers, JSON])
             assert (found, list(answer)) == (status, ["error"])
-        assert site.broker.broker.context.gatherer.topic("orders") is None
+        assert site.broker.broker.context.batcher.topic("orders") is None
 
     with_site(scenario, tmp_path)
     assert not (tmp_path / "snapshots").exists()

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from broker.http.consume import NO_GROUP
-from broker.http.memory_budget import MEMORY, Memory
+from broker.http.memory_budget import MEMORY, MemoryBudget
 from broker.http.server import HttpServer
 from broker.limits import HTTP, HttpLimits
 from broker.remoting.protocol.codes import RequestCode
@@ -64,7 +64,7 @@ class Site:
         self._runner = runner
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> MemoryBudget:
         return self._runner.app[MEMORY]
 
     def protocol(self) -> asyncio.Protocol:
@@ -269,11 +269,11 @@ def test_a_reader_that_goes_away_waits_no_more(tmp_path: Path) -> None:
         path = "/topics/orders/queues/0/messages?wait_ms=60000"
         begun = [site.begin("GET", path, 0)[0] for _ in range(5)]
         await asyncio.sleep(1)
-        assert len(site.broker.broker.context.holds) == 5
+        assert len(site.broker.broker.context.long_polling) == 5
         for connection in begun:
             connection.abort()
         await asyncio.sleep(1)
-        assert len(site.broker.broker.context.holds) == 0
+        assert len(site.broker.broker.context.long_polling) == 0
         await site.broker.send("orders", 0, b"there")
 
     with_site(scenario, tmp_path)

@@ -14,12 +14,12 @@ from broker.limits import PRODUCE
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
 from broker.state import deduplication_window
-from broker.state.deduplication_window import KnownRequests, RecentRequests, pack_keys
+from broker.state.deduplication_window import DeduplicationIndex, RecentRequests, pack_keys
 from dledger.errors import InvariantError, NoRoomError
 from dledger.node.state_machine import Leadership
 from dledger.raft.raft_state import Role
-from store.message.batch import staged_bytes
-from store.message.record import stage_message
+from store.message.batch import pending_bytes
+from store.message.record import make_pending_message
 from tests.broker.single_broker import SingleBroker, batched, messages, send_ext, with_broker
 
 KEY = "UNIQ_KEY\x017F00000100002A9F0000000000000001\x02"
@@ -89,7 +89,7 @@ def test_so_many_bytes_are_looked_for_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "broker.ingest.deduplication.PRODUCE", replace(PRODUCE, doubt_bytes_max=1_500)
+        "broker.ingest.deduplication.PRODUCE", replace(PRODUCE, suspect_bytes_max=1_500)
     )
 
     async def scenario(broker: SingleBroker) -> None:
@@ -104,7 +104,7 @@ def test_so_many_bytes_are_looked_for_at_once(
         broker.log_executor.release()
         codes = [answer.code for answer in await asyncio.gather(*again)]
         assert codes == [0, 0, ResponseCode.SYSTEM_BUSY, 0]
-        assert broker.broker.context.resent._doubt_bytes == 0
+        assert broker.broker.context.deduplicator._suspect_bytes == 0
         assert (await broker.send("orders", 0, b"x" * 500, keys[2])).code == 0
         assert len(await bodies(broker)) == 4
 
@@ -209,7 +209,7 @@ def test_a_retry_is_known_after_a_restart(tmp_path: Path, checkpoint: bool) -> N
         await broker.create_topic("orders")
         first.append(await broker.send("orders", 0, b"a", KEY))
         if checkpoint:
-            broker.broker.context.node.keeper.checkpoint()
+            broker.broker.context.node.checkpointer.checkpoint()
             await asyncio.sleep(0.1)
 
     async def after(broker: SingleBroker) -> None:
@@ -228,7 +228,7 @@ def test_a_retry_whose_leader_is_deposed_is_told_so(tmp_path: Path) -> None:
         for properties in (KEY, "TAGS\x01fills the pipeline\x02", KEY):
             tries.append(asyncio.ensure_future(broker.send("orders", 0, b"a", properties)))
             await asyncio.sleep(0.1)
-        broker.broker.context.gatherer.close()
+        broker.broker.context.batcher.close()
         broker.log_executor.release()
         first, _, again = await asyncio.gather(*tries)
         assert (first.code, again.code) == (0, ResponseCode.SERVICE_NOT_AVAILABLE)
@@ -239,10 +239,10 @@ def test_a_retry_whose_leader_is_deposed_is_told_so(tmp_path: Path) -> None:
 def test_a_first_try_that_was_refused_does_not_hide_the_second(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         await broker.create_topic("orders")
-        gatherer = broker.broker.context.gatherer
-        gatherer.refuse_messages(NoRoomError)
+        batcher = broker.broker.context.batcher
+        batcher.refuse_messages(NoRoomError)
         assert (await broker.send("orders", 0, b"a", KEY)).code != ResponseCode.SUCCESS
-        gatherer.refuse_messages(None)
+        batcher.refuse_messages(None)
         assert (await broker.send("orders", 0, b"a", KEY)).code == ResponseCode.SUCCESS
         assert await bodies(broker) == [b"a"]
 
@@ -261,12 +261,12 @@ def test_what_no_entry_could_hold_is_refused_at_once_and_not_once_it_was_looked_
     async def scenario(broker: SingleBroker) -> None:
         await broker.create_topic("orders")
         await broker.send("orders", 0, b"a", KEY)
-        gatherer = broker.broker.context.gatherer
+        batcher = broker.broker.context.batcher
         properties = KEY + "KEYS\x01" + "k " * 6_000 + "\x02"
-        empty = stage_message(
+        empty = make_pending_message(
             "orders", b"", properties.encode(), born_timestamp=1, born_host=bytes(8)
         )
-        room = gatherer.request_bytes_max - staged_bytes([empty])
+        room = batcher.request_bytes_max - pending_bytes([empty])
         answers = [
             await broker.send("orders", 0, bytes(room - less), properties) for less in range(6)
         ]
@@ -297,9 +297,9 @@ def test_requests_that_are_cut_short_are_refused() -> None:
 
 def test_a_leader_forgets_the_oldest_half(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deduplication_window, "LEADER_REQUESTS", 2)
-    known = KnownRequests()
+    known = DeduplicationIndex()
     for key in range(5):
-        known.newer[key] = deduplication_window.EntryPlace(key)
+        known.newer[key] = deduplication_window.EntryPosition(key)
         known.age()
     assert [key for key in range(5) if known.get(key) is not None] == [2, 3, 4]
 
@@ -308,8 +308,8 @@ def test_a_new_leader_begins_with_what_the_log_says() -> None:
     recent = RecentRequests()
     recent.add(10, pack_keys([1, 2]))
     recent.add(20, pack_keys([2]))
-    known = KnownRequests()
-    known.newer[9] = deduplication_window.EntryPlace()
+    known = DeduplicationIndex()
+    known.newer[9] = deduplication_window.EntryPosition()
     known.begin(recent)
     places = [known.get(key) for key in (1, 2, 9)]
     assert [place and place.position for place in places] == [10, 20, None]
@@ -327,7 +327,7 @@ def test_what_was_looked_for_in_another_term_is_not_stored_in_this_one(
         load = context.reader.load
 
         def load_in_the_next_term(*asked: Any) -> None:
-            context.gatherer.leadership_changed(Leadership(Role.LEADER, 99, "n0", serving=True))
+            context.batcher.leadership_changed(Leadership(Role.LEADER, 99, "n0", serving=True))
             load(*asked)
 
         with monkeypatch.context() as patch:

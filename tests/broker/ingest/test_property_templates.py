@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import broker.ingest.property_templates
-from broker.ingest.batch_body import stage_batch
-from broker.ingest.property_templates import Stager, origin
+from broker.ingest.batch_body import decode_batch_body
+from broker.ingest.property_templates import MessageBuilder, origin
 from broker.limits import PRODUCE
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
@@ -21,7 +21,7 @@ from broker.remoting.protocol.send_message_header import (
     storable_in_batch,
     storable_properties,
 )
-from store.message.record import StagedMessage, stage_message
+from store.message.record import PendingMessage, make_pending_message
 
 HOST = b"\x7f\0\0\1\0\0\0\7"
 ORIGIN = origin("orders", 1, 1234, HOST, 2)
@@ -43,8 +43,8 @@ def one_by_one(
     body: bytes,
     properties: bytes,
     storable: Callable[[bytes], bytes] = storable_properties,
-) -> StagedMessage:
-    return stage_message(
+) -> PendingMessage:
+    return make_pending_message(
         "orders",
         body,
         storable(properties),
@@ -60,9 +60,9 @@ def one_by_one(
 def test_a_message_is_staged_as_if_it_were_the_first(
     messages: list[tuple[int, bytes, bytes]],
 ) -> None:
-    stager = Stager("DefaultCluster")
+    message_builder = MessageBuilder("DefaultCluster")
     for message in messages * 2:  # the second time by what was learnt
-        assert stager.stage(ORIGIN, *message) == one_by_one(*message)
+        assert message_builder.build(ORIGIN, *message) == one_by_one(*message)
 
 
 def in_a_batch(flag: int, body: bytes, properties: bytes) -> bytes:
@@ -91,8 +91,8 @@ def test_messages_of_a_batch_are_staged_as_each_by_itself(
             unended = properties and not properties.endswith(b"\x02")
             joined += (b"\x02" if unended else b"") + b"\x02".join([*added, b""])
         expected.append(one_by_one(flag, body, joined, storable_in_batch))
-    stager = Stager("DefaultCluster", storable_in_batch)
-    assert list(stage_batch(stager, ORIGIN, data, of_all)) == expected
+    message_builder = MessageBuilder("DefaultCluster", storable_in_batch)
+    assert list(decode_batch_body(message_builder, ORIGIN, data, of_all)) == expected
 
 
 @given(
@@ -110,7 +110,7 @@ def test_messages_that_differ_in_their_unique_key_are_staged_as_each_by_itself(
         for number, key in enumerate(keys)
     ]
     data = b"".join(in_a_batch(*message) for message in sent)
-    staged = stage_batch(Stager("DefaultCluster"), ORIGIN, data)
+    staged = decode_batch_body(MessageBuilder("DefaultCluster"), ORIGIN, data)
     assert list(staged) == [one_by_one(*message) for message in sent]
 
 
@@ -127,15 +127,15 @@ def test_a_message_that_differs_in_more_than_its_unique_key_is_read_anew(
     one: str, other: str
 ) -> None:
     sent = [(0, b"body", text.encode()) for text in (one, other, other, one, one)]
-    staged = stage_batch(
-        Stager("DefaultCluster"), ORIGIN, b"".join(in_a_batch(*message) for message in sent)
+    staged = decode_batch_body(
+        MessageBuilder("DefaultCluster"), ORIGIN, b"".join(in_a_batch(*message) for message in sent)
     )
     assert list(staged) == [one_by_one(*message) for message in sent]
 
 
 def test_a_unique_key_that_nothing_ends_is_stored_as_it_was_sent() -> None:
     message = 0, b"", b"WAIT\x01true\x02UNIQ_KEY\x01a"
-    assert Stager("DefaultCluster").stage(ORIGIN, *message) == one_by_one(*message)
+    assert MessageBuilder("DefaultCluster").build(ORIGIN, *message) == one_by_one(*message)
 
 
 def test_a_header_cannot_blow_up_a_batch() -> None:
@@ -143,39 +143,44 @@ def test_a_header_cannot_blow_up_a_batch() -> None:
     data = in_a_batch(0, b"", b"") * 100_000
     of_all = b"".join(b"%d\x01\x02" % number for number in range(4500))
     with pytest.raises(RequestError, match="what all get of the header is above"):
-        stage_batch(Stager("DefaultCluster", storable_in_batch), ORIGIN, data, of_all)
+        decode_batch_body(MessageBuilder("DefaultCluster", storable_in_batch), ORIGIN, data, of_all)
 
 
 def test_properties_that_are_too_long_are_refused_also_where_their_shape_is_known() -> None:
-    stager = Stager("DefaultCluster")
-    stager.stage(ORIGIN, 0, b"", b"UNIQ_KEY\x01a\x02TAGS\x01t\x02")
+    message_builder = MessageBuilder("DefaultCluster")
+    message_builder.build(ORIGIN, 0, b"", b"UNIQ_KEY\x01a\x02TAGS\x01t\x02")
     with pytest.raises(RequestError, match=f"{PROPERTIES_SIZE_MAX} fit") as refused:
-        stager.stage(ORIGIN, 0, b"", b"UNIQ_KEY\x01" + b"a" * 32767 + b"\x02TAGS\x01t\x02")
+        message_builder.build(ORIGIN, 0, b"", b"UNIQ_KEY\x01" + b"a" * 32767 + b"\x02TAGS\x01t\x02")
     assert refused.value.code == ResponseCode.MESSAGE_ILLEGAL
 
 
 def test_more_shapes_than_are_remembered_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker.ingest.property_templates, "PRODUCE", replace(PRODUCE, shapes_max=2))
-    stager = Stager("DefaultCluster")
+    monkeypatch.setattr(
+        broker.ingest.property_templates, "PRODUCE", replace(PRODUCE, property_templates_max=2)
+    )
+    message_builder = MessageBuilder("DefaultCluster")
     for number in [*range(7), *range(7)]:
         message = 0, b"x", f"TAGS\x01{number}\x02".encode()
-        assert stager.stage(ORIGIN, *message) == one_by_one(*message)
+        assert message_builder.build(ORIGIN, *message) == one_by_one(*message)
 
 
 def test_a_shape_that_is_long_is_not_remembered() -> None:
-    stager = Stager("DefaultCluster")
-    for size, known in ((PRODUCE.shape_bytes_max - 50, True), (PRODUCE.shape_bytes_max, False)):
+    message_builder = MessageBuilder("DefaultCluster")
+    for size, known in (
+        (PRODUCE.property_template_bytes_max - 50, True),
+        (PRODUCE.property_template_bytes_max, False),
+    ):
         message = 0, b"x", b"UNIQ_KEY\x01k\x02A\x01%b\x02" % (b"a" * size)
-        assert stager.stage(ORIGIN, *message) == one_by_one(*message)
-        assert (stager.likeness(message[2]) is not None) is known
+        assert message_builder.build(ORIGIN, *message) == one_by_one(*message)
+        assert (message_builder.batch_template(message[2]) is not None) is known
 
 
 @pytest.mark.parametrize("key", ["", "UNIQ_KEY\x01k\x02", "UNIQ_KEY\x01k"])
 def test_a_request_is_told_the_cluster_by_whose_topic_it_is_answered(key: str) -> None:
-    stager = Stager("east")
+    message_builder = MessageBuilder("east")
     for asker in ("a", "b"):
         properties = f"REPLY_TO_CLIENT\x01{asker}\x02{key}".encode()
-        staged = stager.stage(ORIGIN, 0, b"", properties)
+        staged = message_builder.build(ORIGIN, 0, b"", properties)
         assert staged.properties == b"CLUSTER\x01east\x02" + properties
     full = b"REPLY_TO_CLIENT\x01" + b"a" * (PROPERTIES_SIZE_MAX - 20)
-    assert stager.stage(ORIGIN, 0, b"", full).properties == full
+    assert message_builder.build(ORIGIN, 0, b"", full).properties == full

@@ -110,7 +110,7 @@ def test_the_queues_of_all_topics_have_a_limit(tmp_path: Path, limit: Limit) -> 
         )
         assert (await create(broker, "a", queues=18)).code == ResponseCode.SUCCESS
         assert (await create(broker, "a", queues=2)).code == ResponseCode.SUCCESS
-        assert broker.broker.context.gatherer.totals().queues == 8 + 4 + 2
+        assert broker.broker.context.batcher.totals().queues == 8 + 4 + 2
 
     with_broker(scenario, tmp_path)
 

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from broker.maintenance.derived_files_check import DerivedCheck
+from broker.maintenance.derived_files_check import DerivedFilesCheck
 from simulator.engine.disk import SimulatedFileSystem
 from store.errors import DamagedError
 from store.index.consume_queue import ROWS_PER_FILE
@@ -26,7 +26,7 @@ def test_good_rows_stay_when_an_entry_between_them_is_damaged(
     store = sample_replica.Replica(fs).store
     files = [path for path in fs.files() if "/consumequeue/" in path]
     before = [fs.visible_bytes(path) for path in files]
-    check = DerivedCheck(fs, directory, store, KeyIndex(fs, f"{directory}/keyindex"))
+    check = DerivedFilesCheck(fs, directory, store, KeyIndex(fs, f"{directory}/keyindex"))
     check.begin_pass()
     entries = store.read_entries(0, store.last_index, READ_BYTES)
     whole = [entry for entry in entries if entry.index not in (7, 8, 20)]
@@ -45,7 +45,7 @@ def test_a_row_that_differs_behind_a_damaged_entry_is_mended(
     path = next(path for path in fs.files() if "/consumequeue/orders/0/" in path)
     before = fs.visible_bytes(path)
     fs.flip_bit(path, 20 * 25 + 3)
-    check = DerivedCheck(fs, directory, store, KeyIndex(fs, f"{directory}/keyindex"))
+    check = DerivedFilesCheck(fs, directory, store, KeyIndex(fs, f"{directory}/keyindex"))
     check.begin_pass()
     entries = store.read_entries(0, store.last_index, READ_BYTES)
     told = check.check([entry for entry in entries if entry.index != 7])
@@ -61,7 +61,7 @@ class Keys:
         directory = sample_replica.write_replica(self.fs).directory
         self.store = sample_replica.Replica(self.fs).store
         self.index = KeyIndex(self.fs, f"{directory}/keyindex")
-        self.check = DerivedCheck(
+        self.check = DerivedFilesCheck(
             self.fs, directory, self.store, self.index, sample_replica.ROWS_PER_FILE
         )
         self.open()

@@ -48,7 +48,7 @@ def test_a_derived_file_that_rots_is_named_and_as_it_was_soon_after(
         assert not path.exists() or path.read_bytes() != whole
         await asyncio.sleep(6)
         assert path.read_bytes() == whole
-        mended = broker.broker.context.node.scrubber.mended
+        mended = broker.broker.context.node.scrubber.repaired
         assert any(str(path) in told for told in mended)
         found = messages(await broker.pull("orders", 1, 0))
         assert [record.queue_offset for record in found] == list(range(15))
@@ -74,7 +74,7 @@ def test_a_row_of_the_entry_index_is_made_again_from_the_log_by_a_node_that_is_a
         assert refused <= (not scrubbed)
         assert path.read_bytes() == whole
         assert not node.scrubber.damage
-        assert any(told.startswith("row of entry 20: ") for told in node.scrubber.mended)
+        assert any(told.startswith("row of entry 20: ") for told in node.scrubber.repaired)
 
     never = SETTINGS | {"scrub_pass_seconds": 1_000_000}
     with_broker(filled, tmp_path, **never)
@@ -91,7 +91,7 @@ def test_whole_files_are_left_alone(tmp_path: Path) -> None:
         passes = scrubber.passes
         await asyncio.sleep(10)
         assert scrubber.passes > passes
-        assert not scrubber.mended
+        assert not scrubber.repaired
         assert not scrubber.damage
 
     with_broker(scenario, tmp_path, **SETTINGS)

@@ -12,7 +12,7 @@ from broker.maintenance.retention import CHECK_SECONDS
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.state.commands import Expire
 from dledger.errors import ProposeError
-from store.io.disk_watermarks import Watermarks
+from store.io.disk_watermarks import DiskWatermarks
 from store.io.os_filesystem import OsFileSystem
 from store.log.retention_policy import RetentionPolicy
 from tests.broker.single_broker import NOW_MS, SingleBroker, messages, with_broker
@@ -129,7 +129,7 @@ def test_messages_go_before_their_time_only_where_the_disk_is_nearly_full(
         await asyncio.sleep(2 * CHECK_SECONDS)
         assert ((await bounds(broker))[0] > 0) is goes
 
-    marks = Watermarks(enough_bytes=1 << 40)
+    marks = DiskWatermarks(enough_bytes=1 << 40)
     policy = RetentionPolicy(age_ms_max=HOUR_MS, log_bytes_max=None, watermarks=marks)
     with_broker(scenario, tmp_path, fs=disk, retention=policy, **SETTINGS)
     assert ("the disk is 86.0 % full: giving up the log" in caplog.text) is goes
@@ -162,11 +162,11 @@ def test_the_log_has_all_that_the_newest_checkpoint_counts_on(tmp_path: Path) ->
         store = context.node.store
         assert store.first_position == 0
         expired: asyncio.Future[ProposeError | None] = context.loop.create_future()
-        context.gatherer.add_command(Expire(4 * SEGMENT), expired.set_result)
+        context.batcher.add_command(Expire(4 * SEGMENT), expired.set_result)
         assert await expired is None
         await asyncio.sleep(1)
         assert store.first_position == 0
-        context.node.keeper.checkpoint()
+        context.node.checkpointer.checkpoint()
         await asyncio.sleep(1)
         assert store.first_position == 4 * SEGMENT
 

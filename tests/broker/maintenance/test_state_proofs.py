@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
-from dledger.errors import RetakenError
+from dledger.errors import StateDivergedError
 from tests.broker.http.test_server import Site, with_site
 
 
@@ -17,7 +17,7 @@ def test_it_serves_nobody_says_why_and_is_opened_anew(tmp_path: Path) -> None:
         context = broker.broker.context
         assert (await broker.send("orders", 0, b"before")).code == ResponseCode.SUCCESS
         saved = context.node.store.checkpoints.indexes
-        context.node.retake.differs(context.node.applied_index, "offsets, topics")
+        context.node.state_divergence.differs(context.node.applied_index, "offsets, topics")
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert not context.node.serving
@@ -38,11 +38,11 @@ def test_it_serves_nobody_says_why_and_is_opened_anew(tmp_path: Path) -> None:
         assert (await site.ask("GET", "/topics"))[0] == 503
         assert (await site.ask("GET", "/healthz"))[0] == 503
         assert (await site.ask("GET", "/status"))[0] == 200
-        context.node.keeper.checkpoint()
+        context.node.checkpointer.checkpoint()
         await asyncio.sleep(20)
         assert context.node.store.checkpoints.indexes == saved
         (reason,) = broker.failures
-        assert isinstance(reason, RetakenError)
+        assert isinstance(reason, StateDivergedError)
         broker.failures.clear()
 
     with_site(scenario, tmp_path)

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from broker.metrics.topic_metrics import DAY, HOUR, MINUTE, SAMPLE_SECONDS, Meter, Meters
+from broker.metrics.topic_metrics import DAY, HOUR, MINUTE, SAMPLE_SECONDS, Meter, TopicMetrics
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from tests.broker.single_broker import SingleBroker, batched, messages, send_ext, with_broker
 
@@ -22,7 +22,7 @@ class Clock:
         return self.now
 
 
-def run_for(meters: Meters, clock: Clock, seconds: int) -> None:
+def run_for(meters: TopicMetrics, clock: Clock, seconds: int) -> None:
     """Time passes, and what was counted is put away as often as it is."""
     for _ in range(seconds // SAMPLE_SECONDS):
         clock.now += SAMPLE_SECONDS
@@ -31,7 +31,7 @@ def run_for(meters: Meters, clock: Clock, seconds: int) -> None:
 
 def test_windows_hold_what_came_in_their_time() -> None:
     clock = Clock()
-    meters = Meters(clock.time)
+    meters = TopicMetrics(clock.time)
     for _ in range(6 * 60 * 3):
         meters.pulled("orders", "readers", 5, 100)
         run_for(meters, clock, SAMPLE_SECONDS)
@@ -47,7 +47,7 @@ def test_windows_hold_what_came_in_their_time() -> None:
 
 def test_what_was_not_put_away_yet_counts_already() -> None:
     clock = Clock()
-    meters = Meters(clock.time)
+    meters = TopicMetrics(clock.time)
     clock.now += 4
     meters.pulled("orders", "readers", 8, 10)
     assert meters.rate("orders", "readers") == 2.0
@@ -56,7 +56,7 @@ def test_what_was_not_put_away_yet_counts_already() -> None:
 
 def test_a_topic_that_rests_has_nothing_in_the_last_minute_and_is_forgotten_after_a_day() -> None:
     clock = Clock()
-    meters = Meters(clock.time)
+    meters = TopicMetrics(clock.time)
     meters.returned("orders", "readers", 70)
     run_for(meters, clock, 120)
     meter = meters.sent_back["orders", "readers"]
@@ -122,7 +122,7 @@ def test_a_pull_whose_filter_wants_nothing_brought_nothing(tmp_path: Path) -> No
         assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
         stats = broker.broker.context.stats
         assert (stats.get_messages, stats.pulls_found, stats.pulls_missed) == (0, 0, 1)
-        assert broker.broker.context.rates.meters.got == {}
+        assert broker.broker.context.rates.topic_metrics.got == {}
 
     with_broker(scenario, tmp_path)
 
@@ -172,7 +172,7 @@ def test_what_a_restart_applies_again_is_not_counted_again(tmp_path: Path) -> No
 
     async def after(broker: SingleBroker) -> None:
         assert messages(await broker.pull("orders", 0, 0))
-        assert broker.broker.context.rates.meters.put == {}
+        assert broker.broker.context.rates.topic_metrics.put == {}
         await asyncio.sleep(SAMPLE_SECONDS)
         await broker.send("orders", 0, b"y")
         assert (await view(broker, "TOPIC_PUT_NUMS", "orders"))["statsMinute"]["sum"] == 1

@@ -46,11 +46,11 @@ def test_there_is_room_for_so_many(
 
 def test_gone_names_and_members_are_remembered_up_to_a_limit() -> None:
     tables = Tables()
-    for number in range(NAMESERVER.gone_names_max + 5):
+    for number in range(NAMESERVER.departed_brokers_max + 5):
         tables.join(0, N0, name=f"b{number}")
         tables.channel_closed(C0)
     gone = tables.gone.as_json()
-    assert len(gone) == NAMESERVER.gone_names_max
+    assert len(gone) == NAMESERVER.departed_brokers_max
     assert "b0" not in gone
     for number in range(NAMESERVER.members_max + 5):
         tables.join(number + 1, f"h{number}:1", channel=number)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.filter.subscription import ExpressionError, tag_codes
-from broker.ingest.batch_body import stage_batch
-from broker.ingest.property_templates import Stager, origin
+from broker.ingest.batch_body import decode_batch_body
+from broker.ingest.property_templates import MessageBuilder, origin
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.send_message_header import storable_properties
@@ -103,7 +103,7 @@ def test_every_code_that_is_handled_refuses_an_empty_request_in_words(tmp_path: 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_batch_or_refused(data: bytes) -> None:
     try:
-        found = stage_batch(Stager("east"), origin("t", 0, 0, bytes(8), 0), data)
+        found = decode_batch_body(MessageBuilder("east"), origin("t", 0, 0, bytes(8), 0), data)
     except RequestError:
         return
     assert b"".join(batched(bytes(each.body), each.properties) for each in found) == data or any(

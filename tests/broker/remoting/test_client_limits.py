@@ -11,11 +11,16 @@ from pathlib import Path
 import orjson
 import pytest
 
-from broker.delivery.long_polling import HeldPull, HeldPulls
+from broker.delivery.long_polling import HeldPull, LongPolling
 from broker.limits import CLIENTS, CONSUME, RemotingLimits
-from broker.metrics.topic_metrics import Meters
+from broker.metrics.topic_metrics import TopicMetrics
 from broker.remoting.client import RemotingClient
-from broker.remoting.connected_clients import TOLD_A_TURN, Client, Clients, ConsumerSettings
+from broker.remoting.connected_clients import (
+    NOTIFIED_PER_TURN,
+    Client,
+    ConnectedClients,
+    ConsumerSettings,
+)
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from broker.remoting.protocol.errors import RequestError
@@ -162,7 +167,7 @@ def connections(loop: VirtualLoop, count: int) -> list[Connection]:
 
 def test_who_leaves_costs_steps_for_its_own_groups_alone() -> None:
     loop = VirtualLoop()
-    clients = Clients(loop, lambda _group: True)
+    clients = ConnectedClients(loop, lambda _group: True)
     clients.producers, clients._by_name = Counting(), Counting()  # type: ignore[assignment]
     one, *others = connections(loop, 200)
     for number, connection in enumerate(others):
@@ -180,7 +185,7 @@ def test_who_leaves_costs_steps_for_its_own_groups_alone() -> None:
 
 def test_a_client_that_came_back_under_its_id_is_found_when_its_old_connection_closes() -> None:
     loop = VirtualLoop()
-    clients = Clients(loop, lambda _group: True)
+    clients = ConnectedClients(loop, lambda _group: True)
     old, new = connections(loop, 2)
     for connection in (old, new):
         clients.add_producer(connection, "g", CLIENT)
@@ -191,8 +196,8 @@ def test_a_client_that_came_back_under_its_id_is_found_when_its_old_connection_c
 
 def test_very_many_members_are_told_in_several_turns() -> None:
     loop = VirtualLoop()
-    clients = Clients(loop, lambda _group: True)
-    members, names = connections(loop, TOLD_A_TURN // 2), groups(5)
+    clients = ConnectedClients(loop, lambda _group: True)
+    members, names = connections(loop, NOTIFIED_PER_TURN // 2), groups(5)
     told: list[tuple[float, str]] = []
     turn = 0
 
@@ -213,7 +218,7 @@ def test_very_many_members_are_told_in_several_turns() -> None:
             await asyncio.sleep(0)
         told.clear()
         for group in names:
-            clients._tell(group)
+            clients._notify(group)
         while turn < 10:
             turn += 1
             await asyncio.sleep(0)
@@ -222,7 +227,7 @@ def test_very_many_members_are_told_in_several_turns() -> None:
     assert len(told) == len(names) * len(members)
     by_turn = Counter(at for at, _ in told).values()
     assert len(by_turn) > 1
-    assert max(by_turn) <= TOLD_A_TURN
+    assert max(by_turn) <= NOTIFIED_PER_TURN
     loop.close()
 
 
@@ -237,7 +242,7 @@ class Told:
 def test_a_connection_has_its_share_of_held_pulls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.delivery.long_polling.CLIENTS", replace(CLIENTS, held_pulls_max=2))
     loop = VirtualLoop()
-    holds = HeldPulls(loop)
+    holds = LongPolling(loop)
     one, other = connections(loop, 2)
 
     def held(connection: Connection) -> bool:
@@ -256,7 +261,7 @@ def test_what_held_pulls_want_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> No
         "broker.delivery.long_polling.CONSUME", replace(CONSUME, held_expressions_max=100)
     )
     loop = VirtualLoop()
-    holds = HeldPulls(loop)
+    holds = LongPolling(loop)
     (one,) = connections(loop, 1)
 
     def held(size: int) -> bool:
@@ -278,7 +283,9 @@ def test_a_held_pull_keeps_nothing_of_a_request_but_what_its_answer_needs(tmp_pa
         pulling = asyncio.ensure_future(broker.ask(RequestCode.PULL_MESSAGE, ext, bytes(100_000)))
         await asyncio.sleep(1)
         (held,) = (
-            pull for pulls in broker.broker.context.holds._by_queue.values() for pull in pulls
+            pull
+            for pulls in broker.broker.context.long_polling._by_queue.values()
+            for pull in pulls
         )
         request = held.run.__self__.request  # type: ignore[attr-defined]  # a bound method
         assert (request.ext, request.body) == ({}, b"")
@@ -290,8 +297,10 @@ def test_a_held_pull_keeps_nothing_of_a_request_but_what_its_answer_needs(tmp_pa
 
 
 def test_what_is_counted_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.metrics.topic_metrics.CLIENTS", replace(CLIENTS, meters_max=2))
-    meters = Meters(lambda: 1.0)
+    monkeypatch.setattr(
+        "broker.metrics.topic_metrics.CLIENTS", replace(CLIENTS, topic_metrics_max=2)
+    )
+    meters = TopicMetrics(lambda: 1.0)
     for group in groups(5):
         meters.pulled("t", group, 1, 10)
         meters.returned("t", group, 10)
@@ -302,7 +311,7 @@ def test_what_is_counted_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_refused_heartbeat_has_changed_nothing() -> None:
     loop = VirtualLoop()
-    clients = Clients(loop, lambda _group: True)
+    clients = ConnectedClients(loop, lambda _group: True)
     (one,) = connections(loop, 1)
     with pytest.raises(RequestError):
         clients.check_room(one, "c", groups(1025), ())

@@ -187,7 +187,7 @@ def test_what_could_be_sent_back_but_not_come_again_is_refused(tmp_path: Path) -
     async def scenario(broker: SingleBroker) -> None:
         await broker.create_topic("orders")
         body = b"x" * (segment_size // 2)
-        largest = broker.broker.context.gatherer.request_bytes_max
+        largest = broker.broker.context.batcher.request_bytes_max
         room = largest - record_size("orders", len(body), 0)
         for queue_id, left in enumerate((300, 600, 1000, 1500)):
             padding = f"p\x01{'x' * (room - left)}\x02"

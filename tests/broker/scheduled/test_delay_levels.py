@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
-from broker.scheduled.dispatcher import STEP_MESSAGES
+from broker.scheduled.dispatcher import DISPATCH_MESSAGES
 from dledger.errors import NoRoomError
 from store.message.record import MessageRecord
 from store.message.scheduled_topics import DELAYS_MS, SCHEDULE_TOPIC
@@ -107,7 +107,7 @@ def test_a_level_that_is_none_delays_nothing(tmp_path: Path, level: str) -> None
 def test_many_messages_of_a_level_arrive_in_the_order_sent(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         await broker.create_topic("orders", 1)
-        count = 2 * STEP_MESSAGES + 7
+        count = 2 * DISPATCH_MESSAGES + 7
         for number in range(count):
             await broker.send("orders", 0, b"%d" % number, "DELAY\x011\x02")
         await wait(broker, "orders", count)
@@ -244,14 +244,14 @@ def test_what_waits_is_hidden_from_consumers(tmp_path: Path) -> None:
 def test_what_is_due_while_nothing_can_be_stored_is_delivered_later(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         await broker.create_topic("orders", 1)
-        count = 3 * STEP_MESSAGES
+        count = 3 * DISPATCH_MESSAGES
         for number in range(count):
             await broker.send("orders", 0, b"%d" % number, "DELAY\x011\x02")
-        gatherer = broker.broker.context.gatherer
-        gatherer.refuse_messages(NoRoomError)
+        batcher = broker.broker.context.batcher
+        batcher.refuse_messages(NoRoomError)
         await asyncio.sleep(10)
         assert await received(broker, "orders") == []
-        gatherer.refuse_messages(None)
+        batcher.refuse_messages(None)
         await wait(broker, "orders", count)
         found = await received(broker, "orders")
         assert [record.body for record in found] == [b"%d" % number for number in range(count)]
@@ -278,7 +278,7 @@ def test_a_message_that_could_not_be_stored_once_more_is_refused(tmp_path: Path)
     async def scenario(broker: SingleBroker) -> None:
         await broker.create_topic("orders", 1)
         body = b"x" * broker.config.max_message_size
-        room = broker.broker.context.gatherer.request_bytes_max - len(body) - 400
+        room = broker.broker.context.batcher.request_bytes_max - len(body) - 400
         filler = f"A\x01{'x' * room}\x02"
         assert (await broker.send("orders", 0, body, filler)).code == 0
         answer = await broker.send("orders", 0, body, filler + "DELAY\x011\x02")

@@ -10,9 +10,15 @@ from typing import Any, cast
 
 import pytest
 
-from broker.delivery.message_reader import Range
-from broker.group_commit.pending_batch import Addressed, Completion
-from broker.scheduled.dispatcher import RETRY_SECONDS_MAX, STEPS_MAX, Delivering, Due, Surroundings
+from broker.delivery.message_reader import LogRange
+from broker.group_commit.pending_batch import Completion, QueueMessages
+from broker.scheduled.dispatcher import (
+    DISPATCHES_MAX,
+    RETRY_SECONDS_MAX,
+    Dispatcher,
+    DispatcherContext,
+    DueMessage,
+)
 from broker.state.commands import Command, Schedule
 from dledger.errors import BusyError
 from store.errors import DamagedError, StoreError
@@ -23,27 +29,29 @@ from tests.support.virtual_network import VirtualLoop, in_virtual_time, turns
 Loaded = Callable[[Sequence[Bytes], StoreError | None], None]
 
 
-class Numbers(Delivering):
+class Numbers(Dispatcher):
     """Delivers numbers, one a step, whose records say nothing."""
 
     def __init__(self, world: World, loop: VirtualLoop) -> None:
-        within = cast("Any", Surroundings)(world, world, world, loop, world.failures.append)
+        within = cast("Any", DispatcherContext)(world, world, world, loop, world.failures.append)
         super().__init__(within)
         self.applied = 0
         self._next = 0
 
     def _find(self) -> None:
         number = self._next
-        due = Due(cast("ConsumeQueue", None), 0, number, number, 1, 0)
-        self._deliver([due], Schedule(1, number + 1), partial(self._go_on_from, number + 1))
+        due = DueMessage(cast("ConsumeQueue", None), 0, number, number, 1, 0)
+        self._deliver([due], Schedule(1, number + 1), partial(self._advance_to, number + 1))
 
-    def _begin_anew(self) -> None:
+    def _restart_from_applied(self) -> None:
         self._next = self.applied
 
-    def _go_on_from(self, number: int) -> None:
+    def _advance_to(self, number: int) -> None:
         self._next = number
 
-    def _republished(self, due: Sequence[Due], records: Sequence[Bytes]) -> list[Addressed]:
+    def _republished(
+        self, due: Sequence[DueMessage], records: Sequence[Bytes]
+    ) -> list[QueueMessages]:
         return []
 
 
@@ -56,11 +64,11 @@ class World(SimpleNamespace):
         self.steps: list[tuple[int, Completion]] = []
         self.failures: list[BaseException] = []
 
-    def load(self, ranges: Sequence[Range], done: Loaded) -> None:
+    def load(self, ranges: Sequence[LogRange], done: Loaded) -> None:
         self.loads.append((ranges[0].position, done))
 
-    def add_together(
-        self, messages: Sequence[Addressed], commands: Sequence[Command], done: Completion
+    def add_in_one_entry(
+        self, messages: Sequence[QueueMessages], commands: Sequence[Command], done: Completion
     ) -> None:
         (command,) = commands
         assert isinstance(command, Schedule)
@@ -103,12 +111,12 @@ async def test_all_begins_anew_once_every_step_has_ended(loop: VirtualLoop) -> N
     world = World()
     numbers = Numbers(world, loop)
     numbers.look()
-    for number in range(STEPS_MAX):
+    for number in range(DISPATCHES_MAX):
         await world.brings(number)
     await world.ends(1)
     numbers.applied = 1
     await world.ends(2, BusyError(9, 8))
-    await world.brings(STEPS_MAX)
+    await world.brings(DISPATCHES_MAX)
     await asyncio.sleep(RETRY_SECONDS_MAX)
     assert world.loads == []
     await world.ends(3, BusyError(9, 8))

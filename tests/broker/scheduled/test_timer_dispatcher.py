@@ -12,7 +12,7 @@ import pytest
 
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.frame import Frame
-from broker.scheduled.in_flight_timers import InFlight
+from broker.scheduled.in_flight_timers import InFlightTimers
 from broker.scheduled.timer_wheel import DELAY_MS_MAX, SLOT_MS, SLOTS, queue_of, slot_of
 from dledger.errors import NotLeaderError, ProposeError
 from store.message.record import MessageRecord
@@ -37,7 +37,7 @@ class Nobody:
 
     def stored(self, first_offset: int, positions: Sequence[int]) -> None: ...
 
-    def stored_before(
+    def already_stored(
         self, host: bytes, queue_id: int, first_offset: int, positions: Sequence[int]
     ) -> None: ...
 
@@ -261,14 +261,14 @@ def test_timed_messages_wait_in_a_topic_of_the_broker_s_own(tmp_path: Path) -> N
 
 
 def test_what_is_in_flight_is_known_by_its_earliest_time() -> None:
-    in_flight = InFlight()
+    in_flight = InFlightTimers()
     landed: list[int | None] = []
-    in_flight.on_landed = lambda: landed.append(in_flight.first_ms())
-    waiters = [in_flight.watched(time, Nobody()) for time in (30, 10, 20, 10)]
+    in_flight.on_settled = lambda: landed.append(in_flight.first_ms())
+    waiters = [in_flight.tracked(time, Nobody()) for time in (30, 10, 20, 10)]
     assert (bool(in_flight), in_flight.first_ms()) == (True, 10)
     waiters[1].stored(0, [0])
     waiters[2].failed(NotLeaderError(None))
-    waiters[3].stored_before(b"", 0, 0, [0])
+    waiters[3].already_stored(b"", 0, 0, [0])
     waiters[0].stored(0, [0])
     assert landed == [10, 10, 30, None]
     assert not in_flight

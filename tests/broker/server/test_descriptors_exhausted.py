@@ -47,18 +47,18 @@ def test_housekeeping_waits_and_goes_on(tmp_path: Path, caplog: pytest.LogCaptur
         await broker.create_topic("orders")
         await broker.send("orders", 0, b"before")
         await asyncio.sleep(CHECKPOINT_SECONDS)
-        saved = node.keeper._checkpoint_index
+        saved = node.checkpointer._checkpoint_index
         fs.lacking = True
         for _ in range(3):
             assert (await broker.send("orders", 0, b"x")).code == ResponseCode.SUCCESS
             await asyncio.sleep(CHECKPOINT_SECONDS)
         assert node.failure is None
-        assert node.keeper._checkpoint_index == saved
+        assert node.checkpointer._checkpoint_index == saved
         assert "housekeeping waits" in caplog.text
         assert "cannot be opened now: Too many open files" in caplog.text
         fs.lacking = False
         await asyncio.sleep(CHECKPOINT_SECONDS)
-        assert node.keeper._checkpoint_index > saved
+        assert node.checkpointer._checkpoint_index > saved
         assert len(messages(await broker.pull("orders", 0, 0))) == 4
 
     with caplog.at_level(logging.WARNING):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
-from store.io.disk_watermarks import Watermarks
+from store.io.disk_watermarks import DiskWatermarks
 from store.io.os_filesystem import OsFileSystem
 from store.log.retention_policy import RetentionPolicy
 from tests.broker.single_broker import SingleBroker, messages, with_broker
@@ -63,7 +63,7 @@ def test_messages_are_refused_with_a_code_while_the_disk_is_full_and_reads_go_on
 def test_old_segments_go_while_the_disk_is_above_its_second_watermark(tmp_path: Path) -> None:
     disk = FillingDisk()
     # One segment of room is missing below each of the watermarks of this tiny log.
-    marks = Watermarks(75, 85, 90, enough_bytes=TOTAL)
+    marks = DiskWatermarks(75, 85, 90, enough_bytes=TOTAL)
     policy = RetentionPolicy(age_ms_max=None, watermarks=marks)
 
     async def scenario(broker: SingleBroker) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dledger.node.startup_repair import open_mended
+from dledger.node.startup_repair import open_repaired
 from store.errors import DamagedLogError, DiskFullError, FatalDiskError, StoreError
 from store.index_rebuild import Rebuild, rebuild_derived, request_rebuild
 from store.io.os_filesystem import OsFile, OsFileSystem
@@ -144,10 +144,10 @@ def test_entries_that_have_rotted_below_the_checkpoint_are_put_back_on_the_way(
     loop = VirtualLoop()
     givers = Givers(loop, {"n1": entries}, {})  # type: ignore[arg-type]
     asked: list[int] = []
-    monkeypatch.setattr(ReplicaStore, "mend_row", lambda _store, place: asked.append(place))
+    monkeypatch.setattr(ReplicaStore, "repair_row", lambda _store, place: asked.append(place))
 
     async def run() -> None:
-        opened = await open_mended(
+        opened = await open_repaired(
             fs, directory, OWN, lambda: givers, loop, ["n1"], prepare=Rebuild(fs, directory).run
         )
         opened.close()

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from broker.state.state_machine import Checkpointing
+from broker.state.state_machine import BrokerCheckpointWork
 from simulator.engine.disk import Fault, SimulatedFileSystem
 from store.errors import DiskFullError
 from store.index.key_index import KeyIndex
@@ -22,6 +22,6 @@ def test_only_a_full_disk_is_told_as_such(error: int, raised: type[Exception]) -
     assert flush is not None
     fs.inject(Fault(1, error, operations=("pwrite",)))
     with pytest.raises(raised) as found:
-        Checkpointing(b"", [flush], lambda: None).flush()
+        BrokerCheckpointWork(b"", [flush], lambda: None).flush()
     assert isinstance(found.value, DiskFullError) == (error == errno.ENOSPC)
     flush.run()

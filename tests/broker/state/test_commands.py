@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.state.broker_state import BrokerState, DataVersion, TimerMark
+from broker.state.broker_state import BrokerState, DataVersion, TimerProgress
 from broker.state.commands import (
     Command,
     CommitOffset,
@@ -148,9 +148,9 @@ def test_a_state_from_before_there_were_parts_is_read() -> None:
 
 
 def test_timed_messages_wait_until_they_are_delivered() -> None:
-    state = BrokerState(timer=TimerMark(500, 3).stored(2))
+    state = BrokerState(timer=TimerProgress(500, 3).stored(2))
     state.apply(Timer(900, 4, 1))
-    assert state.timer == TimerMark(900, 4, 1)
+    assert state.timer == TimerProgress(900, 4, 1)
 
 
 def test_the_template_of_automatic_topics_is_there_from_the_beginning() -> None:

@@ -31,8 +31,8 @@ from broker.topics_and_groups import HALF_TOPIC, GroupConfig, TopicConfig, syste
 from simulator.engine.disk import SimulatedFileSystem
 from store.errors import DataFormatError
 from store.log.entry import HEADER_SIZE, EntryKind, build_entry
-from store.message.batch import Run, encode_batch
-from store.message.record import stage_message
+from store.message.batch import QueueRun, encode_batch
+from store.message.record import make_pending_message
 from store.message.scheduled_topics import TIMER_TOPIC
 from store.state.machine_state import decode_machine_state
 from store.state.state_digests import (
@@ -90,8 +90,8 @@ class Log:
         for topic, queue_id, number in {each[:2]: each for each in messages}.values():
             first = self._ends.get((topic, queue_id), 0)
             self._ends[topic, queue_id] = first + number
-            staged = stage_message(topic, b"b", b"", born_timestamp=1, born_host=HOST)
-            runs.append(Run(topic, queue_id, first, [staged] * number))
+            staged = make_pending_message(topic, b"b", b"", born_timestamp=1, born_host=HOST)
+            runs.append(QueueRun(topic, queue_id, first, [staged] * number))
         index = next(self._index)
         if self._position % SEGMENT > SEGMENT // 2:
             self._position += SEGMENT - self._position % SEGMENT
@@ -121,7 +121,7 @@ def test_digests_kept_as_the_state_changes_are_those_of_its_checkpoint(
     entries: list[tuple[list[tuple[str, int, int]], list[Command]]],
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(state_digests, "LOOKS", 0)  # what nobody touched is not looked at
+        patch.setattr(state_digests, "RECHECKED_ITEMS", 0)  # what nobody touched is not looked at
         log = Log()
         for place, (messages, commands) in enumerate(entries):
             log.add(messages, commands)
@@ -170,7 +170,7 @@ def test_what_changed_without_a_command_is_found_a_few_items_with_each_proof() -
     before = log.machine.digests.packed()
     log.machine.state.offsets["g7", "t1"][0] = 5
     log.machine.state.topics.pop("t3")
-    seen = [changed(log, before) for _ in range(2 * (200 // state_digests.LOOKS) + 3)]
+    seen = [changed(log, before) for _ in range(2 * (200 // state_digests.RECHECKED_ITEMS) + 3)]
     assert "topics" in seen[1]
     assert seen[-1] == ["topics", "offsets"]
 

@@ -49,14 +49,14 @@ class Life:
         )
 
     async def checkpoint(self) -> None:
-        self.broker.broker.context.node.keeper.checkpoint()
+        self.broker.broker.context.node.checkpointer.checkpoint()
         await asyncio.sleep(0.1)
 
     async def expire(self) -> None:
         context = self.broker.broker.context
         done: asyncio.Future[ProposeError | None] = context.loop.create_future()
         position = context.machine.applied_end * self.rng.randrange(4) // 4
-        context.gatherer.add_command(Expire(position), done.set_result)
+        context.batcher.add_command(Expire(position), done.set_result)
         assert await done is None
 
     async def live(self) -> None:
@@ -139,7 +139,7 @@ def test_a_checkpoint_that_was_damaged_leaves_the_older_one() -> None:
         await broker.start()
         for number in range(3):
             await broker.send("orders", 0, b"%d" % number, "KEYS\x01k\x02")
-            broker.broker.context.node.keeper.checkpoint()
+            broker.broker.context.node.checkpointer.checkpoint()
             await asyncio.sleep(0.1)
         await broker.client.close()
         await broker.server.stop()

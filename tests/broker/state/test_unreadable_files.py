@@ -42,7 +42,7 @@ async def expiring(
     await broker.create_topic("orders")
     for _ in range(60):
         await broker.send("orders", 0, b"x" * 500)
-    broker.broker.context.node.keeper.checkpoint()
+    broker.broker.context.node.checkpointer.checkpoint()
     await asyncio.sleep(0.1)
     return broker
 
@@ -58,7 +58,7 @@ async def test_an_expiry_reads_the_log_where_a_queue_cannot_be_read(loop: Virtua
     fault = fs.inject(read_error("/consumequeue/"))
     context = broker.broker.context
     position = context.machine.applied_end // 2
-    context.gatherer.add_command(Expire(position))
+    context.batcher.add_command(Expire(position))
     await asyncio.sleep(0.05)
     assert broker.failures == []
     assert fault.hit
@@ -84,7 +84,7 @@ async def test_a_log_that_cannot_be_read_either_at_an_expiry_stops_the_node(
     faults = [fs.inject(read_error(path)) for path in ("/consumequeue/", "/commitlog/")]
     context = broker.broker.context
     expired = context.machine.applied_end // 2
-    context.gatherer.add_command(Expire(expired))
+    context.batcher.add_command(Expire(expired))
     await asyncio.sleep(0.05)
     assert [type(each) for each in broker.failures] == [DamagedError]
     assert [path for path in fs.files() if path.endswith(REBUILD_NAME)] != []
@@ -121,7 +121,7 @@ async def test_old_segments_stay_while_the_entry_index_cannot_be_read(
         for _ in range(2):  # what the older checkpoint needs stays
             await asyncio.sleep(0.05)
             await broker.send("orders", 0, b"x")
-            node.keeper.checkpoint()
+            node.checkpointer.checkpoint()
         await asyncio.sleep(0.05)
         return node.store.first_position
 
@@ -146,7 +146,7 @@ def test_old_rows_that_cannot_be_removed_stop_the_node(monkeypatch: pytest.Monke
         for _ in range(2):  # the first checkpoint still needs them
             await asyncio.sleep(0.05)
             await broker.send("orders", 0, b"x")
-            broker.broker.context.node.keeper.checkpoint()
+            broker.broker.context.node.checkpointer.checkpoint()
         await asyncio.sleep(0.05)
         assert [type(each) for each in broker.failures] == [FatalDiskError]
         await broker.client.close()
@@ -161,7 +161,7 @@ async def scrubbed(broker: SingleBroker, fs: SimulatedFileSystem, unreadable: st
     await broker.create_topic("orders")
     for number in range(9):
         await broker.send("orders", 0, b"x", f"KEYS\x01k{number}\x02")
-    broker.broker.context.node.keeper.checkpoint()
+    broker.broker.context.node.checkpointer.checkpoint()
     await asyncio.sleep(0.1)
     fs.inject(Fault(1, errno.EIO, operations=("pread",), path=unreadable, lasting=True))
 
@@ -177,7 +177,7 @@ def test_a_derived_file_that_the_scrub_cannot_read_is_written_again(unreadable: 
         before = {path: fs.visible_bytes(path) for path in fs.files() if unreadable in path}
         await asyncio.sleep(5)
         scrubber = broker.broker.context.node.scrubber
-        assert any(unreadable in told and "cannot be read" in told for told in scrubber.mended)
+        assert any(unreadable in told and "cannot be read" in told for told in scrubber.repaired)
         assert scrubber.passes > 0
         assert {path: fs.visible_bytes(path) for path in before} == before
         await broker.stop()

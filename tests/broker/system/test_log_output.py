@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker.limits import LogLimits
-from broker.system.log_output import BoundedFormatter, FewOfAKind
+from broker.system.log_output import BoundedFormatter, RepeatedLineFilter
 from store.quoting import FROM_OUTSIDE
 
 LIMITS = LogLimits(line_max=200, repeat_seconds=10.0)
@@ -25,7 +25,7 @@ class Lines(logging.Handler):
         self.now = 0.0
         self.lines: list[str] = []
         self.setFormatter(BoundedFormatter(LIMITS))
-        self.addFilter(FewOfAKind(LIMITS, lambda: self.now))
+        self.addFilter(RepeatedLineFilter(LIMITS, lambda: self.now))
 
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(self.format(record))
@@ -75,7 +75,7 @@ def test_what_the_server_does_itself_is_always_shown(log: logging.Logger, handle
 
 def test_made_up_kinds_do_not_stay(log: logging.Logger, handler: Lines) -> None:
     (few,) = handler.filters
-    assert isinstance(few, FewOfAKind)
+    assert isinstance(few, RepeatedLineFilter)
     for number in range(5000):
         log.warning(f"kind {number}", extra=FROM_OUTSIDE)
     assert len(few._kinds) == 5000 % LIMITS.kinds_max

@@ -7,7 +7,7 @@ from socket import gaierror
 
 import pytest
 
-from broker.system.uncaught_errors import stops_the_node
+from broker.system.uncaught_errors import fatal_error_of
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from broker.system.uncaught_errors import stops_the_node
     ids=repr,
 )
 def test_an_error_of_a_file_or_of_the_code_stops_the_node(error: Exception) -> None:
-    assert stops_the_node({"message": "Exception in callback", "exception": error}) is error
+    assert fatal_error_of({"message": "Exception in callback", "exception": error}) is error
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_an_error_of_a_file_or_of_the_code_stops_the_node(error: Exception) -> N
     ids=repr,
 )
 def test_an_error_of_the_network_ends_one_connection_alone(error: OSError) -> None:
-    assert stops_the_node({"message": "never retrieved", "exception": error}) is None
+    assert fatal_error_of({"message": "never retrieved", "exception": error}) is None
 
 
 @pytest.mark.parametrize("told", ["transport", "socket"])
@@ -45,15 +45,15 @@ def test_whatever_asyncio_tells_of_a_socket_is_of_that_socket(told: str) -> None
     """Too many open files when accepting, say: asyncio itself tries again."""
     error = OSError(errno.EMFILE, "Too many open files")
     assert (
-        stops_the_node({"message": "out of resource", "exception": error, told: object()}) is None
+        fatal_error_of({"message": "out of resource", "exception": error, told: object()}) is None
     )
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 def test_that_too_many_files_are_open_stops_no_node(number: int) -> None:
     error = OSError(number, "Too many open files")
-    assert stops_the_node({"message": "Exception in callback", "exception": error}) is None
+    assert fatal_error_of({"message": "Exception in callback", "exception": error}) is None
 
 
 def test_what_has_no_error_to_tell_is_only_logged() -> None:
-    assert stops_the_node({"message": "Task was destroyed but it is pending!"}) is None
+    assert fatal_error_of({"message": "Task was destroyed but it is pending!"}) is None

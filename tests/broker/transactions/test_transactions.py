@@ -470,7 +470,7 @@ def test_an_open_transaction_survives_a_restart(tmp_path: Path, checkpoint: bool
         ended = await half(broker, properties=HALF.replace("U1", "U2"))
         await end(broker, ended, ROLLBACK, msgId="U2")
         if checkpoint:
-            broker.broker.context.node.keeper.checkpoint()
+            broker.broker.context.node.checkpointer.checkpoint()
             await asyncio.sleep(0.1)
 
     async def after(broker: SingleBroker) -> None:
@@ -511,13 +511,13 @@ def test_the_log_is_kept_from_the_first_open_transaction(tmp_path: Path) -> None
     async def scenario(broker: SingleBroker) -> None:
         await broker.create_topic("orders")
         transactions = broker.broker.context.transactions
-        assert transactions.kept_from() is None
+        assert transactions.oldest_needed_position() is None
         sent = await half(broker)
         await half(broker, properties=HALF.replace("U1", "U2"))
         position = int(str(sent.ext["msgId"])[16:], 16)
-        assert transactions.kept_from() == position
+        assert transactions.oldest_needed_position() == position
         await end(broker, sent, ROLLBACK)
-        assert (transactions.kept_from() or 0) > position
+        assert (transactions.oldest_needed_position() or 0) > position
 
     run(scenario, tmp_path)
 

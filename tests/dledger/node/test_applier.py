@@ -13,7 +13,7 @@ from dledger.raft.messages import NOTICE, AppendAccepted, AppendRequest, Heartbe
 from dledger.wire.transport import TransportHandler
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.engine.event_loop import VirtualLoop
-from simulator.hosts.hash_state_machine import ChainMachine
+from simulator.hosts.hash_state_machine import HashChainStateMachine
 from store.log.entry import Entry, EntryKind, build_entry
 from store.replica import ReplicaStore, StoreConfig
 
@@ -87,7 +87,7 @@ def follow(script: Script) -> None:
             voters=("n0", "n1", "n2"),
             store=store,
             transport=leader,
-            machine=ChainMachine(
+            machine=HashChainStateMachine(
                 lambda entry, _digest: applied.append(entry),
                 lambda _leadership: None,
                 lambda _index, _digest: None,
@@ -110,7 +110,7 @@ def follow(script: Script) -> None:
 
 
 def next_entry(node: Node) -> Entry:
-    log = node.core.log
+    log = node.core.entry_cache
     index = log.last_index + 1
     return build_entry(EntryKind.DATA, index, 1, log.end_position, log.chain_crc, [b"%d" % index])
 

@@ -19,7 +19,7 @@ from dledger.node.node import Node
 from store.errors import DamagedError, MisplacedError, OutOfRangeError, StoreError
 from store.log.entry import HEADER_SIZE
 from store.log.entry_index import ROW_SIZE
-from store.log.entry_reader import Run
+from store.log.entry_reader import EntryRange
 from tests.store.small_logs import DIRECTORY, Writer, open_store, simulated
 
 COUNT = 40
@@ -37,14 +37,14 @@ class Log:
         self.store.sync()
         self.suspects: list[int] = []
         self.runs: list[tuple[int, int]] = []
-        read_run = self.store.read_run
+        read_range = self.store.read_range
 
-        def watched(first_index: int, last_index: int, max_bytes: int) -> Run:
-            run = read_run(first_index, last_index, max_bytes)
+        def watched(first_index: int, last_index: int, max_bytes: int) -> EntryRange:
+            run = read_range(first_index, last_index, max_bytes)
             self.runs.append((first_index, len(run.data) // run.first_size))
             return run
 
-        self.store.read_run = watched  # type: ignore[method-assign]  # watched
+        self.store.read_range = watched  # type: ignore[method-assign]  # watched
         self.node = SimpleNamespace(
             store=self.store,
             applied_index=COUNT - 1,
@@ -108,7 +108,7 @@ class InTurn(AtOnce):
 
 @pytest.fixture(autouse=True)
 def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dledger.node.checked_reads, "RUN_BYTES", 400)
+    monkeypatch.setattr(dledger.node.checked_reads, "RANGE_BYTES", 400)
 
 
 def test_of_those_who_read_here_and_there_one_entry_is_read_and_kept() -> None:
@@ -194,13 +194,13 @@ def test_what_has_expired_is_not_given_from_memory() -> None:
 
 
 def test_no_more_is_kept_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dledger.node.checked_reads, "KEPT_BYTES", 200)
+    monkeypatch.setattr(dledger.node.checked_reads, "CACHED_BYTES", 200)
     log = Log()
     for index in (30, 3, 17, 30):
         log.body(index)
     assert log.runs == [(30, 1), (3, 1), (17, 1), (30, 1)]
-    monkeypatch.setattr(dledger.node.checked_reads, "KEPT_BYTES", 1 << 20)
-    monkeypatch.setattr(dledger.node.checked_reads, "KEPT_RUNS", 2)
+    monkeypatch.setattr(dledger.node.checked_reads, "CACHED_BYTES", 1 << 20)
+    monkeypatch.setattr(dledger.node.checked_reads, "CACHED_RANGES", 2)
     for index in (5, 25, 5, 10, 5, 25):
         log.body(index)
     assert [first for first, _ in log.runs[4:]] == [5, 25, 10, 25]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from unittest.mock import patch
 
-from dledger.node.checkpointer import HELD_SECONDS, MARK_SECONDS, Keeper
+from dledger.node.checkpointer import EVIDENCE_SECONDS, MARK_SECONDS, Checkpointer
 from tests.dledger.node.test_health import Member, with_leader
 
 
 def marked_index(member: Member) -> int:
     """What is noted as committed and durable."""
-    return member.node.keeper._marked_index
+    return member.node.checkpointer._marked_index
 
 
 def test_the_mark_follows_an_entry_that_comes_at_any_time() -> None:
@@ -27,12 +27,12 @@ def test_the_mark_follows_an_entry_that_comes_at_any_time() -> None:
 
 def test_a_mark_that_waits_for_another_one_is_not_forgotten() -> None:
     async def scenario(member: Member) -> None:
-        keeper = member.node.keeper
+        checkpointer = member.node.checkpointer
         await asyncio.sleep(3)
-        keeper._marking = True  # one is under way, for longer than usual
+        checkpointer._marking = True  # one is under way, for longer than usual
         member.propose()
         await asyncio.sleep(3)
-        keeper._marking = False
+        checkpointer._marking = False
         await asyncio.sleep(2 * MARK_SECONDS)
         assert marked_index(member) == member.node.core.commit_index
 
@@ -42,16 +42,16 @@ def test_a_mark_that_waits_for_another_one_is_not_forgotten() -> None:
 def test_the_keeper_of_an_idle_node_looks_around_once_a_second() -> None:
     async def scenario(member: Member) -> None:
         await asyncio.sleep(3)
-        with patch.object(Keeper, "_mark", autospec=True) as looks:
+        with patch.object(Checkpointer, "_save_mark", autospec=True) as looks:
             await asyncio.sleep(10)
-            assert 9 <= looks.call_count <= 11 / HELD_SECONDS
+            assert 9 <= looks.call_count <= 11 / EVIDENCE_SECONDS
 
     with_leader(scenario)
 
 
 def test_the_keeper_of_a_busy_node_looks_around_five_times_a_second() -> None:
     async def scenario(member: Member) -> None:
-        with patch.object(Keeper, "_mark", autospec=True) as looks:
+        with patch.object(Checkpointer, "_save_mark", autospec=True) as looks:
             for _ in range(100):
                 member.propose()
                 await asyncio.sleep(0.02)

@@ -21,17 +21,17 @@ from dledger.raft.messages import (
     VoteResponse,
 )
 from dledger.raft.raft_state import Role
-from dledger.wire.service_messages import Report
+from dledger.wire.service_messages import HealthReport
 from dledger.wire.transport import TransportHandler
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.engine.event_loop import VirtualLoop
-from simulator.hosts.hash_state_machine import ChainMachine
-from store.io.disk_watermarks import DiskLevel, Watermarks
+from simulator.hosts.hash_state_machine import HashChainStateMachine
+from store.io.disk_watermarks import DiskLevel, DiskWatermarks
 from store.replica import ReplicaStore, StoreConfig
 
 T = TypeVar("T")
 
-FIT = Report(room=True, prompt=True, whole=True)
+FIT = HealthReport(room=True, prompt=True, whole=True)
 STALL_SECONDS = 3.0
 
 
@@ -71,9 +71,9 @@ class Peers:
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
         self._handler: TransportHandler | None = None
-        self.reports: dict[str, Report] = {}
+        self.reports: dict[str, HealthReport] = {}
         self.vote_requests = 0
-        self.heard: list[Report] = []
+        self.heard: list[HealthReport] = []
         self.told: list[str] = []  # who was told each of them
         self.heartbeats = 0
         self.ordered: list[str] = []  # who was told to campaign
@@ -116,7 +116,7 @@ class Peers:
                 if not self.obeys:
                     return
                 answer = VoteRequest(term + 1, 1 << 30, term, False, ordered=True)
-            case Report():
+            case HealthReport():
                 self.heard.append(message)
                 self.told.append(peer)
                 return
@@ -141,7 +141,7 @@ class Member:
             voters=("n0", "n1", "n2"),
             store=store,
             transport=self.peers,
-            machine=ChainMachine(
+            machine=HashChainStateMachine(
                 lambda _entry, _digest: None,
                 lambda _leadership: None,
                 lambda _index, _digest: None,
@@ -151,7 +151,7 @@ class Member:
             rng=Random(1),
             on_fatal=lambda error: None,
             config=RaftConfig(disk_stall_seconds=STALL_SECONDS),
-            watermarks=Watermarks(),
+            watermarks=DiskWatermarks(),
         )
 
     def propose(self) -> None:
@@ -196,7 +196,7 @@ def test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit() 
         assert not member.peers.heard[-1].prompt
         member.log.answer()
         await asyncio.sleep(5)
-        assert member.peers.heard[-1].fit
+        assert member.peers.heard[-1].healthy
         assert member.leads
 
     with_leader(scenario)
@@ -204,7 +204,7 @@ def test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit() 
 
 def test_without_a_fit_peer_a_leader_whose_disk_hangs_keeps_its_heartbeats() -> None:
     async def scenario(member: Member) -> None:
-        member.peers.reports["n1"] = Report(room=False, prompt=True, whole=True)
+        member.peers.reports["n1"] = HealthReport(room=False, prompt=True, whole=True)
         member.log.hangs = True
         member.propose()
         await asyncio.sleep(10 * STALL_SECONDS)
@@ -221,7 +221,7 @@ def test_a_leader_tells_its_peers_how_it_is_only_when_that_changes() -> None:
         assert member.peers.told == ["n1", "n2"]
         await asyncio.sleep(10)
         assert member.peers.told == ["n1", "n2"]
-        member.node.fitness.set_damaged(damaged=True)
+        member.node.health.set_damaged(damaged=True)
         await asyncio.sleep(0.1)
         assert member.peers.told == ["n1", "n2"] * 2
         assert not member.peers.heard[-1].whole
@@ -244,7 +244,7 @@ def test_a_follower_tells_its_leader_how_it_is_and_a_new_leader_within_a_second(
                 member.node.on_message(leader, Heartbeat(term + leads, -1))
             assert set(peers.told) == {leader}
             assert 2 <= len(peers.told) <= 4
-            assert peers.heard[-1].fit
+            assert peers.heard[-1].healthy
 
     with_leader(scenario)
 
@@ -268,7 +268,7 @@ def test_a_leader_without_room_gives_way_and_waits_longer_than_others_to_campaig
         member.peers.reports["n2"] = FIT
         member.fs.capacity = member.fs.used_bytes() + 10
         await asyncio.sleep(1.1)
-        assert member.node.fitness.level is DiskLevel.FULL
+        assert member.node.health.level is DiskLevel.FULL
         assert not member.leads
         assert not member.peers.heard[-1].room
         asked = member.peers.vote_requests
@@ -282,7 +282,7 @@ def test_a_leader_without_room_gives_way_and_waits_longer_than_others_to_campaig
 
 def test_a_leader_without_room_hands_over_to_the_peer_that_has_room() -> None:
     async def scenario(member: Member) -> None:
-        member.peers.reports["n1"] = Report(room=False, prompt=True, whole=True)
+        member.peers.reports["n1"] = HealthReport(room=False, prompt=True, whole=True)
         member.peers.reports["n2"] = FIT
         member.fs.capacity = member.fs.used_bytes() + 10
         await asyncio.sleep(1.6)
@@ -310,7 +310,7 @@ def test_a_leader_without_room_steps_down_where_handing_over_comes_to_nothing() 
 def test_a_leader_without_room_leads_on_where_nobody_else_has_any() -> None:
     async def scenario(member: Member) -> None:
         for peer in ("n1", "n2"):
-            member.peers.reports[peer] = Report(room=False, prompt=True, whole=True)
+            member.peers.reports[peer] = HealthReport(room=False, prompt=True, whole=True)
         member.fs.capacity = member.fs.used_bytes() + 10
         await asyncio.sleep(15)
         assert member.peers.ordered == []
@@ -322,13 +322,13 @@ def test_a_leader_without_room_leads_on_where_nobody_else_has_any() -> None:
 def test_a_disk_with_room_again_is_seen_without_a_restart() -> None:
     async def scenario(member: Member) -> None:
         levels: list[DiskLevel] = []
-        member.node.fitness.on_level = levels.append
+        member.node.health.on_level = levels.append
         member.fs.capacity = member.fs.used_bytes() + 10
         await asyncio.sleep(2)
         member.fs.capacity = None
         await asyncio.sleep(2)
         assert levels == [DiskLevel.FULL, DiskLevel.ROOM]
-        assert member.peers.heard[-1].fit
+        assert member.peers.heard[-1].healthy
 
     with_leader(scenario)
 
@@ -336,17 +336,17 @@ def test_a_disk_with_room_again_is_seen_without_a_restart() -> None:
 def test_a_damaged_node_campaigns_only_where_all_others_are_damaged_too() -> None:
     async def scenario(member: Member) -> None:
         node = member.node
-        node.fitness.set_damaged(damaged=True)
+        node.health.set_damaged(damaged=True)
         assert not node.core.elections.campaigns
-        harmed = Report(room=True, prompt=True, whole=False)
-        node.fitness.received("n1", harmed)
-        node.fitness.set_damaged(damaged=True)
+        harmed = HealthReport(room=True, prompt=True, whole=False)
+        node.health.received("n1", harmed)
+        node.health.set_damaged(damaged=True)
         assert not node.core.elections.campaigns
-        node.fitness.received("n2", harmed)
-        node.fitness.set_damaged(damaged=True)
+        node.health.received("n2", harmed)
+        node.health.set_damaged(damaged=True)
         assert node.core.elections.campaigns
         node.divergence.found = True
-        node.fitness.set_damaged(damaged=True)
+        node.health.set_damaged(damaged=True)
         assert not node.core.elections.campaigns
 
     with_leader(scenario)

@@ -20,18 +20,18 @@ from dledger.raft.messages import AppendRequest, Heartbeat, Message
 from dledger.raft.term_bound import TERM_MAX
 from dledger.wire.codec import MessageEncoder, decode_message, seal
 from dledger.wire.service_messages import (
-    CheckpointAnswer,
     CheckpointRequest,
-    FetchAnswer,
+    CheckpointResponse,
     FetchRequest,
+    FetchResponse,
     FetchStatus,
-    RefillNotice,
-    Report,
+    HealthReport,
+    SnapshotNeededNotice,
 )
 from dledger.wire.transport import TransportHandler
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.engine.event_loop import VirtualLoop
-from simulator.hosts.hash_state_machine import ChainMachine
+from simulator.hosts.hash_state_machine import HashChainStateMachine
 from store.replica import ReplicaStore, StoreConfig
 from store.state.checkpoint import Checkpoint, encode_checkpoint
 from tests.dledger.raft.core_cluster import written_log
@@ -105,7 +105,7 @@ class Told:
             voters=("n0", "n1", "n2"),
             store=ReplicaStore.open(fs, "/data", config),
             transport=self.others,
-            machine=ChainMachine(
+            machine=HashChainStateMachine(
                 lambda _entry, _digest: None, lambda _leadership: None, lambda _index, _digest: None
             ),
             executors=Executors(lane, lane, lane),
@@ -136,7 +136,7 @@ class Told:
 
     def answers(self, to: str) -> list[Message]:
         """What that peer got beside the protocol."""
-        kinds = FetchAnswer | CheckpointAnswer
+        kinds = FetchResponse | CheckpointResponse
         return [each for peer, each in self.others.told if peer == to and isinstance(each, kinds)]
 
 
@@ -145,12 +145,12 @@ bad_checkpoint = Checkpoint(5, 1 << 40, 7, TERM_MAX, ((1, 0),), 5, b"state", b"{
 datas = st.sampled_from([b"", b"x" * 100, encode_checkpoint(bad_checkpoint)])
 entries = st.sampled_from([(), tuple(LOG), tuple(LOG[3:]), tuple(LOG[:1])])
 messages = st.one_of(
-    st.builds(Report, st.booleans(), st.booleans(), st.booleans()),
+    st.builds(HealthReport, st.booleans(), st.booleans(), st.booleans()),
     st.builds(FetchRequest, numbers, numbers, numbers, numbers),
-    st.builds(FetchAnswer, numbers, st.sampled_from(FetchStatus), numbers, entries),
-    st.builds(RefillNotice, numbers),
+    st.builds(FetchResponse, numbers, st.sampled_from(FetchStatus), numbers, entries),
+    st.builds(SnapshotNeededNotice, numbers),
     st.builds(CheckpointRequest, numbers, numbers, numbers),
-    st.builds(CheckpointAnswer, numbers, numbers, numbers, numbers, numbers, st.just(0), datas),
+    st.builds(CheckpointResponse, numbers, numbers, numbers, numbers, numbers, st.just(0), datas),
 )
 
 
@@ -172,21 +172,23 @@ def test_entries_and_checkpoints_are_for_members(peer: str, given_entries: int) 
     node = Told()
     node.run([(peer, FetchRequest(1, 0, 4, PIECE_BYTES)), (peer, CheckpointRequest(2, -1, 0))])
     fetched, checkpoint = node.answers(peer)
-    assert isinstance(fetched, FetchAnswer)
-    assert isinstance(checkpoint, CheckpointAnswer)
+    assert isinstance(fetched, FetchResponse)
+    assert isinstance(checkpoint, CheckpointResponse)
     assert len(fetched.entries) == given_entries
     assert fetched.status is (FetchStatus.ENTRIES if given_entries else FetchStatus.MISSING)
 
 
 def test_reports_of_strangers_are_forgotten_with_their_link() -> None:
     node = Told()
-    bad = Report(room=False, prompt=False, whole=False)
+    bad = HealthReport(room=False, prompt=False, whole=False)
     node.run([(f"x{number}", bad) for number in range(50)] + [("n2", bad), ("n9", bad)])
-    fitness, standing = node.node.fitness, node.node.core.standing
-    assert set(fitness._reports) == set(standing.damaged) == set(standing.unfit) == {"n2", "n9"}
-    fitness.lost("n9")
-    fitness.lost("n2")
-    assert set(fitness._reports) == set(standing.damaged) == set(standing.unfit) == {"n2"}
+    health, raft_state = node.node.health, node.node.core.raft_state
+    assert (
+        set(health._reports) == set(raft_state.damaged) == set(raft_state.unhealthy) == {"n2", "n9"}
+    )
+    health.lost("n9")
+    health.lost("n2")
+    assert set(health._reports) == set(raft_state.damaged) == set(raft_state.unhealthy) == {"n2"}
 
 
 @pytest.mark.parametrize("garbage", [b"", b"x", bytes(4), b"\xff" * 100])

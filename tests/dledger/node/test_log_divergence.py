@@ -10,11 +10,16 @@ from dledger.node.executor import Executors
 from dledger.node.log_divergence import REFUSALS
 from dledger.node.node import Node
 from dledger.raft.messages import AppendRequest, Heartbeat, Message
-from dledger.wire.service_messages import CheckpointRequest, FetchAnswer, FetchRequest, FetchStatus
+from dledger.wire.service_messages import (
+    CheckpointRequest,
+    FetchRequest,
+    FetchResponse,
+    FetchStatus,
+)
 from dledger.wire.transport import TransportHandler
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.engine.event_loop import VirtualLoop
-from simulator.hosts.hash_state_machine import ChainMachine
+from simulator.hosts.hash_state_machine import HashChainStateMachine
 from store.log.entry import Entry, EntryKind, build_entry
 from store.replica import ReplicaStore, StoreConfig
 from tests.dledger.node.test_health import HeldExecutor
@@ -66,7 +71,7 @@ class Group:
         match message:
             case FetchRequest(number, first_index):
                 entries = (self._held[first_index],)
-                answer = FetchAnswer(number, FetchStatus.ENTRIES, 0, entries)
+                answer = FetchResponse(number, FetchStatus.ENTRIES, 0, entries)
                 self._loop.call_soon(self.tell, peer, answer)
             case CheckpointRequest():
                 assert peer == "n1"
@@ -91,7 +96,7 @@ def follow(held_by_n2: list[Entry]) -> tuple[Node, Group]:
         voters=("n0", "n1", "n2"),
         store=store,
         transport=group,
-        machine=ChainMachine(
+        machine=HashChainStateMachine(
             lambda _entry, _digest: None, lambda _leadership: None, lambda _index, _digest: None
         ),
         executors=Executors(lane, lane, lane),
@@ -119,7 +124,7 @@ def follow(held_by_n2: list[Entry]) -> tuple[Node, Group]:
 def test_a_log_that_another_member_contradicts_too_is_refilled() -> None:
     node, group = follow(THEIRS)
     assert node.divergence.found
-    assert not node.fitness.report.whole
+    assert not node.health.report.whole
     assert group.asked_for_checkpoint == 1
     assert group.resets == REFUSALS, "once it is sure, it keeps the link"
 
@@ -128,4 +133,4 @@ def test_a_log_that_another_member_shares_stays_as_it_is() -> None:
     node, group = follow(OURS)
     assert not node.divergence.found
     assert group.asked_for_checkpoint == 0
-    assert node.core.log.last_index == 2
+    assert node.core.entry_cache.last_index == 2

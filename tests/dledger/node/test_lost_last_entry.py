@@ -7,8 +7,8 @@ from tests.dledger.node.test_startup_repair import (
     OTHER,
     THIRD,
     log_with_a_checkpoint,
-    mend,
     path_of,
+    repair,
 )
 from tests.store.small_logs import CONFIG, open_store
 
@@ -19,7 +19,7 @@ def test_what_was_overwritten_together_with_the_last_known_entry_is_missed() -> 
     last = writer.entries[KNOWN]
     begin = last.position % CONFIG.segment_size
     fs.overwrite(path_of(last), bytes(last.size + 200), begin)
-    mend(fs, {"n1": writer.entries}, config=OTHER)
+    repair(fs, {"n1": writer.entries}, config=OTHER)
     store = open_store(fs, THIRD)
     assert store.last_index == KNOWN
     assert store.recovered.incarnation == OTHER.incarnation

@@ -138,11 +138,11 @@ def test_a_member_tells_a_peer_that_is_none_by_the_committed_log(
     async def scenario(member: Member) -> None:
         core = member.node.core
         core.configurations.append(3, Configuration(("n0", "n1")))
-        core.local.commit_index = 3 if committed else 2
+        core.raft_log.commit_index = 3 if committed else 2
         assert isinstance(member.peers, Deaf)
         member.peers.sent.clear()
         member.node.removal.greet(peer)
-        core.local.commit_index = -1
+        core.raft_log.commit_index = -1
         core.configurations.truncate(3)
         expected = [(peer, RemovedNotice(3))] if told else []
         assert member.peers.sent == expected

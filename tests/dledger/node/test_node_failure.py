@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.errors import InvariantError, Promise
-from simulator.hosts.hash_state_machine import ChainMachine
+from dledger.errors import InvariantError, SafetyProperty
+from simulator.hosts.hash_state_machine import HashChainStateMachine
 from simulator.worlds.runner import simulate
 from store.log.entry import Entry
 
@@ -13,14 +13,14 @@ from store.log.entry import Entry
 def test_a_committed_entry_that_cannot_be_applied_stops_the_node(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    apply = ChainMachine.apply
+    apply = HashChainStateMachine.apply
 
-    def refuse(machine: ChainMachine, entry: Entry) -> None:
+    def refuse(machine: HashChainStateMachine, entry: Entry) -> None:
         if entry.index == 5:
-            raise InvariantError(Promise.SAME_STATE, "entry 5 makes no sense")
+            raise InvariantError(SafetyProperty.SAME_STATE, "entry 5 makes no sense")
         apply(machine, entry)
 
-    monkeypatch.setattr(ChainMachine, "apply", refuse)
+    monkeypatch.setattr(HashChainStateMachine, "apply", refuse)
     violation = simulate(2, seconds=5.0).violation
     assert violation is not None
     assert (

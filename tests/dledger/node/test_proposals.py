@@ -15,7 +15,7 @@ from dledger.raft.messages import AppendAccepted, AppendRequest, Message, VoteRe
 from dledger.wire.transport import TransportHandler
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.engine.event_loop import VirtualLoop
-from simulator.hosts.hash_state_machine import ChainMachine
+from simulator.hosts.hash_state_machine import HashChainStateMachine
 from store.log.entry import Entry, EntryKind, build_entry
 from store.replica import ReplicaStore, StoreConfig
 
@@ -99,7 +99,7 @@ def _outcomes_when(deposed: Deposed) -> list[type]:
             voters=("n0", "n1", "n2"),
             store=store,
             transport=transport,
-            machine=ChainMachine(
+            machine=HashChainStateMachine(
                 lambda entry, _digest: applied.append(entry),
                 lambda _leadership: None,
                 lambda _index, _digest: None,
@@ -142,6 +142,6 @@ def test_an_entry_that_the_next_leader_commits_as_it_takes_over_is_acknowledged(
 
 
 def _entry(node: Node, index: int) -> Entry:
-    entry = node.core.log.entry(index)
+    entry = node.core.entry_cache.entry(index)
     assert entry is not None
     return entry

@@ -10,10 +10,10 @@ from dledger.raft.messages import AppendRequest, Heartbeat, Message
 from dledger.raft.raft_state import STRANGER_ELECTIONS
 from dledger.wire.service_messages import (
     CheckpointRequest,
-    FetchAnswer,
     FetchRequest,
+    FetchResponse,
     FetchStatus,
-    RefillNotice,
+    SnapshotNeededNotice,
 )
 from tests.dledger.node.test_hostile_service_messages import LOG, TERM, Told
 
@@ -44,10 +44,10 @@ def test_what_is_not_known_to_be_committed_is_given_to_nobody() -> None:
     begin = AppendRequest(TERM, -1, 0, 2, tuple(LOG))
     asked = [("n2", FetchRequest(first, first, 4, PIECE_BYTES)) for first in (1, 3)]
     told = told_after(begin, 0.1, asked[0])
-    [answer] = [each for _, each in told.others.told if isinstance(each, FetchAnswer)]
+    [answer] = [each for _, each in told.others.told if isinstance(each, FetchResponse)]
     assert [entry.index for entry in answer.entries] == [1, 2]
     told = told_after(begin, 0.1, asked[1])
-    [answer] = [each for _, each in told.others.told if isinstance(each, FetchAnswer)]
+    [answer] = [each for _, each in told.others.told if isinstance(each, FetchResponse)]
     assert (answer.status, answer.entries) == (FetchStatus.MISSING, ())
 
 
@@ -58,7 +58,7 @@ def test_a_stranger_that_leads_is_asked_for_no_log() -> None:
         AppendRequest(TERM, -1, 0, 4, tuple(LOG)),
         (STRANGER_ELECTIONS + 1) * election,
         ("n9", Heartbeat(TERM + 1, -1)),
-        ("n9", RefillNotice(100)),
+        ("n9", SnapshotNeededNotice(100)),
     )
     assert told.node.core.leader == "n9"
     asked = [peer for peer, each in told.others.told if isinstance(each, CheckpointRequest)]

@@ -11,12 +11,12 @@ import pytest
 from dledger.node.executor import Executor
 from dledger.node.health import LOOK_SECONDS
 from dledger.node.node import Node
-from dledger.node.snapshot_sender import PIECE_BYTES, PIECE_SECONDS_MAX, Supply
+from dledger.node.snapshot_sender import PIECE_BYTES, PIECE_SECONDS_MAX, SnapshotSender
 from dledger.wire.service_messages import (
-    CheckpointAnswer,
     CheckpointRequest,
-    FetchAnswer,
+    CheckpointResponse,
     FetchRequest,
+    FetchResponse,
     FetchStatus,
     ServiceMessage,
 )
@@ -69,7 +69,7 @@ class Follower:
             core=core,
             writer=writer,
             failure=None,
-            retake=SimpleNamespace(wrong=""),
+            state_divergence=SimpleNamespace(wrong=""),
             tell=self._told,
         )
 
@@ -78,12 +78,12 @@ class Follower:
             loop.call_later(1 / jobs_per_second, work)
 
         def look() -> None:
-            self.supply.look()
+            self.snapshot_sender.look()
             loop.call_later(LOOK_SECONDS, look)
 
         work()
         disk = cast(Executor, Disk(loop, 0.001))
-        self.supply = Supply(
+        self.snapshot_sender = SnapshotSender(
             node=cast(Node, node),
             background=disk,
             reads=disk,
@@ -97,10 +97,10 @@ class Follower:
         return self._entries
 
     def ask(self) -> None:
-        self.supply.fetch("n1", FetchRequest(1, 0, 0, PIECE_BYTES))
+        self.snapshot_sender.fetch("n1", FetchRequest(1, 0, 0, PIECE_BYTES))
 
     def _told(self, _peer: str, message: ServiceMessage) -> None:
-        assert isinstance(message, FetchAnswer)
+        assert isinstance(message, FetchResponse)
         assert message.entries
         self._loop.call_later(self._seconds, self._written)
 
@@ -152,12 +152,12 @@ def test_pieces_of_a_checkpoint_wait_for_their_turn_like_those_of_the_log() -> N
 
         def told(_peer: str, message: ServiceMessage) -> None:
             nonlocal bytes_told
-            assert isinstance(message, CheckpointAnswer)
+            assert isinstance(message, CheckpointResponse)
             bytes_told += len(message.data)
-            follower.supply.checkpoint("n1", CheckpointRequest(1, 0, bytes_told))
+            follower.snapshot_sender.checkpoint("n1", CheckpointRequest(1, 0, bytes_told))
 
-        follower.supply._node.tell = told  # type: ignore[method-assign, assignment]  # a double
-        follower.supply.checkpoint("n1", CheckpointRequest(1, -1, 0))
+        follower.snapshot_sender._node.send = told  # type: ignore[method-assign, assignment]  # a double
+        follower.snapshot_sender.checkpoint("n1", CheckpointRequest(1, -1, 0))
         await asyncio.sleep(SECONDS)
 
     loop.run_until_complete(run())
@@ -191,13 +191,13 @@ def test_what_rotted_has_not_expired_and_is_looked_at_at_once(
     loop = VirtualLoop()
     try:
         at_once = cast(Executor, AtOnce())
-        supply = Supply(
+        snapshot_sender = SnapshotSender(
             node=cast(Node, node), background=at_once, reads=at_once, loop=loop, bytes_per_second=1
         )
-        supply.fetch("n1", FetchRequest(1, 7, 9, PIECE_BYTES))
+        snapshot_sender.fetch("n1", FetchRequest(1, 7, 9, PIECE_BYTES))
     finally:
         loop.close()
-    assert told == [FetchAnswer(1, status, 0)]
+    assert told == [FetchResponse(1, status, 0)]
     assert suspects == suspected
 
 
@@ -211,18 +211,18 @@ def test_a_node_whose_state_is_wrong_gives_no_checkpoint(wrong: str, given: int)
         store=store,
         core=SimpleNamespace(commit_index=0, replicator=None, serves=lambda _peer: True),
         failure=None,
-        retake=SimpleNamespace(wrong=wrong),
+        state_divergence=SimpleNamespace(wrong=wrong),
         tell=lambda _peer, message: told.append(message),
     )
     loop = VirtualLoop()
     try:
         at_once = cast(Executor, AtOnce())
-        supply = Supply(
+        snapshot_sender = SnapshotSender(
             node=cast(Node, node), background=at_once, reads=at_once, loop=loop, bytes_per_second=1
         )
-        supply.checkpoint("n1", CheckpointRequest(1, 0, PIECE_BYTES))
+        snapshot_sender.checkpoint("n1", CheckpointRequest(1, 0, PIECE_BYTES))
     finally:
         loop.close()
     (answer,) = told
-    assert isinstance(answer, CheckpointAnswer)
+    assert isinstance(answer, CheckpointResponse)
     assert answer.index == given

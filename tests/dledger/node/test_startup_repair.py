@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from dledger.node.startup_repair import open_mended
+from dledger.node.startup_repair import open_repaired
 from dledger.raft.messages import Message
-from dledger.wire.service_messages import FetchAnswer, FetchRequest, FetchStatus
+from dledger.wire.service_messages import FetchRequest, FetchResponse, FetchStatus
 from dledger.wire.transport import TransportHandler
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.engine.event_loop import VirtualLoop
@@ -35,7 +35,7 @@ class Givers:
     """Peers that give what they are told to have."""
 
     def __init__(
-        self, loop: VirtualLoop, logs: dict[str, list[Entry]], late: dict[str, FetchAnswer]
+        self, loop: VirtualLoop, logs: dict[str, list[Entry]], late: dict[str, FetchResponse]
     ) -> None:
         """``late`` comes unasked, after the first answer."""
         self._loop = loop
@@ -59,10 +59,10 @@ class Givers:
         self.asked.append(peer)
         entries = self._logs[peer][message.first_index : message.first_index + 3]
         status = FetchStatus.ENTRIES if entries else FetchStatus.MISSING
-        answer = FetchAnswer(message.number, status, 0, tuple(entries))
+        answer = FetchResponse(message.number, status, 0, tuple(entries))
         self._loop.call_later(0.01, self._answer, peer, answer)
 
-    def _answer(self, peer: str, answer: FetchAnswer) -> None:
+    def _answer(self, peer: str, answer: FetchResponse) -> None:
         if self._handler is not None:
             self._handler.on_message(peer, answer)
 
@@ -88,14 +88,14 @@ def damaged_replica(fs: SimulatedFileSystem, *damaged: int) -> Writer:
     return writer
 
 
-def mend(
+def repair(
     fs: SimulatedFileSystem,
     logs: dict[str, list[Entry]],
     *,
     seconds: float = 60.0,
     config: StoreConfig = CONFIG,
     after_5_s: Callable[[], None] = lambda: None,
-    late: dict[str, FetchAnswer] | None = None,
+    late: dict[str, FetchResponse] | None = None,
 ) -> Givers:
     """Opens, and mends, until the replica can be opened."""
     loop = VirtualLoop()
@@ -104,7 +104,7 @@ def mend(
 
     async def run() -> None:
         async with asyncio.timeout(seconds):
-            opened = await open_mended(fs, DIRECTORY, config, lambda: givers, loop, list(logs))
+            opened = await open_repaired(fs, DIRECTORY, config, lambda: givers, loop, list(logs))
             opened.close()
 
     try:
@@ -118,7 +118,7 @@ def mend(
 def test_damaged_entries_are_put_back_and_the_log_is_as_it_was(damaged: tuple[int, ...]) -> None:
     fs = SimulatedFileSystem(Random(1))
     writer = damaged_replica(fs, *damaged)
-    mend(fs, {"n1": writer.entries})
+    repair(fs, {"n1": writer.entries})
     fs.power_loss()
     store = open_store(fs)
     assert contents(store) == data_of(writer.entries)
@@ -129,7 +129,7 @@ def test_a_peer_with_another_log_or_none_is_passed_over() -> None:
     writer = damaged_replica(fs, 6)
     other = Writer()
     other.make_many(COUNT, size=29)
-    givers = mend(fs, {"n1": other.entries, "n2": [], "n3": writer.entries})
+    givers = repair(fs, {"n1": other.entries, "n2": [], "n3": writer.entries})
     assert set(givers.asked) == {"n1", "n2", "n3"}
     assert contents(open_store(fs)) == data_of(writer.entries)
 
@@ -140,10 +140,10 @@ def test_what_comes_when_another_peer_has_given_it_already_is_passed_over_silent
     fs = SimulatedFileSystem(Random(1))
     writer = damaged_replica(fs, *range(6, 20))
     late = {
-        "n2": FetchAnswer(6, FetchStatus.ENTRIES, 0, tuple(writer.entries[6:9])),
-        "n3": FetchAnswer(6, FetchStatus.EXPIRED, 7),
+        "n2": FetchResponse(6, FetchStatus.ENTRIES, 0, tuple(writer.entries[6:9])),
+        "n3": FetchResponse(6, FetchStatus.EXPIRED, 7),
     }
-    givers = mend(fs, {"n1": writer.entries}, late=late)
+    givers = repair(fs, {"n1": writer.entries}, late=late)
     assert len(givers.asked) > 1
     assert contents(open_store(fs)) == data_of(writer.entries)
     assert [told for told in caplog.messages if "n1" not in told and "waiting" not in told] == []
@@ -154,7 +154,7 @@ def test_the_entry_that_does_not_fit_is_named(caplog: pytest.LogCaptureFixture) 
     writer, other = damaged_replica(fs, 6, 7), Writer()
     other.make_many(COUNT, size=29)
     mixed = [*writer.entries[:7], *other.entries[7:]]
-    mend(fs, {"n1": mixed, "n2": writer.entries})
+    repair(fs, {"n1": mixed, "n2": writer.entries})
     told = [told for told in caplog.messages if "does not fit" in told]
     assert told[0].startswith("entry 7 of n1 does not fit: chain CRC: expected ")
     assert contents(open_store(fs)) == data_of(writer.entries)
@@ -163,8 +163,8 @@ def test_the_entry_that_does_not_fit_is_named(caplog: pytest.LogCaptureFixture) 
 def test_an_entry_that_comes_too_early_does_not_fit(caplog: pytest.LogCaptureFixture) -> None:
     fs = SimulatedFileSystem(Random(1))
     writer = damaged_replica(fs, 6)
-    early = FetchAnswer(6, FetchStatus.ENTRIES, 0, tuple(writer.entries[8:9]))
-    mend(fs, {"n1": [], "n2": writer.entries}, late={"n1": early})
+    early = FetchResponse(6, FetchStatus.ENTRIES, 0, tuple(writer.entries[8:9]))
+    repair(fs, {"n1": [], "n2": writer.entries}, late={"n1": early})
     assert "entry 8 of n1 does not fit: entry 6 comes first" in caplog.messages
     assert contents(open_store(fs)) == data_of(writer.entries)
 
@@ -172,8 +172,8 @@ def test_an_entry_that_comes_too_early_does_not_fit(caplog: pytest.LogCaptureFix
 def test_a_peer_that_has_given_the_entry_up_is_told(caplog: pytest.LogCaptureFixture) -> None:
     fs = SimulatedFileSystem(Random(1))
     writer = damaged_replica(fs, 6)
-    late = {"n2": FetchAnswer(6, FetchStatus.EXPIRED, 7)}
-    mend(fs, {"n1": [], "n2": writer.entries}, late=late)
+    late = {"n2": FetchResponse(6, FetchStatus.EXPIRED, 7)}
+    repair(fs, {"n1": [], "n2": writer.entries}, late=late)
     assert [told for told in caplog.messages if told.startswith("n2 has given up entry 6")]
 
 
@@ -182,7 +182,7 @@ def test_while_no_peer_has_the_entry_the_replica_is_not_opened_and_nothing_is_cu
     damaged_replica(fs, 6)
     before = {path: fs.visible_bytes(path) for path in fs.files() if "/commitlog/" in path}
     with pytest.raises(TimeoutError):
-        mend(fs, {"n1": []})
+        repair(fs, {"n1": []})
     assert {path: fs.visible_bytes(path) for path in before} == before
 
 
@@ -195,7 +195,7 @@ def test_a_full_disk_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     def make_room() -> None:
         fs.capacity = None
 
-    givers = mend(fs, {"n1": writer.entries}, after_5_s=make_room)
+    givers = repair(fs, {"n1": writer.entries}, after_5_s=make_room)
     assert len(givers.asked) > 5
     assert len([line for line in caplog.messages if line.startswith("no room to put entry")]) == 1
     fs.power_loss()
@@ -218,7 +218,7 @@ def damaged_above_the_commit_index() -> tuple[SimulatedFileSystem, Writer]:
 def test_damage_above_what_is_known_to_be_committed_is_put_right_by_who_knows_more() -> None:
     """Peers give nothing that is not committed, and what fits behind whole entries is the same."""
     fs, writer = damaged_above_the_commit_index()
-    mend(fs, {"n1": writer.entries})
+    repair(fs, {"n1": writer.entries})
     fs.power_loss()
     assert contents(open_store(fs)) == data_of(writer.entries)
 
@@ -229,7 +229,7 @@ def test_damage_above_what_anybody_knows_to_be_committed_is_waited_with_and_noth
     fs, writer = damaged_above_the_commit_index()
     before = {path: fs.visible_bytes(path) for path in fs.files() if "/commitlog/" in path}
     with pytest.raises(TimeoutError):
-        mend(fs, {"n1": writer.entries[:11]})
+        repair(fs, {"n1": writer.entries[:11]})
     assert {path: fs.visible_bytes(path) for path in before} == before
 
 
@@ -240,7 +240,7 @@ def test_damage_to_what_was_never_committed_gives_way_to_what_was(size: int) -> 
     kept = [entry for entry in writer.entries if entry.end <= 1200]
     writer.cut(len(kept))
     writer.make_many(2 * COUNT, size=size, term=3)
-    mend(fs, {"n1": writer.entries})
+    repair(fs, {"n1": writer.entries})
     fs.power_loss()
     store = open_store(fs)
     found = contents(store)
@@ -280,7 +280,7 @@ def behind(writer: Writer, entry: Entry) -> Entry:
 def test_a_log_whose_last_known_entry_had_to_be_put_back_is_another_disk() -> None:
     fs, writer = log_with_a_checkpoint(3)
     fs.swap(path_of(writer.entries[8]), path_of(writer.entries[KNOWN]))
-    mend(fs, {"n1": writer.entries}, config=OTHER)
+    repair(fs, {"n1": writer.entries}, config=OTHER)
     fs.power_loss()
     store = open_store(fs, THIRD)
     assert store.last_index == KNOWN
@@ -290,7 +290,7 @@ def test_a_log_whose_last_known_entry_had_to_be_put_back_is_another_disk() -> No
 def test_a_log_that_is_mended_further_in_front_is_the_disk_that_it_was() -> None:
     fs, writer = log_with_a_checkpoint(3)
     fs.flip_bit(path_of(writer.entries[8]), writer.entries[8].position % CONFIG.segment_size + 30)
-    mend(fs, {"n1": writer.entries}, config=OTHER)
+    repair(fs, {"n1": writer.entries}, config=OTHER)
     store = open_store(fs, THIRD)
     assert store.last_index == COUNT - 1
     assert store.recovered.incarnation == FIRST.incarnation
@@ -300,7 +300,7 @@ def test_entries_behind_the_last_known_one_are_missed_where_they_were_swapped_wi
     fs, writer = log_with_a_checkpoint(3)
     later, segment = behind(writer, writer.entries[KNOWN]), behind(writer, writer.entries[3])
     fs.swap(path_of(segment), path_of(later))
-    mend(fs, {"n1": writer.entries}, config=OTHER)
+    repair(fs, {"n1": writer.entries}, config=OTHER)
     fs.power_loss()
     store = open_store(fs, THIRD)
     assert store.last_index == later.index - 1

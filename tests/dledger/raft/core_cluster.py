@@ -17,7 +17,7 @@ from dledger.config import RaftConfig
 from dledger.errors import InvariantError, PeerError, ProposeError
 from dledger.raft.configuration import Configurations
 from dledger.raft.core import Raft
-from dledger.raft.entry_cache import RaftLog
+from dledger.raft.entry_cache import EntryCache
 from dledger.raft.messages import Message
 from dledger.raft.ready import Read, ReadIndex, Write
 from dledger.wire.service_messages import ServiceMessage
@@ -34,7 +34,7 @@ class Packet(NamedTuple):
     message: Message
 
 
-class Standing(NamedTuple):
+class RaftState(NamedTuple):
     """What a node is, as far as others care."""
 
     role: str
@@ -79,7 +79,7 @@ class Observer:
 
     def durable(self, node: str, write: Write) -> None: ...
 
-    def stands(self, node: str, standing: Standing) -> None: ...
+    def stands(self, node: str, raft_state: RaftState) -> None: ...
 
     def commits(self, node: str, first: int, last: int) -> None: ...
 
@@ -123,7 +123,7 @@ class Cluster:
         self._segment_size = segment_size
         self._seed = seed
         self._starts = 0
-        self._standing: dict[str, Standing] = {}
+        self._raft_state: dict[str, RaftState] = {}
         self._committed: dict[str, int] = {}
         for name in names:
             self._boot(name)
@@ -142,7 +142,7 @@ class Cluster:
         ]
         first_cached = disk.mark + 1
         before = entries[disk.mark] if disk.mark >= 0 else None
-        log = RaftLog(
+        log = EntryCache(
             last_index=len(entries) - 1,
             term_starts=starts,
             end_position=entries[-1].end if entries else 0,
@@ -170,7 +170,7 @@ class Cluster:
             vote=disk.vote,
             commit_index=disk.mark,
         )
-        self._standing[name] = self._stand(name)
+        self._raft_state[name] = self._stand(name)
         self._committed[name] = disk.mark
 
     def add(self, name: str, incarnation: int = 0) -> None:
@@ -300,7 +300,7 @@ class Cluster:
         """Proposes an entry at a node. Raises :class:`~dledger.errors.ProposeError`."""
         core = self.cores[name]
         core.check_may_propose()
-        entry = next_entry(core.log, core.term, core.next_position(48 + len(body)), body)
+        entry = next_entry(core.entry_cache, core.term, core.next_position(48 + len(body)), body)
         self._event(name, lambda core: core.propose(entry, self.now))
 
     def hold(self, name: str) -> None:
@@ -350,40 +350,40 @@ class Cluster:
                 observer.stops(name, error)
             self.crash(name)
             return
-        effects = core.take()
-        for envelope in effects.messages:
+        ready = core.take()
+        for envelope in ready.messages:
             self._send(Packet(name, envelope.to, envelope.message))
         disk = self.disks[name]
-        if effects.write is not None:
-            disk.pending.append(effects.write)
+        if ready.write is not None:
+            disk.pending.append(ready.write)
             for observer in self.observers:
-                observer.writes(name, effects.write, disk.held)
+                observer.writes(name, ready.write, disk.held)
         self._tell_changes(name)
-        for answer in effects.read_indexes:
+        for answer in ready.read_indexes:
             for observer in self.observers:
                 observer.read_index(name, answer)
-        for read in effects.reads:
+        for read in ready.reads:
             self._read(name, read)
-        if effects.write is not None and not disk.held:
-            self.complete(name, effects.write.id)
+        if ready.write is not None and not disk.held:
+            self.complete(name, ready.write.id)
 
     def _tell_changes(self, name: str) -> None:
         core = self.cores[name]
-        standing = self._stand(name)
-        if standing != self._standing[name]:
-            self._standing[name] = standing
+        raft_state = self._stand(name)
+        if raft_state != self._raft_state[name]:
+            self._raft_state[name] = raft_state
             for observer in self.observers:
-                observer.stands(name, standing)
+                observer.stands(name, raft_state)
         if core.commit_index != self._committed[name]:
             first = self._committed[name] + 1
             self._committed[name] = core.commit_index
             for observer in self.observers:
                 observer.commits(name, first, core.commit_index)
-        core.log.evict(min(core.commit_index, core.durable_index))
+        core.entry_cache.evict(min(core.commit_index, core.durable_index))
 
-    def _stand(self, name: str) -> Standing:
+    def _stand(self, name: str) -> RaftState:
         core = self.cores[name]
-        return Standing(core.role.value, core.term, core.leader)
+        return RaftState(core.role.value, core.term, core.leader)
 
     def _read(self, name: str, read: Read) -> None:
         for observer in self.observers:
@@ -418,7 +418,7 @@ def _lost(peer: str, now: float, core: Raft) -> None:
     core.peer_lost(peer, now)
 
 
-def next_entry(log: RaftLog, term: int, position: int, body: bytes) -> Entry:
+def next_entry(log: EntryCache, term: int, position: int, body: bytes) -> Entry:
     """The entry that continues a log."""
     return build_entry(EntryKind.DATA, log.last_index + 1, term, position, log.chain_crc, (body,))
 
@@ -428,7 +428,7 @@ def written_log(terms: Sequence[int], bodies: Sequence[str] = ()) -> list[Entry]
 
     The body of an entry is ``index/term`` unless ``bodies`` has another for it.
     """
-    log = RaftLog()
+    log = EntryCache()
     for index, term in enumerate(terms):
         body = bodies[index] if index < len(bodies) else ""
         text = (body or f"{index}/{term}").encode()

@@ -7,7 +7,7 @@ from dledger.raft.core import Raft
 from dledger.raft.messages import AppendAccepted, AppendRequest, VoteRequest, VoteResponse
 from dledger.raft.quorum import majority
 from dledger.raft.ready import Read, Write
-from tests.dledger.raft.core_cluster import Cluster, Observer, Packet, Standing
+from tests.dledger.raft.core_cluster import Cluster, Observer, Packet, RaftState
 
 
 class Invariants(Observer):
@@ -45,7 +45,9 @@ class Invariants(Observer):
                 leads = leader is not None and leader.term == term and leader.replicator
                 if match >= 0 and leader is not None and leads:
                     ours = disk.entries[match].term
-                    assert leader.log.term_at(match) == ours, f"{name} confirms another {match}"
+                    assert leader.entry_cache.term_at(match) == ours, (
+                        f"{name} confirms another {match}"
+                    )
             case AppendRequest(entries=entries):
                 for entry in entries:
                     self._seen(entry.index, entry.term, entry.chain_crc)
@@ -73,24 +75,24 @@ class Invariants(Observer):
         if write.hard_state is not None and write.hard_state[1] == node:
             self._vote(node, write.hard_state[0], node)
 
-    def stands(self, node: str, standing: Standing) -> None:
+    def stands(self, node: str, raft_state: RaftState) -> None:
         core = self.cluster.cores[node]
-        assert standing.term >= self.promised_terms.get(node, 0), f"the term of {node} went back"
-        if standing.role != "leader":
+        assert raft_state.term >= self.promised_terms.get(node, 0), f"the term of {node} went back"
+        if raft_state.role != "leader":
             return
-        leader = self.leaders.setdefault(standing.term, node)
-        assert leader == node, f"{leader} and {node} lead term {standing.term}"
+        leader = self.leaders.setdefault(raft_state.term, node)
+        assert leader == node, f"{leader} and {node} lead term {raft_state.term}"
         for index, (term, _, by_term) in enumerate(self.committed):
-            if by_term < standing.term:
-                held = core.log.term_at(index)
-                assert held == term, f"leader {node} of {standing.term} lacks {index}/{term}"
+            if by_term < raft_state.term:
+                held = core.entry_cache.term_at(index)
+                assert held == term, f"leader {node} of {raft_state.term} lacks {index}/{term}"
 
     def commits(self, node: str, first: int, last: int) -> None:
         core = self.cluster.cores[node]
         assert first <= last, f"the commit index of {node} went back from {first - 1} to {last}"
-        assert last <= core.log.last_index, f"{node} commits {last}, its log is shorter"
+        assert last <= core.entry_cache.last_index, f"{node} commits {last}, its log is shorter"
         for index in range(first, last + 1):
-            term = core.log.term_at(index)
+            term = core.entry_cache.term_at(index)
             assert term is not None
             chain = self.chains[index, term]
             if index < len(self.committed):
@@ -99,7 +101,9 @@ class Invariants(Observer):
             else:
                 self.committed.append((term, chain, core.term))
         if core.role.value == "leader":
-            assert core.log.term_at(last) == core.term, f"{node} commits {last} of an older term"
+            assert core.entry_cache.term_at(last) == core.term, (
+                f"{node} commits {last} of an older term"
+            )
             self._held_by_majority(core, last)
 
     def _held_by_majority(self, core: Raft, index: int) -> None:
@@ -123,16 +127,21 @@ class Invariants(Observer):
 
 def check_converged(cluster: Cluster) -> None:
     """Liveness, after all faults are healed: one leader, one log, all of it committed."""
-    leading = [core for core in cluster.cores.values() if core.role.value == "leader"]
-    assert len(leading) == 1, f"{len(leading)} leaders"
-    leading[0].check_may_propose()
-    members = leading[0].configuration.members
-    assert leading[0].node in members, f"{leading[0].node} leads, and is no member"
+    leader_state = [core for core in cluster.cores.values() if core.role.value == "leader"]
+    assert len(leader_state) == 1, f"{len(leader_state)} leaders"
+    leader_state[0].check_may_propose()
+    members = leader_state[0].configuration.members
+    assert leader_state[0].node in members, f"{leader_state[0].node} leads, and is no member"
     cores = {name: core for name, core in cluster.cores.items() if name in members}
     roles = sorted(core.role.value for core in cores.values())
     assert roles == ["follower"] * (len(roles) - 1) + ["leader"], f"no single leader: {roles}"
     ends = {
-        name: (core.log.last_index, core.log.chain_crc, core.durable_index, core.commit_index)
+        name: (
+            core.entry_cache.last_index,
+            core.entry_cache.chain_crc,
+            core.durable_index,
+            core.commit_index,
+        )
         for name, core in cores.items()
     }
     last, *_ = next(iter(ends.values()))
@@ -140,4 +149,4 @@ def check_converged(cluster: Cluster) -> None:
     assert len({end[1] for end in ends.values()}) == 1, f"different logs: {ends}"
     found = {name: core.configuration for name, core in cores.items()}
     assert len({str(each) for each in found.values()}) == 1, f"different members: {found}"
-    assert not leading[0].configuration.is_joint, "a change of the members has no end"
+    assert not leader_state[0].configuration.is_joint, "a change of the members has no end"

@@ -228,7 +228,7 @@ class Schedule:
             length
             for length in lengths
             if all(
-                core.holdings.lacks(name, number, length - 1)
+                core.evidence.lacks(name, number, length - 1)
                 for other, core in cluster.cores.items()
                 if other != name
             )

@@ -33,7 +33,7 @@ class View:
 
 def view(core: Raft) -> View:
     """The state of a shipped core."""
-    terms = [core.log.term_at(index) for index in range(core.log.last_index + 1)]
+    terms = [core.entry_cache.term_at(index) for index in range(core.entry_cache.last_index + 1)]
     log = tuple(term for term in terms if term is not None)
     assert len(log) == len(terms), "a term of the log is forgotten"
     return View(core.term, core.vote, log, core.commit_index)

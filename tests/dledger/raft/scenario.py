@@ -158,7 +158,7 @@ class Scenario:
             if core is None:
                 self._say(f"  {name}: down")
                 continue
-            log = core.log
+            log = core.entry_cache
             starts = log.term_starts(log.last_index)
             terms = " ".join(f"{start}/{term}" for term, start in starts)
             self._say(
@@ -184,31 +184,37 @@ class Scenario:
         leader, node = words
         now = self.cluster.now
         address = MemberAddress(node, "", "")
-        self._ask(leader, lambda core: core.lead().changes.add_learner(node, address, now))
+        self._ask(
+            leader, lambda core: core.lead().configuration_changer.add_learner(node, address, now)
+        )
 
     def do_promote(self, words: list[str]) -> None:
         leader, node = words
-        self._ask(leader, lambda core: core.lead().changes.promote(node, self.cluster.now))
+        self._ask(
+            leader, lambda core: core.lead().configuration_changer.promote(node, self.cluster.now)
+        )
 
     def do_remove(self, words: list[str]) -> None:
         leader, node = words
-        self._ask(leader, lambda core: core.lead().changes.remove(node, self.cluster.now))
+        self._ask(
+            leader, lambda core: core.lead().configuration_changer.remove(node, self.cluster.now)
+        )
 
     def do_unfit(self, words: list[str]) -> None:
         node, peer = words
-        self.cluster.cores[node].standing.unfit[peer] = True
+        self.cluster.cores[node].raft_state.unhealthy[peer] = True
 
     def do_fit(self, words: list[str]) -> None:
         node, peer = words
-        del self.cluster.cores[node].standing.unfit[peer]
+        del self.cluster.cores[node].raft_state.unhealthy[peer]
 
     def do_damaged(self, words: list[str]) -> None:
         node, peer = words
-        self.cluster.cores[node].standing.damaged[peer] = True
+        self.cluster.cores[node].raft_state.damaged[peer] = True
 
     def do_whole(self, words: list[str]) -> None:
         node, peer = words
-        del self.cluster.cores[node].standing.damaged[peer]
+        del self.cluster.cores[node].raft_state.damaged[peer]
 
     def do_transfer(self, words: list[str]) -> None:
         leader, target = words
@@ -344,7 +350,7 @@ class Scenario:
                 raise ScenarioError(f"unknown command: disk {words}")
 
     def do_expire(self, words: list[str]) -> None:
-        self.cluster.cores[words[0]].log.expire(int(words[1]))
+        self.cluster.cores[words[0]].entry_cache.expire(int(words[1]))
 
     def do_mark(self, words: list[str]) -> None:
         self.cluster.save_mark(words[0])

@@ -9,10 +9,10 @@ import pytest
 from dledger.config import RaftConfig
 from dledger.raft.configuration import Configuration, Configurations
 from dledger.raft.core import Raft
-from dledger.raft.entry_cache import RaftLog
+from dledger.raft.entry_cache import EntryCache
 from dledger.raft.messages import Heartbeat, VoteRequest, VoteResponse
 from dledger.raft.raft_state import Role
-from dledger.raft.replication_evidence import Holding
+from dledger.raft.replication_evidence import MemberEvidence
 from tests.dledger.raft.core_cluster import written_log
 
 THREE = ("n0", "n1", "n2")
@@ -29,7 +29,7 @@ def core(
     known: Raft | None = None,
 ) -> Raft:
     """n0, without entries; one that starts anew knows what ``known`` has saved."""
-    log = RaftLog()
+    log = EntryCache()
     for entry in written_log([1] * entries):
         log.append(entry)
     made = Raft(
@@ -45,7 +45,7 @@ def core(
         sync_flush=sync,
     )
     if known is not None:
-        made.holdings.learn(known.holdings.known())
+        made.evidence.learn(known.evidence.known())
     return made
 
 
@@ -95,7 +95,7 @@ def test_the_vote_of_a_wiped_voter_begins_no_log() -> None:
 def test_who_was_told_that_something_is_committed_begins_no_log() -> None:
     """Not even with voters of which it never heard: one of them was wiped."""
     node = core(FIVE)
-    node.receive("n1", Heartbeat(6, -1, 1, (Holding("n1", DISKS["n1"], 3),)), 0.0)
+    node.receive("n1", Heartbeat(6, -1, 1, (MemberEvidence("n1", DISKS["n1"], 3),)), 0.0)
     assert not grants(node, "n2", ANOTHER_DISK)
     assert not grants(core(FIVE, known=node), "n3", DISKS["n3"])
 
@@ -144,10 +144,10 @@ def test_two_voters_begin_a_log_though_one_was_wiped() -> None:
 def test_who_holds_entries_notes_no_disk_but_by_what_leaders_say() -> None:
     node = core(entries=2)
     grants(node, "n1", DISKS["n1"])
-    assert node.holdings.known() == []
+    assert node.evidence.known() == []
 
 
 def test_a_stranger_is_no_voter_that_was_met() -> None:
     node = core()
     grants(node, "n9", ANOTHER_DISK)
-    assert node.holdings.known() == []
+    assert node.evidence.known() == []

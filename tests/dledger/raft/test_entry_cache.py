@@ -1,4 +1,4 @@
-"""RaftLog against a plain list of entries."""
+"""EntryCache against a plain list of entries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from dledger.errors import InvariantError
-from dledger.raft.entry_cache import RaftLog
+from dledger.raft.entry_cache import EntryCache
 from store.log.entry import Entry
 from tests.dledger.raft.core_cluster import next_entry, written_log
 
@@ -18,7 +18,7 @@ class LogModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.log = RaftLog(cache_bytes_max=300)
+        self.log = EntryCache(cache_bytes_max=300)
         self.entries: list[Entry] = []
         self.first_index = 0
         self.cached_from = 0
@@ -103,21 +103,21 @@ TestLogIsAList = LogModel.TestCase
 
 def test_an_entry_that_does_not_follow_is_refused() -> None:
     entries = written_log([1, 2, 2])
-    log = RaftLog()
+    log = EntryCache()
     log.append(entries[0])
     with pytest.raises(InvariantError, match="entry 2 of term 2 cannot follow entry 0 of term 1"):
         log.append(entries[2])
 
 
 def test_an_entry_of_an_older_term_is_refused() -> None:
-    log = RaftLog()
+    log = EntryCache()
     log.append(written_log([2])[0])
     with pytest.raises(InvariantError, match="entry 1 of term 1 cannot follow entry 0 of term 2"):
         log.append(next_entry(log, 1, log.end_position, b""))
 
 
 def test_what_memory_no_longer_holds_cannot_be_cut() -> None:
-    log = RaftLog(cache_bytes_max=1)
+    log = EntryCache(cache_bytes_max=1)
     for entry in written_log([1, 1, 1]):
         log.append(entry)
     log.evict(2)
@@ -127,7 +127,7 @@ def test_what_memory_no_longer_holds_cannot_be_cut() -> None:
 
 def test_cutting_all_that_memory_holds_leaves_the_end_of_what_is_on_disk() -> None:
     entries = written_log([1, 1, 2])
-    log = RaftLog(
+    log = EntryCache(
         last_index=2,
         term_starts=[(1, 0), (2, 2)],
         end_position=entries[2].end,

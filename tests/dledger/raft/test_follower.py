@@ -7,14 +7,14 @@ from random import Random
 from dledger.config import RaftConfig
 from dledger.raft.configuration import Configuration, Configurations
 from dledger.raft.core import Raft
-from dledger.raft.entry_cache import RaftLog
+from dledger.raft.entry_cache import EntryCache
 from dledger.raft.messages import NOTICE, AppendRequest, Envelope, Heartbeat, HeartbeatResponse
 from tests.dledger.raft.core_cluster import written_log
 
 
 def follower(*terms: int) -> Raft:
     """A core of term 5 that holds such a log and knows nothing of it to be committed."""
-    log = RaftLog()
+    log = EntryCache()
     for entry in written_log(terms):
         log.append(entry)
     return Raft(
@@ -35,7 +35,7 @@ def test_an_append_commits_no_further_than_it_reaches() -> None:
     held = written_log([1, 2])[1]
     node.receive("n1", AppendRequest(5, 0, 1, 3, (held,)), 0.0)
     assert node.commit_index == 1
-    assert node.log.last_index == 3
+    assert node.entry_cache.last_index == 3
 
 
 def test_a_heartbeat_commits_no_further_than_this_leader_was_found_to_match() -> None:

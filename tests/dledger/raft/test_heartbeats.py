@@ -17,15 +17,15 @@ class Beats(Observer):
     def __init__(self) -> None:
         self.notices: list[str] = []
         self.beats: list[str] = []
-        self.held: list[int] = []
+        self.evidence: list[int] = []
         self.answers = 0
 
     def sent(self, packet: Packet) -> None:
         match packet.message:
-            case Heartbeat(round=number, held=held):
+            case Heartbeat(round=number, evidence=evidence):
                 (self.notices if number == NOTICE else self.beats).append(packet.to)
                 if number != NOTICE:
-                    self.held.append(len(held))
+                    self.evidence.append(len(evidence))
             case HeartbeatResponse():
                 self.answers += 1
             case _:
@@ -34,7 +34,7 @@ class Beats(Observer):
     def clear(self) -> None:
         self.notices.clear()
         self.beats.clear()
-        self.held.clear()
+        self.evidence.clear()
         self.answers = 0
 
 
@@ -45,7 +45,7 @@ def led() -> tuple[Cluster, Beats]:
     cluster.tick("n0")
     cluster.deliver_all()
     cluster.run(0.5)
-    while not beats.beats or not beats.held[-1]:
+    while not beats.beats or not beats.evidence[-1]:
         beats.clear()
         cluster.tick("n0")
         cluster.deliver_all()
@@ -55,7 +55,7 @@ def led() -> tuple[Cluster, Beats]:
 
 
 def assert_all_know_what_is_committed(cluster: Cluster) -> None:
-    last_index = cluster.cores["n0"].log.last_index
+    last_index = cluster.cores["n0"].entry_cache.last_index
     assert [core.commit_index for core in cluster.cores.values()] == [last_index] * 3
 
 
@@ -73,7 +73,7 @@ def test_what_is_committed_when_a_heartbeat_is_near_is_told_by_that_and_the_next
     cluster.propose("n0", b"x")
     cluster.run(2 * NOTICE_AFTER)
     assert (beats.notices, beats.beats, beats.answers) == ([], ["n1", "n2"], 2)
-    assert beats.held == [3, 3]
+    assert beats.evidence == [3, 3]
     assert_all_know_what_is_committed(cluster)
     beats.clear()
     cluster.run(BEAT - 2 * NOTICE_AFTER)
@@ -89,7 +89,7 @@ def test_who_has_confirmed_nothing_new_gets_no_notice() -> None:
     cluster.run(BEAT / 2)
     assert (beats.notices, beats.beats) == (["n1"], [])
     leader = cluster.cores["n0"]
-    assert leader.commit_index == leader.log.last_index
+    assert leader.commit_index == leader.entry_cache.last_index
 
 
 def test_a_notice_that_the_next_entry_made_needless_brings_no_heartbeat() -> None:
@@ -106,7 +106,7 @@ def test_a_read_that_is_asked_when_a_heartbeat_is_near_brings_it_at_once() -> No
     cluster, beats = led()
     cluster.run(0.6 * BEAT)
     cluster.ask("n0", lambda core: core.read_index(1, cluster.now))
-    assert (beats.beats, beats.held) == (["n1", "n2"], [3, 3])
+    assert (beats.beats, beats.evidence) == (["n1", "n2"], [3, 3])
     beats.clear()
     cluster.run(0.9 * BEAT)
     assert not beats.beats
@@ -118,7 +118,7 @@ def test_a_read_that_is_asked_soon_after_a_heartbeat_leaves_the_next_where_it_wa
     cluster, beats = led()
     cluster.run(0.3 * BEAT)
     cluster.ask("n0", lambda core: core.read_index(1, cluster.now))
-    assert (beats.beats, beats.held) == (["n1", "n2"], [0, 0])
+    assert (beats.beats, beats.evidence) == (["n1", "n2"], [0, 0])
     beats.clear()
     cluster.run(0.8 * BEAT)
-    assert beats.held == [3, 3]
+    assert beats.evidence == [3, 3]

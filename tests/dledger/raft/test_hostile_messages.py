@@ -26,7 +26,7 @@ from dledger.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from dledger.raft.replication_evidence import Holding
+from dledger.raft.replication_evidence import MemberEvidence
 from dledger.raft.term_bound import JUMP_MAX, TERM_MAX
 from dledger.wire.codec import MessageEncoder, decode_message
 from dledger.wire.service_messages import ServiceMessage
@@ -65,22 +65,22 @@ class Liar:
         return self._one(near, near, near, core.term, far)
 
     def _index(self, core: Raft) -> int:
-        near = self._one(core.commit_index, core.log.last_index, core.match_index)
+        near = self._one(core.commit_index, core.entry_cache.last_index, core.match_index)
         return max(-1, self._one(near, near, near + 1, near - 1, -1, 1 << 40, TERM_MAX))
 
     def _entries(self, core: Raft, first: int, term: int) -> tuple[Entry, ...]:
-        chain, position = self._rng.getrandbits(32), max(0, core.log.end_position)
-        if self._knows and first == core.log.last_index + 1:
-            chain, position = core.log.chain_crc, core.local.next_position(48)
+        chain, position = self._rng.getrandbits(32), max(0, core.entry_cache.end_position)
+        if self._knows and first == core.entry_cache.last_index + 1:
+            chain, position = core.entry_cache.chain_crc, core.raft_log.next_position(48)
         found: list[Entry] = []
         for index in range(first, first + self._rng.randint(0, 2)):
-            held = core.log.entry(index)
+            held = core.entry_cache.entry(index)
             if held is not None and self._knows and self._rng.random() < 0.5:
                 found.append(held)
                 continue
             kind = self._one(EntryKind.DATA, EntryKind.NO_OP, EntryKind.CONFIGURATION)
             body = self._one(b"", b"{", b"[" * 5000, Configuration(NAMES).pack())
-            terms = (term, min(term, core.log.last_term), 0)
+            terms = (term, min(term, core.entry_cache.last_term), 0)
             entry = build_entry(kind, max(0, index), self._one(*terms), position, chain, (body,))
             chain, position = entry.chain_crc, entry.end
             found.append(entry)
@@ -89,10 +89,11 @@ class Liar:
     def message(self, core: Raft) -> RaftMessage:
         """Of any kind, to that node."""
         term, index, other = self._term(core), self._index(core), self._index(core)
-        low = max(0, self._one(term, core.log.last_term, 0, TERM_MAX))
+        low = max(0, self._one(term, core.entry_cache.last_term, 0, TERM_MAX))
         disk = self._one(0, 1, core.incarnation, 77)
         held = tuple(
-            Holding(name, self._one(0, disk, core.incarnation), other) for name in (*NAMES, "n9")
+            MemberEvidence(name, self._one(0, disk, core.incarnation), other)
+            for name in (*NAMES, "n9")
         )
         term = max(0, term)
         match self._rng.randrange(10):
@@ -102,7 +103,7 @@ class Liar:
                 return VoteResponse(term, self._one(True, False), self._one(True, False), disk)
             case 2:
                 entries = self._entries(core, index + 1, term) if index < 1 << 40 else ()
-                prev = core.log.term_at(index)
+                prev = core.entry_cache.term_at(index)
                 prev_term = low if prev is None or self._rng.random() < 0.2 else prev
                 return AppendRequest(term, index, prev_term, other, entries)
             case 3:
@@ -176,7 +177,10 @@ def attacked(
             case 3:
                 for name in up:
                     core = cluster.cores[name]
-                    if core.leading is not None and core.leading.handover.target is None:
+                    if (
+                        core.leader_state is not None
+                        and core.leader_state.leadership_transfer.target is None
+                    ):
                         cluster.propose(name, b"x")
             case 4:
                 cluster.deliver_all()
@@ -200,7 +204,7 @@ def test_strangers_break_no_promise_and_the_group_goes_on(seed: int) -> None:
     cluster = attacked(seed, Invariants(), STRANGERS, knows_the_log=False)
     cluster.run(HEALS_SECONDS)
     check_converged(cluster)
-    [leader] = [name for name, core in cluster.cores.items() if core.leading is not None]
+    [leader] = [name for name, core in cluster.cores.items() if core.leader_state is not None]
     before = cluster.cores[leader].commit_index
     cluster.propose(leader, b"goes on")
     cluster.run(1.0)

@@ -8,14 +8,14 @@ from random import Random
 
 import pytest
 
-from dledger.raft.bootstrap import Founding
+from dledger.raft.bootstrap import Bootstrap
 from dledger.raft.configuration import Configuration, Configurations
-from dledger.raft.configuration_change import Changes
+from dledger.raft.configuration_change import ConfigurationChanger
 from dledger.raft.election import Elections
-from dledger.raft.leadership_transfer import Handover
+from dledger.raft.leadership_transfer import LeadershipTransfer
 from dledger.raft.messages import VoteRequest
-from dledger.raft.raft_state import Standing
-from dledger.raft.replication_evidence import Holdings
+from dledger.raft.raft_state import RaftState
+from dledger.raft.replication_evidence import ReplicationEvidence
 from simulator.bugs.planted_bug import Patch
 from tests.dledger.raft.random_schedule import BrokenRuleError, Schedule
 from tests.dledger.raft.scenario import SCENARIOS, play
@@ -29,7 +29,7 @@ def members_alone_vote_and_are_voted_for(patch: Patch) -> None:
     may_vote = Elections._may_vote
 
     def strict(elections: Elections, sender: str, request: VoteRequest) -> bool:
-        found, node = elections._configurations.current, elections._standing.node
+        found, node = elections._configurations.current, elections._raft_state.node
         known = found.votes(node) and found.votes(sender)
         return known and may_vote(elections, sender, request)
 
@@ -38,23 +38,25 @@ def members_alone_vote_and_are_voted_for(patch: Patch) -> None:
 
 def removed_leader_goes_on(patch: Patch) -> None:
     """A8: a leader that is removed does not step down."""
-    patch.set(Standing, "end_if_over", lambda _standing, _now: None)
+    patch.set(RaftState, "end_if_over", lambda _raft_state, _now: None)
 
 
 def transfer_without_an_end(patch: Patch) -> None:
     """A11: a leader whose target never takes over refuses proposals for ever."""
-    begin = Handover.begin
+    begin = LeadershipTransfer.begin
 
-    def forever(handover: Handover, target: str, now: float) -> None:
-        begin(handover, target, now)
-        handover.ends_at = float("inf")
+    def forever(leadership_transfer: LeadershipTransfer, target: str, now: float) -> None:
+        begin(leadership_transfer, target, now)
+        leadership_transfer.ends_at = float("inf")
 
-    patch.set(Handover, "begin", forever)
+    patch.set(LeadershipTransfer, "begin", forever)
 
 
 def changes_overlap(patch: Patch) -> None:
     """B8: a change begins before the last one, and an entry of the own term, are committed."""
-    patch.set(Changes, "changeable", lambda changes: changes._majorities.configuration)
+    patch.set(
+        ConfigurationChanger, "changeable", lambda changes: changes._quorum_tracker.configuration
+    )
 
 
 def configuration_forgotten_at_a_restart(patch: Patch) -> None:
@@ -82,27 +84,27 @@ def every_disk_counts(patch: Patch) -> None:
 
 def what_members_held_is_forgotten(patch: Patch) -> None:
     """C11: an old copy of a disk is known only to the leader that heard its confirmations."""
-    patch.set(Holdings, "learn", lambda _holdings, _told: None)
+    patch.set(ReplicationEvidence, "learn", lambda _evidence, _told: None)
 
 
 def wiped_voters_are_taken_for_new_ones(patch: Patch) -> None:
     """C11: an empty node begins a log with whoever is empty."""
-    patch.set(Founding, "begins_with", lambda _founding, _member: True)
+    patch.set(Bootstrap, "begins_with", lambda _bootstrap, _member: True)
 
 
 def no_empty_node_votes_for_who_is_not(patch: Patch) -> None:
     """C11: an empty node waits for a leader, though it knows that it was not wiped itself."""
-    patch.set(Founding, "votes_for", lambda _founding, _candidate, last_index: last_index < 0)
+    patch.set(Bootstrap, "votes_for", lambda _bootstrap, _candidate, last_index: last_index < 0)
 
 
-class Heedless(Holdings):
+class Heedless(ReplicationEvidence):
     """Knows what another one knows, and makes nothing of it."""
 
-    def __init__(self, holdings: Holdings) -> None:
-        super().__init__(kept=holdings.kept)
-        self._known = holdings._known
+    def __init__(self, evidence: ReplicationEvidence) -> None:
+        super().__init__(kept=evidence.kept)
+        self._known = evidence._known
 
-    def copy(self) -> Holdings:
+    def copy(self) -> ReplicationEvidence:
         return self
 
     def lacks(self, node: str, incarnation: int, last_index: int) -> bool:
@@ -111,17 +113,17 @@ class Heedless(Holdings):
 
 def what_members_held_is_not_heeded(patch: Patch) -> None:
     """C11: what is known of the members' disks is learned, and changes nothing."""
-    for part in (Standing, Elections):
+    for part in (RaftState, Elections):
         begin: Callable[..., None] = part.__init__
 
         def heedless(
             made: object,
             *,
-            holdings: Holdings,
+            evidence: ReplicationEvidence,
             begin: Callable[..., None] = begin,
             **others: object,
         ) -> None:
-            begin(made, holdings=Heedless(holdings), **others)
+            begin(made, evidence=Heedless(evidence), **others)
 
         patch.set(part, "__init__", heedless)
 

@@ -10,7 +10,7 @@ from dledger.config import RaftConfig
 from dledger.errors import InvariantError, NotLeaderError, PeerError
 from dledger.raft.configuration import Configuration, Configurations
 from dledger.raft.core import Raft
-from dledger.raft.entry_cache import RaftLog
+from dledger.raft.entry_cache import EntryCache
 from dledger.raft.messages import (
     AppendAccepted,
     AppendRequest,
@@ -26,7 +26,7 @@ from tests.dledger.raft.core_cluster import Cluster, next_entry, written_log
 
 def core(*terms: int, term: int = 9, commit_index: int = -1, segment_size: int = 200) -> Raft:
     """One core of three, with such a log."""
-    log = RaftLog()
+    log = EntryCache()
     for entry in written_log(terms):
         log.append(entry)
     return Raft(
@@ -73,13 +73,13 @@ def test_an_entry_of_a_later_term_than_its_sender_is_refused() -> None:
 
 
 def test_an_entry_that_no_segment_can_hold_is_refused() -> None:
-    large = next_entry(RaftLog(), 1, 0, bytes(500))
+    large = next_entry(EntryCache(), 1, 0, bytes(500))
     with pytest.raises(PeerError, match="an entry of 548 bytes exceeds the 192"):
         core().receive("n1", append(large), 0.0)
 
 
 def test_an_entry_at_another_position_is_refused() -> None:
-    elsewhere = next_entry(RaftLog(), 1, 200, b"")
+    elsewhere = next_entry(EntryCache(), 1, 200, b"")
     with pytest.raises(PeerError, match="entry 0 of n1 stands at 200, ours at 0"):
         core().receive("n1", append(elsewhere), 0.0)
 
@@ -91,7 +91,7 @@ def test_the_second_leader_of_a_term_is_refused_and_the_first_followed() -> None
         node.receive("n2", Heartbeat(9, -1), 0.0)
     with pytest.raises(PeerError, match="n1 and n2 both lead term 9"):
         node.receive("n2", append(*written_log([9])), 0.0)
-    assert (node.leader, node.term, node.log.last_index) == ("n1", 9, -1)
+    assert (node.leader, node.term, node.entry_cache.last_index) == ("n1", 9, -1)
 
 
 def test_a_leader_with_another_term_at_a_committed_index_is_refused() -> None:
@@ -100,7 +100,7 @@ def test_a_leader_with_another_term_at_a_committed_index_is_refused() -> None:
         node.receive("n1", append(prev=1, prev_term=2), 0.0)
     with pytest.raises(PeerError, match="committed entry 1 has term 1, leader n1 has term 9"):
         node.receive("n1", append(*written_log([1, 9])), 0.0)
-    assert node.log.term_at(1) == 1
+    assert node.entry_cache.term_at(1) == 1
 
 
 def test_entries_that_do_not_continue_what_stays_cut_nothing() -> None:
@@ -110,17 +110,17 @@ def test_entries_that_do_not_continue_what_stays_cut_nothing() -> None:
     forged = build_entry(EntryKind.DATA, 1, 9, 53, 12345, (b"x",))
     with pytest.raises(PeerError, match="entry 1 of n1 does not continue our log"):
         node.receive("n1", append(forged, prev=0, prev_term=1), 0.0)
-    assert node.log.last_index == 2
+    assert node.entry_cache.last_index == 2
 
 
 def test_an_entry_of_an_earlier_term_than_the_one_before_it_is_refused() -> None:
     node = core(2)
     entries = written_log([2, 2])
-    older = next_entry(node.log, 1, entries[0].end, b"x")
+    older = next_entry(node.entry_cache, 1, entries[0].end, b"x")
     with pytest.raises(PeerError, match="entry 1 of n1 has term 1, after term 2"):
         node.receive("n1", append(older, prev=0, prev_term=2), 0.0)
-    first = next_entry(RaftLog(), 3, 0, b"0/3")
-    log = RaftLog()
+    first = next_entry(EntryCache(), 3, 0, b"0/3")
+    log = EntryCache()
     log.append(first)
     second = next_entry(log, 2, first.end, b"1/2")
     with pytest.raises(PeerError, match="entry 1 of n1 has term 2, after term 3"):

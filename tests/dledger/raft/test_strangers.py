@@ -11,7 +11,7 @@ from dledger.config import RaftConfig
 from dledger.errors import PeerError
 from dledger.raft.configuration import Configuration, Configurations
 from dledger.raft.core import Raft
-from dledger.raft.entry_cache import RaftLog
+from dledger.raft.entry_cache import EntryCache
 from dledger.raft.messages import (
     AppendAccepted,
     AppendRejected,
@@ -27,7 +27,7 @@ from dledger.raft.messages import (
 )
 from dledger.raft.raft_state import STRANGER_ELECTIONS, Role
 from dledger.raft.read_index import READS_WAITING_MAX
-from dledger.raft.replication_evidence import Holding
+from dledger.raft.replication_evidence import MemberEvidence
 from dledger.raft.term_bound import DISTANCE_MAX, JUMP_MAX, RISE_PER_SECOND, TERM_MAX
 from tests.dledger.raft.core_cluster import Cluster, next_entry, written_log
 from tests.dledger.raft.invariants import Invariants
@@ -37,7 +37,7 @@ NOBODY_LEADS = STRANGER_ELECTIONS * RaftConfig().election_seconds
 
 def core(*terms: int, term: int = 9, voters: tuple[str, ...] = ("n0", "n1", "n2")) -> Raft:
     """n0, with such a log of which nothing is known to be committed."""
-    log = RaftLog()
+    log = EntryCache()
     for entry in written_log(terms):
         log.append(entry)
     return Raft(
@@ -80,7 +80,7 @@ def says(cluster: Cluster, sender: str, to: str, message: RaftMessage) -> None:
 def everything_of_a_leader(term: int) -> list[RaftMessage]:
     entries = tuple(written_log([term]))
     return [
-        Heartbeat(term, 1 << 40, 1, (Holding("n0", 50, 1 << 40),)),
+        Heartbeat(term, 1 << 40, 1, (MemberEvidence("n0", 50, 1 << 40),)),
         AppendRequest(term, -1, 0, 1 << 40, entries),
         AppendRequest(term, -1, 0, 1 << 40, ()),
         TimeoutNow(term),
@@ -121,9 +121,9 @@ def test_a_stranger_is_heard_where_no_member_has_led_for_long() -> None:
     assert (node.vote, node.term) == ("n9", 10)
     node.receive("n9", Heartbeat(10, -1), NOBODY_LEADS)
     assert node.leader == "n9"
-    entry = next_entry(node.log, 10, node.log.end_position, b"x")
+    entry = next_entry(node.entry_cache, 10, node.entry_cache.end_position, b"x")
     node.receive("n9", AppendRequest(10, 1, 1, 1, (entry,)), NOBODY_LEADS)
-    assert (node.log.last_index, node.commit_index) == (2, 1)
+    assert (node.entry_cache.last_index, node.commit_index) == (2, 1)
 
 
 def test_a_stranger_that_was_voted_for_breaks_off_no_election() -> None:
@@ -143,7 +143,7 @@ def test_a_member_takes_the_place_of_a_stranger_that_seemed_to_lead() -> None:
     node.receive("n9", AppendRequest(10, 1, 1, -1, ()), NOBODY_LEADS)
     assert (node.leader, node.match_index) == ("n9", -1)
     node.receive("n1", Heartbeat(10, -1), NOBODY_LEADS)
-    assert (node.leader, node.local.verified_index) == ("n1", -1)
+    assert (node.leader, node.raft_log.verified_index) == ("n1", -1)
     with pytest.raises(PeerError, match="n1 and n9 both lead term 10"):
         node.receive("n9", Heartbeat(10, -1), NOBODY_LEADS)
 
@@ -156,23 +156,23 @@ def test_a_stranger_whose_log_is_no_longer_gets_no_vote_and_raises_no_term() -> 
 
 def test_a_stranger_that_does_not_know_the_log_is_not_believed() -> None:
     node = core(1, 1)
-    node.receive("n9", Heartbeat(10, 1, 1, (Holding("n1", 51, 7),)), NOBODY_LEADS)
+    node.receive("n9", Heartbeat(10, 1, 1, (MemberEvidence("n1", 51, 7),)), NOBODY_LEADS)
     node.receive("n9", AppendRequest(10, 1, 1, 1, ()), NOBODY_LEADS)
-    node.receive("n9", Heartbeat(10, 1, 2, (Holding("n1", 51, 7),)), NOBODY_LEADS)
+    node.receive("n9", Heartbeat(10, 1, 2, (MemberEvidence("n1", 51, 7),)), NOBODY_LEADS)
     assert (node.leader, node.commit_index) == ("n9", -1)
-    assert node.holdings.known() == []
+    assert node.evidence.known() == []
 
 
 def test_what_members_hold_is_believed_of_who_knows_the_log() -> None:
     """One lie about it, saved by all, would keep every one of them from a vote for ever."""
     node = core(1, 1)
-    lie = (Holding("n1", 51, 7), Holding("n5", 55, 7))
+    lie = (MemberEvidence("n1", 51, 7), MemberEvidence("n5", 55, 7))
     node.receive("n1", Heartbeat(10, 1, 1, lie), 0.0)
-    assert node.holdings.known() == []
-    entry = next_entry(node.log, 10, node.log.end_position, b"x")
+    assert node.evidence.known() == []
+    entry = next_entry(node.entry_cache, 10, node.entry_cache.end_position, b"x")
     node.receive("n1", AppendRequest(10, 1, 1, 1, (entry,)), 0.0)
     node.receive("n1", Heartbeat(10, 1, 2, lie), 0.0)
-    assert node.holdings.known() == [lie[0]]
+    assert node.evidence.known() == [lie[0]]
 
 
 def test_a_stranger_keeps_no_member_from_an_election() -> None:
@@ -332,13 +332,13 @@ def test_questions_of_one_peer_do_not_pile_up() -> None:
     cluster = group()
     leader = leader_of(cluster)
     [node, other] = [name for name in cluster.names if name != leader]
-    leading = cluster.cores[leader].leading
-    assert leading is not None
+    leader_state = cluster.cores[leader].leader_state
+    assert leader_state is not None
     for number in range(10_000):
         for sender in (node, other, "n9"):
             message = ReadRequest(cluster.cores[leader].term, number)
             cluster.cores[leader].receive(sender, message, cluster.now)
-    waiting = leading.reads._rounds.drop()
+    waiting = leader_state.reads._rounds.drop()
     assert len(waiting) <= 2 * READS_WAITING_MAX + 1
     assert {asked.asker for asked in waiting} == {node, other}
 

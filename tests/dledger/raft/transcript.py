@@ -22,7 +22,7 @@ from dledger.raft.messages import (
 )
 from dledger.raft.ready import Read, ReadIndex, Write
 from store.log.entry import Entry, EntryKind
-from tests.dledger.raft.core_cluster import Observer, Packet, Standing
+from tests.dledger.raft.core_cluster import Observer, Packet, RaftState
 
 
 class Transcript(Observer):
@@ -58,8 +58,8 @@ class Transcript(Observer):
         if self._asked.pop((node, write.id), False):
             self._detail(f"  {node} write {write.id} is durable")
 
-    def stands(self, node: str, standing: Standing) -> None:
-        role, term, leader = standing
+    def stands(self, node: str, raft_state: RaftState) -> None:
+        role, term, leader = raft_state
         if role == "leader":
             self.lines.append(f"  {node} LEADS term {term}")
             return

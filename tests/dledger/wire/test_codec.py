@@ -24,24 +24,26 @@ from dledger.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from dledger.raft.replication_evidence import Holding
+from dledger.raft.replication_evidence import MemberEvidence
 from dledger.wire.codec import CRC, NUMBER_MAX, MessageEncoder, decode_message, seal
 from dledger.wire.service_messages import (
-    CheckpointAnswer,
     CheckpointRequest,
-    FetchAnswer,
+    CheckpointResponse,
     FetchRequest,
+    FetchResponse,
     FetchStatus,
-    RefillNotice,
+    HealthReport,
     RemovedNotice,
-    Report,
+    SnapshotNeededNotice,
 )
 from tests.dledger.raft.core_cluster import written_log
 
 numbers = st.integers(-1, NUMBER_MAX)
 flags = st.booleans()
 logs = st.lists(st.integers(0, 2), max_size=5).map(sorted).map(written_log)
-held = st.lists(st.builds(Holding, st.text(max_size=3), numbers, numbers), max_size=3).map(tuple)
+held = st.lists(st.builds(MemberEvidence, st.text(max_size=3), numbers, numbers), max_size=3).map(
+    tuple
+)
 messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(VoteRequest, numbers, numbers, numbers, flags, flags, numbers),
     st.builds(VoteResponse, numbers, flags, flags, numbers, numbers),
@@ -53,13 +55,13 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(TimeoutNow, numbers),
     st.builds(ReadRequest, numbers, numbers),
     st.builds(ReadResponse, numbers, numbers, numbers),
-    st.builds(Report, flags, flags, flags),
+    st.builds(HealthReport, flags, flags, flags),
     st.builds(FetchRequest, numbers, numbers, numbers, numbers),
-    st.builds(FetchAnswer, numbers, st.sampled_from(FetchStatus), numbers, logs.map(tuple)),
-    st.builds(RefillNotice, numbers),
+    st.builds(FetchResponse, numbers, st.sampled_from(FetchStatus), numbers, logs.map(tuple)),
+    st.builds(SnapshotNeededNotice, numbers),
     st.builds(RemovedNotice, numbers),
     st.builds(CheckpointRequest, numbers, numbers, numbers),
-    st.builds(CheckpointAnswer, *[numbers] * 6, st.binary(max_size=9)),
+    st.builds(CheckpointResponse, *[numbers] * 6, st.binary(max_size=9)),
 )
 
 

@@ -24,7 +24,7 @@ from dledger.wire.greeting import (
     unpack_greeting,
 )
 from dledger.wire.peer_link import PATH
-from dledger.wire.stranger_limits import Strangers
+from dledger.wire.stranger_limits import StrangerLimits
 from dledger.wire.websocket_frames import BUFFER_SIZE, ROOM_BYTES, MessageReader, frame_header
 from dledger.wire.websocket_transport import WebSocketTransport
 from tests.dledger.wire.test_websocket_transport import Recorder, free_ports
@@ -91,13 +91,15 @@ async def test_made_up_names_are_few_are_not_dialled_for_ever_and_leave_nothing(
                 await connection.send_bytes(greeting(f"x{number}", f"127.0.0.1:{port}"))
             await until(lambda: dialled and not a._links)
             assert dialled <= LIMITS.stranger_dials * (LIMITS.strangers_max + 10)
-            assert a._strangers.linked == 0
+            assert a._stranger_limits.linked == 0
     finally:
         await runner.cleanup()
 
 
 async def test_strangers_take_turns() -> None:
-    strangers = Strangers(PeerLimits(strangers_max=2, stranger_seconds=10, strangers_per_second=1))
+    strangers = StrangerLimits(
+        PeerLimits(strangers_max=2, stranger_seconds=10, strangers_per_second=1)
+    )
     assert strangers.admit("x0", 0.0) is None
     assert strangers.admit("x1", 0.0) is None
     with pytest.raises(PeerError, match="x2 is no member, and too many such peers came"):
@@ -127,7 +129,7 @@ async def test_a_stranger_that_becomes_a_member_stays_and_is_dialled() -> None:
             assert not a._links["b"].wanted
             a.set_peers(("a", "b"), {"b": f"127.0.0.1:{port}"})
             assert a._links["b"].wanted
-            assert "b" not in a._strangers
+            assert "b" not in a._stranger_limits
             a.set_peers(("a",), {})
         finally:
             await b.stop()
@@ -223,7 +225,7 @@ async def test_connections_that_say_nothing_are_few_and_short() -> None:
                 assert await reader.read() == b""
         for _, writer in opened:
             writer.close()
-        assert not a._door._ungreeted
+        assert not a._listener._ungreeted
         assert heard.events.empty()
 
 

@@ -29,7 +29,7 @@ def test_a_planted_bug_is_found_by_the_right_check(bug: Bug) -> None:
 def test_every_bug_has_an_id_of_its_own_and_says_what_it_takes_out() -> None:
     ids = Counter(bug.id for bug in BUGS)
     assert [id_ for id_, count in ids.items() if count > 1] == []
-    assert [bug.id for bug in BUGS if not bug.told.endswith(".")] == []
+    assert [bug.id for bug in BUGS if not bug.takes_out.endswith(".")] == []
     assert all(bug_by_id(bug.id) is bug for bug in BUGS)
     assert len(BUGS) >= 30
 

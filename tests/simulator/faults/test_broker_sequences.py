@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simulator.faults.broker_injector import DAMAGE_KINDS
-from simulator.faults.broker_sequences import WHOLE_SEQUENCE_KINDS
+from simulator.faults.broker_sequences import BROKER_SEQUENCE_KINDS
 from simulator.faults.derived_file_damage import PARTS
 from simulator.faults.injector import FaultPlan
 from simulator.runs.profiles import PROFILES
@@ -50,5 +50,5 @@ def test_all_that_is_derived_is_damaged_and_mended(seed: int, left: str) -> None
 def test_the_long_profiles_draw_all_of_them() -> None:
     nightly = PROFILES["nightly"]
     brokers = next(seed for seed in range(10) if nightly.world(seed) != NODES)
-    assert {*WHOLE_SEQUENCE_KINDS, *DAMAGE_KINDS} <= {*nightly.kinds_of(brokers)}
-    assert {*WHOLE_SEQUENCE_KINDS} <= {*PROFILES["default"].kinds_of(1)}
+    assert {*BROKER_SEQUENCE_KINDS, *DAMAGE_KINDS} <= {*nightly.kinds_of(brokers)}
+    assert {*BROKER_SEQUENCE_KINDS} <= {*PROFILES["default"].kinds_of(1)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simulator.faults.injector import FaultPlan
-from simulator.faults.raft_sequences import NODE_SEQUENCE_KINDS, SEQUENCE_KINDS
+from simulator.faults.raft_sequences import RAFT_SEQUENCE_KINDS, SEQUENCE_KINDS
 from simulator.runs.profiles import PROFILES
 from simulator.worlds.runner import simulate
 
@@ -33,7 +33,7 @@ def test_a_sequence_leads_to_its_situation(kind: str, nodes: int, mark: str, see
 def test_the_profile_of_five_voters_knows_all_sequences() -> None:
     profile = PROFILES["voters"]
     assert profile.nodes == 5
-    assert {*SEQUENCE_KINDS, *NODE_SEQUENCE_KINDS} <= {*profile.kinds_of(1)}
+    assert {*SEQUENCE_KINDS, *RAFT_SEQUENCE_KINDS} <= {*profile.kinds_of(1)}
 
 
 def test_the_default_profile_knows_all_sequences_and_has_five_voters_in_each_world() -> None:

@@ -16,7 +16,7 @@ from tests.simulator.hosts.test_host import others, run, serving, settle
 
 def newest_committed(host: Host) -> Entry:
     assert host.node is not None
-    entry = host.node.core.log.entry(host.node.core.commit_index)
+    entry = host.node.core.entry_cache.entry(host.node.core.commit_index)
     assert entry is not None
     return entry
 
@@ -35,11 +35,11 @@ def test_what_a_damaged_disk_held_counts_for_answers_under_way_and_no_longer() -
         entry = newest_committed(host)
         cut_off(cluster, host)
         host.crash()
-        host.be_damaged()
+        host.note_damage()
         host.fs.vanish(f"{LOG_DIRECTORY}/{segment_name(segment_start(entry.position, size))}")
         assert held_entry(host, entry, size)
         await cluster.pass_time(UNDER_WAY_SECONDS - 0.1)
-        host.be_damaged()
+        host.note_damage()
         assert held_entry(host, entry, size)
         await cluster.pass_time(0.2)
         assert not holds_entry(host, entry, size)

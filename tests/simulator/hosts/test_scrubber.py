@@ -34,7 +34,7 @@ def test_a_rotten_entry_is_mended_from_a_peer_on_followers_and_on_the_leader(see
         scrubber = host.node.scrubber
         for index in sorted(rng.sample(range(host.node.core.commit_index), 3)):
             rot(host, index, rng.randrange(48))
-        await cluster.until(lambda: len(scrubber.mended) >= 3, "the damage is mended")
+        await cluster.until(lambda: len(scrubber.repaired) >= 3, "the damage is mended")
         assert not scrubber.damage
         await settle(cluster)
 
@@ -53,7 +53,7 @@ def test_a_node_with_damage_does_not_campaign_until_it_is_whole() -> None:
         rot(host, 1, 20)
         node = host.node
         await cluster.until(lambda: bool(node.scrubber.damage), "the damage is found")
-        assert not node.fitness.report.whole
+        assert not node.health.report.whole
         await cluster.pass_time(3.0)
         assert node.core.role is Role.FOLLOWER
         assert not node.core.elections.campaigns
@@ -77,20 +77,20 @@ def test_an_entry_that_all_others_gave_up_holds_up_no_other_one() -> None:
 
         def gave_up_some() -> bool:
             for peer in peers:
-                peer.keeper.checkpoint()
-                peer.keeper.expire(peer.core.log.end_position)
+                peer.checkpointer.checkpoint()
+                peer.checkpointer.expire(peer.core.entry_cache.end_position)
             return min(peer.store.first_index for peer in peers) > 1
 
         await cluster.until(gave_up_some, "the others give up their first entries")
         assert store.first_index == 0
-        host.be_damaged()
+        host.note_damage()
         kept = max(peer.store.first_index for peer in peers)
         await cluster.until(lambda: store.last_index > kept, "more entries come")
         rot(host, 1, 20)
         rot(host, kept + 1, 20)
-        await cluster.until(lambda: len(scrubber.mended) == 1, "one entry is mended")
+        await cluster.until(lambda: len(scrubber.repaired) == 1, "one entry is mended")
         assert list(scrubber.damage) == [1]
-        assert scrubber.mended[0].startswith(f"entry {kept + 1}: ")
+        assert scrubber.repaired[0].startswith(f"entry {kept + 1}: ")
         await settle(cluster)
 
     run(script)
@@ -106,7 +106,7 @@ def test_entries_back_to_back_are_mended_in_their_order_whatever_was_refused_bef
         assert host.node is not None
         scrubber, store = host.node.scrubber, host.node.store
         await cluster.until(lambda: store.last_index > 14, "more entries come")
-        host.be_damaged()
+        host.note_damage()
         for index in range(4, 12):
             rot(host, index, 0)
             rot(host, index, 37)  # its chain CRC: the entry behind cannot be checked either
@@ -114,7 +114,7 @@ def test_entries_back_to_back_are_mended_in_their_order_whatever_was_refused_bef
             cluster.cut(host, other, noticed=True)
         await cluster.until(lambda: len(scrubber.damage) >= 8, "the damage is found")
         await cluster.pass_time(15.0)
-        assert not scrubber.mended
+        assert not scrubber.repaired
         cluster.heal_network()
         await cluster.pass_time(4.0)
         assert not scrubber.damage
@@ -135,10 +135,10 @@ def test_what_a_segment_has_lost_counts_as_damaged_from_the_start(kept: int | No
         await cluster.until(
             lambda: before.store.end_position > 2 * host.segment_size, "two segments are full"
         )
-        before.keeper.checkpoint()
+        before.checkpointer.checkpoint()
         await cluster.pass_time(2.0)
         checkpoint = before.store.recovered.checkpoint
-        host.be_damaged()
+        host.note_damage()
         host.crash()
         path = f"{DIRECTORY}/commitlog/{segment_name(0)}"
         if kept is None:
@@ -151,13 +151,13 @@ def test_what_a_segment_has_lost_counts_as_damaged_from_the_start(kept: int | No
         node = host.node
         assert node is not None
         assert node.store.recovered.checkpoint != checkpoint
-        assert not node.fitness.report.whole
+        assert not node.health.report.whole
         assert leader.node is not None
-        told = leader.node.core.standing.damaged
+        told = leader.node.core.raft_state.damaged
         await cluster.until(lambda: host.name in told, "the leader hears of it")
         assert node.scrubber.passes == 0
-        await cluster.until(lambda: node.fitness.report.whole, "it is mended")
-        assert len(node.scrubber.mended) > 1
+        await cluster.until(lambda: node.health.report.whole, "it is mended")
+        assert len(node.scrubber.repaired) > 1
         await cluster.until(lambda: host.name not in told, "the leader hears of that")
         await settle(cluster)
 
@@ -170,12 +170,12 @@ def test_of_much_damage_the_first_is_told_and_how_much_more_there_is() -> None:
         assert node is not None
         damage = node.scrubber.damage
         damage.update({index: f"entry {index}" for index in reversed(range(100))})
-        told = node.scrubber.told_damage
+        told = node.scrubber.damage_summary
         assert told[:2] == ["entry 0", "entry 1"]
         assert told[-1] == "and 80 more entries"
         assert len(told) == 21
         damage.clear()
-        assert node.scrubber.told_damage == []
+        assert node.scrubber.damage_summary == []
         await settle(cluster)
 
     run(script)

@@ -6,12 +6,12 @@ import errno
 
 import pytest
 
-from dledger.node.snapshot_receiver import TELL_SECONDS, CatchUp
+from dledger.node.snapshot_receiver import LOG_SECONDS, SnapshotReceiver
 from simulator.engine.disk import Fault
 from simulator.hosts.host import Host
 from simulator.hosts.observed_host import Ending
 from simulator.worlds.raft_cluster import Cluster
-from store.recovery.snapshot_install import Refill
+from store.recovery.snapshot_install import SnapshotInstall
 from tests.simulator.hosts.test_host import leader_of, others, run, serving, settle
 
 
@@ -19,7 +19,7 @@ def gave_up(cluster: Cluster, away: Host) -> bool:
     leader = cluster.leader()
     if leader is None or leader.node is None or away.node is None:
         return False
-    return leader.node.store.first_index > away.node.core.log.last_index + 1
+    return leader.node.store.first_index > away.node.core.entry_cache.last_index + 1
 
 
 async def left_behind(cluster: Cluster) -> Host:
@@ -111,13 +111,13 @@ def test_while_a_disk_is_full_a_node_goes_on_with_the_log_that_it_has(
         assert node is not None
         looks = 0
 
-        def full(_refill: Refill) -> bool:
+        def full(_refill: SnapshotInstall) -> bool:
             nonlocal looks
             looks += 1
             return False
 
         with monkeypatch.context() as patched:
-            patched.setattr(Refill, "may_complete", property(full))
+            patched.setattr(SnapshotInstall, "may_complete", property(full))
             cluster.heal_network()
             await cluster.pass_time(20.0)
             assert looks > 5
@@ -134,7 +134,7 @@ def test_a_node_that_finds_no_room_at_the_end_of_a_refill_is_not_opened_again_an
 ) -> None:
     """Each time clients and peers lose it, and it reads all that was gathered."""
 
-    def complete(refill: Refill, _floor: int) -> None:
+    def complete(refill: SnapshotInstall, _floor: int) -> None:
         refill.close()
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -142,9 +142,9 @@ def test_a_node_that_finds_no_room_at_the_end_of_a_refill_is_not_opened_again_an
         away = await left_behind(cluster)
         boot = away.boot
         with monkeypatch.context() as patched:
-            patched.setattr(Refill, "complete", complete)
+            patched.setattr(SnapshotInstall, "complete", complete)
             cluster.heal_network()
-            await cluster.pass_time(5 * TELL_SECONDS)
+            await cluster.pass_time(5 * LOG_SECONDS)
         assert 1 < away.boot - boot <= 5
         await settle(cluster)
 
@@ -156,8 +156,8 @@ def test_the_leader_may_change_while_a_follower_is_refilled() -> None:
         away = await left_behind(cluster)
         cluster.heal_network()
         assert away.node is not None
-        catch_up: CatchUp = away.node.catch_up
-        await cluster.until(lambda: catch_up.progress is not None, "the refill begins")
+        snapshot_receiver: SnapshotReceiver = away.node.snapshot_receiver
+        await cluster.until(lambda: snapshot_receiver.progress is not None, "the refill begins")
         leader_of(cluster).crash()
         await settle(cluster)
 

@@ -8,14 +8,14 @@ import pytest
 
 from simulator.cli.main import main
 from simulator.invariants import Invariant
-from simulator.invariants.raft.read_index import ReadsSeeWhatIsCommitted
+from simulator.invariants.raft.read_index import ReadIndexSeesCommitted
 
 
 def test_a_replay_draws_the_registers_that_are_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # This check sees a stale read before anybody asks whether the registers are linearizable.
-    monkeypatch.setattr(ReadsSeeWhatIsCommitted, "booted", Invariant.booted)
+    monkeypatch.setattr(ReadIndexSeesCommitted, "booted", Invariant.booted)
     page = tmp_path / "run.html"
     for seed in range(1, 21):
         code = main(["replay", str(seed), "--bug", "A10b", "--html", str(page)])

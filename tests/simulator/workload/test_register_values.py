@@ -9,12 +9,12 @@ import pytest
 
 from simulator.invariants.broker.linearizable_registers import NotLinearizable, check_linearizable
 from simulator.linearizability.checker import Operation
-from simulator.workload.register_values import OFFSET_REGISTERS, QUEUE_END, SetBack
+from simulator.workload.register_values import OFFSET_REGISTERS, QUEUE_END, RegisterValues
 from simulator.workload.registers import RegisterHistory
 
 
 def test_an_offset_is_written_to_a_register_once_and_all_are_within_its_queue() -> None:
-    offsets = SetBack(Random(3))
+    offsets = RegisterValues(Random(3))
     written: dict[str, list[int]] = {}
     for _ in range(3 * (QUEUE_END + 1)):
         value = offsets.next_value(0)

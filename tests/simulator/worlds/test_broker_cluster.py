@@ -10,7 +10,7 @@ import pytest
 
 from simulator.faults.injector import FaultPlan
 from simulator.faults.schedule import parse_action
-from simulator.worlds.broker_cluster import WholeCluster
+from simulator.worlds.broker_cluster import BrokerCluster
 from simulator.worlds.outcome import Outcome
 from simulator.worlds.registry import BROKERS, Run
 from simulator.worlds.runner import play
@@ -20,8 +20,8 @@ SECONDS = 8.0
 
 def run(
     seed: int, *, nodes: int = 3, plan: FaultPlan | None = None
-) -> tuple[WholeCluster, Outcome]:
-    cluster = WholeCluster(seed, nodes=nodes, plan=plan)
+) -> tuple[BrokerCluster, Outcome]:
+    cluster = BrokerCluster(seed, nodes=nodes, plan=plan)
     outcome = play(cluster, lambda cluster: cluster.run(SECONDS))
     return cluster, outcome
 
@@ -48,8 +48,8 @@ def test_a_run_is_a_function_of_its_seed_and_not_of_the_order_in_sets() -> None:
     _, here = run(6)
     script = (
         "from simulator.worlds.runner import play; "
-        "from simulator.worlds.broker_cluster import WholeCluster; "
-        f"print(play(WholeCluster(6), lambda c: c.run({SECONDS})).digest)"
+        "from simulator.worlds.broker_cluster import BrokerCluster; "
+        f"print(play(BrokerCluster(6), lambda c: c.run({SECONDS})).digest)"
     )
     for hash_seed in ("0", "77"):
         there = subprocess.run(

@@ -11,21 +11,21 @@ from broker.client.message import MessageQueue
 from simulator.engine.violation import Violation
 from simulator.faults.injector import FaultPlan
 from simulator.hosts.host import Host
-from simulator.invariants.broker.queue_locks import OneOwner
-from simulator.invariants.broker.redelivery_after_reset import DeliveredAgain
+from simulator.invariants.broker.queue_locks import OneLockOwner
+from simulator.invariants.broker.redelivery_after_reset import RedeliveredAfterReset
 from simulator.invariants.broker.retries_and_dead_letters import ReturnedMessages
 from simulator.invariants.broker.tag_filter import OnlyTagged
 from simulator.workload.history import History, Sent
 from simulator.workload.java_requests import share_of
-from simulator.workload.push_listener import Asked
+from simulator.workload.push_listener import LockRequest
 from simulator.workload.push_messages import tag_of, task_content
 from simulator.worlds.registry import PUSHING, Run
 from store.io.filesystem import Bytes
 from store.log.entry import EntryKind, build_entry
-from store.message.batch import Run as LogRun
+from store.message.batch import QueueRun as LogRun
 from store.message.batch import decode_batch, encode_batch
 from store.message.properties import encode_properties
-from store.message.record import MessageRecord, decode_record, stage_message
+from store.message.record import MessageRecord, decode_record, make_pending_message
 
 NOBODY = cast("Host", None)
 HOST = bytes(8)
@@ -84,7 +84,7 @@ class Returning:
             "RETRY_TOPIC": "tasks",
             "REAL_TOPIC": "%RETRY%workers",
         }
-        staged = stage_message(
+        staged = make_pending_message(
             topic,
             self.sent.body,
             encode_properties(properties | changed),
@@ -97,7 +97,7 @@ class Returning:
         stored_ms = DUE_MS if topic.startswith("%RETRY%") else DUE_MS - 1_000
         return encode_batch(self.position, stored_ms, HOST, [LogRun(topic, 0, 0, [staged])], b"")
 
-    def mark(self, _what: str) -> None:
+    def coverage_mark(self, _what: str) -> None:
         """As a host does."""
 
 
@@ -160,14 +160,14 @@ class Owners:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.check = OneOwner(lambda: self.now)
+        self.check = OneLockOwner(lambda: self.now)
         self.lead("a:1", 3)
 
     def lead(self, address: str, term: int) -> None:
         """It leads in that term."""
         self.check._leads[address] = term
 
-    def lock(self, consumer: str, address: str = "a:1") -> Asked | None:
+    def lock(self, consumer: str, address: str = "a:1") -> LockRequest | None:
         """One second each."""
         asked = self.check.asks(address)
         self.now += 1.0
@@ -235,7 +235,7 @@ def test_a_broker_that_gives_what_is_filtered_is_found() -> None:
 
 
 def test_what_a_group_is_not_given_again_is_known() -> None:
-    check = DeliveredAgain(lambda place: place[2] != 1)
+    check = RedeliveredAfterReset(lambda place: place[2] != 1)
     (record,) = of([0])
     check.begin({("tasks", 0): 4})
     assert not check.is_complete({("tasks", 0): 0})

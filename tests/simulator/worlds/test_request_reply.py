@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from simulator.faults.injector import FaultPlan
-from simulator.worlds.broker_cluster import WholeCluster
-from simulator.worlds.follower_reads import FollowersCluster
-from simulator.worlds.message_lookup import LookupsCluster
+from simulator.worlds.broker_cluster import BrokerCluster
+from simulator.worlds.follower_reads import FollowerReadsCluster
+from simulator.worlds.message_lookup import MessageLookupCluster
 from simulator.worlds.outcome import Outcome
-from simulator.worlds.push_consumers import PushingCluster
-from simulator.worlds.request_reply import AskingCluster
+from simulator.worlds.push_consumers import PushConsumersCluster
+from simulator.worlds.request_reply import RequestReplyCluster
 from simulator.worlds.runner import play
-from simulator.worlds.scheduled_messages import WaitingCluster
+from simulator.worlds.scheduled_messages import ScheduledMessagesCluster
 from simulator.worlds.transactions import TransactionalCluster
 
 SECONDS = 5.0
 
 
-def run(seed: int, plan: FaultPlan | None = None) -> tuple[AskingCluster, Outcome]:
-    cluster = AskingCluster(seed, nodes=3, plan=plan)
+def run(seed: int, plan: FaultPlan | None = None) -> tuple[RequestReplyCluster, Outcome]:
+    cluster = RequestReplyCluster(seed, nodes=3, plan=plan)
     outcome = play(cluster, lambda cluster: cluster.run(SECONDS))
     return cluster, outcome
 
@@ -42,24 +42,24 @@ def test_those_who_ask_and_answer_crash_too_and_every_promise_is_kept() -> None:
 @pytest.mark.parametrize(
     "world",
     [
-        AskingCluster,
-        FollowersCluster,
-        LookupsCluster,
-        PushingCluster,
+        RequestReplyCluster,
+        FollowerReadsCluster,
+        MessageLookupCluster,
+        PushConsumersCluster,
         TransactionalCluster,
-        WaitingCluster,
-        WholeCluster,
+        ScheduledMessagesCluster,
+        BrokerCluster,
     ],
 )
-def test_all_clients_of_a_world_are_struck_by_faults_of_clients(world: type[WholeCluster]) -> None:
+def test_all_clients_of_a_world_are_struck_by_faults_of_clients(world: type[BrokerCluster]) -> None:
     cluster = world(1)
-    assert sorted(cluster.struck_clients) == sorted(each.name for each in cluster.clients)
+    assert sorted(cluster.target_clients) == sorted(each.name for each in cluster.clients)
     cluster.switch_off()
 
 
 def test_nothing_moves_any_more_once_those_who_answer_have_left_their_group() -> None:
     """Who takes over a queue, and finds nothing that is selected in it, commits how far it is."""
-    outcome = play(AskingCluster(3), lambda cluster: cluster.run(20.0))
+    outcome = play(RequestReplyCluster(3), lambda cluster: cluster.run(20.0))
     assert outcome.violation is None
 
 

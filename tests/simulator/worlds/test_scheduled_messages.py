@@ -10,14 +10,14 @@ from broker.state.commands import Schedule, Timer
 from simulator.faults.injector import FaultPlan
 from simulator.worlds.outcome import Outcome
 from simulator.worlds.runner import play
-from simulator.worlds.scheduled_messages import WaitingCluster
+from simulator.worlds.scheduled_messages import ScheduledMessagesCluster
 
 SECONDS = 8.0
 CRASHES = FaultPlan(("crash",), 1.0)
 
 
-def run(seed: int, plan: FaultPlan | None = None) -> tuple[WaitingCluster, Outcome]:
-    cluster = WaitingCluster(seed, nodes=3, plan=plan)
+def run(seed: int, plan: FaultPlan | None = None) -> tuple[ScheduledMessagesCluster, Outcome]:
+    cluster = ScheduledMessagesCluster(seed, nodes=3, plan=plan)
     outcome = play(cluster, lambda cluster: cluster.run(SECONDS))
     return cluster, outcome
 

@@ -21,7 +21,7 @@ from spark.cli import main
 from spark.errors import ReplicaError
 from spark.report.result_files import FINDINGS, summarize
 from store.io.os_filesystem import OsFileSystem
-from store.message.batch import Run
+from store.message.batch import QueueRun
 from store.verify import FindingKind, verify_replicas
 from tests.spark.snapshots import (
     ENTRIES,
@@ -57,7 +57,7 @@ def audit(session: SparkSession, replicas: list[Path]) -> Audit:
     directories = [str(replica) for replica in replicas]
     found = run_audit(session, directories, RANGE_BYTES)
     alone = verify_replicas(OsFileSystem(), directories, range_bytes=RANGE_BYTES).findings
-    assert sorted(map(str, alone)) == sorted(str(told.finding) for told in found.told)
+    assert sorted(map(str, alone)) == sorted(str(told.finding) for told in found.findings)
     return found
 
 
@@ -69,7 +69,7 @@ def test_equal_replicas_are_consistent_and_shuffle_nothing(
     session: SparkSession, replicas: list[Path]
 ) -> None:
     found = audit(session, replicas)
-    assert found.told == []
+    assert found.findings == []
     (group,) = found.groups
     assert len(group.results) > 3
     assert sum(result.messages for result in group.results) == 3 * (ENTRIES - 1)
@@ -88,7 +88,7 @@ def test_a_lagging_replica_is_no_finding(
     late = write_snapshot(tmp_path, "n1", entries=ENTRIES - 9)
     others = [group / "broker-a" / node for node in ("n0", "n2")]
     found = audit(session, [others[0], late, others[1]])
-    assert found.told == []
+    assert found.findings == []
     assert found.groups[0].results[-1].agreement == ("same", "behind", "same")
 
 
@@ -96,7 +96,7 @@ def test_a_flipped_bit_is_named_with_the_majority_against_it(
     session: SparkSession, replicas: list[Path]
 ) -> None:
     flip(segment(replicas[1], 0), 300)
-    (told,) = audit(session, replicas).told
+    (told,) = audit(session, replicas).findings
     assert (told.finding.kind, told.finding.replica) == (FindingKind.ENTRY, "broker-a/n1")
     assert (told.finding.index_first, told.finding.path) == (1, str(segment(replicas[1], 0)))
     assert told.finding.majority == ("broker-a/n0", "broker-a/n2")
@@ -106,7 +106,7 @@ def test_another_entry_whose_checksums_are_right_is_a_divergence(
     session: SparkSession, replicas: list[Path], tmp_path: Path
 ) -> None:
     forked = write_snapshot(tmp_path / "forked", "n2", fork=True)
-    (told,) = audit(session, [*replicas[:2], forked]).told
+    (told,) = audit(session, [*replicas[:2], forked]).findings
     assert (told.finding.kind, told.finding.replica) == (FindingKind.DIVERGENCE, "unknown")
     assert told.finding.path.startswith(str(forked))
     assert (told.finding.index_first, told.finding.index_last) == (ENTRIES - 1, ENTRIES - 1)
@@ -117,14 +117,14 @@ def test_between_two_replicas_there_is_no_majority(
     session: SparkSession, replicas: list[Path], tmp_path: Path
 ) -> None:
     forked = write_snapshot(tmp_path / "forked", "n2", fork=True)
-    (told,) = audit(session, [replicas[0], forked]).told
+    (told,) = audit(session, [replicas[0], forked]).findings
     assert (told.finding.replica, told.finding.majority) == ("unknown", ())
 
 
 def test_a_misdirected_queue_row_is_found(session: SparkSession, replicas: list[Path]) -> None:
     path = sorted((replicas[0] / "consumequeue/orders/0").iterdir())[1]
     flip(path, 27)
-    (told,) = audit(session, replicas).told
+    (told,) = audit(session, replicas).findings
     assert (told.finding.kind, told.finding.path) == (FindingKind.CONSUME_QUEUE, str(path))
 
 
@@ -132,7 +132,7 @@ def test_a_manifest_that_names_another_chain_is_found(
     session: SparkSession, replicas: list[Path]
 ) -> None:
     edit_manifest(replicas[2], chain_crc=1)
-    kinds = {told.finding.kind for told in audit(session, replicas).told}
+    kinds = {told.finding.kind for told in audit(session, replicas).findings}
     assert FindingKind.FORMAT in kinds
 
 
@@ -228,7 +228,7 @@ def test_messages_that_came_twice_are_told_where_that_is_asked(
     fs = simulated()
     replica = Replica(fs)
     for offset, number in enumerate((1, 2, 1)):
-        replica.send([Run("orders", 0, offset, [message(number)])])
+        replica.send([QueueRun("orders", 0, offset, [message(number)])])
     replica.checkpoint()
     for _ in replica.store.begin_snapshot("/snap", TIME_MS).steps():
         pass
@@ -270,7 +270,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_audited(
     write_manifest(replicas[1] / "manifest.json", node="\ud800")
     make_dangling(replicas[2] / "consumequeue" / "orders")
     found = audit(session, replicas)
-    assert {told.finding.path for told in found.told} >= {
+    assert {told.finding.path for told in found.findings} >= {
         str(segment(replicas[0], 1)),
         str(replicas[1] / "state" / "vote"),
         str(replicas[1] / "manifest.json"),
@@ -291,7 +291,7 @@ def test_copies_and_replicas_of_other_groups_are_told_as_verify_tells_them(
     link = tmp_path / "link"
     link.symlink_to(replicas[0])
     found = audit(session, [*replicas, copy, link])
-    assert [(told.kind, told.finding.found) for told in found.told] == [
+    assert [(told.kind, told.finding.found) for told in found.findings] == [
         ("format", f"{link} is the same directory"),
         ("format", f"the disk of broker-a/n1 a second time, as in {replicas[1]}"),
     ]
@@ -302,7 +302,7 @@ def test_copies_and_replicas_of_other_groups_are_told_as_verify_tells_them(
     found = audit(session, [*replicas, copy])
     # Their plans, and the ranges of both; derived files are one task here.
     assert len(session.sparkContext.statusTracker().getJobIdsForGroup("two groups")) == 2
-    assert [(told.kind, told.group, told.finding.found) for told in found.told] == [
+    assert [(told.kind, told.group, told.finding.found) for told in found.findings] == [
         ("format", "broker-b", "the groups broker-a, broker-b")
     ]
 
@@ -313,7 +313,7 @@ def test_the_summary_says_of_which_states_nothing_is_known(
     shutil.rmtree(replicas[2])
     replicas[2] = write_snapshot(tmp_path / "later", "n2", entries=ENTRIES + 4)
     found = audit(session, replicas)
-    assert found.told == []
+    assert found.findings == []
     (group,) = summarize(found)["groups"]
     assert [one["state"] for one in group["replicas"]] == ["same", "same", "unknown"]
 

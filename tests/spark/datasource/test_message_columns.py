@@ -15,9 +15,9 @@ from spark.datasource.schemas import arrow_schema, columns
 from spark.datasource.view_rows import message_rows
 from spark.errors import OptionError, ReplicaError
 from store.log.entry import HEADER_SIZE, EntryKind, build_entry
-from store.message.batch import Run, encode_batch
-from store.message.record import StagedMessage, stage_message
-from store.verify.log.batch_columns import Topics
+from store.message.batch import QueueRun, encode_batch
+from store.message.record import PendingMessage, make_pending_message
+from store.verify.log.batch_columns import TopicNumbers
 
 HOST = bytes((10, 0, 0, 1)) + (10911).to_bytes(4, "big")
 STORED_MS = 1_700_000_000_999
@@ -27,7 +27,9 @@ NAMES = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "WAIT", "", "é", "UNIQ_KEY
 PROPERTIES = st.dictionaries(NAMES, TEXTS, max_size=6)
 
 
-def log_entry(index: int, position: int, runs: list[Run], stored_ms: int = STORED_MS) -> LogEntry:
+def log_entry(
+    index: int, position: int, runs: list[QueueRun], stored_ms: int = STORED_MS
+) -> LogEntry:
     parts = encode_batch(position, stored_ms, HOST, runs, b"")
     entry = build_entry(EntryKind.DATA, index, 1, position, 0, parts)
     body = bytes(entry.body)
@@ -38,8 +40,8 @@ def encoded(properties: dict[str, str]) -> bytes:
     return "".join(f"{name}\x01{value}\x02" for name, value in properties.items()).encode()
 
 
-def staged(topic: str, properties: bytes, number: int, born_ms: int = 1) -> StagedMessage:
-    return stage_message(
+def staged(topic: str, properties: bytes, number: int, born_ms: int = 1) -> PendingMessage:
+    return make_pending_message(
         topic,
         bytes((number,)) * (number * 7),
         properties,
@@ -57,7 +59,7 @@ def entries_of(messages: list[tuple[str, bytes, int]], at_once: int = 3) -> list
     position = 1 << 40
     for first in range(0, len(messages), at_once):
         runs = [
-            Run(topic, number, first, [staged(topic, properties, number, born_ms)])
+            QueueRun(topic, number, first, [staged(topic, properties, number, born_ms)])
             for number, (topic, properties, born_ms) in enumerate(messages[first:][:at_once])
         ]
         entries.append(log_entry(first, position, runs))
@@ -70,7 +72,7 @@ def by_rows(entries: list[LogEntry], options: ReadOptions = ALL) -> pa.RecordBat
 
 
 def by_columns(entries: list[LogEntry], options: ReadOptions = ALL) -> pa.RecordBatch:
-    found = MessageColumns("g/n0", entries, Topics(), options.topic)
+    found = MessageColumns("g/n0", entries, TopicNumbers(), options.topic)
     schema = arrow_schema(options)
     arrays = [found.column(field.name, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -94,7 +96,7 @@ def test_all_columns_are_those_of_the_rows(
     entries = entries_of(messages)
     options = ReadOptions(View.MESSAGES, bodies=True, topic=topic)
     rows = list(message_rows("g/n0", entries, options))
-    found = list(messages_batch("g/n0", entries, Topics(), options))
+    found = list(messages_batch("g/n0", entries, TopicNumbers(), options))
     if not rows:
         assert found == []
         return
@@ -123,7 +125,7 @@ PLAIN = [
 @pytest.mark.parametrize("properties", ODD + PLAIN)
 def test_odd_properties_are_read_as_rows_are(properties: bytes) -> None:
     entries = entries_of([("bills", each, 1) for each in (b"x\x01y\x02", properties, b"TAGS\x01z")])
-    (found,) = messages_batch("g/n0", entries, Topics(), ALL)
+    (found,) = messages_batch("g/n0", entries, TopicNumbers(), ALL)
     assert found.to_pylist() == by_rows(entries).to_pylist()
 
 
@@ -139,16 +141,16 @@ def test_a_name_twice_and_bytes_that_are_no_text_are_unusual(properties: bytes) 
 
 
 def test_a_record_that_is_wrong_is_told_with_its_place() -> None:
-    entry = log_entry(5, 4096, [Run("bills", 0, 0, [staged("bills", b"", 9)])])
+    entry = log_entry(5, 4096, [QueueRun("bills", 0, 0, [staged("bills", b"", 9)])])
     body = bytearray(entry.body)
     body[100] ^= 1
     entry.body = bytes(body)
     with pytest.raises(ReplicaError, match=f"log, byte {4096 + HEADER_SIZE}: entry 5: .*body CRC"):
-        list(messages_batch("g/n0", [entry], Topics(), ALL))
+        list(messages_batch("g/n0", [entry], TopicNumbers(), ALL))
 
 
 def test_an_entry_without_messages_gives_no_rows() -> None:
-    assert list(messages_batch("g/n0", [log_entry(0, 0, [])], Topics(), ALL)) == []
+    assert list(messages_batch("g/n0", [log_entry(0, 0, [])], TopicNumbers(), ALL)) == []
 
 
 def test_columns_come_as_they_are_named() -> None:

@@ -17,14 +17,16 @@ from tests.store.small_logs import simulated
 
 DIRECTORY = "/data/keyindex"
 ALWAYS = (0, 10**12)
-Row = tuple[int, int, int]
+EntryIndexRow = tuple[int, int, int]
 
 
-def pack(rows: list[Row]) -> bytes:
+def pack(rows: list[EntryIndexRow]) -> bytes:
     return b"".join(KEY_ROW.pack(*row) for row in rows)
 
 
-def lookup(rows: list[Row], key_hash: int, begin_ms: int, end_ms: int, limit: int) -> list[int]:
+def lookup(
+    rows: list[EntryIndexRow], key_hash: int, begin_ms: int, end_ms: int, limit: int
+) -> list[int]:
     """The answer, told the long way."""
     first, last = begin_ms // 1000, end_ms // 1000
     found = [place for found, place, time in rows if found == key_hash and first <= time <= last]
@@ -46,9 +48,9 @@ class KeyLife(RuleBasedStateMachine):
         self.fs = simulated(seed)
         self.index = KeyIndex(self.fs, DIRECTORY)
         self.index.restore(0)
-        self.rows: list[Row] = []
+        self.rows: list[EntryIndexRow] = []
         self.end = 0
-        self.saved: tuple[int, list[Row]] = (0, [])
+        self.saved: tuple[int, list[EntryIndexRow]] = (0, [])
         self.expired = 0
 
     @rule(hashes=st.lists(st.integers(0, 3), min_size=1, max_size=6), seconds=st.integers(0, 3))
@@ -124,7 +126,7 @@ def test_a_lookup_agrees_with_looking_at_every_row(
     parts: list[list[tuple[int, int]]], key: int, times: tuple[int, int], limit: int
 ) -> None:
     index = KeyIndex(simulated(), DIRECTORY)
-    rows: list[Row] = []
+    rows: list[EntryIndexRow] = []
     for number, part in enumerate(parts):
         added = [(found, 1000 * number + at, time) for at, (found, time) in enumerate(part)]
         index.append(pack(added))

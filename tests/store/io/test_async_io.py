@@ -19,12 +19,12 @@ import pytest
 
 import store.io.async_io
 from store.io.async_io import (
+    BACKOFF_SECONDS,
     IN_FLIGHT_MAX,
     REFUSALS_MAX,
-    REST_SECONDS,
     SLOW_CALL_SECONDS,
     SLOW_WRITE_SECONDS,
-    KernelWrites,
+    AsyncWrites,
 )
 from store.io.direct_io import BUFFER_SIZE
 from store.io.filesystem import BLOCK_SIZE
@@ -57,15 +57,15 @@ class HandWrites:
 
 
 @pytest.fixture
-def writes() -> Iterator[KernelWrites]:
-    found = KernelWrites.open(Clock().time)
+def writes() -> Iterator[AsyncWrites]:
+    found = AsyncWrites.open(Clock().time)
     if found is None:
         pytest.skip("the system has no writes of this kind")
     yield found
     found.close()
 
 
-def prepared(path: Path, writes: KernelWrites | HandWrites | None) -> OsFile:
+def prepared(path: Path, writes: AsyncWrites | HandWrites | None) -> OsFile:
     """A file of synced zeros whose first three bytes were appended."""
     file = OsFileSystem(writes).open(str(path), create=True)
     file.pwrite(bytes(SIZE), 0)
@@ -73,7 +73,7 @@ def prepared(path: Path, writes: KernelWrites | HandWrites | None) -> OsFile:
     file.datasync()
     if file._direct is None:
         pytest.skip("the file system knows no writes past the page cache")
-    if isinstance(writes, KernelWrites) and not is_written_at_once_or_not(path):
+    if isinstance(writes, AsyncWrites) and not is_written_at_once_or_not(path):
         pytest.skip("the file system knows no writes that must not wait")
     return file
 
@@ -96,7 +96,7 @@ def is_written_at_once_or_not(path: Path) -> bool:
     return True
 
 
-def outcome(writes: KernelWrites, told: list[OSError | None]) -> OSError | None:
+def outcome(writes: AsyncWrites, told: list[OSError | None]) -> OSError | None:
     """What the one write under way is told to have come to."""
     while not told:
         select.select([writes], [], [])
@@ -105,7 +105,7 @@ def outcome(writes: KernelWrites, told: list[OSError | None]) -> OSError | None:
 
 
 def test_appends_of_many_sizes_lie_one_after_the_other_before_zeros(
-    tmp_path: Path, writes: KernelWrites
+    tmp_path: Path, writes: AsyncWrites
 ) -> None:
     file = prepared(tmp_path / "a", writes)
     rng, expected, begun, refused = random.Random(1), b"abc", 0, 0
@@ -125,7 +125,7 @@ def test_appends_of_many_sizes_lie_one_after_the_other_before_zeros(
 
 
 def test_what_has_ended_well_needs_no_sync(
-    tmp_path: Path, writes: KernelWrites, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, writes: AsyncWrites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = prepared(tmp_path / "a", writes)
     told: list[OSError | None] = []
@@ -141,7 +141,7 @@ def test_what_has_ended_well_needs_no_sync(
 
 
 def test_nothing_is_begun_where_it_would_be_more_than_one_write(
-    tmp_path: Path, writes: KernelWrites
+    tmp_path: Path, writes: AsyncWrites
 ) -> None:
     file = prepared(tmp_path / "a", writes)
     told: list[OSError | None] = []
@@ -285,7 +285,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> HandKernel:
     return made
 
 
-def begun(writes: KernelWrites, count: int) -> int:
+def begun(writes: AsyncWrites, count: int) -> int:
     """How many of so many writes, one after the other, were begun; each has ended."""
     made = 0
     for _ in range(count):
@@ -299,7 +299,7 @@ def begun(writes: KernelWrites, count: int) -> int:
 def test_nothing_is_begun_for_a_while_where_it_does_not_go_well(
     kernel: HandKernel, why: str
 ) -> None:
-    writes = KernelWrites.open(kernel.clock.time)
+    writes = AsyncWrites.open(kernel.clock.time)
     assert writes is not None
     assert begun(writes, 20) == 20
     if why == "slow call":
@@ -311,7 +311,7 @@ def test_nothing_is_begun_for_a_while_where_it_does_not_go_well(
     else:
         kernel.refuses = True
     tried = {"refused writes": REFUSALS_MAX, "refused call": 0}.get(why, 1)
-    first, longest = REST_SECONDS
+    first, longest = BACKOFF_SECONDS
     rest = first
     for _ in range(9):
         assert begun(writes, 20) == tried
@@ -329,7 +329,7 @@ def test_nothing_is_begun_for_a_while_where_it_does_not_go_well(
 
 
 def test_one_who_raises_when_told_keeps_nothing_from_the_others(
-    tmp_path: Path, writes: KernelWrites
+    tmp_path: Path, writes: AsyncWrites
 ) -> None:
     def refuse(_error: OSError | None) -> None:
         raise ValueError("told")
@@ -341,7 +341,7 @@ def test_one_who_raises_when_told_keeps_nothing_from_the_others(
 
 
 def test_more_than_it_has_room_for_are_not_begun_and_closing_waits_for_all(
-    tmp_path: Path, writes: KernelWrites
+    tmp_path: Path, writes: AsyncWrites
 ) -> None:
     files = [prepared(tmp_path / str(number), writes) for number in range(IN_FLIGHT_MAX + 1)]
     told: list[OSError | None] = []
@@ -354,7 +354,7 @@ def test_more_than_it_has_room_for_are_not_begun_and_closing_waits_for_all(
 
 
 def test_a_write_that_the_kernel_does_not_take_is_not_begun(
-    tmp_path: Path, writes: KernelWrites
+    tmp_path: Path, writes: AsyncWrites
 ) -> None:
     file = prepared(tmp_path / "a", writes)
     told: list[int] = []
@@ -364,7 +364,7 @@ def test_a_write_that_the_kernel_does_not_take_is_not_begun(
 
 def test_where_there_are_none_nothing_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store.io.async_io, "_NUMBERS", {})
-    assert KernelWrites.open(Clock().time) is None
+    assert AsyncWrites.open(Clock().time) is None
     monkeypatch.undo()
     monkeypatch.setattr(store.io.async_io, "_call", lambda *_arguments: -1)
-    assert KernelWrites.open(Clock().time) is None
+    assert AsyncWrites.open(Clock().time) is None

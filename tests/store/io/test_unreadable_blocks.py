@@ -10,7 +10,7 @@ import pytest
 from simulator.engine.disk import SimulatedFileSystem
 from store.io.filesystem import BLOCK_SIZE
 from store.io.os_filesystem import OsFileSystem
-from store.io.unreadable_blocks import reach, read_readable, write_over
+from store.io.unreadable_blocks import overwrite_blocks, read_until_unreadable, widened_range
 from tests.store.small_logs import (
     simulated,
 )
@@ -29,10 +29,16 @@ def test_what_lies_before_a_block_that_cannot_be_read_is_read() -> None:
     data = block_file(fs, 4 * BLOCK_SIZE)
     fs.lose_sector("/f", 2 * BLOCK_SIZE + 5)
     file = fs.open("/f")
-    assert read_readable(file, 9 * BLOCK_SIZE, 10) == (data[10 : 2 * BLOCK_SIZE], True)
-    assert read_readable(file, BLOCK_SIZE, BLOCK_SIZE) == (data[BLOCK_SIZE : 2 * BLOCK_SIZE], False)
-    assert read_readable(file, 10, 2 * BLOCK_SIZE + 9) == (b"", True)
-    assert read_readable(file, 9 * BLOCK_SIZE, 3 * BLOCK_SIZE) == (data[3 * BLOCK_SIZE :], False)
+    assert read_until_unreadable(file, 9 * BLOCK_SIZE, 10) == (data[10 : 2 * BLOCK_SIZE], True)
+    assert read_until_unreadable(file, BLOCK_SIZE, BLOCK_SIZE) == (
+        data[BLOCK_SIZE : 2 * BLOCK_SIZE],
+        False,
+    )
+    assert read_until_unreadable(file, 10, 2 * BLOCK_SIZE + 9) == (b"", True)
+    assert read_until_unreadable(file, 9 * BLOCK_SIZE, 3 * BLOCK_SIZE) == (
+        data[3 * BLOCK_SIZE :],
+        False,
+    )
 
 
 @pytest.mark.parametrize("file_size", [3 * BLOCK_SIZE, 2 * BLOCK_SIZE + 700])
@@ -54,7 +60,7 @@ def test_a_block_is_written_as_a_whole_and_keeps_nothing_else(
     file = fs.open("/f")
     with pytest.raises(OSError, match="Input/output error"):
         file.pwrite(b"\xff" * size, offset)
-    write_over(file, b"\xff" * size, offset)
+    overwrite_blocks(file, b"\xff" * size, offset)
     file.datasync()
     expected = data[: len(kept)] + bytes(file_size - len(kept))
     expected[offset : offset + size] = b"\xff" * size
@@ -66,8 +72,8 @@ def test_where_all_can_be_read_nothing_but_the_bytes_is_written(tmp_path: Path) 
     fs, path = OsFileSystem(), str(tmp_path / "f")
     file = fs.open(path, create=True)
     file.pwrite(b"x" * 3 * BLOCK_SIZE, 0)
-    assert reach(file, 30, BLOCK_SIZE - 10) == (BLOCK_SIZE - 10, BLOCK_SIZE + 20)
-    write_over(file, b"y" * 30, BLOCK_SIZE - 10)
+    assert widened_range(file, 30, BLOCK_SIZE - 10) == (BLOCK_SIZE - 10, BLOCK_SIZE + 20)
+    overwrite_blocks(file, b"y" * 30, BLOCK_SIZE - 10)
     data = file.pread(9 * BLOCK_SIZE, 0)
     assert data == b"x" * (BLOCK_SIZE - 10) + b"y" * 30 + b"x" * (2 * BLOCK_SIZE - 20)
 
@@ -80,6 +86,9 @@ def test_an_error_that_says_nothing_of_the_bytes_is_raised() -> None:
         def pread(self, size: int, position: int) -> bytes:
             raise OSError(errno.ENOMEM, f"no memory for {size} bytes from {position}")
 
-    for read in (lambda file: read_readable(file, 10, 0), lambda file: reach(file, 10, 5)):
+    for read in (
+        lambda file: read_until_unreadable(file, 10, 0),
+        lambda file: widened_range(file, 10, 5),
+    ):
         with pytest.raises(OSError, match="no memory"):
             read(NoMemory())

@@ -53,7 +53,7 @@ def test_the_entry_of_any_position_is_found_with_few_reads(
         last = rng.randint(first, index)
         assert store.entry_at(entry.position, last) == last
     with pytest.raises(OutOfRangeError):
-        store.read_run(store.entry_at(store.first_position - 1, count - 1), count - 1, 1)
+        store.read_range(store.entry_at(store.first_position - 1, count - 1), count - 1, 1)
 
 
 @pytest.mark.parametrize("byte", range(ROW_SIZE))
@@ -77,7 +77,7 @@ def test_rows_that_rotted_lead_to_no_other_entry_and_keep_from_none(byte: int, b
             assert found == entry.index or {found, entry.index} <= set(rotted)
             if entry.index in rotted:
                 with pytest.raises(DamagedError):
-                    store.read_run(found, found, 1)
+                    store.read_range(found, found, 1)
     with pytest.raises(OutOfRangeError):
         store.confirmed_entry_at(-1, count - 1)
 

@@ -60,7 +60,7 @@ def test_a_bit_anywhere_in_an_entry_is_found_and_mended(byte: int) -> None:
     index = Random(byte).randrange(COUNT)
     rot(fs, store, writer.entries[index], byte)
     assert damaged(store) == [index]
-    store.mend_entry(writer.entries[index])
+    store.repair_entry(writer.entries[index])
     assert damaged(store) == []
     store.close()
     fs.power_loss()
@@ -85,7 +85,7 @@ def test_a_bit_in_the_chain_of_the_first_entry_is_found_and_mended(
     assert found[0] == first
     assert found[1:] in ([], [first + 1])
     for index in found:
-        store.mend_entry(writer.entries[index])
+        store.repair_entry(writer.entries[index])
     assert damaged(store, max_bytes) == []
     assert contents(store) == data_of(writer.entries[first:])
 
@@ -98,7 +98,7 @@ def test_several_damaged_entries_are_mended_in_order() -> None:
         rot(fs, store, writer.entries[index], 38)
     assert damaged(store) == [7, 8, 9, 15]
     for index in (7, 8, 9, 15):
-        store.mend_entry(writer.entries[index])
+        store.repair_entry(writer.entries[index])
     assert damaged(store) == []
 
 
@@ -108,7 +108,7 @@ def test_a_damaged_row_of_the_entry_index_is_mended_with_its_entry() -> None:
     # Four rows of 32 bytes a file; row 9 is the second of its file.
     fs.flip_bit(f"{DIRECTORY}/index/{8 * 32:020d}", 32 + 20)
     assert 9 in damaged(store)
-    store.mend_entry(writer.entries[9])
+    store.repair_entry(writer.entries[9])
     assert damaged(store) == []
 
 
@@ -128,7 +128,7 @@ def test_a_bit_anywhere_in_a_row_is_found_and_stops_no_look_at_the_rest(
         assert 17 in found
         assert set(found) <= {8, 9, 10, 17}  # the row tells of those beside it as well
         for index in found:
-            store.mend_entry(writer.entries[index])
+            store.repair_entry(writer.entries[index])
         assert damaged(store, max_bytes) == []
         assert contents(store) == data_of(writer.entries)
 
@@ -143,7 +143,7 @@ def test_a_row_that_rotted_keeps_no_entry_before_it_from_being_mended(byte: int)
         for index in (8, 9):
             rot(fs, store, writer.entries[index], 50)
         while found := damaged(store):
-            store.mend_entry(writer.entries[found[0]])
+            store.repair_entry(writer.entries[found[0]])
         assert contents(store) == data_of(writer.entries)
 
 
@@ -159,7 +159,7 @@ def test_a_row_that_leads_astray_is_damage_and_not_a_log_that_ended(
     with pytest.raises(DamagedError):
         store.read_entries(9, COUNT - 1, 10_000)
     with pytest.raises(DamagedError):
-        store.read_run(9, COUNT - 1, 10_000)
+        store.read_range(9, COUNT - 1, 10_000)
     with pytest.raises(OutOfRangeError):
         store.read_entries(COUNT, COUNT, 1)
     store.save_checkpoint(writer.checkpoint(CHECKPOINT + 1))
@@ -176,7 +176,7 @@ def test_a_row_alone_is_made_again_from_its_entry(byte: int) -> None:
         start = index - index % 4
         fs.flip_bit(f"{DIRECTORY}/index/{start * ROW_SIZE:020d}", index % 4 * ROW_SIZE + byte, 3)
         assert index in damaged(store)
-        assert [place for place in range(COUNT) if store.mend_row(place)] == [index]
+        assert [place for place in range(COUNT) if store.repair_row(place)] == [index]
         assert damaged(store) == []
         fs.power_loss(keep=0.0)
         assert contents(open_store(fs)) == data_of(writer.entries)
@@ -188,8 +188,8 @@ def test_rows_one_behind_the_other_are_made_again_in_their_order() -> None:
     for index in range(6, 14):
         start = index - index % 4
         fs.flip_bit(f"{DIRECTORY}/index/{start * ROW_SIZE:020d}", index % 4 * ROW_SIZE + 20)
-    assert not store.mend_row(7)
-    assert [index for index in range(COUNT) if store.mend_row(index)] == list(range(6, 14))
+    assert not store.repair_row(7)
+    assert [index for index in range(COUNT) if store.repair_row(index)] == list(range(6, 14))
     assert damaged(store) == []
 
 
@@ -199,8 +199,8 @@ def test_no_row_is_made_from_an_entry_that_rotted(byte: int) -> None:
     store, writer = written(fs)
     fs.flip_bit(f"{DIRECTORY}/index/{8 * ROW_SIZE:020d}", ROW_SIZE + 20)
     rot(fs, store, writer.entries[9], byte)
-    assert not any(map(store.mend_row, range(COUNT)))
-    store.mend_entry(writer.entries[9])
+    assert not any(map(store.repair_row, range(COUNT)))
+    store.repair_entry(writer.entries[9])
     assert damaged(store) == []
 
 
@@ -209,8 +209,8 @@ def test_a_row_for_which_there_is_no_room_stays_as_it_is() -> None:
     store, _ = written(fs)
     fs.flip_bit(f"{DIRECTORY}/index/{8 * ROW_SIZE:020d}", ROW_SIZE + 20)
     fs.inject(Fault(1, errno.ENOSPC, operations={"pwrite"}, path="/index/"))
-    assert not store.mend_row(9)
-    assert store.mend_row(9)
+    assert not store.repair_row(9)
+    assert store.repair_row(9)
 
 
 def test_damaged_padding_is_found_and_written_again() -> None:
@@ -223,7 +223,7 @@ def test_damaged_padding_is_found_and_written_again() -> None:
     )
     rot(fs, store, last, last.size + 2)
     assert damaged(store) == [last.index]
-    store.mend_entry(last)
+    store.repair_entry(last)
     assert damaged(store) == []
 
 
@@ -243,9 +243,9 @@ def test_an_entry_that_does_not_fit_is_refused_and_nothing_is_written() -> None:
     ]
     for stranger in strangers:
         with pytest.raises(StoreError, match="of a peer"):
-            store.mend_entry(stranger)
+            store.repair_entry(stranger)
     assert damaged(store) == [10]
-    store.mend_entry(entry)
+    store.repair_entry(entry)
     assert damaged(store) == []
 
 
@@ -259,7 +259,7 @@ def reopened_without(fs: SimulatedFileSystem, calls: int, error: int | None) -> 
     else:
         fs.inject(Fault(calls, error))
     try:
-        store.mend_entry(entry)
+        store.repair_entry(entry)
     except (PowerLossError, FatalDiskError):
         fs.crash()
         return open_store(fs)
@@ -297,7 +297,7 @@ def test_what_was_mended_stays_so_when_its_block_is_written_again(tmp_path: Path
     store.append(writer.make_many(1))
     store.sync()
     assert damaged(store) == [1]
-    store.mend_entry(writer.entries[1])
+    store.repair_entry(writer.entries[1])
     assert damaged(store) == []
     store.append(writer.make_many(1))
     store.sync()

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.io.disk_watermarks import DiskSpace, Watermarks
+from store.io.disk_watermarks import DiskSpace, DiskWatermarks
 from store.log.retention_policy import (
     HOUR_MS,
     RetentionPolicy,
     SegmentStats,
     expiry_position,
-    relief_position,
+    forced_expiry_position,
 )
 
 KEEP_ALL = RetentionPolicy(age_ms_max=None, log_bytes_max=None)
@@ -67,9 +67,9 @@ def test_the_oldest_segments_go_until_the_log_is_small_enough(
 def test_the_oldest_segments_go_until_the_disk_is_below_its_second_watermark(
     free_bytes: int, position: int
 ) -> None:
-    marks = Watermarks(75, 85, 90, enough_bytes=1000)
+    marks = DiskWatermarks(75, 85, 90, enough_bytes=1000)
     space = DiskSpace(free_bytes, 1000)
-    assert relief_position(SEGMENTS, marks, space) == position
+    assert forced_expiry_position(SEGMENTS, marks, space) == position
 
 
 @given(

@@ -14,16 +14,16 @@ from store.message.batch import (
     KEY_ROW,
     QUEUE_ROW,
     RUN_HEADER,
-    Run,
-    RunHeader,
+    QueueRun,
+    QueueRunHeader,
     batch_size,
     decode_batch,
     encode_batch,
-    staged_bytes,
+    pending_bytes,
 )
-from store.message.record import StagedMessage, iter_records, key_hash, stage_message
+from store.message.record import PendingMessage, iter_records, key_hash, make_pending_message
 from store.verify.log.batch_check import BatchMismatchError, check_batch, check_each, is_consistent
-from store.verify.log.batch_columns import Topics, read_columns
+from store.verify.log.batch_columns import TopicNumbers, read_columns
 
 POSITION = 4096
 STORED_MS = 1_700_000_000_999
@@ -35,22 +35,22 @@ PROPERTIES = st.sampled_from(
 
 
 @st.composite
-def staged_runs(draw: st.DrawFn) -> list[Run]:
+def staged_runs(draw: st.DrawFn) -> list[QueueRun]:
     """Runs of up to four queues, with few messages each."""
     runs = []
     for queue_id in range(draw(st.integers(0, 4))):
         topic = draw(TOPICS)
         content = st.lists(st.tuples(st.binary(max_size=40), PROPERTIES), min_size=1, max_size=5)
         messages = [stage(topic, body, properties) for body, properties in draw(content)]
-        runs.append(Run(topic, queue_id, draw(st.integers(0, 2**40)), messages))
+        runs.append(QueueRun(topic, queue_id, draw(st.integers(0, 2**40)), messages))
     return runs
 
 
-def stage(topic: str, body: bytes, properties: bytes) -> StagedMessage:
-    return stage_message(topic, body, properties, born_timestamp=1, born_host=HOST)
+def stage(topic: str, body: bytes, properties: bytes) -> PendingMessage:
+    return make_pending_message(topic, body, properties, born_timestamp=1, born_host=HOST)
 
 
-def entry_of(runs: list[Run], commands: bytes = b"") -> Entry:
+def entry_of(runs: list[QueueRun], commands: bytes = b"") -> Entry:
     parts = encode_batch(POSITION, STORED_MS, HOST, runs, commands)
     return build_entry(EntryKind.DATA, 5, 1, POSITION, 0, parts)
 
@@ -59,30 +59,30 @@ def example() -> Entry:
     """Two runs, three records, three key rows."""
     return entry_of(
         [
-            Run("orders", 0, 7, [stage("orders", b"one", b"TAGS\x01x\x02KEYS\x01k1 k2\x02")]),
-            Run("bills", 3, 0, [stage("bills", b"two", b""), stage("bills", b"three", b"")]),
+            QueueRun("orders", 0, 7, [stage("orders", b"one", b"TAGS\x01x\x02KEYS\x01k1 k2\x02")]),
+            QueueRun("bills", 3, 0, [stage("bills", b"two", b""), stage("bills", b"three", b"")]),
         ]
     )
 
 
 @settings(deadline=None)
 @given(staged_runs(), st.binary(max_size=20))
-def test_the_size_is_known_before_the_position(runs: list[Run], commands: bytes) -> None:
+def test_the_size_is_known_before_the_position(runs: list[QueueRun], commands: bytes) -> None:
     body = b"".join(encode_batch(POSITION, STORED_MS, HOST, runs, commands))
-    message_bytes = sum(staged_bytes(run.messages) for run in runs)
+    message_bytes = sum(pending_bytes(run.messages) for run in runs)
     assert batch_size([run.topic for run in runs], message_bytes, commands) == len(body)
 
 
 @settings(deadline=None)
 @given(staged_runs(), st.binary(max_size=20))
-def test_a_batch_survives_a_round_trip(runs: list[Run], commands: bytes) -> None:
+def test_a_batch_survives_a_round_trip(runs: list[QueueRun], commands: bytes) -> None:
     entry = entry_of(runs, commands)
     batch = decode_batch(entry.body)
     assert bytes(batch.commands) == commands
     first_row = 0
     for run, header in zip(runs, batch.runs, strict=True):
         count = len(run.messages)
-        assert header == RunHeader(run.topic, run.queue_id, run.first_offset, count, first_row)
+        assert header == QueueRunHeader(run.topic, run.queue_id, run.first_offset, count, first_row)
         first_row += count
     records = list(iter_records(batch.records))
     sent = [
@@ -98,7 +98,7 @@ def test_a_batch_survives_a_round_trip(runs: list[Run], commands: bytes) -> None
 
 @settings(deadline=None)
 @given(staged_runs())
-def test_rows_say_where_the_records_lie_in_the_log(runs: list[Run]) -> None:
+def test_rows_say_where_the_records_lie_in_the_log(runs: list[QueueRun]) -> None:
     entry = entry_of(runs)
     batch = decode_batch(entry.body)
     place = POSITION + HEADER_SIZE
@@ -164,7 +164,7 @@ def test_runs_that_name_other_records_than_the_footer_are_refused() -> None:
 
 @settings(deadline=None)
 @given(staged_runs(), st.sampled_from([b"", msgpack.packb([["expire", 1]])]))
-def test_what_a_leader_encodes_passes_the_check(runs: list[Run], commands: bytes) -> None:
+def test_what_a_leader_encodes_passes_the_check(runs: list[QueueRun], commands: bytes) -> None:
     entry = entry_of(runs, commands)
     batch = decode_batch(entry.body)
     assert is_consistent(entry, batch)
@@ -194,7 +194,7 @@ def test_the_quick_check_and_the_one_that_explains_agree_on_any_flipped_bit(
 def uniform() -> Entry:
     """Messages of one layout per topic, with lengths of bodies that differ."""
 
-    def sent(topic: str, count: int) -> list[StagedMessage]:
+    def sent(topic: str, count: int) -> list[PendingMessage]:
         words = [b"%02d" % number for number in range(10, 10 + count)]
         return [
             stage(
@@ -205,12 +205,15 @@ def uniform() -> Entry:
             for word in words
         ]
 
-    runs = [Run("orders", 0, 7, sent("orders", 9)), Run("orders", 1, 2, sent("orders", 5))]
-    return entry_of([*runs, Run("bills", 3, 0, sent("bills", 6))])
+    runs = [
+        QueueRun("orders", 0, 7, sent("orders", 9)),
+        QueueRun("orders", 1, 2, sent("orders", 5)),
+    ]
+    return entry_of([*runs, QueueRun("bills", 3, 0, sent("bills", 6))])
 
 
 def is_proved(entry: Entry) -> bool:
-    return read_columns(entry.data, POSITION, [entry], Topics()) is not None
+    return read_columns(entry.data, POSITION, [entry], TopicNumbers()) is not None
 
 
 def test_messages_of_one_layout_are_proved_column_by_column() -> None:
@@ -234,7 +237,7 @@ def test_what_is_proved_by_columns_is_right_record_by_record(byte: int, bit: int
 @pytest.mark.parametrize("properties", [b"", b"TAGS\x01y\x02", b"KEYS\x01one two\x02x\x01y\x02"])
 def test_equal_properties_are_proved(properties: bytes) -> None:
     messages = [stage("orders", b"body", properties) for _ in range(16)]
-    entry = entry_of([Run("orders", 0, 0, messages)])
+    entry = entry_of([QueueRun("orders", 0, 0, messages)])
     assert is_proved(entry)
 
 

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 from store.errors import CorruptRecordError
 from store.log.entry import HEADER_SIZE
-from store.message.batch import Run, decode_batch, encode_batch
+from store.message.batch import QueueRun, decode_batch, encode_batch
 from store.message.java_hash import tags_code
 from store.message.properties import encode_properties
 from store.message.record import (
     MessageRecord,
-    StagedMessage,
+    PendingMessage,
     decode_record,
     iter_records,
     key_hash,
+    make_pending_message,
     record_bounds,
     record_size,
-    stage_message,
 )
 
 # Message, broker and client of the vector in the reference of RocketMQ's format.
@@ -42,16 +42,16 @@ NAMES = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=
 
 
 def encode(
-    topic: str, staged: StagedMessage, *, position: int, queue_id: int, offset: int
+    topic: str, staged: PendingMessage, *, position: int, queue_id: int, offset: int
 ) -> bytes:
     """The bytes of one record, made as a leader makes them."""
-    runs = [Run(topic, queue_id, offset, [staged])]
+    runs = [QueueRun(topic, queue_id, offset, [staged])]
     body = b"".join(encode_batch(position - HEADER_SIZE, STORED_MS, STORE_HOST, runs, b""))
     return bytes(decode_batch(body).records)
 
 
-def staged_vector() -> StagedMessage:
-    return stage_message(
+def staged_vector() -> PendingMessage:
+    return make_pending_message(
         "TopicTest",
         b"Hello RocketMQ",
         b"TAGS\x01TagA\x02",
@@ -83,13 +83,13 @@ def test_a_staged_message_carries_checksum_and_tag_code() -> None:
 
 
 def test_the_checksum_is_masked_to_31_bits() -> None:
-    staged = stage_message("t", b"123456789", b"", born_timestamp=0, born_host=bytes(8))
+    staged = make_pending_message("t", b"123456789", b"", born_timestamp=0, born_host=bytes(8))
     assert staged.body_crc == 1274296614 == zlib.crc32(b"123456789") & 0x7FFFFFFF
 
 
 def test_the_unique_key_and_each_word_of_the_keys_are_hashed_with_the_topic() -> None:
     properties = encode_properties({"KEYS": "k1 k2  k3 ", "UNIQ_KEY": "u"})
-    staged = stage_message("T", b"", properties, born_timestamp=0, born_host=bytes(8))
+    staged = make_pending_message("T", b"", properties, born_timestamp=0, born_host=bytes(8))
     expected = tuple(crc32c(b"T#" + key) for key in (b"u", b"k1", b"k2", b"k3"))
     assert staged.key_hashes == expected
     assert expected[0] == key_hash("T", b"u")
@@ -97,7 +97,7 @@ def test_the_unique_key_and_each_word_of_the_keys_are_hashed_with_the_topic() ->
 
 @given(st.dictionaries(st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "WAIT", "XTAGS"]), NAMES))
 def test_staging_agrees_with_decoding_the_properties(properties: dict[str, str]) -> None:
-    staged = stage_message(
+    staged = make_pending_message(
         "T", b"", encode_properties(properties), born_timestamp=0, born_host=bytes(8)
     )
     words = properties.get("KEYS", "").encode().split()
@@ -124,7 +124,7 @@ def test_every_field_survives_a_round_trip(
     flag, sys_flag, born, reconsume, prepared = numbers
     position, queue_id, offset = place
     sys_flag &= ~0x30
-    staged = stage_message(
+    staged = make_pending_message(
         topic,
         body,
         properties,

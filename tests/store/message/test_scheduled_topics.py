@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from store.message.batch import Run
-from store.message.record import stage_message
+from store.message.batch import QueueRun
+from store.message.record import make_pending_message
 from store.message.scheduled_topics import SCHEDULE_TOPIC, TIMER_TOPIC, row_code, with_deliver_times
 from store.verify import Finding, FindingKind, verify_replica
 from tests.store.sample_replica import HOST, STORED_MS, Replica, message
@@ -16,18 +16,20 @@ from tests.store.small_logs import simulated
 DUE_MS = STORED_MS + 86_400_000
 
 
-def scheduled(level: int, count: int) -> Run:
+def scheduled(level: int, count: int) -> QueueRun:
     messages = [message(number, SCHEDULE_TOPIC) for number in range(count)]
-    return Run(SCHEDULE_TOPIC, level - 1, 0, with_deliver_times(messages, level - 1, STORED_MS))
+    return QueueRun(
+        SCHEDULE_TOPIC, level - 1, 0, with_deliver_times(messages, level - 1, STORED_MS)
+    )
 
 
-def timed(queue_id: int, count: int) -> Run:
+def timed(queue_id: int, count: int) -> QueueRun:
     properties = f"TAGS\x01a\x02TIMER_OUT_MS\x01{DUE_MS}\x02".encode()
-    staged = stage_message(TIMER_TOPIC, b"m", properties, born_timestamp=1, born_host=HOST)
-    return Run(TIMER_TOPIC, queue_id, 0, [staged._replace(tags_code=DUE_MS)] * count)
+    staged = make_pending_message(TIMER_TOPIC, b"m", properties, born_timestamp=1, born_host=HOST)
+    return QueueRun(TIMER_TOPIC, queue_id, 0, [staged._replace(tags_code=DUE_MS)] * count)
 
 
-def findings(runs: list[Run]) -> list[Finding]:
+def findings(runs: list[QueueRun]) -> list[Finding]:
     fs = simulated()
     replica = Replica(fs)
     replica.send(runs)
@@ -37,13 +39,13 @@ def findings(runs: list[Run]) -> list[Finding]:
 
 
 def test_messages_that_wait_are_no_finding() -> None:
-    plain = Run("orders", 0, 0, [message(number) for number in range(5)])
+    plain = QueueRun("orders", 0, 0, [message(number) for number in range(5)])
     assert findings([scheduled(2, 6), plain, timed(7, 16), timed(8, 3)]) == []
 
 
 @pytest.mark.parametrize("count", [1, 16])
 @pytest.mark.parametrize("make", [scheduled, timed])
-def test_a_wrong_deliver_time_is_found(make: Callable[[int, int], Run], count: int) -> None:
+def test_a_wrong_deliver_time_is_found(make: Callable[[int, int], QueueRun], count: int) -> None:
     run = make(3, count)
     last = run.messages[-1]
     messages = [*run.messages[:-1], last._replace(tags_code=last.tags_code + 1)]

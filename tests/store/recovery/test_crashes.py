@@ -51,7 +51,7 @@ class Script:
         self.append(store, self.writer.make_many(3))
         self.sync(store)
         self.append(store, self.writer.make_many(8))
-        store.prepare_next()
+        store.preallocate_next()
         self.sync(store)
         self.mark(store, 5)
         self.append(store, self.writer.make_many(3))

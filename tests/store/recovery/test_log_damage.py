@@ -351,7 +351,7 @@ def test_after_a_failed_sync_the_store_refuses_everything_that_writes() -> None:
         lambda: store.save_mark(0, 0, 0, 0),
         lambda: store.save_checkpoint(checkpoint),
         lambda: store.expire(0),
-        store.prepare_next,
+        store.preallocate_next,
     ):
         with pytest.raises(FatalDiskError, match="failed before"):
             refused()
@@ -365,7 +365,7 @@ def test_a_failed_sync_of_the_background_ends_the_store_as_well() -> None:
     store.append(writer.make_many(3))
     fs.inject(Fault(1, errno.EIO, operations={"datasync"}))
     with pytest.raises(FatalDiskError, match="preparing"):
-        store.prepare_next()
+        store.preallocate_next()
     with pytest.raises(FatalDiskError):
         store.sync()
 
@@ -385,7 +385,7 @@ def test_a_full_disk_refuses_entries_keeps_the_rest_and_recovers_with_room() -> 
     assert contents(store) == kept
     assert not store.has_room(78)
     fs.capacity = 1 << 20
-    store.prepare_next()
+    store.preallocate_next()
     assert store.has_room(78)
     store.append(writer.make_many(3))
     assert contents(store) == data_of(writer.entries)
@@ -397,8 +397,8 @@ def test_a_full_disk_stops_preparation_before_it_stops_anything_else() -> None:
     store.save_hard_state(1, "")
     store.append(writer.make_many(3))
     fs.capacity = fs.used_bytes()
-    store.prepare_next()
-    assert store.needs_preparation
+    store.preallocate_next()
+    assert store.needs_preallocation
     assert store.has_room(78)
     assert not store.has_room(200)
 

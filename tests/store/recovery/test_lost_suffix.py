@@ -48,7 +48,7 @@ def test_a_log_cut_short_below_what_was_durable_is_another_disk_from_then_on() -
     store = open_store(fs, OTHER)
     assert store.recovered.incarnation == OTHER.incarnation
     assert store.last_index == KNOWN
-    store.mend_entry(writer.entries[KNOWN])
+    store.repair_entry(writer.entries[KNOWN])
     fs.power_loss()
     assert open_store(fs, THIRD).recovered.incarnation == OTHER.incarnation
 
@@ -135,7 +135,7 @@ def test_a_segment_is_cut_where_its_last_entry_or_the_padding_behind_it_is() -> 
     for kept in (size, last.end + PADDING_SIZE, last.end + PADDING_SIZE - 1, last.end - 1, 0):
         fs.cut(path, kept)
         store = open_store(fs, FIRST)
-        found.append(store.recovered.cut_segments)
+        found.append(store.recovered.short_segments)
         store.close()
     assert found == [(), (), (0,), (0,), (0,)]
 

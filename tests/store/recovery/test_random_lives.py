@@ -19,8 +19,8 @@ from simulator.engine.disk_file import SimulatedFile
 from store.errors import DamagedLogError, FatalDiskError, StoreError
 from store.io.filesystem import Bytes
 from store.log.entry import Entry, padding
-from store.log.repair_note import lost_end, put_back
-from store.recovery.opening import begin_anew
+from store.log.repair_note import overwrite_noted, overwritten_end
+from store.recovery.opening import begin_incarnation
 from store.replica import ReplicaStore
 from tests.store.small_logs import (
     CONFIG,
@@ -140,7 +140,7 @@ class Lives:
             except DamagedLogError as damage:
                 entry = self.entries[damage.index]
                 piece = (entry.position, entry.data)
-                put_back(self.fs, DIRECTORY, self.config.segment_size, [piece])
+                overwrite_noted(self.fs, DIRECTORY, self.config.segment_size, [piece])
 
     @property
     def entries(self) -> list[Entry]:
@@ -181,7 +181,7 @@ class Lives:
             for damaged in checked.damage:
                 found = True
                 try:
-                    store.mend_entry(self.entries[damaged])
+                    store.repair_entry(self.entries[damaged])
                 except FatalDiskError:
                     raise
                 except StoreError:
@@ -206,7 +206,7 @@ class Lives:
         steps = (self.append, self.append, self.vote, self.cut, self.rot, self.mark, self.mark)
         for _ in range(self.rng.randint(3, 20)):
             self.rng.choice(steps)(store)
-            self.rng.choice((store.prepare_next, store.drop_cached, lambda: None))()
+            self.rng.choice((store.preallocate_next, store.drop_cached, lambda: None))()
             if self.rng.random() < 0.7:
                 self.begin(store, disk)
             if self.rng.random() < 0.2:
@@ -226,7 +226,7 @@ class Lives:
         entries, told = self.made(), list[BaseException | None]()
         if store.begin_append(entries, told.append):
             self.mark(store)
-            store.prepare_next()
+            store.preallocate_next()
             disk.end()
             [error] = told
             if error is not None and not isinstance(error, BlockingIOError):
@@ -330,9 +330,12 @@ class LivesOfABadDisk(Lives):
                     pieces.append((damage.end, padding(entry.position - damage.end)))
                 for piece in pieces:
                     place = (DIRECTORY, self.config.segment_size, [piece])
-                    if damage.lost_end or lost_end(self.fs, *place) > damage.floor:
-                        begin_anew(self.fs, DIRECTORY, self.config)
-                    put_back(self.fs, *place)
+                    if (
+                        damage.suffix_lost
+                        or overwritten_end(self.fs, *place) > damage.durable_position
+                    ):
+                        begin_incarnation(self.fs, DIRECTORY, self.config)
+                    overwrite_noted(self.fs, *place)
 
 
 @pytest.mark.parametrize("seed", range(FIRST, LAST + 1))

@@ -10,7 +10,7 @@ import pytest
 from simulator.engine.disk import PowerLossError, SimulatedFileSystem
 from store.errors import DamagedError, StoreError
 from store.log.entry import Entry
-from store.recovery.snapshot_install import Plan, Refill
+from store.recovery.snapshot_install import InstallPlan, SnapshotInstall
 from store.replica import ReplicaStore
 from store.state.checkpoint import decode_checkpoint, encode_checkpoint
 from tests.store.small_logs import DIRECTORY, Writer, contents, open_store, simulated
@@ -45,11 +45,11 @@ def behind(fs: SimulatedFileSystem, own: int = 5) -> None:
     store.close()
 
 
-def begin(store: ReplicaStore, writer: Writer) -> Refill:
+def begin(store: ReplicaStore, writer: Writer) -> SnapshotInstall:
     entries = retained(writer)
-    plan = Plan(entries[0].index, entries[0].position, LAST)
+    plan = InstallPlan(entries[0].index, entries[0].position, LAST)
     checkpoint = writer.checkpoint(LAST)
-    return store.begin_refill(plan, encode_checkpoint(checkpoint), checkpoint.term)
+    return store.begin_snapshot_install(plan, encode_checkpoint(checkpoint), checkpoint.term)
 
 
 def gather(fs: SimulatedFileSystem) -> None:
@@ -59,7 +59,7 @@ def gather(fs: SimulatedFileSystem) -> None:
         store.close()
         return
     writer = peer_log()
-    refill = store.resume_refill() or begin(store, writer)
+    refill = store.resume_snapshot_install() or begin(store, writer)
     while not refill.ended:
         refill.append(writer.entries[refill.next_index : min(refill.next_index + 3, LAST + 1)])
     refill.complete(store.last_index)
@@ -88,7 +88,7 @@ def test_a_complete_refill_takes_the_place_of_the_log_when_the_replica_is_opened
     gather(fs)
     store = open_store(fs)
     check_refilled(store)
-    assert store.read_floor() == -1
+    assert store.read_vote_floor() == -1
     assert not fs.exists(f"{DIRECTORY}/refill")
     assert not fs.exists(f"{DIRECTORY}/consumequeue")
     assert fs.exists(f"{DIRECTORY}/state/rebuild")
@@ -114,7 +114,7 @@ def test_a_refill_that_is_not_complete_changes_nothing_and_goes_on_after_a_resta
     fs.crash()
     store = open_store(fs)
     assert store.last_index == 4
-    resumed = store.resume_refill()
+    resumed = store.resume_snapshot_install()
     assert resumed is not None
     assert resumed.next_index == gathered
     with pytest.raises(StoreError, match="is not entry"):
@@ -198,11 +198,11 @@ def test_a_replica_that_held_more_than_the_refill_has_a_floor_until_it_holds_it_
     store.close()
     store = open_store(fs)
     check_refilled(store)
-    assert store.read_floor() == LAST + 3
-    store.clear_floor()
+    assert store.read_vote_floor() == LAST + 3
+    store.clear_vote_floor()
     store.close()
     store = open_store(fs)
-    assert store.read_floor() == -1
+    assert store.read_vote_floor() == -1
     store.close()
 
 
@@ -214,9 +214,9 @@ def test_entries_that_do_not_lead_to_the_checkpoint_are_refused() -> None:
     other = Writer()
     other.make_many(35, term=3)
     entries = retained(writer)
-    plan = Plan(entries[0].index, entries[0].position, LAST)
+    plan = InstallPlan(entries[0].index, entries[0].position, LAST)
     checkpoint = other.checkpoint(LAST)
-    refill = store.begin_refill(plan, encode_checkpoint(checkpoint), checkpoint.term)
+    refill = store.begin_snapshot_install(plan, encode_checkpoint(checkpoint), checkpoint.term)
     with pytest.raises(StoreError, match="do not lead to the checkpoint"):
         refill.append(entries)
     with pytest.raises(StoreError, match="ends at"):
@@ -231,7 +231,7 @@ def test_a_damaged_plan_or_checkpoint_is_gathered_anew() -> None:
         store = open_store(fs)
         begin(store, peer_log()).close()
         fs.flip_bit(f"{DIRECTORY}/refill/{name}", 21)
-        assert store.resume_refill() is None
+        assert store.resume_snapshot_install() is None
         store.close()
         gather(fs)
         store = open_store(fs)
@@ -245,7 +245,7 @@ def test_a_checkpoint_that_is_not_the_planned_one_is_refused() -> None:
     store = open_store(fs)
     data = encode_checkpoint(peer_log().checkpoint(LAST))
     with pytest.raises(DamagedError, match="not the checkpoint of the plan"):
-        store.begin_refill(Plan(FIRST, 0, LAST - 1), data, TERM_MAX)
+        store.begin_snapshot_install(InstallPlan(FIRST, 0, LAST - 1), data, TERM_MAX)
     store.close()
 
 
@@ -256,7 +256,7 @@ def test_a_checkpoint_of_a_term_that_nobody_leads_yet_is_refused() -> None:
     store = open_store(fs)
     checkpoint = peer_log().checkpoint(LAST)
     with pytest.raises(DamagedError, match="of term 3, when term 2 is led"):
-        store.begin_refill(Plan(FIRST, 0, LAST), encode_checkpoint(checkpoint), 2)
+        store.begin_snapshot_install(InstallPlan(FIRST, 0, LAST), encode_checkpoint(checkpoint), 2)
     store.close()
 
 
@@ -275,9 +275,9 @@ def test_a_refill_whose_last_entry_is_of_another_term_than_its_checkpoint_is_ref
     store = open_store(fs)
     writer = peer_log()
     entries = retained(writer)
-    plan = Plan(entries[0].index, entries[0].position, LAST)
+    plan = InstallPlan(entries[0].index, entries[0].position, LAST)
     other = replace(writer.checkpoint(LAST), term=2)
-    refill = store.begin_refill(plan, encode_checkpoint(other), 3)
+    refill = store.begin_snapshot_install(plan, encode_checkpoint(other), 3)
     with pytest.raises(StoreError, match=f"do not lead to the checkpoint of {LAST}"):
         refill.append(entries)
     store.close()

@@ -9,11 +9,11 @@ import pytest
 from simulator.engine.disk import SimulatedFileSystem
 from store.errors import DamagedError, DamagedLogError, FatalDiskError, StoreError
 from store.io.filesystem import BLOCK_SIZE
-from store.io.two_slot_file import SlotFile
+from store.io.two_slot_file import TwoSlotFile
 from store.log.entry import HEADER_SIZE, Entry
 from store.log.entry_index import ROW_SIZE
 from store.log.layout import segment_name, segment_start
-from store.recovery.snapshot_install import Plan, Refill
+from store.recovery.snapshot_install import InstallPlan, SnapshotInstall
 from store.replica import ReplicaStore, StoreConfig
 from tests.store.small_logs import (
     DIRECTORY,
@@ -69,11 +69,11 @@ def mend_all(store: ReplicaStore, writer: Writer, max_bytes: int = 2000) -> list
     found, index = [], store.first_index
     while index <= store.last_index:
         checked = store.check_entries(index, store.last_index, max_bytes)
-        rows = [place for place in checked.damage if store.mend_row(place)]
+        rows = [place for place in checked.damage if store.repair_row(place)]
         if rows:
             continue
         for place in checked.damage:
-            store.mend_entry(writer.entries[place])
+            store.repair_entry(writer.entries[place])
             found.append(place)
         index = checked.next_index
     return found
@@ -141,7 +141,7 @@ def test_who_has_nobody_to_get_it_back_from_does_not_start(own: StoreConfig) -> 
 def test_zeros_behind_the_log_that_cannot_be_read_are_made_again() -> None:
     fs, writer = written()
     store = open_store(fs, config())
-    store.prepare_next()
+    store.preallocate_next()
     store.close()
     start = segment_start(writer.end, SEGMENT)
     path = f"{DIRECTORY}/commitlog/{segment_name(start)}"
@@ -160,7 +160,7 @@ def test_what_lies_behind_the_padding_of_a_segment_need_not_be_read() -> None:
     store = open_store(fs, config())
     store.save_hard_state(1, "n0")
     store.append(writer.make_many(3, size=400))
-    store.prepare_next()
+    store.preallocate_next()
     store.append([writer.make(b"x" * (SEGMENT - 200 - HEADER_SIZE))])
     store.append(writer.make_many(3, size=400))
     store.sync()
@@ -213,7 +213,7 @@ def test_a_vote_that_cannot_be_read_keeps_the_replica_closed_and_says_where() ->
     with pytest.raises(DamagedError, match=r"state/vote, byte 0: cannot be read"):
         open_store(fs, config())
     with pytest.raises(DamagedError, match="cannot be read"):
-        SlotFile.open(fs, f"{DIRECTORY}/state/vote")
+        TwoSlotFile.open(fs, f"{DIRECTORY}/state/vote")
 
 
 @pytest.mark.parametrize("name", ["plan", "checkpoint"])
@@ -222,14 +222,14 @@ def test_a_refill_that_cannot_be_read_is_begun_anew(name: str) -> None:
     open_store(fs, config()).close()
     (checkpoint,) = (path for path in fs.files() if "/state/checkpoint-" in path)
     data = fs.visible_bytes(checkpoint)
-    plan = Plan(0, 0, CHECKPOINT)
+    plan = InstallPlan(0, 0, CHECKPOINT)
     sizes = {"segment_size": SEGMENT, "min_free_bytes": 0}
-    Refill.begin(fs, DIRECTORY, plan, data, term_max=1, **sizes).append(writer.entries[:5])
-    assert Refill.resume(fs, DIRECTORY, **sizes) is not None
+    SnapshotInstall.begin(fs, DIRECTORY, plan, data, term_max=1, **sizes).append(writer.entries[:5])
+    assert SnapshotInstall.resume(fs, DIRECTORY, **sizes) is not None
     fs.lose_sector(f"{DIRECTORY}/refill/{name}", 0)
-    assert Refill.resume(fs, DIRECTORY, **sizes) is None
-    Refill.begin(fs, DIRECTORY, plan, data, term_max=1, **sizes)
-    assert Refill.resume(fs, DIRECTORY, **sizes) is not None
+    assert SnapshotInstall.resume(fs, DIRECTORY, **sizes) is None
+    SnapshotInstall.begin(fs, DIRECTORY, plan, data, term_max=1, **sizes)
+    assert SnapshotInstall.resume(fs, DIRECTORY, **sizes) is not None
 
 
 # --- putting back
@@ -256,7 +256,7 @@ def test_what_shares_a_block_with_the_end_of_the_log_waits_and_the_store_goes_on
     lose(fs, writer.entries[-1])
     index = min(store.check_entries(0, COUNT, 1 << 20).damage)
     with pytest.raises(StoreError, match="shares a block that cannot be read") as raised:
-        store.mend_entry(writer.entries[index])
+        store.repair_entry(writer.entries[index])
     assert not isinstance(raised.value, FatalDiskError)
     store.append(writer.make_many(60, size=400))
     store.sync()

@@ -11,14 +11,14 @@ from store.errors import DataFormatError
 from store.io.two_slot_file import (
     PAYLOAD_SIZE_MAX,
     SLOT_SIZE,
-    SlotFile,
+    TwoSlotFile,
     decode_slot,
     encode_slot,
     slot_owner,
 )
 from store.replica import ReplicaStore, StoreConfig
 from store.state.format_file import Identity
-from store.state.replication_evidence_file import Held
+from store.state.replication_evidence_file import SavedEvidence
 from store.verify.findings import FindingLog
 from store.verify.state.state_reader import read_state
 
@@ -37,7 +37,7 @@ def fs() -> SimulatedFileSystem:
     for name, config in CONFIGS.items():
         store = ReplicaStore.open(fs, f"/{name}", config)
         store.save_hard_state(3, "n1")
-        store.save_held([Held("n1", 6, 0)])
+        store.save_evidence([SavedEvidence("n1", 6, 0)])
         store.close()
     return fs
 
@@ -103,7 +103,7 @@ def test_a_file_that_does_not_say_whose_it_is_is_taken_and_says_so_from_then_on(
     write(fs, path, encode_slot(*decoded) * 2)
     store = ReplicaStore.open(fs, "/n0", CONFIGS["n0"])
     assert (store.recovered.term, store.recovered.vote) == (3, "n1")
-    assert store.recovered.held == (Held("n1", 6, 0),)
+    assert store.recovered.held == (SavedEvidence("n1", 6, 0),)
     store.close()
     found = read(fs, path)
     assert [slot_owner(found[at : at + SLOT_SIZE]) for at in (0, SLOT_SIZE)] == ["g/n0"] * 2
@@ -111,10 +111,10 @@ def test_a_file_that_does_not_say_whose_it_is_is_taken_and_says_so_from_then_on(
 
 def test_a_save_keeps_the_owner() -> None:
     fs = SimulatedFileSystem(Random(1))
-    slots = SlotFile.create(fs, "/", "vote", b"first", "g/n0")
+    slots = TwoSlotFile.create(fs, "/", "vote", b"first", "g/n0")
     slots.save(b"second")
     slots.close()
-    slots = SlotFile.open(fs, "/vote")
+    slots = TwoSlotFile.open(fs, "/vote")
     assert (slots.owner, slots.payload) == ("g/n0", b"second")
 
 

@@ -8,13 +8,18 @@ import pytest
 
 from simulator.engine.disk import PowerLossError, SimulatedFileSystem
 from store.errors import DamagedError
-from store.io.two_slot_file import SlotFile
+from store.io.two_slot_file import TwoSlotFile
 from store.replica import ReplicaStore, StoreConfig
-from store.state.replication_evidence_file import Held, HeldFile, pack_held, unpack_held
+from store.state.replication_evidence_file import (
+    ReplicationEvidenceFile,
+    SavedEvidence,
+    pack_evidence,
+    unpack_evidence,
+)
 
 STATE = "/data/state"
-FIRST = (Held("n0", 5, 10), Held("n1", 6, 9))
-SECOND = (Held("n0", 5, 20), Held("n1", 1 << 61, 19))
+FIRST = (SavedEvidence("n0", 5, 10), SavedEvidence("n1", 6, 9))
+SECOND = (SavedEvidence("n0", 5, 20), SavedEvidence("n1", 1 << 61, 19))
 
 
 def disk(seed: int = 1) -> SimulatedFileSystem:
@@ -25,7 +30,7 @@ def disk(seed: int = 1) -> SimulatedFileSystem:
 
 def test_nothing_is_known_before_the_first_save() -> None:
     fs = disk()
-    assert HeldFile(fs, STATE).held == ()
+    assert ReplicationEvidenceFile(fs, STATE).held == ()
     assert fs.files() == []
 
 
@@ -33,23 +38,23 @@ def test_what_was_saved_survives_a_power_failure_in_any_call() -> None:
     """Each run loses power in another call; found is what was saved before, or what was to be."""
     for calls in range(1, 12):
         fs = disk(calls)
-        HeldFile(fs, STATE).save(FIRST)
+        ReplicationEvidenceFile(fs, STATE).save(FIRST)
         fs.lose_power_at(calls)
         try:
-            HeldFile(fs, STATE).save(SECOND)
+            ReplicationEvidenceFile(fs, STATE).save(SECOND)
         except PowerLossError:
             fs.power_loss()
-            assert HeldFile(fs, STATE).held in (FIRST, SECOND)
+            assert ReplicationEvidenceFile(fs, STATE).held in (FIRST, SECOND)
             continue
         fs.power_loss()
-        assert HeldFile(fs, STATE).held == SECOND
+        assert ReplicationEvidenceFile(fs, STATE).held == SECOND
         return
     pytest.fail("a save never came to its end")
 
 
 def test_the_same_is_not_written_again() -> None:
     fs = disk()
-    file = HeldFile(fs, STATE)
+    file = ReplicationEvidenceFile(fs, STATE)
     file.save(FIRST)
     calls = fs.calls
     file.save(list(FIRST))
@@ -60,7 +65,7 @@ def test_a_file_of_which_nothing_is_whole_stops_a_node_until_it_is_removed() -> 
     fs = SimulatedFileSystem(random.Random(1))
     config = StoreConfig("group", "n0", 4096, min_free_bytes=0)
     store = ReplicaStore.open(fs, "/data", config)
-    store.save_held(FIRST)
+    store.save_evidence(FIRST)
     store.close()
     for byte in (30, 542):
         fs.flip_bit(f"{STATE}/held", byte)
@@ -77,9 +82,9 @@ def test_a_file_of_which_nothing_is_whole_stops_a_node_until_it_is_removed() -> 
 
 def test_a_whole_record_that_says_something_else_names_the_same_way_out() -> None:
     fs = disk()
-    SlotFile.create(fs, STATE, "held", b"\xc1").close()
+    TwoSlotFile.create(fs, STATE, "held", b"\xc1").close()
     with pytest.raises(DamagedError, match=r"not what members hold.*; remove state/held"):
-        HeldFile(fs, STATE)
+        ReplicationEvidenceFile(fs, STATE)
 
 
 @pytest.mark.parametrize(
@@ -87,12 +92,12 @@ def test_a_whole_record_that_says_something_else_names_the_same_way_out() -> Non
 )
 def test_other_bytes_are_damage(payload: bytes) -> None:
     with pytest.raises(DamagedError, match="held"):
-        unpack_held(payload, "held")
+        unpack_evidence(payload, "held")
 
 
 def test_of_too_many_members_the_first_are_kept() -> None:
-    many = [Held(f"n{number}", 1 << 61, 1 << 31) for number in range(100)]
-    kept = unpack_held(pack_held(many), "held")
+    many = [SavedEvidence(f"n{number}", 1 << 61, 1 << 31) for number in range(100)]
+    kept = unpack_evidence(pack_evidence(many), "held")
     assert len(kept) >= 18
     assert list(kept) == many[: len(kept)]
 
@@ -102,7 +107,7 @@ def test_a_store_tells_what_it_saved_when_it_is_opened_again() -> None:
     config = StoreConfig("group", "n0", 4096, min_free_bytes=0)
     store = ReplicaStore.open(fs, "/data", config)
     assert store.recovered.held == ()
-    store.save_held(FIRST)
+    store.save_evidence(FIRST)
     store.close()
     fs.crash()
     store = ReplicaStore.open(fs, "/data", config)

@@ -11,10 +11,16 @@ from hypothesis import strategies as st
 from simulator.engine.disk import PowerLossError
 from store.errors import DamagedError, DataFormatError
 from store.io.atomic_file import read_file, replace_file
-from store.io.two_slot_file import PAYLOAD_SIZE_MAX, SLOT_SIZE, SlotFile, decode_slot, encode_slot
+from store.io.two_slot_file import (
+    PAYLOAD_SIZE_MAX,
+    SLOT_SIZE,
+    TwoSlotFile,
+    decode_slot,
+    encode_slot,
+)
 from store.state.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from store.state.format_file import Identity, check_identity, decode_format, encode_format
-from store.state.hard_state import HardState, Mark
+from store.state.hard_state import DurableMark, HardState
 from tests.store.small_logs import simulated
 
 i64 = st.integers(-(2**63), 2**63 - 1)
@@ -46,11 +52,11 @@ def test_garbage_is_no_slot(garbage: bytes) -> None:
 
 def test_a_slot_file_opens_at_its_last_save() -> None:
     fs = simulated()
-    slots = SlotFile.create(fs, "/", "vote", b"first")
+    slots = TwoSlotFile.create(fs, "/", "vote", b"first")
     for payload in (b"second", b"third"):
         slots.save(payload)
     fs.power_loss(keep=0.0)
-    assert SlotFile.open(fs, "/vote").payload == b"third"
+    assert TwoSlotFile.open(fs, "/vote").payload == b"third"
 
 
 def test_a_power_loss_at_any_call_of_a_save_leaves_the_old_record_or_the_new() -> None:
@@ -58,27 +64,30 @@ def test_a_power_loss_at_any_call_of_a_save_leaves_the_old_record_or_the_new() -
         for call in range(1, 5):
             for seed in range(40):
                 fs = simulated(seed, sector_size=sector_size)
-                slots = SlotFile.create(fs, "/", "vote", b"old record" * 8)
+                slots = TwoSlotFile.create(fs, "/", "vote", b"old record" * 8)
                 slots.save(b"OLD RECORD" * 8)
                 fs.lose_power_at(call)
                 with pytest.raises(BaseException, match="/vote"):
                     slots.save(b"new record" * 8)
                 fs.power_loss()
-                assert SlotFile.open(fs, "/vote").payload in {b"OLD RECORD" * 8, b"new record" * 8}
+                assert TwoSlotFile.open(fs, "/vote").payload in {
+                    b"OLD RECORD" * 8,
+                    b"new record" * 8,
+                }
 
 
 def test_a_record_read_after_a_failed_save_is_there_for_good() -> None:
     for call in range(1, 5):
         for seed in range(20):
             fs = simulated(seed)
-            slots = SlotFile.create(fs, "/", "vote", b"old")
+            slots = TwoSlotFile.create(fs, "/", "vote", b"old")
             fs.fail_at(call)
             with pytest.raises(OSError, match="Input/output"):
                 slots.save(b"new")
             fs.crash()
-            seen = SlotFile.open(fs, "/vote").payload
+            seen = TwoSlotFile.open(fs, "/vote").payload
             fs.power_loss(keep=0.0)
-            assert SlotFile.open(fs, "/vote").payload == seen
+            assert TwoSlotFile.open(fs, "/vote").payload == seen
 
 
 def test_power_loss_while_a_failed_save_is_mended_leaves_a_whole_record() -> None:
@@ -86,16 +95,19 @@ def test_power_loss_while_a_failed_save_is_mended_leaves_a_whole_record() -> Non
         for call in range(1, 5):
             for seed in range(60):
                 fs = simulated(seed, sector_size=16)
-                slots = SlotFile.create(fs, "/", "vote", b"old record" * 8)
+                slots = TwoSlotFile.create(fs, "/", "vote", b"old record" * 8)
                 fs.fail_at(failed)
                 with pytest.raises(OSError, match="Input/output"):
                     slots.save(b"new record" * 8)
                 fs.crash()
                 fs.lose_power_at(call)
                 with contextlib.suppress(PowerLossError):
-                    SlotFile.open(fs, "/vote")
+                    TwoSlotFile.open(fs, "/vote")
                 fs.power_loss()
-                assert SlotFile.open(fs, "/vote").payload in {b"old record" * 8, b"new record" * 8}
+                assert TwoSlotFile.open(fs, "/vote").payload in {
+                    b"old record" * 8,
+                    b"new record" * 8,
+                }
 
 
 def test_a_save_torn_after_one_that_failed_leaves_what_was_read_between_them() -> None:
@@ -103,18 +115,18 @@ def test_a_save_torn_after_one_that_failed_leaves_what_was_read_between_them() -
         for call in range(1, 5):
             for seed in range(60):
                 fs = simulated(seed, sector_size=16)
-                slots = SlotFile.create(fs, "/", "vote", b"first one." * 8)
+                slots = TwoSlotFile.create(fs, "/", "vote", b"first one." * 8)
                 fs.fail_at(failed)
                 with pytest.raises(OSError, match="Input/output"):
                     slots.save(b"second one" * 8)
                 fs.crash()
-                slots = SlotFile.open(fs, "/vote")
+                slots = TwoSlotFile.open(fs, "/vote")
                 seen = slots.payload
                 fs.lose_power_at(call)
                 with contextlib.suppress(PowerLossError):
                     slots.save(b"third one." * 8)
                 fs.power_loss()
-                assert SlotFile.open(fs, "/vote").payload in {seen, b"third one." * 8}
+                assert TwoSlotFile.open(fs, "/vote").payload in {seen, b"third one." * 8}
 
 
 @given(term=i64, vote=st.text(max_size=100))
@@ -124,7 +136,7 @@ def test_a_hard_state_is_unpacked_as_packed(term: int, vote: str) -> None:
 
 @given(st.tuples(i64, i64, i64, i64, i64, i64))
 def test_a_mark_is_unpacked_as_packed(fields: tuple[int, int, int, int, int, int]) -> None:
-    assert Mark.unpack(Mark(*fields).pack(), "mark") == Mark(*fields)
+    assert DurableMark.unpack(DurableMark(*fields).pack(), "mark") == DurableMark(*fields)
 
 
 @given(st.binary(max_size=40))

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from store.index.consume_queue import ConsumeQueues
-from store.io.filesystem import Readable
-from store.message.batch import Run
+from store.io.filesystem import ReadableFileSystem
+from store.message.batch import QueueRun
 from store.verify import Buffers, GroupPlan, check_range, finish_audit, plan_audit
 from store.verify.derived_files import check_derived
 from store.verify.index import file_tasks
@@ -36,7 +36,7 @@ def write_snapshots(queues: int, checkpoints: int) -> tuple[CountingFileSystem, 
         for number in range(1, ENTRIES + 1):
             offset = 2 * ((number - 1) // queues)
             some = [message(number % 10 + 10 * each) for each in (1, 2)]
-            replica.send([Run("orders", (number - 1) % queues, offset, some)])
+            replica.send([QueueRun("orders", (number - 1) % queues, offset, some)])
             if number % (ENTRIES // checkpoints) == 0:
                 replica.checkpoint()
         directories.append(f"/snap/{node}")
@@ -55,7 +55,7 @@ class Counted:
 
     def __call__(
         self,
-        check: Callable[[Readable, Shared, Task, Buffers], Result],
+        check: Callable[[ReadableFileSystem, Shared, Task, Buffers], Result],
         shared: Sequence[Shared],
         tasks: Sequence[tuple[int, Task]],
     ) -> list[Result]:

@@ -10,7 +10,7 @@ from store.errors import DataLockedError
 from store.io.two_slot_file import SLOT_SIZE, decode_slot, encode_slot
 from store.log.entry import EntryKind, build_entry
 from store.log.layout import segment_name, segment_start
-from store.message.batch import Run
+from store.message.batch import QueueRun
 from store.verify import Finding, FindingKind, Verification, verify_replicas
 from store.verify.replica_comparison import compare_replicas
 from store.verify.replica_report import ReplicaReport
@@ -24,7 +24,7 @@ def fill(replica: Replica, first: int, end: int, salt: int = 0) -> None:
     """Entries ``first`` to ``end``; another salt gives other messages of the same size."""
     for number in range(first, end):
         messages = [message(number + salt), message(number + salt + 200)]
-        replica.send([Run("orders", 0, 2 * number, messages)])
+        replica.send([QueueRun("orders", 0, 2 * number, messages)])
 
 
 def written(

@@ -10,7 +10,7 @@ from simulator.engine.disk import SimulatedFileSystem
 from store.errors import DataFormatError, DataLockedError
 from store.io.atomic_file import replace_file
 from store.log.entry import HEADER_SIZE
-from store.state.replication_evidence_file import Held, HeldFile
+from store.state.replication_evidence_file import ReplicationEvidenceFile, SavedEvidence
 from store.state.snapshot_manifest import Manifest, encode_manifest
 from store.verify import Finding, FindingKind, verify_replica, verify_replicas
 from tests.store.sample_replica import SEGMENT_SIZE, Replica, write_replica
@@ -300,7 +300,7 @@ def test_what_members_hold_is_checked_where_it_is_there(
     fs: SimulatedFileSystem, replica: Replica
 ) -> None:
     state = f"{DIRECTORY}/state"
-    HeldFile(fs, state).save([Held("n1", 5, 1)])
+    ReplicationEvidenceFile(fs, state).save([SavedEvidence("n1", 5, 1)])
     assert check(fs) == []
     fs.flip_bit(f"{state}/held", 9)
     assert where(only(fs)) == (FindingKind.HELD, f"{state}/held", 0, None, None)

@@ -12,7 +12,7 @@ from broker.cli.cluster_admin.admin_client import (
     ANSWER_SECONDS,
     ASK_AGAIN_SECONDS,
     LEADER_SECONDS,
-    Admin,
+    AdminClient,
     BrokerName,
     NoLeaderError,
     RefusedError,
@@ -40,7 +40,7 @@ async def test_a_command_waits_for_a_slow_broker_and_a_view_does_not(loop: Virtu
     server = RemotingServer(loop, "10.0.0.1", 10911, slow)
     await server.start()
     client = RemotingClient(loop)
-    admin = Admin(client, ADDRESS)
+    admin = AdminClient(client, ADDRESS)
 
     assert (await admin.ask(ADDRESS, RequestCode.UPDATE_AND_CREATE_TOPIC)).code == 0
     began = loop.time()
@@ -59,7 +59,7 @@ def test_a_command_that_is_stopped_before_it_begins_is_not_complained_of(
     def interrupted() -> asyncio.AbstractEventLoop:
         raise KeyboardInterrupt
 
-    async def nothing(_admin: Admin) -> None: ...
+    async def nothing(_admin: AdminClient) -> None: ...
 
     monkeypatch.setattr(asyncio.events, "new_event_loop", interrupted)
     with warnings.catch_warnings(record=True) as complaints:
@@ -119,16 +119,16 @@ async def test_what_is_refused_for_good_is_not_asked_again(loop: VirtualLoop) ->
 def test_a_message_is_not_called_unknown_while_who_may_have_it_has_no_leader(
     addresses: dict[int, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broker_names(_: Admin) -> list[BrokerName]:
+    async def broker_names(_: AdminClient) -> list[BrokerName]:
         return [BrokerName("broker-a", "DefaultCluster", addresses)]
 
-    monkeypatch.setattr(Admin, "broker_names", broker_names)
+    monkeypatch.setattr(AdminClient, "broker_names", broker_names)
 
     @in_virtual_time
     async def scenario(loop: VirtualLoop) -> None:
         client = RemotingClient(loop)
         with pytest.raises(NoLeaderError, match="broker-a, which may have it, has no leader now"):
-            await find_by_id(Admin(client, ADDRESS), "7F00000100002A9F0000000000001000")
+            await find_by_id(AdminClient(client, ADDRESS), "7F00000100002A9F0000000000001000")
         await client.close()
 
     scenario()
@@ -143,10 +143,10 @@ def test_a_message_that_cannot_be_read_is_not_called_unknown(
 ) -> None:
     other = "10.0.0.1:10912"
 
-    async def broker_names(_: Admin) -> list[BrokerName]:
+    async def broker_names(_: AdminClient) -> list[BrokerName]:
         return [BrokerName(at, "DefaultCluster", {0: at}) for at in (ADDRESS, other)]
 
-    monkeypatch.setattr(Admin, "broker_names", broker_names)
+    monkeypatch.setattr(AdminClient, "broker_names", broker_names)
 
     def damaged(connection: Connection, request: Frame) -> None:
         remark = "entry 5, byte 4160: body CRC"
@@ -165,7 +165,7 @@ def test_a_message_that_cannot_be_read_is_not_called_unknown(
         for server in servers:
             await server.start()
         client = RemotingClient(loop)
-        looking = find_by_id(Admin(client, ADDRESS), "0A00000100002A9F0000000000001000")
+        looking = find_by_id(AdminClient(client, ADDRESS), "0A00000100002A9F0000000000001000")
         if told is None:
             assert await looking == []
         else:

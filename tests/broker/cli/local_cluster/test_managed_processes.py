@@ -82,7 +82,7 @@ def test_a_process_whose_pid_cannot_be_written_down_is_ended_again(
     def write_nothing(path: Path, _text: str) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
-    monkeypatch.setattr(managed_processes, "write_whole", write_nothing)
+    monkeypatch.setattr(managed_processes, "write_atomically", write_nothing)
     process = managed(tmp_path, WAITS)
 
     with pytest.raises(CommandError, match=r"it is not started: .*/pid: No space left on device;"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.cluster_admin.admin_client import Admin, BrokerName
+from broker.cli.cluster_admin.admin_client import AdminClient, BrokerName
 from broker.cli.cluster_admin.cluster_view import GroupView, NodeView
 from broker.cli.local_cluster import readiness
 from broker.cli.local_cluster.local_cluster import design_cluster
@@ -24,15 +24,15 @@ def test_it_is_not_ready_before_the_nameserver_names_the_leader_to_clients(
     node = NodeView("broker-a/n0", 1, LEADER, None, "leader", 1, 1, 1, 1, 0, serving=True)
     known = [before, before, {0: LEADER}]
 
-    async def view_groups(_: Admin) -> list[GroupView]:
+    async def view_groups(_: AdminClient) -> list[GroupView]:
         return [GroupView("broker-a", "broker-a/n0", 1, [node])]
 
-    async def broker_names(_: Admin) -> list[BrokerName]:
+    async def broker_names(_: AdminClient) -> list[BrokerName]:
         return [BrokerName("broker-a", "DefaultCluster", known.pop(0))]
 
     monkeypatch.setattr(readiness, "view_groups", view_groups)
     monkeypatch.setattr(readiness, "_obstacles", lambda _cluster: [])
-    monkeypatch.setattr(Admin, "broker_names", broker_names)
+    monkeypatch.setattr(AdminClient, "broker_names", broker_names)
 
     [group] = wait_until_serving(design_cluster(tmp_path, nodes=1, ports=Ports(0, 0, 0)).write())
 

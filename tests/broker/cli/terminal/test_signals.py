@@ -10,8 +10,8 @@ import pytest
 
 HOLDS_BACK = """
 import signal, subprocess, sys
-from broker.cli.terminal.signals import held_back
-with held_back():
+from broker.cli.terminal.signals import signals_blocked
+with signals_blocked():
     signal.raise_signal(int(sys.argv[1]))
     blocked = "import signal; print(signal.pthread_sigmask(signal.SIG_BLOCK, ()), flush=True)"
     subprocess.run([sys.executable, "-c", blocked], check=True)
@@ -21,13 +21,13 @@ print("not reached", flush=True)
 
 IGNORES_SIGHUP = """
 import signal
-from broker.cli.terminal.signals import held_back, heeded, interrupt_on_ending
+from broker.cli.terminal.signals import signals_blocked, handled_signals, interrupt_on_ending
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 interrupt_on_ending()
-with held_back():
+with signals_blocked():
     signal.raise_signal(signal.SIGHUP)
 signal.raise_signal(signal.SIGHUP)
-print(sorted(sig.name for sig in heeded()))
+print(sorted(sig.name for sig in handled_signals()))
 """
 
 IS_INTERRUPTED = """

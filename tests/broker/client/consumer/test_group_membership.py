@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from broker.client.config import ConsumerConfig
 from broker.client.consumer.consumer_requests import ConsumerRequests
-from broker.client.consumer.group_membership import Membership, Share
+from broker.client.consumer.group_membership import GroupMembership, Share
 from broker.client.message import MessageQueue
 from broker.client.route.route_cache import Routes
 from broker.client.route.topic_route import TopicRoute
@@ -51,7 +51,7 @@ def test_a_heartbeat_is_sent_when_it_is_due_however_the_sum_is_rounded() -> None
 
     async def script() -> None:
         await asyncio.sleep(UNLUCKY_TIME)
-        membership = Membership(
+        membership = GroupMembership(
             loop=loop,
             routes=cast("Routes", leader),
             requests=cast("ConsumerRequests", leader),

@@ -14,8 +14,8 @@ from broker.client.producer.send_encoding import (
     batched_size,
     single_values,
 )
-from broker.ingest.batch_body import stage_batch
-from broker.ingest.property_templates import Stager, origin
+from broker.ingest.batch_body import decode_batch_body
+from broker.ingest.property_templates import MessageBuilder, origin
 from broker.remoting.protocol.frame import PREFIX as PREFIX_OF_FRAME
 from broker.remoting.protocol.frame import decode_frame, encode_request
 from store.message.properties import decode_properties
@@ -45,7 +45,7 @@ def test_a_batched_message_has_the_layout_of_the_protocol() -> None:
 @given(st.lists(messages, min_size=1, max_size=20))
 def test_a_broker_reads_from_a_batch_what_was_put_in(batch: list[Message]) -> None:
     of = origin("T", 0, 0, bytes(8), 0)
-    staged = stage_batch(Stager("east"), of, batch_body(batch, PREFIX, 1))
+    staged = decode_batch_body(MessageBuilder("east"), of, batch_body(batch, PREFIX, 1))
     assert [(each.flag, each.body) for each in staged] == [(m.flag, m.body) for m in batch]
     keys = [decode_properties(each.properties).pop("UNIQ_KEY") for each in staged]
     assert keys == unique_keys(PREFIX + "000000000001", len(batch))

@@ -107,7 +107,7 @@ def test_a_pull_may_commit_the_end_of_what_is_proposed(tmp_path: Path) -> None:
         await asyncio.sleep(0.1)
         context = broker.broker.context
         assert context.machine.end_offset("orders", 0) == 8
-        assert context.gatherer.end_offset("orders", 0) == 9
+        assert context.batcher.end_offset("orders", 0) == 9
         committing = broker.loop.create_task(committed(broker, "9"))
         await asyncio.sleep(0.1)
         broker.log_executor.release()
@@ -142,8 +142,8 @@ def test_offsets_that_cannot_be_in_an_older_state_are_shown_as_the_end(tmp_path:
         await stored(broker)
         context = broker.broker.context
         for queue_id in range(3):
-            context.gatherer.add_command(CommitOffset("readers", "orders", queue_id, 2**63 - 1))
-        context.gatherer.add_command(CommitOffset("readers", "gone", 0, 2**63 - 1))
+            context.batcher.add_command(CommitOffset("readers", "orders", queue_id, 2**63 - 1))
+        context.batcher.add_command(CommitOffset("readers", "gone", 0, 2**63 - 1))
         await asyncio.sleep(1)
         shown = orjson.loads(orjson.dumps(await groups_document(context)))["groups"]
         (orders,) = [group for group in shown if group["topic"] == "orders"]
@@ -261,7 +261,7 @@ def test_a_node_that_does_not_lead_refuses_commits_and_keeps_silent_when_asked(
 ) -> None:
     async def scenario(broker: SingleBroker) -> None:
         assert (await committed(broker, "1")).code == ResponseCode.SERVICE_NOT_AVAILABLE
-        broker.broker.context.gatherer.close()
+        broker.broker.context.batcher.close()
         with pytest.raises(RequestTimeoutError):
             await queried(broker)
 

@@ -12,7 +12,7 @@ from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
 from broker.state.commands import Expire
 from store.errors import OutOfRangeError
-from store.log.entry_reader import Run
+from store.log.entry_reader import EntryRange
 from tests.broker.single_broker import (
     ADDRESS,
     SingleBroker,
@@ -266,7 +266,7 @@ def test_a_held_pull_is_told_after_its_time_that_there_is_nothing(tmp_path: Path
         answer = await held_pull(broker, 1, suspendTimeoutMillis="15000")
         assert told(answer) == (19, 1, 0, 1)
         assert broker.loop.time() - asked_at == pytest.approx(15, abs=0.1)
-        assert len(broker.broker.context.holds) == 0
+        assert len(broker.broker.context.long_polling) == 0
 
     with_broker(scenario, tmp_path)
 
@@ -286,10 +286,10 @@ def test_with_its_connection_a_held_pull_is_forgotten(tmp_path: Path) -> None:
         await sent(broker, 1)
         waiting = held_pull(broker, 1)
         await settled()
-        assert len(broker.broker.context.holds) == 1
+        assert len(broker.broker.context.long_polling) == 1
         broker.server.connections[0].abort()
         await asyncio.gather(waiting, return_exceptions=True)
-        assert len(broker.broker.context.holds) == 0
+        assert len(broker.broker.context.long_polling) == 0
 
     with_broker(scenario, tmp_path)
 
@@ -355,9 +355,9 @@ def test_a_pull_that_expiry_overtakes_is_sent_to_where_the_queue_begins_now(
         waiting = held_pull(broker, 0)
         await settled()
         context = broker.broker.context
-        context.gatherer.add_command(Expire(context.machine.applied_end))
+        context.batcher.add_command(Expire(context.machine.applied_end))
         await settled()
-        context.node.store.read_run = expired_read  # type: ignore[method-assign]  # a double
+        context.node.store.read_range = expired_read  # type: ignore[method-assign]  # a double
         broker.read_executor.release()
         assert told(await waiting) == (21, 3, 3, 3)
 
@@ -370,7 +370,7 @@ def test_what_this_nodes_disk_does_not_have_yet_is_never_skipped(tmp_path: Path)
         await sent(broker, 3)
 
     async def after(broker: SingleBroker) -> None:
-        broker.broker.context.node.store.read_run = expired_read  # type: ignore[method-assign]  # a double
+        broker.broker.context.node.store.read_range = expired_read  # type: ignore[method-assign]  # a double
         answer = await broker.pull("orders", 0, 0)
         assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "not there")
         assert answer.ext == {}
@@ -379,7 +379,7 @@ def test_what_this_nodes_disk_does_not_have_yet_is_never_skipped(tmp_path: Path)
     with_broker(after, tmp_path)
 
 
-def expired_read(first_index: int, last_index: int, max_bytes: int) -> Run:
+def expired_read(first_index: int, last_index: int, max_bytes: int) -> EntryRange:
     raise OutOfRangeError("not there")
 
 

@@ -13,12 +13,16 @@ from broker.remoting.protocol.frame import PREFIX, Frame, decode_frame, encode_r
 from broker.remoting.protocol.frame_reader import FrameReader
 from broker.remoting.protocol.header_templates import (
     MISSES_MAX,
-    VAIN_MAX,
-    LikeFrame,
-    Likenesses,
-    model_of,
+    UNUSED_TEMPLATES_MAX,
+    HeaderTemplateCache,
+    TemplatedFrame,
+    template_of,
 )
-from broker.remoting.protocol.send_message_header import SHORT_NAMES, read_header, read_like_header
+from broker.remoting.protocol.send_message_header import (
+    SHORT_NAMES,
+    read_header,
+    read_templated_header,
+)
 
 KEY = "7F0000012345000000AB000000010000"
 
@@ -44,16 +48,16 @@ def fields_of(frame: Frame) -> list[object]:
 def test_the_second_of_a_kind_is_not_parsed_and_says_what_it_says() -> None:
     other = sent(7, g="1700000000999", i=f"UNIQ_KEY\x01{KEY[::-1]}\x02TAGS\x01A\x02", e="1")
     first, second = read_all(sent(), other)
-    assert (type(first), type(second)) == (Frame, LikeFrame)
+    assert (type(first), type(second)) == (Frame, TemplatedFrame)
     assert fields_of(second) == fields_of(decode_frame(other))
-    assert isinstance(second, LikeFrame)
-    assert read_like_header(second) == read_header(decode_frame(other), SHORT_NAMES)
+    assert isinstance(second, TemplatedFrame)
+    assert read_templated_header(second) == read_header(decode_frame(other), SHORT_NAMES)
 
 
 def test_an_answer_that_is_like_another_is_not_parsed() -> None:
     ext = {"msgId": "7F0A", "queueId": "3", "queueOffset": "100"}
     answers = [encode_request(0, opaque, ext, flag=1) for opaque in (8, 9)]
-    assert [type(frame) for frame in read_all(*answers)] == [Frame, LikeFrame]
+    assert [type(frame) for frame in read_all(*answers)] == [Frame, TemplatedFrame]
     assert fields_of(read_all(*answers)[1]) == fields_of(decode_frame(answers[1]))
 
 
@@ -135,7 +139,7 @@ def test_whatever_came_before_a_frame_is_read_as_alone(
 
 def _header_or_error(frame: Frame) -> object:
     try:
-        like = read_like_header(frame) if isinstance(frame, LikeFrame) else None
+        like = read_templated_header(frame) if isinstance(frame, TemplatedFrame) else None
         return like or read_header(frame, SHORT_NAMES)
     except RequestError as error:
         return (error.code, error.remark)
@@ -163,8 +167,8 @@ def test_a_header_that_json_writes_in_another_way_harms_nobody(written: str, ins
 @pytest.mark.parametrize(("batch", "reads"), [("false", True), ("true", False), ("", True)])
 def test_a_message_that_is_said_to_be_no_batch_is_not_parsed(batch: str, reads: bool) -> None:
     _, frame = read_all(sent(m=batch), sent(6, m=batch))
-    assert isinstance(frame, LikeFrame)
-    assert (read_like_header(frame) is not None) is reads
+    assert isinstance(frame, TemplatedFrame)
+    assert (read_templated_header(frame) is not None) is reads
 
 
 def test_a_header_with_its_fields_twice_or_spaced_is_no_model() -> None:
@@ -172,40 +176,43 @@ def test_a_header_with_its_fields_twice_or_spaced_is_no_model() -> None:
     spaced = orjson.dumps(fields, option=orjson.OPT_INDENT_2)
     twice = sent()[8:].replace(b'"flag":0', b'"g":"1700000000000","flag":0')
     for header in (spaced, twice):
-        assert model_of(header, decode_frame(framed(header))) is None
+        assert template_of(header, decode_frame(framed(header))) is None
 
 
 def test_a_long_header_is_no_model() -> None:
     short = sent(b="T")
-    for size, is_one in ((REMOTING.model_size_max, True), (REMOTING.model_size_max + 1, False)):
+    for size, is_one in (
+        (REMOTING.header_template_size_max, True),
+        (REMOTING.header_template_size_max + 1, False),
+    ):
         data = sent(b="T" * (size - len(short) + 8 + 1))
         assert len(data) - 8 == size
-        assert (model_of(data[8:], decode_frame(data)) is not None) is is_one
+        assert (template_of(data[8:], decode_frame(data)) is not None) is is_one
 
 
 def test_a_model_that_nothing_is_like_any_more_is_replaced_and_there_are_never_many() -> None:
     reader = FrameReader()
     others = [sent(b="U")] * MISSES_MAX
     kinds = [type(frame) for frame in reader.feed(b"".join([sent(), *others, sent(b="U")]))]
-    assert kinds[-1] is LikeFrame
-    assert LikeFrame not in kinds[:-1]
-    models = Likenesses()
-    for size in range(REMOTING.models_max + 3):
+    assert kinds[-1] is TemplatedFrame
+    assert TemplatedFrame not in kinds[:-1]
+    models = HeaderTemplateCache()
+    for size in range(REMOTING.header_templates_max + 3):
         data = sent(b="T" * (size + 1))
         models.learn(data[8:], decode_frame(data))
         models.by_size[len(data) - 8].hits = 1
-    assert 0 < len(models.by_size) <= REMOTING.models_max
+    assert 0 < len(models.by_size) <= REMOTING.header_templates_max
 
 
 def test_a_peer_whose_headers_are_of_too_many_sizes_costs_no_models_for_long() -> None:
-    sizes = [sent(b="T" * (size + 1)) for size in range(REMOTING.models_max + 5)]
+    sizes = [sent(b="T" * (size + 1)) for size in range(REMOTING.header_templates_max + 5)]
     assert {type(frame) for frame in read_all(*sizes, *sizes, *sizes)} == {Frame}
     assert type(read_all(*sizes, sizes[0], sizes[0])[-1]) is Frame
 
 
 def test_a_peer_whose_headers_are_never_alike_costs_no_models_for_long() -> None:
     reader = FrameReader()
-    count = MISSES_MAX * VAIN_MAX + 1
+    count = MISSES_MAX * UNUSED_TEMPLATES_MAX + 1
     each = [sent(i=f"UNIQ_KEY\x01{KEY}\x02KEYS\x01{i:08}\x02") for i in range(count)]
     assert {type(frame) for frame in reader.feed(b"".join(each))} == {Frame}
     assert {type(frame) for frame in reader.feed(sent() * (MISSES_MAX + 2))} == {Frame}
@@ -213,7 +220,7 @@ def test_a_peer_whose_headers_are_never_alike_costs_no_models_for_long() -> None
 
 def test_models_that_serve_are_never_given_up() -> None:
     reader = FrameReader()
-    for _ in range(VAIN_MAX + 1):
+    for _ in range(UNUSED_TEMPLATES_MAX + 1):
         for topic in "TU":
             frames = list(reader.feed(sent(b=topic) * (MISSES_MAX + 2)))
-            assert type(frames[-1]) is LikeFrame
+            assert type(frames[-1]) is TemplatedFrame

@@ -19,8 +19,8 @@ from simulator.linearizability.checker import Operation
 from simulator.workload.history import History, Sent
 from simulator.workload.registers import RegisterHistory
 from store.log.entry import Entry, EntryKind, build_entry
-from store.message.batch import Run, decode_batch, encode_batch
-from store.message.record import MessageRecord, decode_record, stage_message
+from store.message.batch import QueueRun, decode_batch, encode_batch
+from store.message.record import MessageRecord, decode_record, make_pending_message
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 NOBODY = cast("Host", None)
@@ -29,12 +29,12 @@ HOST = bytes(8)
 
 def record_of(sent: Sent, offset: int) -> MessageRecord:
     """As a broker would give it that has it alone in an entry."""
-    staged = stage_message("orders", sent.body, b"", born_timestamp=1, born_host=HOST)
-    body = b"".join(encode_batch(0, 1, HOST, [Run("orders", 0, offset, [staged])], b""))
+    staged = make_pending_message("orders", sent.body, b"", born_timestamp=1, born_host=HOST)
+    body = b"".join(encode_batch(0, 1, HOST, [QueueRun("orders", 0, offset, [staged])], b""))
     return decode_record(decode_batch(body).records)
 
 
-class World:
+class Environment:
     """A history, the checks that listen to it, and a log that the test writes."""
 
     def __init__(self) -> None:
@@ -47,10 +47,10 @@ class World:
     def commit(self, *sent: Sent, offset: int = 0, commands: bytes = b"") -> None:
         """The next entry holds these messages, from that offset on."""
         staged = [
-            stage_message("orders", each.body, b"", born_timestamp=1, born_host=HOST)
+            make_pending_message("orders", each.body, b"", born_timestamp=1, born_host=HOST)
             for each in sent
         ]
-        runs = [Run("orders", 0, offset, staged)] if staged else []
+        runs = [QueueRun("orders", 0, offset, staged)] if staged else []
         body = encode_batch(0, 1, HOST, runs, commands)
         entry = build_entry(EntryKind.DATA, self._entries, 1, 0, 0, body)
         self._entries += 1
@@ -65,7 +65,7 @@ class World:
 
 
 def test_an_offset_that_is_used_again_is_found() -> None:
-    world = World()
+    world = Environment()
     one, two = world.history.send("p", 5), world.history.send("p", 5)
     world.commit(one, offset=0)
     with pytest.raises(Violation, match="gives offsets from 0 on"):
@@ -73,14 +73,14 @@ def test_an_offset_that_is_used_again_is_found() -> None:
 
 
 def test_an_acknowledgement_of_what_nobody_applied_is_found() -> None:
-    world = World()
+    world = Environment()
     sent = world.history.send("p", 5)
     with pytest.raises(Violation, match="nobody applied it"):
         world.history.acknowledge(sent, QUEUE, 0)
 
 
 def test_an_acknowledgement_that_names_the_place_of_another_message_is_found() -> None:
-    world = World()
+    world = Environment()
     one, two = world.history.send("p", 5), world.history.send("p", 5)
     world.commit(one, two)
     with pytest.raises(Violation, match="message 1 is there"):
@@ -88,13 +88,13 @@ def test_an_acknowledgement_that_names_the_place_of_another_message_is_found() -
 
 
 def test_a_delivery_of_what_is_not_committed_is_found() -> None:
-    world = World()
+    world = Environment()
     with pytest.raises(Violation, match="is not committed"):
         world.deliver(world.history.send("p", 5), 0)
 
 
 def test_a_delivery_of_other_bytes_is_found() -> None:
-    world = World()
+    world = Environment()
     one, two = world.history.send("p", 5), world.history.send("p", 5)
     world.commit(one)
     with pytest.raises(Violation, match="another message"):
@@ -102,7 +102,7 @@ def test_a_delivery_of_other_bytes_is_found() -> None:
 
 
 def test_a_retry_that_is_stored_a_second_time_is_found() -> None:
-    world = World()
+    world = Environment()
     sent = world.history.send("p", 5)
     world.commit(sent)
     with pytest.raises(Violation, match="message 0 is stored twice, by entries 0 and 1"):
@@ -110,7 +110,7 @@ def test_a_retry_that_is_stored_a_second_time_is_found() -> None:
 
 
 def test_a_consumer_that_is_given_a_message_twice_is_found() -> None:
-    world = World()
+    world = Environment()
     one = world.history.send("p", 5)
     world.commit(one)
     world.deliver(one, 0)
@@ -129,7 +129,7 @@ def test_messages_of_a_patient_producer_that_are_stored_out_of_order_are_found()
 
 
 def test_a_group_that_commits_what_was_delivered_to_nobody_is_found() -> None:
-    world = World()
+    world = Environment()
     one, two = world.history.send("p", 5), world.history.send("p", 5)
     world.commit(one, two)
     world.deliver(one, 0)

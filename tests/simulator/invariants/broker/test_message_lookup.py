@@ -11,13 +11,13 @@ from simulator.engine.violation import Violation
 from simulator.faults.injector import FaultPlan
 from simulator.hosts.host import Host
 from simulator.invariants.broker.derived_files import DerivedFilesSound
-from simulator.invariants.broker.message_lookup import Known, LookedUp
+from simulator.invariants.broker.message_lookup import Known, MessageLookups
 from simulator.worlds.registry import LOOKUPS, Run
 from store.log.entry import EntryKind, build_entry
-from store.message.batch import Run as LogRun
+from store.message.batch import QueueRun as LogRun
 from store.message.batch import decode_batch, encode_batch
 from store.message.properties import encode_properties
-from store.message.record import decode_record, stage_message
+from store.message.record import decode_record, make_pending_message
 
 HOST = bytes(8)
 ADDRESS = "a:1"
@@ -36,11 +36,11 @@ class Log:
     """Three messages with the keys ``a``, ``b`` and ``a b``, stored at 1, 2 and 3 ms."""
 
     def __init__(self) -> None:
-        self.check = LookedUp(["orders"])
+        self.check = MessageLookups(["orders"])
         host = cast("Host", SimpleNamespace(addresses=("", ADDRESS, "")))
         position = 0
         for index, keys in enumerate(("a", "b", "a b")):
-            staged = stage_message(
+            staged = make_pending_message(
                 "orders",
                 b"body",
                 encode_properties({"KEYS": keys, "UNIQ_KEY": f"K{index}"}),

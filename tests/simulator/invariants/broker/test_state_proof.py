@@ -20,9 +20,9 @@ from simulator.faults.injector import FaultPlan
 from simulator.hosts.broker_host import BrokerHost
 from simulator.hosts.host import DIRECTORY
 from simulator.invariants import Invariant
-from simulator.invariants.broker.state_proof import StatesProved
+from simulator.invariants.broker.state_proof import StateProofs
 from simulator.invariants.raft.state_machine_safety import StateMachineSafety
-from simulator.worlds.broker_cluster import WholeCluster
+from simulator.worlds.broker_cluster import BrokerCluster
 from simulator.worlds.raft_cluster import Cluster
 from simulator.worlds.runner import play
 from store.io.atomic_file import read_checked_file, replace_file
@@ -34,11 +34,11 @@ SEED = 7
 NO_FAULTS = FaultPlan((), 1.0)
 
 
-class Unwatched(WholeCluster):
+class Unwatched(BrokerCluster):
     """States may differ here."""
 
     def _make_invariants(self) -> Sequence[Invariant]:
-        unwanted = (StateMachineSafety, StatesProved)
+        unwanted = (StateMachineSafety, StateProofs)
         return [each for each in super()._make_invariants() if not isinstance(each, unwanted)]
 
 
@@ -65,7 +65,7 @@ def run(script: Script, *, heals: bool = False, earlier: str = "") -> Unwatched:
             await made.heal()
             node = made.hosts[0].node
             assert node is not None
-            node.keeper.checkpoint()
+            node.checkpointer.checkpoint()
             await made.pass_time(0.5)
 
     outcome = play(cluster, scripted)
@@ -81,15 +81,15 @@ def leader_and_follower(cluster: Unwatched) -> tuple[BrokerHost, BrokerHost]:
 
 def forget_an_offset(host: BrokerHost) -> None:
     """Its state goes wrong in memory, and no command was about that."""
-    host.watched.state.offsets["nobody", "orders"] = {0: 1}
+    host.state_machine.state.offsets["nobody", "orders"] = {0: 1}
 
 
 def wrong(host: BrokerHost) -> str:
-    return "" if host.node is None else host.node.retake.wrong
+    return "" if host.node is None else host.node.state_divergence.wrong
 
 
 def proved(host: BrokerHost) -> int:
-    return -1 if host.node is None else host.node.retake.proved
+    return -1 if host.node is None else host.node.state_divergence.proved
 
 
 async def is_proved_again(cluster: Unwatched, host: BrokerHost, boot: int) -> None:
@@ -121,7 +121,7 @@ def test_who_has_a_wrong_state_says_so_within_a_second_and_takes_it_again_leader
         assert cluster.leader() not in {leader, None}
 
     cluster = run(script, heals=True)
-    assert len({host.watched.digest() for host in cluster.hosts}) == 1
+    assert len({host.state_machine.digest() for host in cluster.hosts}) == 1
     assert cluster.trace.marks["state taken again"] == 2
     check_that_the_last_checkpoint_is_proved(cluster.hosts[0].fs.copy())
 
@@ -157,13 +157,13 @@ def check_that_the_last_checkpoint_is_proved(fs: SimulatedFileSystem) -> None:
 def test_without_a_majority_all_say_so_and_go_on() -> None:
     async def script(cluster: Unwatched) -> None:
         for place, host in enumerate(cluster.hosts):
-            host.watched.state.offsets["nobody", "orders"] = {0: place}
+            host.state_machine.state.offsets["nobody", "orders"] = {0: place}
         await cluster.pass_time(1.5)
         for host in cluster.hosts:
             assert not wrong(host)
             assert host.boot == 1
             assert host.broker.context.proofs.contested == ("offsets",)
-            assert "no majority" in host.broker.context.proofs.told[0]
+            assert "no majority" in host.broker.context.proofs.problems[0]
 
     run(script)
 
@@ -174,7 +174,7 @@ def test_a_wrong_checkpoint_is_given_up_for_what_was_before() -> None:
         node = follower.node
         assert node is not None
         forget_an_offset(follower)
-        node.keeper.checkpoint()
+        node.checkpointer.checkpoint()
         await cluster.pass_time(0.1)
         assert wrong(follower) == ""
         boot = follower.boot
@@ -214,8 +214,8 @@ def test_verify_finds_a_checkpoint_that_is_not_what_the_log_proves() -> None:
             await cluster.pass_time(0.002)
         point = proofs.point
         forget_an_offset(follower)
-        node.keeper.checkpoint()
-        del follower.watched.state.offsets["nobody", "orders"]
+        node.checkpointer.checkpoint()
+        del follower.state_machine.state.offsets["nobody", "orders"]
         while proofs.judged < point:
             await cluster.pass_time(0.01)
         assert not wrong(follower)
@@ -239,11 +239,11 @@ def test_who_cannot_apply_the_log_rightly_gets_the_state_of_a_peer() -> None:
 
     async def script(cluster: Unwatched) -> None:
         one = next(host for host in cluster.hosts if host.name == ONE)
-        ends.append(one.watched.applied_end)
+        ends.append(one.state_machine.applied_end)
         for host in cluster.hosts:
             assert host.node is not None
             if host is not one:
-                host.node.keeper.checkpoint()
+                host.node.checkpointer.checkpoint()
         await is_proved_again(cluster, one, one.boot)
         assert cluster.trace.marks["state taken again"] == 2
         assert one.node is not None

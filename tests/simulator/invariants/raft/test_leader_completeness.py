@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simulator.engine.violation import Violation
-from simulator.invariants.raft.committed_entries import CommittedForEver
+from simulator.invariants.raft.committed_entries import CommittedEntries
 from simulator.invariants.raft.leader_completeness import LeaderCompleteness
 from simulator.worlds.raft_cluster import Cluster
 from tests.simulator.hosts.test_host import run, serving, settle
@@ -19,8 +19,8 @@ def lead_without_an_entry(of_term: int, committed_after: int) -> None:
     async def script(cluster: Cluster) -> None:
         leader = await serving(cluster)
         assert leader.node is not None
-        core, committed = leader.node.core, CommittedForEver()
-        index = core.log.last_index + 100
+        core, committed = leader.node.core, CommittedEntries()
+        index = core.entry_cache.last_index + 100
         committed.entries[index] = (core.term + of_term, 0)
         committed.terms[index] = core.term + committed_after
         try:

@@ -7,7 +7,7 @@ import pytest
 from dledger.raft.messages import Heartbeat, VoteRequest, VoteResponse
 from simulator.engine.violation import Violation
 from simulator.hosts.host import Host
-from simulator.invariants.raft.leader_stickiness import StickToTheLeader
+from simulator.invariants.raft.leader_stickiness import LeaderStickiness
 from simulator.worlds.raft_cluster import Cluster
 from tests.simulator.hosts.test_host import others, run, serving, settle
 
@@ -25,11 +25,11 @@ def vote_after(rate: float, share: float) -> None:
         voter.start()
         await cluster.pass_time(5.0)
         assert leader.node is not None
-        core, check = leader.node.core, StickToTheLeader()
+        core, check = leader.node.core, LeaderStickiness()
         term = core.term
         check.receives(voter, leader.name, Heartbeat(term, core.commit_index, 1))
         await cluster.pass_time(share * core.config.election_seconds)
-        request = VoteRequest(term + 1, core.log.last_index, term, False, False, 0)
+        request = VoteRequest(term + 1, core.entry_cache.last_index, term, False, False, 0)
         found.append(said_of(check, voter, candidate, request))
         await settle(cluster)
 
@@ -40,7 +40,7 @@ def vote_after(rate: float, share: float) -> None:
 
 
 def said_of(
-    check: StickToTheLeader, voter: Host, candidate: Host, request: VoteRequest
+    check: LeaderStickiness, voter: Host, candidate: Host, request: VoteRequest
 ) -> Violation | None:
     """What the check says of a vote that is given to who asks so."""
     check.receives(voter, candidate.name, request)
@@ -75,10 +75,10 @@ def asked_again(*, by_whom_it_voted_for: bool, pre_vote: bool) -> None:
         assert vote_of(voter) == leader.name
         await cluster.pass_time(1.0)
         assert leader.node is not None
-        core, check = leader.node.core, StickToTheLeader()
+        core, check = leader.node.core, LeaderStickiness()
         check.receives(voter, leader.name, Heartbeat(core.term, core.commit_index, 1))
         candidate = leader if by_whom_it_voted_for else another
-        request = VoteRequest(core.term, core.log.last_index, core.term, pre_vote, False, 0)
+        request = VoteRequest(core.term, core.entry_cache.last_index, core.term, pre_vote, False, 0)
         found.append(said_of(check, voter, candidate, request))
         await settle(cluster)
 
@@ -90,7 +90,7 @@ def asked_again(*, by_whom_it_voted_for: bool, pre_vote: bool) -> None:
 
 def vote_of(voter: Host) -> str:
     assert voter.node is not None
-    return voter.node.core.standing.vote
+    return voter.node.core.raft_state.vote
 
 
 def test_a_vote_that_was_given_before_the_leader_was_heard_may_be_told_later() -> None:

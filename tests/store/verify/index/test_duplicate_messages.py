@@ -8,17 +8,17 @@ import pytest
 
 from simulator.engine.disk import SimulatedFileSystem
 from store.errors import DamagedError
-from store.message.batch import Run
-from store.message.record import StagedMessage, stage_message
+from store.message.batch import QueueRun
+from store.message.record import PendingMessage, make_pending_message
 from store.verify import Finding, FindingKind, plan_audit
 from store.verify.index.duplicate_messages import HASHES, DuplicateSearch
 from tests.store.sample_replica import HOST, Replica, message
 from tests.store.small_logs import simulated
 
 
-def sent(topic: str, unique: str, keys: str = "all") -> StagedMessage:
+def sent(topic: str, unique: str, keys: str = "all") -> PendingMessage:
     properties = f"KEYS\x01{keys}\x02UNIQ_KEY\x01{unique}\x02".encode()
-    return stage_message(topic, b"x", properties, born_timestamp=1, born_host=HOST)
+    return make_pending_message(topic, b"x", properties, born_timestamp=1, born_host=HOST)
 
 
 def search(fs: SimulatedFileSystem, replica: Replica, slices: int = 3) -> list[Finding]:
@@ -42,7 +42,7 @@ def written(fs: SimulatedFileSystem, checkpoint_at: int) -> Replica:
         # The word "again" among the keys of others has the same hash.
         keys = "again all" if number % 5 == 0 else "all"
         offset = 0 if number == 9 else number - (number > 9)
-        replica.send([Run(topic, 0, offset, [sent(topic, unique, keys)])])
+        replica.send([QueueRun(topic, 0, offset, [sent(topic, unique, keys)])])
         if number == checkpoint_at:
             replica.checkpoint()
     replica.mark(19)
@@ -67,8 +67,8 @@ def test_the_brokers_own_topics_may_have_a_message_again(fs: SimulatedFileSystem
     replica = Replica(fs)
     for topic in ("%RETRY%g", "RMQ_SYS_TRANS_HALF_TOPIC"):
         for offset in range(2):
-            replica.send([Run(topic, 0, offset, [sent(topic, "u")])])
-    replica.send([Run("orders", 0, 0, [message(1), message(2)])])
+            replica.send([QueueRun(topic, 0, offset, [sent(topic, "u")])])
+    replica.send([QueueRun("orders", 0, 0, [message(1), message(2)])])
     replica.checkpoint()
     replica.mark()
     replica.close()

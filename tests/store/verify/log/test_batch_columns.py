@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from simulator.engine.disk import SimulatedFileSystem
 from store.index.key_index import IndexFile
 from store.log.entry import Entry, EntryKind, build_entry
-from store.message.batch import Batch, Run, decode_batch, encode_batch
-from store.message.record import HEAD, record_size, stage_message
+from store.message.batch import Batch, QueueRun, decode_batch, encode_batch
+from store.message.record import HEAD, make_pending_message, record_size
 from store.message.scheduled_topics import SCHEDULE_TOPIC, TIMER_TOPIC, with_deliver_times
 from store.verify import FindingKind, verify_replicas
 from store.verify import replica_check as replica_checks
 from store.verify.index.key_index_check import KEY_FIELDS, row_numbers
 from store.verify.log import shared_log
 from store.verify.log.batch_check import is_consistent
-from store.verify.log.batch_columns import Topics, plain_columns, read_columns
+from store.verify.log.batch_columns import TopicNumbers, plain_columns, read_columns
 from store.verify.log.shared_log import Buffers
 from tests.store.sample_replica import HOST, Replica, message
 from tests.store.small_logs import simulated
@@ -63,11 +63,13 @@ def entries_of(properties: list[bytes], split: int) -> list[Entry]:
         runs = []
         for begin, topic in ((first, "bills"), (first + split, "orders")):
             messages = [
-                stage_message(topic, b"x" * len(each), each, born_timestamp=1, born_host=HOST)
+                make_pending_message(
+                    topic, b"x" * len(each), each, born_timestamp=1, born_host=HOST
+                )
                 for each in properties[begin : begin + split]
             ]
             if messages:
-                runs.append(Run(topic, 1, first, messages))
+                runs.append(QueueRun(topic, 1, first, messages))
         parts = encode_batch(position, STORED_MS, HOST, runs, b"")
         entries.append(build_entry(EntryKind.DATA, index, 1, position, 0, parts))
         position = entries[-1].end
@@ -76,7 +78,7 @@ def entries_of(properties: list[bytes], split: int) -> list[Entry]:
 
 def is_proved(data: bytes, batches: Sequence[tuple[Entry, Batch]]) -> bool:
     """Whether the columns are read, and say what each entry by itself says."""
-    topics = Topics()
+    topics = TopicNumbers()
     found = read_columns(data, POSITION, [entry for entry, _ in batches], topics)
     if found is None:
         return False
@@ -131,16 +133,18 @@ def test_messages_of_any_topics_queues_properties_and_sizes_are_proved_together(
     ends: dict[tuple[str, int], int] = {}
     position = POSITION
     for first in range(0, len(sent), at_once):
-        runs: list[Run] = []
+        runs: list[QueueRun] = []
         for queue, pairs, size in sent[first : first + at_once]:
             text = "".join(f"{name}\x01{value}\x02" for name, value in pairs).encode()
-            staged = stage_message(queue[0], b"x" * size, text, born_timestamp=1, born_host=HOST)
+            staged = make_pending_message(
+                queue[0], b"x" * size, text, born_timestamp=1, born_host=HOST
+            )
             begin = ends.setdefault(queue, 7)
             ends[queue] += 1
             if runs and runs[-1][:2] == queue:
                 runs[-1].messages.append(staged)
             else:
-                runs.append(Run(*queue, begin, [staged]))
+                runs.append(QueueRun(*queue, begin, [staged]))
         commands = b"" if first % 2 else b"\x90"
         parts = encode_batch(position, STORED_MS + first * 60_000, HOST, runs, commands)
         entries.append(build_entry(EntryKind.DATA, len(entries), 1, position, 0, parts))
@@ -159,10 +163,10 @@ def test_batches_without_messages_lie_between_others() -> None:
     position = POSITION
     for index, messages in enumerate(([], properties[:10], [], [], properties[10:], [])):
         staged = [
-            stage_message("orders", b"", each, born_timestamp=1, born_host=HOST)
+            make_pending_message("orders", b"", each, born_timestamp=1, born_host=HOST)
             for each in messages
         ]
-        runs = [Run("orders", 1, 5, staged)] if staged else []
+        runs = [QueueRun("orders", 1, 5, staged)] if staged else []
         parts = encode_batch(position, STORED_MS, HOST, runs, b"\x90" if index == 2 else b"")
         entries.append(build_entry(EntryKind.DATA, index, 1, position, 0, parts))
         position = entries[-1].end
@@ -186,7 +190,7 @@ def test_what_is_proved_is_right_message_by_message(
 @pytest.mark.parametrize("size", [1, 256, 257, 9000])
 @pytest.mark.parametrize("number", [0, 7, 19])
 def test_bodies_of_one_size_are_each_held_against_their_crc(size: int, number: int) -> None:
-    run = Run("orders", 1, 0, [message(each, size=size) for each in range(100, 120)])
+    run = QueueRun("orders", 1, 0, [message(each, size=size) for each in range(100, 120)])
     assert len({each.size for each in run.messages}) == 1
     parts = encode_batch(POSITION, STORED_MS, HOST, [run], b"")
     data, batches = decoded([build_entry(EntryKind.DATA, 0, 1, POSITION, 0, parts)])
@@ -210,9 +214,9 @@ def test_rows_of_messages_that_wait_are_checked_for_their_times(wrong: int, prov
     ]
     delayed = [message(number, SCHEDULE_TOPIC) for number in range(20)]
     runs = [
-        Run("orders", 1, 0, [message(number) for number in range(20)]),
-        Run(SCHEDULE_TOPIC, 4, 0, with_deliver_times(delayed, 4, STORED_MS)),
-        Run(TIMER_TOPIC, 0, 0, timed),
+        QueueRun("orders", 1, 0, [message(number) for number in range(20)]),
+        QueueRun(SCHEDULE_TOPIC, 4, 0, with_deliver_times(delayed, 4, STORED_MS)),
+        QueueRun(TIMER_TOPIC, 0, 0, timed),
     ]
     parts = encode_batch(POSITION, STORED_MS, HOST, runs, b"")
     data, batches = decoded([build_entry(EntryKind.DATA, 0, 1, POSITION, 0, parts)])
@@ -225,7 +229,7 @@ def snapshots(fs: SimulatedFileSystem, entries: int) -> list[str]:
     writer, *others = [Replica(fs, node) for node in ("n0", "n1", "n2")]
     for number in range(entries):
         size = 3000 if number == 7 else 20
-        entry = writer.send([Run("orders", 0, number, [message(number, size=size)])])
+        entry = writer.send([QueueRun("orders", 0, number, [message(number, size=size)])])
         for other in others:
             other.take(entry)
             other.apply(entry)

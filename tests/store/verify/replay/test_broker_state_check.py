@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from broker.state.broker_state import BrokerState
 from broker.state.commands import StoreRequests, decode_commands
-from broker.state.open_transactions import opened_by
+from broker.state.open_transactions import open_transaction_of
 from broker.topics_and_groups import HALF_TOPIC
-from store.message.batch import Run, decode_batch, encode_batch
-from store.message.record import StagedMessage, decode_record, stage_message
+from store.message.batch import QueueRun, decode_batch, encode_batch
+from store.message.record import PendingMessage, decode_record, make_pending_message
 from store.message.scheduled_topics import TIMER_TOPIC
 from store.verify.state.broker_state import (
     REQUESTS_BYTES_MAX,
@@ -53,9 +53,9 @@ entries = st.lists(
 )
 
 
-def half(topic: str, number: int) -> StagedMessage:
+def half(topic: str, number: int) -> PendingMessage:
     properties = f"PGROUP\x01g{number}\x02CHECK_IMMUNITY_TIME_IN_SECONDS\x01{number}\x02"
-    return stage_message(
+    return make_pending_message(
         topic, b"body", properties.encode(), born_timestamp=STORED_MS, born_host=HOST
     )
 
@@ -70,7 +70,7 @@ def apply_by_broker(state: BrokerState, body: bytes, position: int) -> None:
             at = int.from_bytes(batch.rows[20 * run.first_row :][:8], "big")
             start = int.from_bytes(batch.rows[:8], "big")
             record = decode_record(batch.records, at - start)
-            state.transactions[run.first_offset] = opened_by(record)
+            state.transactions[run.first_offset] = open_transaction_of(record)
     if batch.runs:
         state.store_timestamp_ms = STORED_MS + position
     for command in decode_commands(batch.commands):
@@ -91,7 +91,7 @@ def test_all_commands_make_the_state_that_the_broker_makes(
         position = 1000 * number
         runs = []
         for topic in sent:
-            runs.append(Run(topic, 0, offsets.get(topic, 0), [half(topic, number)]))
+            runs.append(QueueRun(topic, 0, offsets.get(topic, 0), [half(topic, number)]))
             offsets[topic] = offsets.get(topic, 0) + 1
         packed = msgpack.packb(told) if told else b""
         body = b"".join(encode_batch(position, STORED_MS + position, HOST, runs, packed))

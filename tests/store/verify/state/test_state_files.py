@@ -13,9 +13,9 @@ from simulator.engine.disk import SimulatedFileSystem
 from store.index_rebuild import request_rebuild
 from store.io.atomic_file import replace_file
 from store.io.two_slot_file import encode_slot
-from store.message.batch import Run
+from store.message.batch import QueueRun
 from store.state.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
-from store.state.hard_state import Mark
+from store.state.hard_state import DurableMark
 from store.state.machine_state import decode_machine_state, encode_machine_state
 from store.verify import Finding, FindingKind, Verification, verify_replicas
 from tests.store.sample_replica import SEGMENT_SIZE, Replica, message
@@ -43,7 +43,7 @@ def written(
         else:
             offset = replica.queues.get_or_create("orders", 0).end_offset
             messages = [message(number, size=400), message(number + 500, size=400)]
-            replica.send([Run("orders", 0, offset, messages)])
+            replica.send([QueueRun("orders", 0, offset, messages)])
         if number in checkpoints:
             replica.checkpoint()
             replica.mark()
@@ -282,6 +282,8 @@ def test_a_log_that_begins_behind_its_newest_checkpoint_is_told(fs: SimulatedFil
     replica = written(fs, "n0")
     path = f"{replica.directory}/state/mark"
     entry = replica.entries[43]
-    mark = Mark(44, replica.entries[44].end, replica.entries[44].chain_crc, 44, 43, entry.position)
+    mark = DurableMark(
+        44, replica.entries[44].end, replica.entries[44].chain_crc, 44, 43, entry.position
+    )
     replace_file(fs, f"{replica.directory}/state", "mark", encode_slot(9, mark.pack()) * 2)
     assert told(check(fs, replica)) == [(FindingKind.MARK, "broker-a/n0", path, None)]
