@@ -44,7 +44,7 @@ from store.log.commit_log import OUT_OF_SPACE
 from store.log.entry import Entry
 from store.log.entry_index import ROW
 from store.log.entry_reader import confirmed_entry_at, index_at
-from store.log.entry_repair import repair_entry, repair_row
+from store.log.entry_repair import mend_alone, repair_entry, repair_row
 from store.log.layout import segment_start
 from store.recovery.log_scan import RecoveredReplica
 from store.recovery.opening import OpenParts, StoreConfig, open_parts
@@ -337,14 +337,14 @@ class ReplicaStore(ReplicaReads):
             raise self._fail("mending an entry", error) from error
 
     def repair_row(self, index: int) -> bool:
-        """Makes the row of an entry again from the log, if that has rotted and its entry has not.
+        """Makes the row of a whole entry, or the padding behind it, again, if that has rotted.
 
         Background thread, and committed entries only. Returns whether it did. Raises
         :class:`FatalDiskError`.
         """
         self._check_usable()
         try:
-            return repair_row(self._log, self._index, index)
+            return mend_alone(self._fs, self._directory, self._log, self._index, index)
         except OSError as error:
             raise self._fail("mending a row of the entry index", error) from error
 

@@ -2,8 +2,9 @@
 
 The outcome of a transaction and what it publishes are one log entry, so there is no time in which
 only one of them is true. A producer that says nothing is asked (39), each time after the log has
-counted it; when that has not helped often enough, or nobody of its group was there to be asked for
-as long, the transaction is rolled back.
+counted it. It is rolled back when that has not helped often enough; or when it is as old and nobody
+of its group is there to be asked. A producer that is there is asked first, however long the log
+could not count that.
 """
 
 from __future__ import annotations
@@ -63,12 +64,13 @@ class CheckPolicy:
             return self.first_ms(transaction)
         return transaction.checked_ms + self.interval_ms
 
-    def is_given_up(self, transaction: OpenTransaction, now_ms: int) -> bool:
+    def is_given_up(self, transaction: OpenTransaction) -> bool:
         """Whether it is not asked about any more."""
-        return (
-            transaction.checks >= self.checks_max
-            or now_ms >= self.first_ms(transaction) + self.checks_max * self.interval_ms
-        )
+        return transaction.checks >= self.checks_max
+
+    def is_too_old(self, transaction: OpenTransaction, now_ms: int) -> bool:
+        """Whether it has waited for as long as all checks take, for somebody who can be asked."""
+        return now_ms >= self.first_ms(transaction) + self.checks_max * self.interval_ms
 
 
 @dataclass(slots=True)
@@ -252,13 +254,15 @@ class TransactionCoordinator:
         policy = self._policy
         if offset in self._ending:
             self._look_at(now_ms + policy.interval_ms, offset)
-        elif policy.is_given_up(transaction, now_ms):
+        elif policy.is_given_up(transaction):
             self._give_up(offset, transaction, now_ms)
         elif transaction.group in self._clients.producers:
             self._batcher.add_command(
                 CheckTransaction(offset, transaction.position, now_ms),
                 partial(self._counted, offset, self._term),
             )
+        elif policy.is_too_old(transaction, now_ms):
+            self._give_up(offset, transaction, now_ms)
         else:
             self._look_at(now_ms + NOBODY_MS, offset)
 

@@ -233,7 +233,9 @@ class Scrubber:
         checked = store.check_entries(first, last, PIECE_BYTES)
         rotted = list(islice(filter(store.repair_row, checked.damage), ROWS_REPAIRED_MAX))
         if rotted:
-            repaired = [f"row of entry {index}: {checked.damage[index]}" for index in rotted]
+            repaired = [
+                f"row or padding of entry {each}: {checked.damage[each]}" for each in rotted
+            ]
             return store.check_entries(first, last, PIECE_BYTES), repaired
         return checked, []
 

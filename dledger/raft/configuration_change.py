@@ -170,6 +170,8 @@ class ConfigurationChanger:
             self._part(now)
         if not found.votes(self._node):
             return False
+        if self._handover.target is not None:
+            return True  # nothing is added that the next leader may lack
         noted = self._incarnations_to_note(found, now)
         if noted:
             self._change(found.with_incarnations(noted), now)

@@ -151,6 +151,7 @@ class Network:
         self._told_of_healing: list[Callable[[], None]] = []
         self.late: dict[tuple[str, str], float] = {}
         """By how many seconds streams from one to the other take longer."""
+        self._late_until: dict[tuple[str, str], float] = {}
         self._withheld: dict[str, int] = {}
 
     # --- processes
@@ -188,6 +189,8 @@ class Network:
     def heal(self) -> None:
         """Nothing is cut any more, late, or withheld."""
         self._cut.clear()
+        for way, seconds in self.late.items():
+            self._late_until[way] = self._loop.now + seconds + self.faults.delay_max
         self.late.clear()
         self._withheld.clear()
         for name, end in self._ends.items():
@@ -214,6 +217,12 @@ class Network:
     def cuts(self, sender: str, receiver: str) -> bool:
         """Whether nothing passes from one to the other."""
         return (sender, receiver) in self._cut
+
+    def is_late(self, sender: str, receiver: str) -> bool:
+        """Whether what one wrote to the other may be under way for seconds, healed or not: what
+        comes behind it in the same stream waits for it."""
+        way = (sender, receiver)
+        return way in self.late or self._loop.now < self._late_until.get(way, 0.0)
 
     def stream_delay(self, rng: Random) -> float:
         """Seconds that a chunk of a stream takes: what is lost on the way is sent again."""

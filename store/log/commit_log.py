@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 
 from store.errors import DamagedError, DiskFullError, OutOfRangeError
 from store.io.filesystem import File, FileSystem
+from store.io.unreadable_blocks import read_until_unreadable
 from store.log.entry import PADDING_SIZE, Entry
 from store.log.layout import lay_out, segment_start
 from store.log.segment import ZERO_STEP, Segment, SegmentSpan
@@ -293,6 +294,23 @@ class CommitLog:
         if len(data) < size:
             raise DamagedError(segment.path, offset + len(data), "the segment file is cut short")
         return data
+
+    def read_rest(self, position: int) -> tuple[bytes, bool]:
+        """What the file has from there to the end of its segment, which is below the log's end; and
+        whether a block that cannot be read ended it.
+
+        Raises :class:`~store.errors.OutOfRangeError` likewise.
+        """
+        start = segment_start(position, self.segment_size)
+        segment, offset = self.segments.get(start), position - start
+        if segment is not None:
+            try:
+                file = self._open_for_reading(segment)
+                return read_until_unreadable(file, self.segment_size - offset, offset)
+            except OSError as error:
+                if self.segments.get(start) is segment:
+                    raise DamagedError(segment.path, offset, f"cannot be read: {error}") from error
+        raise OutOfRangeError(f"position {position} has expired")
 
     def locate(self, position: int) -> tuple[str, int]:
         """The file that holds ``position``, and the byte in that file."""

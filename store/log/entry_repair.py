@@ -2,7 +2,8 @@
 
 An entry is checked against its own CRCs, against its row in the entry index and against the entry
 before it. A peer's entry is put back only where it fits there as the lost one did: the chain CRC
-says so, and position and size leave no byte over. A row alone is made again from its entry.
+says so, and position and size leave no byte over. A row alone is made again from its entry, and so
+is the padding that closes a segment.
 """
 
 from __future__ import annotations
@@ -92,9 +93,14 @@ def _check_padding(log: CommitLog, index: EntryIndex, entries: list[Entry], last
         nexts += [] if behind is None else [behind.position]
     for entry, following in zip(entries, nexts, strict=False):
         end = segment_start(entry.position, log.segment_size) + log.segment_size
-        if following == end and log.read(entry.end, PADDING_SIZE) != padding(end - entry.end):
-            path, byte = log.locate(entry.end)
+        if following != end:
+            continue
+        path, byte = log.locate(entry.end)
+        rest, unreadable = log.read_rest(entry.end)
+        if rest[:PADDING_SIZE] != padding(end - entry.end):
             raise DamagedError(path, byte, "padding of the segment")
+        if unreadable:
+            raise DamagedError(path, byte + len(rest), "cannot be read, behind the padding")
 
 
 def repair_entry(
@@ -154,6 +160,39 @@ def repair_row(log: CommitLog, index: EntryIndex, place: int) -> bool:
             raise
         return False
     return row == _row_if_whole(index, place)
+
+
+def mend_alone(
+    fs: FileSystem, directory: str, log: CommitLog, index: EntryIndex, place: int
+) -> bool:
+    """Puts right what needs no peer: the row of an entry, and the padding behind it.
+
+    Durable and read back on return, which is whether there was anything.
+    """
+    return repair_row(log, index, place) or _mend_padding(fs, directory, log, index, place)
+
+
+def _mend_padding(
+    fs: FileSystem, directory: str, log: CommitLog, index: EntryIndex, place: int
+) -> bool:
+    """What follows a padding means nothing. But who copies the file reads it, too."""
+    try:
+        (entry,) = read_entries(log, index, place, place, 1)
+        following = index.row(place + 1)
+        start = segment_start(entry.position, log.segment_size)
+        room = start + log.segment_size - entry.end
+        if following.position != entry.end + room:
+            return False
+        rest, unreadable = log.read_rest(entry.end)
+    except StoreError:
+        return False
+    head = padding(room)
+    if rest[:PADDING_SIZE] == head and not unreadable:
+        return False
+    data = head + bytes(room - len(head)) if unreadable else head
+    overwrite_noted(fs, directory, log.segment_size, [(entry.end, data)], log.opened(start))
+    rest, unreadable = log.read_rest(entry.end)
+    return rest[:PADDING_SIZE] == head and not unreadable
 
 
 def _entry_behind(log: CommitLog, before: Entry) -> Entry:

@@ -44,8 +44,8 @@ def second_end_not_noticed(patch: Patch) -> None:
 def transaction_given_up_at_once(patch: Patch) -> None:
     """A transaction is rolled back after the first check that is in vain."""
 
-    def hasty(policy: CheckPolicy, transaction: OpenTransaction, now_ms: int) -> bool:
-        del policy, now_ms
+    def hasty(policy: CheckPolicy, transaction: OpenTransaction) -> bool:
+        del policy
         return transaction.checks >= 1
 
     patch.set(CheckPolicy, "is_given_up", hasty)

@@ -112,7 +112,8 @@ class NameServerRoutes(Invariant):
             return ()
         core, network = node.core, self._network
         cut = network.cuts(host.name, names.name) or network.cuts(names.name, host.name)
-        if cut or network.faults.loss or network.faults.delay_max > CALM_DELAY_SECONDS:
+        late = network.is_late(host.name, names.name)
+        if cut or late or network.faults.loss or network.faults.delay_max > CALM_DELAY_SECONDS:
             return ()
         terms = [each.node.core.term for each in self._hosts if each.node is not None]
         if self._applied.get(host.name) != (host.boot, core.term):

@@ -74,7 +74,9 @@ def test_a_row_of_the_entry_index_is_made_again_from_the_log_by_a_node_that_is_a
         assert refused <= (not scrubbed)
         assert path.read_bytes() == whole
         assert not node.scrubber.damage
-        assert any(told.startswith("row of entry 20: ") for told in node.scrubber.repaired)
+        assert any(
+            told.startswith("row or padding of entry 20: ") for told in node.scrubber.repaired
+        )
 
     never = SETTINGS | {"scrub_pass_seconds": 1_000_000}
     with_broker(filled, tmp_path, **never)

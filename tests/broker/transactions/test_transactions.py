@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from broker.group_commit.batcher import Batcher
 from broker.limits import STATE
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
 from broker.topics_and_groups import HALF_TOPIC
+from dledger.errors import BusyError
 from store.errors import DamagedError, StoreError
 from store.io.filesystem import Bytes
 from store.message.record import decode_record
@@ -433,6 +435,30 @@ def test_a_group_of_whom_nobody_is_there_is_waited_for(tmp_path: Path) -> None:
         assert open_offsets(broker) == []
         assert len(producer.asked) == 1
         await other.client.close()
+
+    run(scenario, tmp_path, transaction_check_max=3)
+
+
+def test_a_producer_that_is_there_is_asked_however_long_the_log_took_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Overloaded for longer than all checks take: no check could be counted."""
+
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        producer = Producer(broker)
+        await half(broker)
+
+        def busy(*_given: object) -> None:
+            raise BusyError(2, 1)
+
+        with monkeypatch.context() as overload:
+            overload.setattr(Batcher, "add_command", busy)
+            await producer.stay(TIMEOUT_S + 5 * INTERVAL_S)
+        assert (producer.asked, open_offsets(broker)) == ([], [0])
+        await producer.stay(5)
+        assert (len(producer.asked), open_offsets(broker)) == (1, [0])
+        await producer.client.close()
 
     run(scenario, tmp_path, transaction_check_max=3)
 

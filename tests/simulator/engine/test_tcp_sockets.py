@@ -170,6 +170,22 @@ def test_a_cut_link_holds_bytes_up_until_it_is_healed() -> None:
     run(script)
 
 
+def test_what_was_written_to_a_late_stream_is_under_way_when_all_is_healed() -> None:
+    async def script(wire: Wire) -> None:
+        near = await wire.dial()
+        wire.network.late["a", "b"] = 2.0
+        near.transport.write(b"one")
+        wire.network.heal()
+        near.transport.write(b"two")
+        await asyncio.sleep(1.9)
+        assert (wire.ears[0].heard, wire.network.is_late("a", "b")) == (b"", True)
+        await asyncio.sleep(0.2)
+        assert (wire.ears[0].heard, wire.network.is_late("a", "b")) == (b"onetwo", False)
+        assert not wire.network.is_late("b", "a")
+
+    run(script)
+
+
 def test_dialling_through_a_cut_link_waits_until_it_is_healed() -> None:
     async def script(wire: Wire) -> None:
         await wire.dial()

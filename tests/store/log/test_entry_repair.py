@@ -11,6 +11,7 @@ import pytest
 
 from simulator.engine.disk import Fault, PowerLossError, SimulatedFileSystem
 from store.errors import DamagedError, FatalDiskError, OutOfRangeError, StoreError
+from store.io.filesystem import BLOCK_SIZE
 from store.io.os_filesystem import OsFileSystem
 from store.log.entry import HEADER_SIZE, Entry, EntryKind, build_entry
 from store.log.entry_index import ROW_SIZE
@@ -225,6 +226,29 @@ def test_damaged_padding_is_found_and_written_again() -> None:
     assert damaged(store) == [last.index]
     store.repair_entry(last)
     assert damaged(store) == []
+
+
+@pytest.mark.parametrize("behind", [0, 1, 2])
+def test_what_cannot_be_read_of_or_behind_a_padding_is_made_again(behind: int) -> None:
+    """No entry is missing, so no peer is needed; but a copy of the file would be."""
+    fs = simulated()
+    config = StoreConfig("broker-a", "n0", 8 * BLOCK_SIZE, min_free_bytes=0)
+    store, writer = open_store(fs, config), Writer(config.segment_size)
+    store.save_hard_state(1, "n0")
+    size = 5 * BLOCK_SIZE - HEADER_SIZE
+    store.append(writer.make_many(3, size=size))
+    store.sync()
+    path, end = f"{DIRECTORY}/commitlog/{0:020d}", writer.entries[0].end
+    assert end == 5 * BLOCK_SIZE
+    fs.lose_sector(path, end + behind * BLOCK_SIZE)
+    assert damaged(store) == [0]
+    assert store.repair_row(0)
+    assert damaged(store) == []
+    assert not store.repair_row(0)
+    store.close()
+    fs.power_loss()
+    assert len(fs.open(path).pread(9 * BLOCK_SIZE, 0)) == 8 * BLOCK_SIZE
+    assert contents(open_store(fs, config)) == data_of(writer.entries)
 
 
 def test_an_entry_that_does_not_fit_is_refused_and_nothing_is_written() -> None:
