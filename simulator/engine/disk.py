@@ -242,11 +242,16 @@ class SimulatedFileSystem(FaultyCalls):
             directory, name = self._split(path)
             directory.seen[name] = directory.disk[name] = inode
 
-    def lose_sector(self, path: str, byte: int) -> None:
-        """The disk cannot read the block in which that byte lies; nor does a page cache have it."""
+    def lose_sector(self, path: str, byte: int, size: int = 1) -> None:
+        """The disk cannot read the blocks of these bytes; nor does a page cache have them.
+
+        Raises :class:`ValueError` for bytes that the file has not.
+        """
         inode = self._inode(path)
+        if not 0 <= byte < byte + size <= len(inode.seen):
+            raise ValueError(f"{path} has no bytes {byte} to {byte + size - 1}")
         for blocks in (inode.unreadable, inode.hidden):
-            blocks.add(byte // BLOCK_SIZE)
+            blocks.update(range(byte // BLOCK_SIZE, (byte + size - 1) // BLOCK_SIZE + 1))
 
     def vanish(self, path: str) -> None:
         """The file is gone, durably."""

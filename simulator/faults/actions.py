@@ -322,6 +322,13 @@ def lose_sector(cluster: Cluster, host: str, share: float) -> None:
     disk_damage.lose_sector(cluster, cluster.host(host), share)
 
 
+@action(HostName, float, int)
+def lose_unapplied(cluster: Cluster, host: str, share: float, size: int) -> None:
+    """So many bytes of the log cannot be read, between the newest checkpoint and the durable mark;
+    ``share`` of the way from the one to the other."""
+    disk_damage.lose_unapplied(cluster, cluster.host(host), share, size)
+
+
 @action(HostName, DerivedPart, DamageWay, float)
 def damage_file(cluster: Cluster, host: str, part: str, way: str, share: float) -> None:
     """At rest, in what can be made again from the log; ``share`` of the way through it."""

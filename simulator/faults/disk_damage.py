@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from dledger.raft.configuration import LOST_INCARNATION, NO_INCARNATION
 from simulator.engine.disk_file import SECTOR_SIZE
-from simulator.hosts.durable_state import durable_mark, saved_evidence
+from simulator.hosts.durable_state import checkpoint_end, durable_mark, saved_evidence
 from simulator.invariants.raft.membership import ConfigurationFollowsLog
 from store.log.layout import segment_name, segment_start
 
@@ -108,6 +108,23 @@ def lose_sector(cluster: Cluster, host: Host, share: float) -> None:
         host.note(f"{place[0]} cannot be read at {place[1]}")
         host.coverage_mark("sector cannot be read")
         host.fs.lose_sector(*place)
+
+
+def lose_unapplied(cluster: Cluster, host: Host, share: float, size: int) -> None:
+    """The disk cannot read so many bytes of what a start must read: behind the newest checkpoint,
+    and below the durable mark."""
+    end = checkpoint_end(host)
+    mark = durable_mark(host)
+    if mark is None or end >= mark.position:
+        return
+    log_share = end + share * (mark.position - end) - mark.first_position
+    place = _strike(cluster, host, log_share / (mark.position - mark.first_position))
+    if place is not None:
+        path, byte = place
+        size = min(size, _marked_in(host, path) - byte, len(host.fs.visible_bytes(path)) - byte)
+        host.note(f"{path} cannot be read from {byte} to {byte + size}, behind the checkpoint")
+        host.coverage_mark("sector behind the checkpoint cannot be read")
+        host.fs.lose_sector(path, byte, size)
 
 
 def wipe_disk(cluster: Cluster, host: Host) -> None:

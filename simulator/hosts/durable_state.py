@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from store.errors import DamagedError
 from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, decode_slot
 from store.log.entry import Entry
 from store.log.layout import segment_name, segment_start
+from store.state.checkpoint import NAME_PREFIX, decode_checkpoint
 from store.state.hard_state import MARK_NAME, VOTE_NAME, DurableMark, HardState
 from store.state.replication_evidence_file import HELD_NAME, SavedEvidence, unpack_evidence
 
@@ -20,6 +23,7 @@ LOG_DIRECTORY = f"{DIRECTORY}/commitlog"
 MARK_PATH = f"{DIRECTORY}/state/{MARK_NAME}"
 HELD_PATH = f"{DIRECTORY}/state/{HELD_NAME}"
 VOTE_PATH = f"{DIRECTORY}/state/{VOTE_NAME}"
+CHECKPOINT_PATHS = f"{DIRECTORY}/state/{NAME_PREFIX}"
 
 _segment_name = lru_cache(maxsize=256)(segment_name)
 
@@ -52,6 +56,18 @@ def durable_mark(host: Host) -> DurableMark | None:
     """The mark that a recovery would find; None if it would find none."""
     slot = _newest_slot(host, MARK_PATH)
     return None if slot is None else DurableMark.unpack(slot, MARK_PATH)
+
+
+def checkpoint_end(host: Host) -> int:
+    """Where the newest whole checkpoint ends that a recovery would find; 0 without one."""
+    ends = [0]
+    for path in host.fs.files():
+        if path.startswith(CHECKPOINT_PATHS) and path[-1].isdigit():
+            with suppress(DamagedError):
+                ends.append(
+                    decode_checkpoint(host.fs.durable_bytes(path) or b"", path).end_position
+                )
+    return max(ends)
 
 
 def saved_evidence(host: Host) -> tuple[SavedEvidence, ...]:

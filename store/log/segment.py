@@ -153,6 +153,9 @@ class Segment:
         takes what else is lost there for damage (:mod:`store.io.unreadable_blocks`)."""
         for offset in range(begin, end, ZERO_STEP):
             overwrite_blocks(self.file, _ZEROS[: min(ZERO_STEP, end - offset)], offset)
+        within = begin % BLOCK_SIZE
+        if begin == end and self.read_until_unreadable(within, begin - within)[1]:
+            overwrite_blocks(self.file, b"", begin)  # or nothing could be appended to what it held
 
     def _append(self, file: File, data: Bytes, offset: int) -> None:
         if self.direct:

@@ -192,7 +192,8 @@ class SnapshotInstall:
 def install(fs: FileSystem, directory: str) -> bool:
     """Makes a complete refill the replica's data; returns whether there was one.
 
-    Called with the directory locked, before anything of it is read. Raises
+    Called with the directory locked, once it is known to be this node's, and before anything else
+    of it is read. Raises
     :class:`~store.errors.DamagedError` where the refill itself is damaged: it is dropped then.
     """
     refill, state = f"{directory}/{REFILL_NAME}", f"{directory}/state"
