@@ -223,29 +223,11 @@ def _strike(
         return None
     if place is None or not cluster.atlas.allows(host.name) or _members_away(cluster):
         return None
-    if not _disk_known(cluster, host):
-        return None
     cluster.atlas.damaged[host.name] = None
     host.crash()
     host.note_damage()
     host.coverage_mark("disk damaged at rest")
     return place
-
-
-def _disk_known(cluster: Cluster, host: Host) -> bool:
-    """Whether the log says, wherever any of it is, on which disk this machine votes.
-
-    One that has lost the end of its log is on another disk then. In the first second of a group
-    that is taken for the first one (``docs/safety.md``).
-    """
-    (members,) = (
-        of for of in cluster.hosts[0].invariants if isinstance(of, ConfigurationFollowsLog)
-    )
-    return all(
-        members.known[other.name].incarnations.get(host.name, NO_INCARNATION) != NO_INCARNATION
-        for other in cluster.hosts
-        if _holds_something(other)
-    )
 
 
 def _members_away(cluster: Cluster) -> bool:
