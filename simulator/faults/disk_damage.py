@@ -216,12 +216,17 @@ def _strike(
 ) -> tuple[str, int] | None:
     """File and byte to damage on a machine that is then down; None if there is nothing to hit.
 
+    Nor while another one is empty: it votes for nobody who is not, and while this one waits for
+    what it lacks the rest may be no majority (``docs/safety.md``).
+
     While files are swapped no name says what is marked as durable: they may be swapped once more.
     """
     place = _place(host, share)
     if host.files_swapped and not swaps:
         return None
     if place is None or not cluster.atlas.allows(host.name) or _members_away(cluster):
+        return None
+    if not all(_holds_something(other) for other in cluster.hosts if other is not host):
         return None
     cluster.atlas.damaged[host.name] = None
     host.crash()
