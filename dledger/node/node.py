@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from random import Random
 
 from dledger.config import RaftConfig
 from dledger.errors import InvariantError, PeerError, ProposeError
@@ -26,6 +25,7 @@ from dledger.node.leadership_announcer import LeadershipAnnouncer
 from dledger.node.linearizable_reads import LinearizableReads
 from dledger.node.log_divergence import LogDivergence
 from dledger.node.log_writer import LogWriter
+from dledger.node.member_features import MemberFeatures
 from dledger.node.member_removal import MemberRemoval
 from dledger.node.membership_changes import Membership
 from dledger.node.online_snapshot import OnlineSnapshots
@@ -37,11 +37,11 @@ from dledger.node.snapshot_receiver import SnapshotReceiver
 from dledger.node.snapshot_sender import SnapshotSender
 from dledger.node.state_divergence import StateDivergence
 from dledger.node.state_machine import Leadership, StateMachine
-from dledger.raft.messages import AppendRequest, Message
+from dledger.raft.messages import AppendRequest
+from dledger.raft.raft_state import Chance
 from dledger.raft.ready import NOTHING, Write
-from dledger.wire.features import Features
 from dledger.wire.service_messages import ServiceMessage
-from dledger.wire.transport import Transport
+from dledger.wire.transport import Message, Transport
 from store.io.disk_watermarks import DiskWatermarks
 from store.io.filesystem import Bytes
 from store.quoting import FROM_OUTSIDE
@@ -63,7 +63,7 @@ class Node:
         machine: StateMachine,
         executors: Executors,
         loop: asyncio.AbstractEventLoop,
-        rng: Random,
+        rng: Chance,
         on_fatal: Callable[[BaseException], None],
         config: RaftConfig | None = None,
         sync_flush: bool = True,
@@ -97,7 +97,12 @@ class Node:
             config=config,
             sync_flush=sync_flush,
         )
-        self.features = Features(node=self)
+        self.features = MemberFeatures(
+            node=node,
+            serves=self.core.serves,
+            members=lambda: self.core.configuration.members,
+            members_at=lambda index: self.core.configurations.at(index).members,
+        )
         self.proposals = Proposals(node=self, loop=loop)
         self.announcer = LeadershipAnnouncer(node=self, machine=machine)
         self.applier = Applier(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from random import Random
 
 from dledger.config import RaftConfig
 from dledger.raft.configuration import Configurations
 from dledger.raft.core import Raft
 from dledger.raft.entry_cache import EntryCache
+from dledger.raft.raft_state import Chance
 from dledger.raft.replication_evidence import MemberEvidence
 from store.replica import ReplicaStore
 
@@ -18,7 +18,7 @@ def recovered_core(
     node: str,
     voters: Collection[str],
     store: ReplicaStore,
-    rng: Random,
+    rng: Chance,
     now: float,
     config: RaftConfig,
     sync_flush: bool,

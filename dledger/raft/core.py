@@ -33,8 +33,6 @@ Theory of operation, by section of Ongaro's thesis:
 
 from __future__ import annotations
 
-from random import Random
-
 from dledger.config import RaftConfig
 from dledger.errors import InvariantError, PeerError, SafetyProperty
 from dledger.raft.configuration import NO_INCARNATION, Configuration, Configurations
@@ -56,7 +54,7 @@ from dledger.raft.messages import (
     VoteResponse,
 )
 from dledger.raft.raft_log import RaftLog
-from dledger.raft.raft_state import NOBODY, RaftState, Role
+from dledger.raft.raft_state import NOBODY, Chance, RaftState, Role
 from dledger.raft.ready import Ready, ReadyBuilder
 from dledger.raft.replication import Replicator
 from dledger.raft.replication_evidence import ReplicationEvidence
@@ -73,7 +71,7 @@ class Raft:
         configurations: Configurations,
         log: EntryCache,
         segment_size: int,
-        rng: Random,
+        rng: Chance,
         now: float,
         config: RaftConfig,
         term: int = 0,

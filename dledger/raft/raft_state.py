@@ -8,7 +8,7 @@ disk in the same bundle in which they change (Raft thesis 3.8); what may leave o
 from __future__ import annotations
 
 from enum import Enum
-from random import Random
+from typing import Protocol
 
 from dledger.config import RaftConfig
 from dledger.errors import InvariantError, NotLeaderError, PeerError, SafetyProperty
@@ -27,6 +27,13 @@ STRANGER_ELECTIONS = 3.0
 """A sender that is no member by this node's log is heard as a candidate or leader only after so
 many of the shortest election timeouts without a leader that is one. It is then the turn of the
 members for as long again, so that it keeps none of them from an election."""
+
+
+class Chance(Protocol):
+    """Where election timeouts are drawn from, as ``random.Random`` has it."""
+
+    def random(self) -> float:
+        """A number from 0 to below 1."""
 
 
 class Role(Enum):
@@ -52,7 +59,7 @@ class RaftState:
         evidence: ReplicationEvidence,
         ready_builder: ReadyBuilder,
         config: RaftConfig,
-        rng: Random,
+        rng: Chance,
         now: float,
     ) -> None:
         self.node = node

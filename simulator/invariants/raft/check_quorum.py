@@ -10,14 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dledger.raft.core import Raft
-from dledger.raft.messages import (
-    AppendAccepted,
-    AppendRejected,
-    Heartbeat,
-    HeartbeatResponse,
-    Message,
-)
+from dledger.raft.messages import AppendAccepted, AppendRejected, Heartbeat, HeartbeatResponse
 from dledger.raft.raft_state import Role
+from dledger.wire.transport import Message
 from simulator.engine.violation import Violation
 from simulator.invariants.invariant import Invariant
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from dledger.raft.messages import AppendRejected, AppendRequest, Message
+from dledger.raft.messages import AppendRejected, AppendRequest
 from dledger.raft.progress import ProgressState
+from dledger.wire.transport import Message
 from simulator.engine.violation import Violation
 from simulator.invariants.invariant import Invariant
 

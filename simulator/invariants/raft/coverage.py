@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dledger.raft.configuration import LOST_INCARNATION, NO_INCARNATION
-from dledger.raft.messages import AppendRejected, AppendRequest, Message
+from dledger.raft.messages import AppendRejected, AppendRequest
 from dledger.raft.raft_state import Role
+from dledger.wire.transport import Message
 from simulator.invariants.invariant import ChangedPart, Invariant
 from store.log.layout import segment_start
 

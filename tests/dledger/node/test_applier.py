@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from dledger.node.executor import Executors
 from dledger.node.node import Node
-from dledger.raft.messages import NOTICE, AppendAccepted, AppendRequest, Heartbeat, Message
-from dledger.wire.transport import TransportHandler
+from dledger.raft.messages import NOTICE, AppendAccepted, AppendRequest, Heartbeat
+from dledger.wire.transport import Message, TransportHandler
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.engine.event_loop import VirtualLoop
 from simulator.hosts.hash_state_machine import HashChainStateMachine

@@ -15,14 +15,13 @@ from dledger.raft.messages import (
     AppendRequest,
     Heartbeat,
     HeartbeatResponse,
-    Message,
     TimeoutNow,
     VoteRequest,
     VoteResponse,
 )
 from dledger.raft.raft_state import Role
 from dledger.wire.service_messages import HealthReport
-from dledger.wire.transport import TransportHandler
+from dledger.wire.transport import Message, TransportHandler
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.engine.event_loop import VirtualLoop
 from simulator.hosts.hash_state_machine import HashChainStateMachine

@@ -16,7 +16,7 @@ from dledger.errors import PeerError
 from dledger.node.executor import Executors
 from dledger.node.node import Node
 from dledger.node.snapshot_sender import PIECE_BYTES
-from dledger.raft.messages import AppendRequest, Heartbeat, Message
+from dledger.raft.messages import AppendRequest, Heartbeat
 from dledger.raft.term_bound import TERM_MAX
 from dledger.wire.codec import MessageEncoder, decode_message, seal
 from dledger.wire.service_messages import (
@@ -28,7 +28,7 @@ from dledger.wire.service_messages import (
     HealthReport,
     SnapshotNeededNotice,
 )
-from dledger.wire.transport import TransportHandler
+from dledger.wire.transport import Message, TransportHandler
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.engine.event_loop import VirtualLoop
 from simulator.hosts.hash_state_machine import HashChainStateMachine

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from dledger.raft.configuration import Configuration
-from dledger.raft.messages import Heartbeat, Message, VoteRequest, VoteResponse
+from dledger.raft.messages import Heartbeat, VoteRequest, VoteResponse
 from dledger.wire.service_messages import RemovedNotice
+from dledger.wire.transport import Message
 from simulator.engine.event_loop import VirtualLoop
 from tests.dledger.node.test_health import Member, Peers
 

@@ -6,7 +6,7 @@ import asyncio
 
 from dledger.config import RaftConfig
 from dledger.node.snapshot_sender import PIECE_BYTES
-from dledger.raft.messages import AppendRequest, Heartbeat, Message
+from dledger.raft.messages import AppendRequest, Heartbeat
 from dledger.raft.raft_state import STRANGER_ELECTIONS
 from dledger.wire.service_messages import (
     CheckpointRequest,
@@ -15,6 +15,7 @@ from dledger.wire.service_messages import (
     FetchStatus,
     SnapshotNeededNotice,
 )
+from dledger.wire.transport import Message
 from tests.dledger.node.test_hostile_service_messages import LOG, TERM, Told
 
 

@@ -18,9 +18,9 @@ from dledger.errors import InvariantError, PeerError, ProposeError
 from dledger.raft.configuration import Configurations
 from dledger.raft.core import Raft
 from dledger.raft.entry_cache import EntryCache
-from dledger.raft.messages import Message
 from dledger.raft.ready import Read, ReadIndex, Write
 from dledger.wire.service_messages import ServiceMessage
+from dledger.wire.transport import Message
 from store.log.entry import Entry, EntryKind, build_entry
 
 DELIVERIES_MAX = 20_000
