@@ -14,6 +14,7 @@ from dledger.config import RaftConfig
 from dledger.errors import BusyError, ChangeRefusedError, PeerError, TransferringError
 from dledger.raft.configuration import check_incarnation
 from dledger.raft.configuration_change import ConfigurationChanger
+from dledger.raft.health import MemberHealth
 from dledger.raft.leader_reads import LeaderReads
 from dledger.raft.leadership_transfer import LeadershipTransfer
 from dledger.raft.messages import AppendAccepted, AppendRejected, HeartbeatResponse
@@ -39,8 +40,7 @@ class LeaderState:
         ready_builder: ReadyBuilder,
         config: RaftConfig,
         connected: Mapping[str, bool],
-        unhealthy: Mapping[str, bool],
-        damaged: Mapping[str, bool],
+        health: MemberHealth,
         evidence: ReplicationEvidence,
         now: float,
     ) -> None:
@@ -70,7 +70,7 @@ class LeaderState:
             incarnation=incarnation,
             raft_log=raft_log,
             replicator=self.replicator,
-            damaged=damaged,
+            health=health,
             config=config,
         )
         self.leadership_transfer = LeadershipTransfer(
@@ -80,7 +80,7 @@ class LeaderState:
             ready_builder=ready_builder,
             replicator=self.replicator,
             quorum_tracker=self.quorum_tracker,
-            unhealthy=unhealthy,
+            health=health,
             config=config,
             now=now,
         )

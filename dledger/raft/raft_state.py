@@ -12,6 +12,7 @@ from typing import Protocol
 
 from dledger.config import RaftConfig
 from dledger.errors import InvariantError, NotLeaderError, PeerError, SafetyProperty
+from dledger.raft.health import MemberHealth
 from dledger.raft.leader import LeaderState
 from dledger.raft.raft_log import RaftLog
 from dledger.raft.ready import ReadyBuilder
@@ -57,6 +58,7 @@ class RaftState:
         vote: str,
         raft_log: RaftLog,
         evidence: ReplicationEvidence,
+        health: MemberHealth,
         ready_builder: ReadyBuilder,
         config: RaftConfig,
         rng: Chance,
@@ -71,15 +73,9 @@ class RaftState:
         self.leader_state: LeaderState | None = None
         self.up: dict[str, bool] = {}
         """Peers with a working link, in order of connection."""
-        self.unhealthy: dict[str, bool] = {}
-        """Peers that said that they should not lead."""
-        self.damaged: dict[str, bool] = {}
-        """Members, this node among them, whose log has damaged entries."""
-        self.election_delay_factor = 1.0
-        """How many times as long as usual this node waits before it campaigns."""
         self.removed = False
-        """Whether a majority of the others have said that this node was removed; see
-        ``node/member_removal.py``. Until it hears a leader it campaigns more and more seldom."""
+        """Whether a majority of the others have said that this node was removed. Until it hears a
+        leader it campaigns more and more seldom."""
         self.leader_heard_at = now
         self._led_at = now  # by a member; or a stranger was heard
         self._set_by_stranger = False  # whether `leader` is one
@@ -87,6 +83,7 @@ class RaftState:
         self.election_at = now + config.election_seconds * (1 + rng.random())
         self._raft_log = raft_log
         self._evidence = evidence
+        self._health = health
         self._ready_builder = ready_builder
         self._config = config
         self._rng = rng
@@ -113,9 +110,8 @@ class RaftState:
         self._election_backoff = min(2 * self._election_backoff, ELECTION_BACKOFF_MAX)
 
     def _draw(self, seconds: float) -> float:
-        return (
-            seconds * self.election_delay_factor * self._election_backoff * (1 + self._rng.random())
-        )
+        factor = self._health.election_delay_factor * self._election_backoff
+        return seconds * factor * (1 + self._rng.random())
 
     def is_led(self, now: float) -> bool:
         """Whether a leader was heard so lately that nobody else may be elected (stickiness)."""
@@ -229,8 +225,7 @@ class RaftState:
             ready_builder=self._ready_builder,
             config=self._config,
             connected=self.up,
-            unhealthy=self.unhealthy,
-            damaged=self.damaged,
+            health=self._health,
             evidence=self._evidence,
             now=now,
         )

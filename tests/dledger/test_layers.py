@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.imports import imports_of, room_of
+from tests.support.imports import circles, imports_of, room_of
 
 DLEDGER = imports_of("dledger")
 
@@ -46,3 +46,12 @@ def test_below_the_node_nothing_knows_what_opens_a_replica(room: str) -> None:
 
 def test_every_folder_of_the_consensus_has_its_place() -> None:
     assert {room_of(file) for file in DLEDGER} == KNOWN.keys()
+
+
+def test_no_files_of_the_consensus_import_each_other_in_a_circle() -> None:
+    assert circles(DLEDGER) == []
+
+
+def test_no_part_of_a_node_knows_the_node_or_what_drives_its_core() -> None:
+    whole = {"dledger/node/node.py", "dledger/node/core_driver.py"}
+    assert {file for file, imported in DLEDGER.items() if imported & whole} <= whole

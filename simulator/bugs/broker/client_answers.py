@@ -132,7 +132,7 @@ def entries_applied_before_they_are_committed(patch: Patch) -> None:
     """A node applies what it has received, and consumers read it."""
 
     def eager(applier: Applier) -> None:
-        core = applier._node.core
+        core = applier._core
         while applier.applied_index < core.entry_cache.last_index:
             entry = core.entry_cache.entry(applier.applied_index + 1)
             if entry is None or not applier._apply_one(entry):

@@ -38,8 +38,7 @@ class FewConflictProbes(Invariant):
         if host.node is None:
             return
         if isinstance(message, AppendRequest):
-            replicator = host.node.core.replicator
-            progress = None if replicator is None else replicator.peers.get(peer)
+            progress = host.node.core.progress.get(peer)
             if progress is not None and progress.state is ProgressState.PROBE:
                 self._asked[peer, message.term, host.name] = message.prev_index
         elif isinstance(message, AppendRejected):

@@ -25,11 +25,11 @@ def told_after(begin: AppendRequest, wait: float, *messages: tuple[str, Message]
 
     async def script() -> None:
         await told.node.start()
-        told.node.on_message("n1", begin)
+        told.node.driver.on_message("n1", begin)
         await asyncio.sleep(wait)
         told.others.told.clear()
         for sender, message in messages:
-            told.node.on_message(sender, message)
+            told.node.driver.on_message(sender, message)
         await asyncio.sleep(0.1)
         assert told.node.failure is None
         await told.node.stop()

@@ -32,7 +32,7 @@ def core(
     log = EntryCache()
     for entry in written_log([1] * entries):
         log.append(entry)
-    made = Raft(
+    return Raft(
         node="n0",
         configurations=Configurations(Configuration(voters)),
         log=log,
@@ -43,10 +43,8 @@ def core(
         term=5,
         incarnation=DISKS["n0"],
         sync_flush=sync,
+        evidence=() if known is None else known.known_evidence(),
     )
-    if known is not None:
-        made.evidence.learn(known.evidence.known())
-    return made
 
 
 def grants(node: Raft, sender: str, disk: int, last_index: int = -1) -> bool:
@@ -144,10 +142,10 @@ def test_two_voters_begin_a_log_though_one_was_wiped() -> None:
 def test_who_holds_entries_notes_no_disk_but_by_what_leaders_say() -> None:
     node = core(entries=2)
     grants(node, "n1", DISKS["n1"])
-    assert node.evidence.known() == []
+    assert node.known_evidence() == []
 
 
 def test_a_stranger_is_no_voter_that_was_met() -> None:
     node = core()
     grants(node, "n9", ANOTHER_DISK)
-    assert node.evidence.known() == []
+    assert node.known_evidence() == []
