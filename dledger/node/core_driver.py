@@ -60,7 +60,7 @@ class CoreDriver:
     ) -> None:
         """``has_room`` says whether the disk takes so many bytes more. ``service_message`` gets
         what peers say beside the protocol."""
-        self._core = core
+        self.core = core
         self._loop = loop
         self._lifecycle = lifecycle
         self._transport = transport
@@ -98,27 +98,27 @@ class CoreDriver:
             return
         if isinstance(message, AppendRequest):
             if self._divergence.found:
-                if self._core.serves(sender):
+                if self.core.serves(sender):
                     self._snapshot_receiver.begin(sender)
                 return
             if not self._has_room(message.size):
                 # As if lost: the leader asks again, and has its majority elsewhere.
-                if sender == self._core.leader:
+                if sender == self.core.leader:
                     log.warning(
                         "%s has no room for entries of %s",
-                        self._core.node,
+                        self.core.node,
                         sender,
                         extra=FROM_OUTSIDE,
                     )
                 return
         try:
-            self._core.receive(sender, message, self._loop.time())
+            self.core.receive(sender, message, self._loop.time())
             if isinstance(message, AppendRequest):
                 self._divergence.accepted()
         except PeerError as error:
             log.error(
                 "%s drops a message of %s: %s",
-                self._core.node,
+                self.core.node,
                 sender,
                 error,
                 extra=FROM_OUTSIDE,
@@ -137,13 +137,13 @@ class CoreDriver:
             self._features.announced(peer, features)
             self._health.greet(peer)
             self._removal.greet(peer)
-            self._core.peer_connected(peer, self._loop.time())
+            self.core.peer_connected(peer, self._loop.time())
             self.advance()
 
     def on_peer_lost(self, peer: str) -> None:
         """See :class:`~dledger.wire.transport.TransportHandler`."""
         if self._lifecycle.alive:
-            self._core.peer_lost(peer, self._loop.time())
+            self.core.peer_lost(peer, self._loop.time())
             self._health.lost(peer)
             self._features.lost(peer)
             self.advance()
@@ -152,7 +152,7 @@ class CoreDriver:
 
     def advance(self) -> None:
         """The core was told or asked something: what comes of it is done."""
-        core = self._core
+        core = self.core
         ready = core.take()
         if ready is not NOTHING:
             for envelope in ready.messages:
@@ -175,8 +175,8 @@ class CoreDriver:
             self._arm_timer(deadline)
 
     def _members_changed(self) -> None:
-        self._members_from = self._core.configurations.index
-        found = self._core.configuration
+        self._members_from = self.core.configurations.index
+        found = self.core.configuration
         addresses = {node: address.peer for node, address in found.addresses.items()}
         self._transport.set_peers(found.members, addresses)
 
@@ -191,7 +191,7 @@ class CoreDriver:
     def _on_timer(self) -> None:
         self._timer = None
         if self._lifecycle.alive:
-            self._core.tick(self._loop.time())
+            self.core.tick(self._loop.time())
             self.advance()
 
     def _announce(self) -> None:
@@ -202,12 +202,13 @@ class CoreDriver:
     # --- disk
 
     def written(self, writes: Sequence[Write]) -> None:
+        """These writes, and all before them, are durable."""
         if not self._lifecycle.alive:
             return
         for write in writes:
             for envelope in write.then:
                 self._transport.send(envelope.to, envelope.message)
-        self._core.written(writes[-1].id, self._loop.time())
+        self.core.written(writes[-1].id, self._loop.time())
         if self._snapshot_receiver.vote_floor >= 0:
             self._snapshot_receiver.check_vote_floor()
         self.advance()

@@ -43,6 +43,7 @@ from dledger.node.state_machine import Leadership, StateMachine
 from dledger.raft.health import OwnHealth
 from dledger.raft.raft_state import Chance
 from dledger.raft.ready import Write
+from dledger.raft.view import RaftView
 from dledger.wire.service_messages import ServiceMessage
 from dledger.wire.transport import Transport
 from store.io.disk_watermarks import DiskWatermarks
@@ -99,7 +100,7 @@ class Node:
             failed=life.fail,
         )
         vote_floor = store.read_vote_floor()
-        self.core = core = recovered_core(
+        core = recovered_core(
             node=node,
             voters=voters,
             store=store,
@@ -111,6 +112,7 @@ class Node:
                 holds_confirmed=vote_floor < 0, intact=not store.recovered.short_segments
             ),
         )
+        self.core: RaftView = core
         self.features = MemberFeatures(
             node=node,
             serves=core.serves,

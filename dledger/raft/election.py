@@ -56,14 +56,10 @@ class Elections:
         voter = found.votes(raft_state.node) or committed.votes(raft_state.node)
         return voter and found.trusts(raft_state.node, raft_state.incarnation)
 
-    @property
-    def campaigns(self) -> bool:
-        """Whether the health of the members lets this node ask for votes."""
-        return self._health.campaigns(self._peers())
-
     def due(self, now: float) -> None:
         """Nobody was heard for an election timeout."""
-        if self.campaigns and self.may_campaign and self._raft_state.term < TERM_MAX:
+        willing = self._health.campaigns(self._peers())
+        if willing and self.may_campaign and self._raft_state.term < TERM_MAX:
             if self._raft_state.removed:
                 self._raft_state.back_off_elections()
             self.campaign(now, pre_vote=True)

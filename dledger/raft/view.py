@@ -149,6 +149,11 @@ class RaftView:
         return self._health.own
 
     @property
+    def campaigns(self) -> bool:
+        """Whether the health of the members lets it ask for votes."""
+        return self._health.campaigns(self.peers)
+
+    @property
     def leads(self) -> bool:
         """Whether this node does."""
         return self.raft_state.role is Role.LEADER

@@ -123,7 +123,7 @@ def replace_members(cluster: Cluster, voters: str) -> None:
         if node.membership.busy or not _may_replace(cluster, leader, wanted):
             return
         try:
-            node.core.replace_voters(wanted, leader.own_time)
+            node.driver.core.replace_voters(wanted, leader.own_time)
         except ProposeError as error:
             leader.note(f"change to {voters} is refused: {error}")
             return

@@ -13,7 +13,7 @@ from simulator.invariants.invariant import ChangedPart, Invariant
 from store.log.layout import segment_start
 
 if TYPE_CHECKING:
-    from dledger.raft.core import Raft
+    from dledger.raft.view import RaftView
     from simulator.hosts.host import Host
 
 
@@ -80,7 +80,7 @@ class Coverage(Invariant):
         elif segment_start(log.end_position, size) > segment_start(end_position, size):
             host.coverage_mark("segment rolled")
 
-    def _look_at_members(self, host: Host, core: Raft) -> None:
+    def _look_at_members(self, host: Host, core: RaftView) -> None:
         """At each configuration that a leader adds: on which disks its voters count."""
         _, before = self._members
         found = dict(core.configuration.incarnations)

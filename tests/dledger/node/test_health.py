@@ -336,14 +336,14 @@ def test_a_damaged_node_campaigns_only_where_all_others_are_damaged_too() -> Non
     async def scenario(member: Member) -> None:
         node = member.node
         node.health.set_damaged(damaged=True)
-        assert not node.core._elections.campaigns
+        assert not node.core.campaigns
         harmed = HealthReport(room=True, prompt=True, whole=False)
         node.health.received("n1", harmed)
-        assert not node.core._elections.campaigns
+        assert not node.core.campaigns
         node.health.received("n2", harmed)
-        assert node.core._elections.campaigns
+        assert node.core.campaigns
         node.divergence.found = True
         node.health.set_damaged(damaged=True)
-        assert not node.core._elections.campaigns
+        assert not node.core.campaigns
 
     with_leader(scenario)

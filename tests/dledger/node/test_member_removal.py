@@ -136,7 +136,7 @@ def test_a_member_tells_a_peer_that_is_none_by_the_committed_log(
     peer: str, committed: bool, told: bool
 ) -> None:
     async def scenario(member: Member) -> None:
-        core = member.node.core
+        core = member.node.driver.core
         core._raft_log.configurations.append(3, Configuration(("n0", "n1")))
         core._raft_log.commit_index = 3 if committed else 2
         assert isinstance(member.peers, Deaf)

@@ -56,11 +56,11 @@ def test_a_node_with_damage_does_not_campaign_until_it_is_whole() -> None:
         assert not node.health.report.whole
         await cluster.pass_time(3.0)
         assert node.core.role is Role.FOLLOWER
-        assert not node.core._elections.campaigns
+        assert not node.core.campaigns
         cluster.heal_network()
         await cluster.until(lambda: not node.scrubber.damage, "the damage is mended")
         await cluster.pass_time(1.0)
-        assert node.core._elections.campaigns
+        assert node.core.campaigns
         await settle(cluster)
 
     run(script)
