@@ -21,12 +21,24 @@ from dledger.node.log_writer import LogWriter
 from dledger.node.member_features import MemberFeatures
 from dledger.node.member_removal import MemberRemoval
 from dledger.node.membership_changes import Membership
+from dledger.node.peer_calls import PeerCalls
 from dledger.node.snapshot_receiver import SnapshotReceiver
 from dledger.node.snapshot_sender import SnapshotSender
+from dledger.node.state_divergence import StateDivergence
 from dledger.raft.core import Raft
 from dledger.raft.messages import AppendRequest
 from dledger.raft.ready import NOTHING, Write
-from dledger.wire.service_messages import ServiceMessage
+from dledger.wire.service_messages import (
+    CheckpointRequest,
+    CheckpointResponse,
+    FetchRequest,
+    FetchResponse,
+    HealthReport,
+    RemovedNotice,
+    ServiceMessage,
+    SnapshotNeededNotice,
+    StateReport,
+)
 from dledger.wire.transport import Message, Transport
 from store.quoting import FROM_OUTSIDE
 
@@ -56,10 +68,10 @@ class CoreDriver:
         snapshot_receiver: SnapshotReceiver,
         checkpointer: Checkpointer,
         has_room: Callable[[int], bool],
-        service_message: Callable[[str, ServiceMessage], None],
+        state_divergence: StateDivergence,
+        calls: PeerCalls,
     ) -> None:
-        """``has_room`` says whether the disk takes so many bytes more. ``service_message`` gets
-        what peers say beside the protocol."""
+        """``has_room`` says whether the disk takes so many bytes more."""
         self.core = core
         self._loop = loop
         self._lifecycle = lifecycle
@@ -77,7 +89,8 @@ class CoreDriver:
         self._snapshot_receiver = snapshot_receiver
         self._checkpointer = checkpointer
         self._has_room = has_room
-        self._service_message = service_message
+        self._state_divergence = state_divergence
+        self._calls = calls
         self._members_from = -1  # the entry from which the transport knows the members
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -147,6 +160,24 @@ class CoreDriver:
             self._health.lost(peer)
             self._features.lost(peer)
             self.advance()
+
+    def _service_message(self, sender: str, message: ServiceMessage) -> None:
+        """Hands what a peer says beside the protocol to the part that deals with it."""
+        match message:
+            case HealthReport():
+                self._health.received(sender, message)
+            case SnapshotNeededNotice():
+                self._snapshot_receiver.noticed(sender, message)
+            case RemovedNotice():
+                self._removal.received(sender, message, self._loop.time())
+            case StateReport():
+                self._state_divergence.on_report(sender, message)
+            case FetchRequest():
+                self._snapshot_sender.fetch(sender, message)
+            case CheckpointRequest():
+                self._snapshot_sender.checkpoint(sender, message)
+            case FetchResponse() | CheckpointResponse():
+                self._calls.answered(sender, message)
 
     # --- after every event
 

@@ -35,7 +35,6 @@ from dledger.node.peer_calls import PeerCalls
 from dledger.node.proposals import Proposals
 from dledger.node.recovered_core import recovered_core
 from dledger.node.scrubber import Scrubber
-from dledger.node.service_inbox import ServiceInbox
 from dledger.node.snapshot_receiver import SnapshotReceiver
 from dledger.node.snapshot_sender import SnapshotSender
 from dledger.node.state_divergence import StateDivergence
@@ -262,15 +261,8 @@ class Node:
             snapshot_receiver=self.snapshot_receiver,
             checkpointer=self.checkpointer,
             has_room=self.has_room,
-            service_message=ServiceInbox(
-                health=self.health,
-                removal=self.removal,
-                snapshot_receiver=self.snapshot_receiver,
-                snapshot_sender=self.snapshot_sender,
-                state_divergence=self.state_divergence,
-                calls=calls,
-                loop=loop,
-            ).received,
+            state_divergence=self.state_divergence,
+            calls=calls,
         )
 
     # --- life

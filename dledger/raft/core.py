@@ -19,7 +19,7 @@ Theory of operation, by section of Ongaro's thesis:
 - A leader commits only entries of its own term by counting (3.6.2), so it begins with a no-op:
   ``raft/leader.py``. Beside it are its changes of the members (``raft/configuration_change.py``),
   the hand-over of the leadership (``raft/leadership_transfer.py``) and the reads that it confirms
-  (``raft/leader_reads.py``).
+  (``raft/read_index.py``).
 - Who votes is what the log says (4.3, ``raft/configuration.py``). A node that lacks the entry which
   made
   a sender a member must still vote for it, and follow it. But a *stranger*, who is no member by any

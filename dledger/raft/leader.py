@@ -3,7 +3,7 @@
 Made when a node becomes leader, dropped when it no longer is; the core looks at ``over`` after each
 event. Counting quorum_tracker (``raft/quorum_tracker.py``), changing members
 (``raft/configuration_change.py``), handing over (``raft/leadership_transfer.py``) and confirming
-reads (``raft/leader_reads.py``) are parts of it, made and dropped with it.
+reads (``raft/read_index.py``) are parts of it, made and dropped with it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dledger.errors import BusyError, ChangeRefusedError, PeerError, Transferrin
 from dledger.raft.configuration import check_incarnation
 from dledger.raft.configuration_change import ConfigurationChanger
 from dledger.raft.health import MemberHealth
-from dledger.raft.leader_reads import LeaderReads
 from dledger.raft.leadership_transfer import LeadershipTransfer
 from dledger.raft.messages import AppendAccepted, AppendRejected, HeartbeatResponse
 from dledger.raft.progress import Progress
 from dledger.raft.quorum_tracker import QuorumTracker
 from dledger.raft.raft_log import RaftLog
+from dledger.raft.read_index import LeaderReads
 from dledger.raft.ready import ReadyBuilder
 from dledger.raft.replication import Replicator
 from dledger.raft.replication_evidence import MemberEvidence, ReplicationEvidence

@@ -20,13 +20,12 @@ from dledger.raft.election import Elections
 from dledger.raft.follower import Follower
 from dledger.raft.health import MemberHealth
 from dledger.raft.leader import LeaderState
-from dledger.raft.leader_reads import LeaderReads
 from dledger.raft.leadership_transfer import LeadershipTransfer
 from dledger.raft.messages import AppendRequest, TimeoutNow, VoteRequest
 from dledger.raft.quorum_tracker import QuorumTracker
 from dledger.raft.raft_log import RaftLog
 from dledger.raft.raft_state import RaftState
-from dledger.raft.read_index import ReadAsked, ReadRounds
+from dledger.raft.read_index import LeaderReads, ReadAsked, ReadRounds
 from dledger.raft.replication_evidence import MemberEvidence
 from dledger.raft.term_bound import TermBound
 from dledger.raft.view import RaftView

@@ -16,9 +16,8 @@ from dledger.errors import NotLeaderError, ProposeError
 from dledger.node.applier import Applier
 from dledger.node.linearizable_reads import LinearizableReads
 from dledger.node.proposals import Proposals
-from dledger.raft.leader_reads import LeaderReads
 from dledger.raft.quorum_tracker import QuorumTracker
-from dledger.raft.read_index import ReadAsked
+from dledger.raft.read_index import LeaderReads, ReadAsked
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.bugs.raft.linearizable_reads import STALE
 from simulator.worlds.registry import BROKERS, FOLLOWERS, TRANSACTIONS
