@@ -54,7 +54,7 @@ class Elections:
         raft_state, found = self._raft_state, self._configurations.current
         committed = self._configurations.at(self._raft_log.commit_index)
         voter = found.votes(raft_state.node) or committed.votes(raft_state.node)
-        return voter and found.trusts(raft_state.node, raft_state.incarnation)
+        return voter and raft_state.sound
 
     def due(self, now: float) -> None:
         """Nobody was heard for an election timeout."""
@@ -202,7 +202,7 @@ class Elections:
         found, founding = self._configurations.current, self._bootstrap
         if not self._health.own.holds_confirmed:
             return False
-        if not found.trusts(self._raft_state.node, self._raft_state.incarnation):
+        if not self._raft_state.sound:
             return False
         if not found.trusts(sender, request.incarnation):
             return False

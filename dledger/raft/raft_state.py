@@ -12,6 +12,7 @@ from typing import Protocol
 
 from dledger.config import RaftConfig
 from dledger.errors import InvariantError, NotLeaderError, PeerError, SafetyProperty
+from dledger.raft.configuration import NO_INCARNATION
 from dledger.raft.health import MemberHealth
 from dledger.raft.leader import LeaderState
 from dledger.raft.raft_log import RaftLog
@@ -122,6 +123,19 @@ class RaftState:
         return (
             known or self._config.lease_reads
         ) and now - self.leader_heard_at < self._config.election_seconds
+
+    @property
+    def sound(self) -> bool:
+        """Whether this node stands on the disk that counts for it, or on its first one.
+
+        One that has lost the end of its log knows so itself (:mod:`store.recovery.lost_suffix`).
+        What the log said of its disk may be gone as well, and unknown to those whom it would vote
+        for.
+        """
+        node, found = self.node, self._raft_log.configurations.current
+        if found.incarnations.get(node, NO_INCARNATION) != NO_INCARNATION:
+            return found.trusts(node, self.incarnation)
+        return not self._evidence.replaced(node, self.incarnation)
 
     # --- strangers
 

@@ -177,9 +177,8 @@ class RaftView:
 
     @property
     def counts(self) -> bool:
-        """Whether this node is a voter, on the disk that is noted for it."""
-        found = self.configuration
-        return found.votes(self.node) and found.trusts(self.node, self.incarnation)
+        """Whether this node is a voter, on the disk that counts for it."""
+        return self.configuration.votes(self.node) and self._raft_state.sound
 
     def known_evidence(self) -> list[MemberEvidence]:
         """What the members are known to hold, in the order of names."""
