@@ -24,8 +24,7 @@ from broker.remoting.processors.pull_message import _Pull
 from broker.remoting.protocol.frame import Frame
 from broker.state.queue_expiry import first_offsets
 from broker.state.state_machine import BrokerStateMachine
-from dledger.raft.leader_reads import LeaderReads
-from dledger.raft.read_index import ReadAsked
+from dledger.raft.read_index import LeaderReads, ReadAsked
 from dledger.wire.codec import CRC
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.bugs.raft.linearizable_reads import STALE

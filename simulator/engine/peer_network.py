@@ -14,11 +14,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from dledger.errors import PeerError
-from dledger.raft.messages import Message
 from dledger.wire.codec import MessageEncoder, decode_message
 from dledger.wire.features import FEATURES, STATE_PROOF
 from dledger.wire.service_messages import StateReport
-from dledger.wire.transport import TransportHandler
+from dledger.wire.transport import Message, TransportHandler
 from simulator.engine.bit_flips import flipped
 from simulator.engine.violation import Violation
 

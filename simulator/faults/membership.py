@@ -123,11 +123,11 @@ def replace_members(cluster: Cluster, voters: str) -> None:
         if node.membership.busy or not _may_replace(cluster, leader, wanted):
             return
         try:
-            node.core.lead().configuration_changer.replace(wanted, leader.own_time)
+            node.driver.core.replace_voters(wanted, leader.own_time)
         except ProposeError as error:
             leader.note(f"change to {voters} is refused: {error}")
             return
-        node.after_event()
+        node.driver.advance()
 
     leader.process.run(replace)
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dledger.config import RaftConfig
 from dledger.node.node import Node
 from dledger.node.state_machine import Leadership
-from dledger.raft.messages import Message
 from dledger.raft.raft_state import Role
+from dledger.wire.transport import Message
 from simulator.engine.event_loop import VirtualLoop
 from simulator.engine.peer_network import Network
 from simulator.engine.random_streams import Streams

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import IntFlag
 from typing import TYPE_CHECKING, ClassVar
 
-from dledger.raft.messages import Message
+from dledger.wire.transport import Message
 from store.log.entry import Entry
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from store.io.filesystem import ReadableFileSystem
-from store.verify.byte_comparison import first_difference
 from store.verify.derived_files import DerivedResults, check_derived
 from store.verify.files.audit_files import READABLE, AuditFiles
+from store.verify.files.first_difference import first_difference
 from store.verify.files.unread_files import hang_on_unread
 from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
 from store.verify.index.consume_queue_digests import QueueFindings

@@ -20,8 +20,7 @@ from broker.remoting.protocol.frame import Frame
 from broker.remoting.server import RemotingServer
 from broker.server.broker import Broker, Environment
 from dledger.node.executor import Executors
-from dledger.raft.messages import Message
-from dledger.wire.transport import TransportHandler
+from dledger.wire.transport import Message, TransportHandler
 from store.io.filesystem import FileSystem
 from store.io.os_filesystem import OsFileSystem
 from store.log.retention_policy import RetentionPolicy

@@ -7,9 +7,8 @@ from typing import Any
 
 import simulator.worlds.raft_cluster
 from dledger.node.linearizable_reads import LinearizableReads
-from dledger.raft.leader_reads import LeaderReads
 from dledger.raft.raft_state import RaftState, Role
-from dledger.raft.read_index import ReadAsked
+from dledger.raft.read_index import LeaderReads, ReadAsked
 from dledger.raft.ready import ReadIndex
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import FOLLOWERS

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dledger.raft.messages import Heartbeat, HeartbeatResponse, Message
+from dledger.raft.messages import Heartbeat, HeartbeatResponse
+from dledger.wire.transport import Message
 from simulator.engine.violation import Violation
 from simulator.invariants.damage_repaired import PASSES
 from simulator.invariants.invariant import Invariant

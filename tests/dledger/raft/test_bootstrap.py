@@ -32,7 +32,7 @@ def core(
     log = EntryCache()
     for entry in written_log([1] * entries):
         log.append(entry)
-    made = Raft(
+    return Raft(
         node="n0",
         configurations=Configurations(Configuration(voters)),
         log=log,
@@ -43,10 +43,8 @@ def core(
         term=5,
         incarnation=DISKS["n0"],
         sync_flush=sync,
+        evidence=() if known is None else known.known_evidence(),
     )
-    if known is not None:
-        made.evidence.learn(known.evidence.known())
-    return made
 
 
 def grants(node: Raft, sender: str, disk: int, last_index: int = -1) -> bool:
@@ -146,7 +144,7 @@ def lost_its_end() -> Raft:
     (``store/recovery/lost_suffix.py``).
     """
     node = core(entries=2)
-    node.evidence.learn([MemberEvidence("n0", ANOTHER_DISK, -1)])
+    node._evidence.learn([MemberEvidence("n0", ANOTHER_DISK, -1)])
     for peer in ("n1", "n2"):
         node.peer_connected(peer, 0.0)
     return node
@@ -166,9 +164,9 @@ def test_it_does_again_once_a_leader_has_counted_the_disk_that_it_is_on(told: st
     node = lost_its_end()
     if told == "by the log":
         noted = Configuration(THREE, incarnations={"n0": DISKS["n0"]})
-        node.configurations.append(1, noted)
+        node._raft_log.configurations.append(1, noted)
     else:
-        node.evidence.learn([MemberEvidence("n0", DISKS["n0"], 1)])
+        node._evidence.learn([MemberEvidence("n0", DISKS["n0"], 1)])
     assert node.counts
     assert grants(node, "n1", DISKS["n1"], 5)
 
@@ -176,10 +174,10 @@ def test_it_does_again_once_a_leader_has_counted_the_disk_that_it_is_on(told: st
 def test_who_holds_entries_notes_no_disk_but_by_what_leaders_say() -> None:
     node = core(entries=2)
     grants(node, "n1", DISKS["n1"])
-    assert node.evidence.known() == []
+    assert node.known_evidence() == []
 
 
 def test_a_stranger_is_no_voter_that_was_met() -> None:
     node = core()
     grants(node, "n9", ANOTHER_DISK)
-    assert node.evidence.known() == []
+    assert node.known_evidence() == []

@@ -7,8 +7,9 @@ from random import Random
 import pytest
 
 from dledger.errors import PeerError
-from dledger.raft.messages import AppendAccepted, AppendRequest, Message
+from dledger.raft.messages import AppendAccepted, AppendRequest
 from dledger.wire.codec import MessageEncoder, decode_message
+from dledger.wire.transport import Message
 from simulator.engine.bit_flips import flipped
 from simulator.faults.injector import FaultPlan
 from simulator.worlds.runner import simulate

@@ -56,11 +56,11 @@ def test_a_node_with_damage_does_not_campaign_until_it_is_whole() -> None:
         assert not node.health.report.whole
         await cluster.pass_time(3.0)
         assert node.core.role is Role.FOLLOWER
-        assert not node.core.elections.campaigns
+        assert not node.core.campaigns
         cluster.heal_network()
         await cluster.until(lambda: not node.scrubber.damage, "the damage is mended")
         await cluster.pass_time(1.0)
-        assert node.core.elections.campaigns
+        assert node.core.campaigns
         await settle(cluster)
 
     run(script)
@@ -153,12 +153,12 @@ def test_what_a_segment_has_lost_counts_as_damaged_from_the_start(kept: int | No
         assert node.store.recovered.checkpoint != checkpoint
         assert not node.health.report.whole
         assert leader.node is not None
-        told = leader.node.core.raft_state.damaged
-        await cluster.until(lambda: host.name in told, "the leader hears of it")
+        told = leader.node.core._health
+        await cluster.until(lambda: not told.is_intact(host.name), "the leader hears of it")
         assert node.scrubber.passes == 0
         await cluster.until(lambda: node.health.report.whole, "it is mended")
         assert len(node.scrubber.repaired) > 1
-        await cluster.until(lambda: host.name not in told, "the leader hears of that")
+        await cluster.until(lambda: told.is_intact(host.name), "the leader hears of that")
         await settle(cluster)
 
     run(script)

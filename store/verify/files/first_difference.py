@@ -1,0 +1,12 @@
+"""Where two files differ."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def first_difference(one: bytes, other: bytes) -> int:
+    """The first byte that is not the same in both."""
+    size = min(len(one), len(other))
+    differs = np.frombuffer(one, np.uint8, size) != np.frombuffer(other, np.uint8, size)
+    return int(np.argmax(differs)) if differs.any() else size
