@@ -20,8 +20,8 @@ from broker.ingest.auto_create import auto_create_topic
 from broker.ingest.message_router import MessageRouter
 from broker.remoting.error_responses import REFUSALS
 from broker.remoting.processors.send_message import queue_for_send
+from broker.remoting.processors.send_message_header import SendHeader
 from broker.remoting.protocol.errors import RequestError
-from broker.remoting.protocol.send_message_header import SendHeader
 from broker.topics_and_groups import AUTO_CREATE_TOPIC
 from dledger.errors import ProposeError
 from store.message.properties import encode_properties

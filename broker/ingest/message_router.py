@@ -10,14 +10,14 @@ from broker.group_commit.pending_batch import QueueMessages
 from broker.ingest.deduplication import SendWaiter
 from broker.limits import STATE
 from broker.remoting.error_responses import REFUSALS
-from broker.remoting.protocol.codes import ResponseCode
-from broker.remoting.protocol.errors import RequestError
-from broker.remoting.protocol.send_message_header import (
+from broker.remoting.processors.send_message_header import (
     SendHeader,
     check_keys,
     checked_properties,
     is_half_message,
 )
+from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.protocol.errors import RequestError
 from broker.retry.retry_and_dead_letter import dead_letter, missing_retry_topics
 from broker.scheduled.placement import Placement, scheduled_placement
 from broker.state.commands import Command

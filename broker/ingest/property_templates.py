@@ -17,7 +17,7 @@ from crc32c import crc32c
 from isal.isal_zlib import crc32
 
 from broker.limits import PRODUCE
-from broker.remoting.protocol.send_message_header import (
+from broker.remoting.processors.send_message_header import (
     PROPERTIES_SIZE_MAX,
     check_keys,
     storable_properties,

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
+from broker.remoting.processors.send_message_header import PROPERTIES_SIZE_MAX
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
-from broker.remoting.protocol.send_message_header import PROPERTIES_SIZE_MAX
 from store.message.properties import NAME_END, PAIR_END
 from store.message.scheduled_topics import TIMER_OUT_MS
 

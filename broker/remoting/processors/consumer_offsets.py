@@ -11,11 +11,11 @@ from broker.ingest.auto_create import ensure_group
 from broker.ingest.state_quota import check_offset_quota
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import REFUSALS, refused, remark_of, response_code_of
+from broker.remoting.processors.send_message_header import INT32_MAX
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import FieldError, RequestError
 from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
-from broker.remoting.protocol.send_message_header import INT32_MAX
 from broker.state.commands import CommitOffset
 from broker.topics_and_groups import TopicConfig, check_group_name, check_topic_name
 from dledger.errors import ProposeError

@@ -9,11 +9,11 @@ from broker.group_commit.pending_batch import QueueMessages
 from broker.ingest.message_router import check_republished_size
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import REFUSALS, refused, remark_of, response_code_of
+from broker.remoting.processors.send_message_header import INT32_MAX
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.ext_fields import ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
-from broker.remoting.protocol.send_message_header import INT32_MAX
 from broker.retry.retry_and_dead_letter import missing_retry_topics, retry_message
 from broker.state.commands import PutTopic
 from broker.topics_and_groups import GroupConfig

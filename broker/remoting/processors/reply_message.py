@@ -11,16 +11,16 @@ from __future__ import annotations
 from broker.context import BrokerContext
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import REFUSALS, refused
-from broker.remoting.protocol.codes import RequestCode, ResponseCode, refusal_words
-from broker.remoting.protocol.errors import CallError, RequestError
-from broker.remoting.protocol.ext_fields import INT64_MAX, ext_bool, ext_int, ext_str
-from broker.remoting.protocol.frame import Frame
-from broker.remoting.protocol.send_message_header import (
+from broker.remoting.processors.send_message_header import (
     INT32_MAX,
     LONG_NAMES,
     SHORT_NAMES,
     HeaderNames,
 )
+from broker.remoting.protocol.codes import RequestCode, ResponseCode, refusal_words
+from broker.remoting.protocol.errors import CallError, RequestError
+from broker.remoting.protocol.ext_fields import INT64_MAX, ext_bool, ext_int, ext_str
+from broker.remoting.protocol.frame import Frame
 from store.message.properties import find_property
 
 CLIENT_SECONDS = 3.0

@@ -14,12 +14,12 @@ from broker.admin.topic_contents import queue_ranges
 from broker.context import BrokerContext
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import REFUSALS, refused, remark_of, response_code_of
+from broker.remoting.processors.send_message_header import INT32_MAX
 from broker.remoting.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json, object_map
-from broker.remoting.protocol.send_message_header import INT32_MAX
 from broker.state.commands import CommitOffset
 from dledger.errors import ProposeError
 from store.errors import StoreError

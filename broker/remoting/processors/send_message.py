@@ -19,12 +19,7 @@ from broker.ingest.message_router import MessageRouter
 from broker.ingest.property_templates import MessageBuilder, Origin, origin
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import REFUSALS, refused, remark_of, response_code_of
-from broker.remoting.protocol.codes import OUTCOME, OUTCOME_UNKNOWN, ResponseCode
-from broker.remoting.protocol.errors import RequestError
-from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
-from broker.remoting.protocol.frame import Frame, SuccessAnswer
-from broker.remoting.protocol.header_templates import TemplatedFrame
-from broker.remoting.protocol.send_message_header import (
+from broker.remoting.processors.send_message_header import (
     INT32_MAX,
     LONG_NAMES,
     SHORT_NAMES,
@@ -35,6 +30,11 @@ from broker.remoting.protocol.send_message_header import (
     read_templated_header,
     storable_in_batch,
 )
+from broker.remoting.protocol.codes import OUTCOME, OUTCOME_UNKNOWN, ResponseCode
+from broker.remoting.protocol.errors import RequestError
+from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
+from broker.remoting.protocol.frame import Frame, SuccessAnswer
+from broker.remoting.protocol.header_templates import TemplatedFrame
 from broker.topics_and_groups import DLQ_PREFIX, RETRY_PREFIX, TopicConfig
 from dledger.errors import OutcomeUnknownError, ProposeError
 

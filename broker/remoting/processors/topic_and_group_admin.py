@@ -14,12 +14,12 @@ from broker.ingest.state_quota import check_group_quota, check_topic_quota
 from broker.limits import STATE
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import REFUSALS, refused, remark_of, response_code_of
+from broker.remoting.processors.send_message_header import INT32_MAX
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import FieldError, RequestError
 from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import decode_json, encode_json
-from broker.remoting.protocol.send_message_header import INT32_MAX
 from broker.state.commands import Command, DeleteGroup, DeleteTopic, PutGroup, PutTopic
 from broker.topics_and_groups import (
     PERM_MAX,

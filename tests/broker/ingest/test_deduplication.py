@@ -255,7 +255,7 @@ def test_what_no_entry_could_hold_is_refused_at_once_and_not_once_it_was_looked_
     """With the hash of a request that is known, to the byte: a refusal that came later would find
     nobody to tell."""
     monkeypatch.setattr(
-        "broker.remoting.protocol.send_message_header.PRODUCE", replace(PRODUCE, keys_max=6_000)
+        "broker.remoting.processors.send_message_header.PRODUCE", replace(PRODUCE, keys_max=6_000)
     )
 
     async def scenario(broker: SingleBroker) -> None:

@@ -14,13 +14,13 @@ import broker.ingest.property_templates
 from broker.ingest.batch_body import decode_batch_body
 from broker.ingest.property_templates import MessageBuilder, origin
 from broker.limits import PRODUCE
-from broker.remoting.protocol.codes import ResponseCode
-from broker.remoting.protocol.errors import RequestError
-from broker.remoting.protocol.send_message_header import (
+from broker.remoting.processors.send_message_header import (
     PROPERTIES_SIZE_MAX,
     storable_in_batch,
     storable_properties,
 )
+from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.protocol.errors import RequestError
 from store.message.record import PendingMessage, make_pending_message
 
 HOST = b"\x7f\0\0\1\0\0\0\7"

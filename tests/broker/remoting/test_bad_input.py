@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from broker.filter.subscription import ExpressionError, tag_codes
 from broker.ingest.batch_body import decode_batch_body
 from broker.ingest.property_templates import MessageBuilder, origin
+from broker.remoting.processors.send_message_header import storable_properties
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.errors import RequestError
-from broker.remoting.protocol.send_message_header import storable_properties
 from store.errors import FatalDiskError
 from tests.broker.single_broker import (
     SingleBroker,

@@ -8,6 +8,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.limits import REMOTING
+from broker.remoting.processors.send_message_header import (
+    SHORT_NAMES,
+    read_header,
+    read_templated_header,
+)
 from broker.remoting.protocol.errors import FrameError, RequestError
 from broker.remoting.protocol.frame import PREFIX, Frame, decode_frame, encode_request
 from broker.remoting.protocol.frame_reader import FrameReader
@@ -17,11 +22,6 @@ from broker.remoting.protocol.header_templates import (
     HeaderTemplateCache,
     TemplatedFrame,
     template_of,
-)
-from broker.remoting.protocol.send_message_header import (
-    SHORT_NAMES,
-    read_header,
-    read_templated_header,
 )
 
 KEY = "7F0000012345000000AB000000010000"
