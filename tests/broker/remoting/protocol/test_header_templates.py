@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from broker.errors import IllegalMessageError
 from broker.limits import REMOTING
 from broker.remoting.processors.send_message_header import (
     SHORT_NAMES,
@@ -141,8 +142,8 @@ def _header_or_error(frame: Frame) -> object:
     try:
         like = read_templated_header(frame) if isinstance(frame, TemplatedFrame) else None
         return like or read_header(frame, SHORT_NAMES)
-    except RequestError as error:
-        return (error.code, error.remark)
+    except (IllegalMessageError, RequestError) as error:
+        return (type(error), str(error))
 
 
 @pytest.mark.parametrize(
