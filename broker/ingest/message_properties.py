@@ -19,7 +19,7 @@ _HALF = re.compile(rb"(?:\x02|\A)TRAN_MSG\x01true(?:\x02|\Z)")
 
 
 class NeedsRoutingError(Exception):
-    """What is sent is not to be delivered at once (:mod:`broker.deferred`).
+    """What is sent is not to be delivered at once (:mod:`broker.scheduled`).
 
     Raised where the properties of messages are read, which is once for each shape of them, so
     that plain messages pay nothing for those that wait.
