@@ -1,9 +1,9 @@
-"""Gathering: everything that arrives in one turn of the event loop becomes ONE log entry.
+"""Group commit: everything that arrives in one turn of the event loop becomes ONE log entry.
 
-Consensus, checksums, syncs and frames cost per entry, so they are shared by all messages and
-commands that wait at the same time. A batch is proposed at the end of the turn in which it began
-while fewer than ``PIPELINE_ENTRIES`` are on their way; otherwise it goes on growing until one of
-those is applied. So entries grow under load by themselves, and a lone message never waits.
+Consensus, checksums, syncs and frames cost per entry. So all messages and commands that wait at the
+same time share one. A batch is proposed at the end of the turn in which it began, while fewer than
+``PIPELINE_ENTRIES`` are on their way. Otherwise it grows until one of those is applied. So entries
+grow under load by themselves, and a lone message never waits.
 
 Offsets are given when an entry is built (:mod:`broker.group_commit.next_offsets`).
 """
@@ -14,9 +14,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
-from broker.group_commit.next_offsets import NextOffsets, QueueEnds
+from broker.group_commit.next_offsets import NextOffsets
 from broker.group_commit.pending_batch import (
     Completion,
     PendingBatch,
@@ -26,9 +25,9 @@ from broker.group_commit.pending_batch import (
     command_bytes,
 )
 from broker.group_commit.pending_state import PendingState, Totals
+from broker.group_commit.ports import Applied, Proposer
 from broker.group_commit.store_clock import StoreClock
 from broker.limits import PRODUCE
-from broker.state.broker_state import BrokerState
 from broker.state.commands import Command, StoreRequests, encode_commands
 from broker.state.deduplication_window import DeduplicationIndex, pack_keys
 from broker.topics_and_groups import GroupConfig, TopicConfig
@@ -62,24 +61,6 @@ _ROW_BYTES, _KEY_ROW_BYTES = QUEUE_ROW.size, KEY_ROW.size
 REQUEST_BYTES = 4  # what heads the list of them is less than what a run is taken to need
 _RUN_BYTES = 160  # the header of a run with the longest topic, and more
 _LAZY_OFFSET_BYTES = 512  # an offset with the longest names
-
-
-class Proposer(Protocol):
-    """What it needs of :class:`~dledger.node.node.Node`."""
-
-    def propose(
-        self,
-        body_size: int,
-        build: Callable[[int], Sequence[Bytes]],
-        done: Callable[[ProposeError | None], None],
-    ) -> int: ...
-
-
-class Applied(QueueEnds, Protocol):
-    """Needed of :class:`~broker.state.state_machine.BrokerStateMachine`: the applied state."""
-
-    @property
-    def state(self) -> BrokerState: ...
 
 
 class Batcher:

@@ -6,10 +6,10 @@ A request that changes a topic is judged by what the requests before it will hav
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from broker.group_commit.pending_batch import PendingBatch
-from broker.state.broker_state import BrokerState
+from broker.group_commit.ports import AppliedState
 from broker.state.commands import (
     Command,
     CommitOffset,
@@ -36,13 +36,6 @@ class Totals(NamedTuple):
     topics: int
     queues: int
     groups: int
-
-
-class AppliedState(Protocol):
-    """What is needed of :class:`~broker.state.state_machine.BrokerStateMachine`."""
-
-    @property
-    def state(self) -> BrokerState: ...
 
 
 class PendingState:
