@@ -19,10 +19,10 @@ _HALF = re.compile(rb"(?:\x02|\A)TRAN_MSG\x01true(?:\x02|\Z)")
 
 
 class NeedsRoutingError(Exception):
-    """What is sent is not to be delivered at once (:mod:`broker.scheduled`).
+    """The message is not to be delivered at once: it waits, or belongs to a transaction.
 
-    Raised where the properties of messages are read, which is once for each shape of them, so
-    that plain messages pay nothing for those that wait.
+    Raised where properties are read, which is once for each template of them. So plain messages pay
+    nothing for those that wait.
     """
 
 
