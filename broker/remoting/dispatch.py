@@ -6,6 +6,8 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
+from broker.errors import REFUSALS
+from broker.remoting.error_responses import refused
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.frame import Frame
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 Handler: TypeAlias = "Callable[[Connection, Frame], None]"
 """Takes a request. It answers at once or later, with ``connection.respond``, or raises
-:class:`RequestError`; it never waits."""
+:class:`RequestError`, or one of ``REFUSALS``; it never waits."""
 
 HANDLER_FAULTS = (
     ArithmeticError,
@@ -41,6 +43,9 @@ def dispatch_by_code(handlers: Mapping[int, Handler]) -> Handler:
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
                 f"request code {request.code} is not supported",
             )
-        handler(connection, request)
+        try:
+            handler(connection, request)
+        except REFUSALS as error:
+            raise refused(error) from error
 
     return dispatch

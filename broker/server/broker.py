@@ -25,7 +25,7 @@ from broker.delivery.offset_resets import PendingResets
 from broker.delivery.queue_locks import QueueLocks
 from broker.delivery.replica_selection import ReplicaSelection
 from broker.group_commit.batcher import Batcher
-from broker.ingest.deduplication import Deduplicator
+from broker.ingest.ingest import Ingest
 from broker.limits import STATE
 from broker.maintenance.derived_files_check import DerivedFilesCheck
 from broker.maintenance.retention import Retention
@@ -141,15 +141,11 @@ class Broker(StateMachineListener):
         reader = MessageReader(node.checked_reads, machine, leads=lambda: node.serving)
         settings = DynamicSettings(config, machine)
         stats = BrokerMetrics(boot_ms=environment.wall_clock())
-        deduplicator = Deduplicator(
-            batcher,
-            machine,
-            reader,
-            wall_clock=environment.wall_clock,
-            window_ms=config.dedup_window_seconds * 1000,
-            store_host=host_bytes(config.own.address),
-        )
         lookup, clients = MessageLookup(machine, reader), ConnectedClients(loop, self._notifies)
+        rates = MessageRates(loop, stats, environment.wall_clock)
+        scheduled_messages = ScheduledMessageService(
+            machine=machine, reader=reader, batcher=batcher, loop=loop, fail=node.fail
+        )
         self.context = BrokerContext(
             config=config,
             loop=loop,
@@ -158,7 +154,19 @@ class Broker(StateMachineListener):
             node=node,
             machine=machine,
             batcher=batcher,
-            deduplicator=deduplicator,
+            ingest=Ingest(
+                config=config,
+                settings=settings,
+                store_host=host_bytes(config.own.address),
+                batcher=batcher,
+                machine=machine,
+                reader=reader,
+                lookup=lookup,
+                scheduled_messages=scheduled_messages,
+                topic_metrics=rates.topic_metrics,
+                wall_clock=environment.wall_clock,
+                rng=environment.rng,
+            ),
             reader=reader,
             lookup=lookup,
             long_polling=LongPolling(loop),
@@ -168,10 +176,8 @@ class Broker(StateMachineListener):
             settings=settings,
             replica_selection=ReplicaSelection(config, settings, node),
             stats=stats,
-            rates=MessageRates(loop, stats, environment.wall_clock),
-            scheduled_messages=ScheduledMessageService(
-                machine=machine, reader=reader, batcher=batcher, loop=loop, fail=node.fail
-            ),
+            rates=rates,
+            scheduled_messages=scheduled_messages,
             transactions=TransactionCoordinator(
                 machine=machine,
                 lookup=lookup,

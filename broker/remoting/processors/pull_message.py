@@ -13,11 +13,11 @@ from broker.context import BrokerContext
 from broker.delivery.long_polling import HeldPull
 from broker.delivery.message_filter import SCAN_LIMITS, MessageFilter, message_filter, selected
 from broker.delivery.message_reader import GetMessageResult, GetMessageStatus, PullLimits
+from broker.errors import REFUSALS
 from broker.filter.subscription import TAG_TYPE
-from broker.ingest.auto_create import ensure_group
 from broker.limits import CONSUME, STATE
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import REFUSALS, refused
+from broker.remoting.error_responses import refused
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.ext_fields import ext_int, ext_str
@@ -66,7 +66,7 @@ class PullMessageProcessor:
         limits = _limits(request)
         flags = ext_int(request, "sysFlag")
         hold_ms = ext_int(request, "suspendTimeoutMillis")
-        ensure_group(context, group)
+        context.ingest.auto_creator.ensure_group(group)
         settings = context.batcher.group(group)
         if settings is not None and not settings.consume_enable:
             raise RequestError(
