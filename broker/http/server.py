@@ -30,7 +30,7 @@ from http import HTTPStatus
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from broker.admin.node_status import role_name
+from broker.admin.node_status import WRONG_STATE, role_name
 from broker.context import BrokerContext
 from broker.http.connections import Connections
 from broker.http.console import Console
@@ -42,7 +42,6 @@ from broker.http.origin_guard import OriginGuard, protect
 from broker.http.produce import ProduceHandler
 from broker.http.snapshot import SnapshotHandler
 from broker.limits import HTTP, HttpLimits
-from broker.remoting.processors.processor_table import WRONG_STATE
 from broker.remoting.protocol.codes import ResponseCode
 from dledger.wire.bad_request_log import BadRequestLog
 from store.quoting import FROM_OUTSIDE

@@ -13,8 +13,8 @@ from broker.nameserver.register_broker_body import decode_data_version, decode_t
 from broker.nameserver.registration_checks import RegistrationRefusedError
 from broker.nameserver.registrations import EXPIRY_MS, Registration
 from broker.nameserver.route_table import RouteTable
-from broker.remoting.connection import Connection
-from broker.remoting.dispatch import Handler, dispatch_by_code
+from broker.remoting.connection import Connection, Handler
+from broker.remoting.dispatch import dispatch_by_code
 from broker.remoting.protocol.codes import VERSION_STANDARD_JSON, RequestCode, ResponseCode
 from broker.remoting.protocol.errors import FieldError, RequestError
 from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str

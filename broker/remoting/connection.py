@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from struct import Struct
 from typing import TypeAlias, cast
 
 from broker.limits import RemotingLimits
-from broker.remoting.dispatch import HANDLER_FAULTS, Handler
 from broker.remoting.incomplete_frames import IncompleteFrame, IncompleteFrameBudget
 from broker.remoting.pending_requests import Done, PendingRequests, settle
+from broker.remoting.protocol.addresses import NO_HOST, host_bytes
 from broker.remoting.protocol.codes import FLAG_ONE_WAY, FLAG_RESPONSE, ResponseCode
 from broker.remoting.protocol.errors import (
+    HANDLER_FAULTS,
     CallError,
     ConnectionLostError,
     FrameError,
@@ -40,9 +39,12 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 _JOIN_SIZE_MAX = 64 * 1024
 """Pace: up to here joining the buffers of a turn is cheaper than a call with each of them."""
 
-_HOST = Struct(">4si")
-
 logger = logging.getLogger("dledger.remoting")
+
+
+Handler: TypeAlias = "Callable[[Connection, Frame], None]"
+"""Takes a request. It answers at once or later, with ``connection.respond``, or raises
+:class:`RequestError`; it never waits."""
 
 
 class Connection(asyncio.Protocol):
@@ -115,7 +117,7 @@ class Connection(asyncio.Protocol):
         """None once the connection is lost."""
         self.remote_address = address
         """The peer as ``host:port``."""
-        self.remote_host_bytes = bytes(_HOST.size)
+        self.remote_host_bytes = NO_HOST
         """The peer as a message record stores it: 4 bytes of IPv4 address, i32 port."""
         self.last_active = loop.time()
         """The loop's time at which something last went over the connection."""
@@ -295,7 +297,7 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.remote_address = self.remote_address or f"{peer[0]}:{peer[1]}"
-            self.remote_host_bytes = _host_bytes(peer[0], peer[1])
+            self.remote_host_bytes = host_bytes(peer[0], peer[1])
         self._flush()
 
     def data_received(self, data: bytes) -> None:
@@ -429,11 +431,3 @@ class Connection(asyncio.Protocol):
         self._out_size = 0
         self._unsent_max = self._transport.get_write_buffer_size()
         self.last_active = self._loop.time()
-
-
-def _host_bytes(host: str, port: int) -> bytes:
-    """IPv4 as it is, IPv6 only where it wraps an IPv4 address; a record has no room for more."""
-    try:
-        return _HOST.pack(socket.inet_pton(socket.AF_INET, host.removeprefix("::ffff:")), port)
-    except OSError:
-        return _HOST.pack(bytes(4), port)

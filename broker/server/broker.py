@@ -17,7 +17,7 @@ from typing import ClassVar
 from broker.admin.group_members import client_addresses
 from broker.config.dynamic_settings import DynamicSettings
 from broker.config.node_config import NodeConfig
-from broker.context import BrokerContext, host_bytes
+from broker.context import BrokerContext
 from broker.delivery.long_polling import LongPolling
 from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
@@ -32,12 +32,14 @@ from broker.maintenance.retention import Retention
 from broker.maintenance.state_proofs import StateProofs
 from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
 from broker.remoting.connected_clients import ConnectedClients
-from broker.remoting.dispatch import Handler, dispatch_by_code
+from broker.remoting.connection import Handler
+from broker.remoting.dispatch import dispatch_by_code
 from broker.remoting.processors.processor_table import (
     SERVED_WHEN_STATE_DIVERGED,
     broker_handlers,
     refuse_wrong_state,
 )
+from broker.remoting.protocol.addresses import host_bytes
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
 from broker.server.name_server_registration import Announcement
 from broker.state.broker_state import DataVersion
@@ -134,7 +136,7 @@ class Broker(StateMachineListener):
             applied=machine,
             loop=loop,
             wall_clock=environment.wall_clock,
-            store_host=host_bytes(config.own.address),
+            store_host=host_bytes(*config.own.address),
             segment_size=config.segment_size,
             deduplicate=config.dedup_window_seconds > 0,
         )
@@ -147,7 +149,7 @@ class Broker(StateMachineListener):
             reader,
             wall_clock=environment.wall_clock,
             window_ms=config.dedup_window_seconds * 1000,
-            store_host=host_bytes(config.own.address),
+            store_host=host_bytes(*config.own.address),
         )
         lookup, clients = MessageLookup(machine, reader), ConnectedClients(loop, self._notifies)
         self.context = BrokerContext(

@@ -12,7 +12,6 @@ import msgpack
 from broker.admin.group_members import parse_member
 from broker.client.consumer.offset_reset_body import reset_offsets
 from broker.client.received_message import inflated
-from broker.client.route.route_cache import parse_name_servers
 from broker.client.route.topic_route import decode_route
 from broker.config.config_file import parse_config
 from broker.config.dynamic_settings import changed_settings
@@ -24,6 +23,7 @@ from broker.filter.subscription import Subscription, tag_codes
 from broker.nameserver.register_broker_body import decode_data_version, decode_topic_table
 from broker.remoting.processors import relay_to_consumer
 from broker.remoting.processors.topic_and_group_admin import _group_config
+from broker.remoting.protocol.addresses import parse_name_servers
 from broker.remoting.protocol.frame import decode_frame, decode_header
 from broker.remoting.protocol.java_json import decode_json
 from broker.remoting.protocol.send_message_header import storable_properties

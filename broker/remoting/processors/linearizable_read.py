@@ -10,10 +10,9 @@ from __future__ import annotations
 from functools import partial
 
 from broker.context import BrokerContext
-from broker.remoting.connection import Connection
-from broker.remoting.dispatch import HANDLER_FAULTS, Handler
+from broker.remoting.connection import Connection, Handler
 from broker.remoting.error_responses import remark_of, response_code_of
-from broker.remoting.protocol.errors import RequestError
+from broker.remoting.protocol.errors import HANDLER_FAULTS, RequestError
 from broker.remoting.protocol.frame import Frame
 from dledger.errors import ProposeError
 

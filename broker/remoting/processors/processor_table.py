@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from broker.admin.node_status import WRONG_STATE
 from broker.context import BrokerContext
 from broker.maintenance.retention import Retention
-from broker.remoting.connection import Connection
-from broker.remoting.dispatch import Handler
+from broker.remoting.connection import Connection, Handler
 from broker.remoting.processors.broker_info_and_config import BrokerInfoProcessor
 from broker.remoting.processors.clean_expired import CleaningProcessor
 from broker.remoting.processors.client_manage import ClientManageProcessor
@@ -114,9 +114,6 @@ def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int
     }
 
 
-WRONG_STATE = (
-    "the state of this broker is not that of its group; it is being taken again from the log"
-)
 SERVED_WHEN_STATE_DIVERGED = frozenset((RequestCode.GET_BROKER_RUNTIME_INFO,))
 """What a node says of itself, also while its state is not the group's."""
 
