@@ -1,7 +1,7 @@
 """The topics in a registration (request 103), so that it fits a frame whatever there are.
 
 As a rule it is the JSON that all NameServers read. Where that is large it is compressed, in the
-form of RocketMQ's brokers (``compressRegister``; :mod:`broker.nameserver.register_broker_body`),
+form of RocketMQ's brokers (``compressRegister``; :mod:`broker.remoting.protocol.register_broker_body`),
 which has no ``topicSysFlag`` and no ``order``. What a group may have (``StateLimits``) always fits
 so. Older groups may have more: they say what fits, and the log says what does not.
 """

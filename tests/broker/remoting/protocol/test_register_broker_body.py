@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.limits import BodyLimits
-from broker.nameserver import register_broker_body
-from broker.nameserver.register_broker_body import (
+from broker.remoting.protocol import register_broker_body
+from broker.remoting.protocol.errors import FieldError
+from broker.remoting.protocol.register_broker_body import (
     DataVersion,
     QueueData,
     TopicTable,
     decode_data_version,
     decode_topic_table,
 )
-from broker.remoting.protocol.errors import FieldError
 
 WRAPPER = {
     "dataVersion": {"counter": 7, "timestamp": 1_700_000_000_000},
