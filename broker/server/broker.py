@@ -28,7 +28,7 @@ from broker.group_commit.batcher import Batcher
 from broker.ingest.deduplication import Deduplicator
 from broker.limits import STATE
 from broker.maintenance.derived_files_check import DerivedFilesCheck
-from broker.maintenance.retention import Retention
+from broker.maintenance.retention import Needs, Retention
 from broker.maintenance.state_proofs import StateProofs
 from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
 from broker.remoting.connected_clients import ConnectedClients
@@ -195,7 +195,23 @@ class Broker(StateMachineListener):
                 seconds=config.proof_ms / 1000,
             ),
         )
-        self._retention = Retention(self.context, retention or config.retention)
+        self._retention = Retention(
+            retention or config.retention,
+            store=store,
+            machine=machine,
+            batcher=batcher,
+            settings=settings,
+            needs=Needs(
+                refill_index=lambda: node.snapshot_sender.needed_from,
+                positions=(
+                    self.context.scheduled_messages.oldest_needed_position,
+                    self.context.transactions.oldest_needed_position,
+                ),
+            ),
+            loop=loop,
+            wall_clock=environment.wall_clock,
+            fail=node.fail,
+        )
         self.handlers = dict(broker_handlers(self.context, self._retention))
         self.dispatch: Handler = dispatch_by_code(self.handlers)
         self.on_announcement_changed: Callable[[], None] = lambda: None
