@@ -10,6 +10,7 @@ from aiohttp import web
 
 from broker.context import BrokerContext
 from broker.delivery.long_polling import HeldPull
+from broker.delivery.message_json import messages_json
 from broker.delivery.message_reader import GetMessageResult, GetMessageStatus, LogRange, PullLimits
 from broker.http.errors import HttpRefusedError, json_response
 from broker.http.memory_budget import HELD
@@ -31,9 +32,6 @@ class ConsumeHandler:
 
     async def get(self, request: web.Request) -> web.Response:
         """See the module. ``next_offset`` is where to go on."""
-        # Most nodes are never asked this, and each would start the later for it.
-        from broker.client.message_json import messages_json  # noqa: PLC0415 - seldom used
-
         topic, queue_id = self._queue(request)
         offset = _number(request, "offset", 0)
         count = _number(request, "count", COUNT_USUAL, CONSUME.pull_messages_max, minimum=1)
@@ -45,8 +43,7 @@ class ConsumeHandler:
             parts = await self._loaded(found.ranges)
         except StoreError as error:
             raise HttpRefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
-        group = self._context.config.group
-        messages = messages_json(topic, group, queue_id, b"".join(parts), found.next_offset)
+        messages = messages_json(parts)
         self._context.rates.pulled(topic, NO_GROUP, len(messages), sum(map(len, parts)))
         return json_response(
             {

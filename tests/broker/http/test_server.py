@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import zlib
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,20 @@ def test_bytes_that_are_no_text_travel_as_base64(tmp_path: Path) -> None:
         assert record.body == b"\xff\x00"
         _, pulled = await site.ask("GET", "/topics/orders/queues/0/messages")
         assert pulled["messages"][0]["body_base64"] == encoded
+
+    with_site(scenario, tmp_path)
+
+
+def test_a_body_that_cannot_be_inflated_is_given_as_it_is_stored(tmp_path: Path) -> None:
+    async def scenario(site: Site) -> None:
+        await site.broker.create_topic("orders")
+        for body, compression in ((b"\xff no zlib", "1"), (zlib.compress(b"inside"), "1")):
+            await site.broker.send("orders", 0, body, f=compression)
+        status, pulled = await site.ask("GET", "/topics/orders/queues/0/messages")
+        assert status == 200
+        stored, inflated = pulled["messages"]
+        assert stored["body_base64"] == base64.b64encode(b"\xff no zlib").decode()
+        assert inflated["body"] == "inside"
 
     with_site(scenario, tmp_path)
 
