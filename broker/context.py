@@ -9,6 +9,7 @@ from random import Random
 
 from broker.config.dynamic_settings import DynamicSettings
 from broker.config.node_config import NodeConfig
+from broker.delivery.fetch import Delivery
 from broker.delivery.long_polling import LongPolling
 from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
@@ -42,6 +43,7 @@ class BrokerContext:
     reader: MessageReader
     lookup: MessageLookup
     long_polling: LongPolling
+    delivery: Delivery
     clients: ConnectedClients
     locks: QueueLocks
     resets: PendingResets

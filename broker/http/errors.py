@@ -9,7 +9,7 @@ import orjson
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from broker.remoting.error_responses import Refusal, remark_of, response_code_of
+from broker.remoting.error_responses import REFUSALS, Refusal, remark_of, response_code_of
 from broker.remoting.protocol.codes import ResponseCode
 from store.quoting import shortened
 
@@ -65,6 +65,8 @@ async def refuse_as_json(request: web.Request, handler: Handler) -> web.StreamRe
         return await handler(request)
     except HttpRefusedError as error:
         return refusal_response(error)
+    except REFUSALS as error:
+        return refusal_response(refused_by_error(error))
     except web.HTTPException as error:
         # Unknown paths, methods, and bodies over the limit.
         return json_response({"error": error.reason}, error.status)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from broker.remoting.connection import Connection, Handler
+from broker.remoting.error_responses import REFUSALS, refused
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.frame import Frame
@@ -20,6 +21,9 @@ def dispatch_by_code(handlers: Mapping[int, Handler]) -> Handler:
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
                 f"request code {request.code} is not supported",
             )
-        handler(connection, request)
+        try:
+            handler(connection, request)
+        except REFUSALS as error:
+            raise refused(error) from error
 
     return dispatch

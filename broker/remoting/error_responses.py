@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from broker.errors import (
+    ForbiddenError,
+    RefusedError,
+    StaleSubscriptionError,
+    UnavailableError,
+    UnknownSubscriptionError,
+    UnknownTopicError,
+)
 from broker.filter.subscription import ExpressionError
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
@@ -9,8 +17,17 @@ from broker.topics_and_groups import NameRefusedError
 from dledger.errors import BusyError, ProposeError
 from store.errors import EntryTooLargeError
 
-Refusal = ProposeError | EntryTooLargeError | NameRefusedError | ExpressionError
-REFUSALS = (ProposeError, EntryTooLargeError, NameRefusedError, ExpressionError)
+Refusal = RefusedError | ProposeError | EntryTooLargeError | NameRefusedError | ExpressionError
+REFUSALS = (RefusedError, ProposeError, EntryTooLargeError, NameRefusedError, ExpressionError)
+
+
+_CODES: tuple[tuple[type[Exception], ResponseCode], ...] = (
+    (ForbiddenError, ResponseCode.NO_PERMISSION),
+    (UnavailableError, ResponseCode.SERVICE_NOT_AVAILABLE),
+    (UnknownTopicError, ResponseCode.TOPIC_NOT_EXIST),
+    (UnknownSubscriptionError, ResponseCode.SUBSCRIPTION_NOT_EXIST),
+    (StaleSubscriptionError, ResponseCode.SUBSCRIPTION_NOT_LATEST),
+)
 
 
 def response_code_of(error: Refusal) -> ResponseCode:
@@ -19,6 +36,9 @@ def response_code_of(error: Refusal) -> ResponseCode:
     That includes an unknown outcome: RocketMQ's producers send again, as after a timeout. A busy
     broker says 2, so that they do not.
     """
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return code
     if isinstance(error, BusyError):
         return ResponseCode.SYSTEM_BUSY
     if isinstance(error, ProposeError):

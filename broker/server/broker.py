@@ -18,6 +18,7 @@ from broker.admin.group_members import client_addresses
 from broker.config.dynamic_settings import DynamicSettings
 from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext
+from broker.delivery.fetch import Delivery
 from broker.delivery.long_polling import LongPolling
 from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
@@ -25,6 +26,7 @@ from broker.delivery.offset_resets import PendingResets
 from broker.delivery.queue_locks import QueueLocks
 from broker.delivery.replica_selection import ReplicaSelection
 from broker.group_commit.batcher import Batcher
+from broker.ingest.auto_create import ensure_group
 from broker.ingest.deduplication import Deduplicator
 from broker.limits import STATE
 from broker.maintenance.derived_files_check import DerivedFilesCheck
@@ -152,6 +154,22 @@ class Broker(StateMachineListener):
             store_host=host_bytes(*config.own.address),
         )
         lookup, clients = MessageLookup(machine, reader), ConnectedClients(loop, self._notifies)
+        resets, long_polling = PendingResets(loop.time), LongPolling(loop)
+        rates = MessageRates(loop, stats, environment.wall_clock)
+        replica_selection = ReplicaSelection(config, settings, node)
+        delivery = Delivery(
+            machine=machine,
+            reader=reader,
+            batcher=batcher,
+            consumers=clients,
+            settings=settings,
+            resets=resets,
+            long_polling=long_polling,
+            replica_selection=replica_selection,
+            rates=rates,
+            ensure_group=lambda group: ensure_group(self.context, group),
+            loop=loop,
+        )
         self.context = BrokerContext(
             config=config,
             loop=loop,
@@ -163,14 +181,15 @@ class Broker(StateMachineListener):
             deduplicator=deduplicator,
             reader=reader,
             lookup=lookup,
-            long_polling=LongPolling(loop),
+            long_polling=long_polling,
+            delivery=delivery,
             clients=clients,
             locks=QueueLocks(loop.time),
-            resets=PendingResets(loop.time),
+            resets=resets,
             settings=settings,
-            replica_selection=ReplicaSelection(config, settings, node),
+            replica_selection=replica_selection,
             stats=stats,
-            rates=MessageRates(loop, stats, environment.wall_clock),
+            rates=rates,
             scheduled_messages=ScheduledMessageService(
                 machine=machine, reader=reader, batcher=batcher, loop=loop, fail=node.fail
             ),

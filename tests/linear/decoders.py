@@ -340,8 +340,5 @@ ELSEWHERE: dict[str, str] = {
     "broker.cli.command_line._parse_command": "reads the command line",
     "broker.client.route.route_lookup.RouteLookup._read": "reads with decode_route",
     "broker.delivery.message_reader.Log.read": "what reads a log, and no decoder",
-    "broker.remoting.processors.pull_message.PullMessageProcessor._read_request": (
-        "reads fields and a filter, as above"
-    ),
 }
 """Functions that are called like decoders and are none, and why."""

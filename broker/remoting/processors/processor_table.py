@@ -35,7 +35,7 @@ from broker.remoting.protocol.frame import Frame
 def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int, Handler]:
     """The handlers of one broker, by request code."""
     send = SendMessageProcessor(context)
-    pull = PullMessageProcessor(context)
+    pull = PullMessageProcessor(context.delivery)
     offsets = OffsetProcessor(context)
     clients = ClientManageProcessor(context)
     topics = TopicProcessor(context)

@@ -13,7 +13,7 @@ import orjson
 import pytest
 from aiohttp import web
 
-from broker.http.consume import NO_GROUP
+from broker.delivery.fetch import NO_GROUP
 from broker.http.memory_budget import MEMORY, MemoryBudget
 from broker.http.server import HttpServer
 from broker.limits import HTTP, HttpLimits
@@ -239,7 +239,7 @@ def test_a_body_has_the_limit_of_every_message(tmp_path: Path, size: int) -> Non
 @pytest.mark.parametrize(
     ("path", "status", "error"),
     [
-        ("/topics/none/queues/0/messages", 404, "the topic none does not exist"),
+        ("/topics/none/queues/0/messages", 404, "topic[none] not exist"),
         ("/topics/orders/queues/4/messages", 404, "has no queue 4"),
         ("/topics/orders/queues/x/messages", 400, "the queue is not an integer: 'x'"),
         ("/topics/orders/queues/0/messages?offset=-1", 400, "offset is not between 0"),

@@ -287,7 +287,8 @@ def test_a_held_pull_keeps_nothing_of_a_request_but_what_its_answer_needs(tmp_pa
             for pulls in broker.broker.context.long_polling._by_queue.values()
             for pull in pulls
         )
-        request = held.run.__self__.request  # type: ignore[attr-defined]  # a bound method
+        (fetch,) = held.run.args  # type: ignore[attr-defined]  # a partial
+        request = fetch.done.__self__.request  # of a bound method
         assert (request.ext, request.body) == ({}, b"")
         await broker.send("orders", 0, b"x")
         answer = await pulling
