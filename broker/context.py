@@ -17,7 +17,7 @@ from broker.delivery.offset_resets import PendingResets
 from broker.delivery.queue_locks import QueueLocks
 from broker.delivery.replica_selection import ReplicaSelection
 from broker.group_commit.batcher import Batcher
-from broker.ingest.deduplication import Deduplicator
+from broker.ingest.ingest import Ingest
 from broker.maintenance.state_proofs import StateProofs
 from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
 from broker.remoting.connected_clients import ConnectedClients
@@ -39,7 +39,7 @@ class BrokerContext:
     node: Node
     machine: BrokerStateMachine
     batcher: Batcher
-    deduplicator: Deduplicator
+    ingest: Ingest
     reader: MessageReader
     lookup: MessageLookup
     long_polling: LongPolling

@@ -11,11 +11,6 @@ from broker.context import BrokerContext
 from dledger.raft.configuration import MemberAddress
 from dledger.raft.raft_state import Role
 
-WRONG_STATE = (
-    "the state of this broker is not that of its group; it is being taken again from the log"
-)
-"""Told to clients of a node whose state has diverged."""
-
 _ROLES = {
     Role.LEADER: "leader",
     Role.FOLLOWER: "follower",

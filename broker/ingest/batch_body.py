@@ -18,10 +18,9 @@ from struct import Struct
 from crc32c import crc32c
 from isal.isal_zlib import crc32
 
+from broker.errors import IllegalMessageError
 from broker.ingest.property_templates import SIZE, BatchTemplate, MessageBuilder, Origin
 from broker.limits import PRODUCE
-from broker.remoting.protocol.codes import ResponseCode
-from broker.remoting.protocol.errors import RequestError
 from store.message.properties import NAME_END, PAIR_END, UNIQUE_KEY
 from store.message.record import PendingMessage
 
@@ -41,7 +40,7 @@ def decode_batch_body(
     """The messages of a batch, each as ``message_builder`` would stage it by itself; the properties
     ``of_all`` are added to those of each message, but for pairs that it has already.
 
-    Raises :class:`~broker.remoting.protocol.errors.RequestError` (code 13) where the sizes
+    Raises :class:`~broker.errors.IllegalMessageError` where the sizes
     contradict each other, and as :meth:`~broker.ingest.property_templates.MessageBuilder.build`.
     """
     messages: list[PendingMessage] = []
@@ -132,5 +131,5 @@ def _joined(properties: bytes, added: Sequence[bytes]) -> bytes:
     return properties + between + b"".join([pair + PAIR_END for pair in missing])
 
 
-def _illegal(start: int, what: str) -> RequestError:
-    return RequestError(ResponseCode.MESSAGE_ILLEGAL, f"batch, byte {start}: {what}")
+def _illegal(start: int, what: str) -> IllegalMessageError:
+    return IllegalMessageError(f"batch, byte {start}: {what}")

@@ -16,17 +16,14 @@ from typing import NamedTuple
 from crc32c import crc32c
 from isal.isal_zlib import crc32
 
+from broker.ingest.message_properties import check_keys, storable_properties
 from broker.limits import PRODUCE
-from broker.remoting.protocol.send_message_header import (
-    PROPERTIES_SIZE_MAX,
-    check_keys,
-    storable_properties,
-)
 from store.io.filesystem import Bytes
 from store.message.properties import NAME_END, PAIR_END, UNIQUE_KEY
 from store.message.record import (
     BORN,
     NEVER_RECONSUMED,
+    PROPERTIES_BYTES_MAX,
     RECONSUMED,
     PendingMessage,
     derive,
@@ -124,14 +121,14 @@ class MessageBuilder:
         """The staged message, the same that :func:`~store.message.record.make_pending_message`
         makes of the properties that are stored.
 
-        Raises :class:`~broker.remoting.protocol.errors.RequestError` for properties that may not
+        Raises :class:`~broker.errors.IllegalMessageError` for properties that may not
         be.
         """
         born, tried, prefix, fixed_size = of
         before, mark, rest = properties.partition(_UNIQUE_KEY_MARK)
         unique, end, after = rest.partition(PAIR_END)
         template = self._property_templates.get((before, mark, after))
-        if template is None or len(properties) > PROPERTIES_SIZE_MAX:
+        if template is None or len(properties) > PROPERTIES_BYTES_MAX:
             if mark and before and not before.endswith(PAIR_END):
                 # Another property, whose name ends like that of the unique key.
                 properties = self._storable(properties)
@@ -167,6 +164,13 @@ class MessageBuilder:
             ),
         )
 
+    def with_cluster(self, properties: bytes) -> bytes:
+        """The properties of a message of which no template is remembered; those of a request get
+        the name of the cluster, where there is room for it."""
+        if REPLY_TO in properties and len(properties) + len(self._cluster) <= PROPERTIES_BYTES_MAX:
+            return self._cluster + properties
+        return properties
+
     def batch_template(self, properties: bytes) -> BatchTemplate | None:
         """What messages share with one of these properties, which has just been staged.
 
@@ -191,11 +195,11 @@ class MessageBuilder:
     def _learn(
         self, properties: bytes, before: bytes, mark: bytes, after: bytes
     ) -> PropertyTemplate:
-        if len(properties) > PROPERTIES_SIZE_MAX:
+        if len(properties) > PROPERTIES_BYTES_MAX:
             self._storable(properties)  # says what is wrong
         stored_prefix, stored_suffix = self._storable(before), self._storable(after)
         is_request = REPLY_TO in before or REPLY_TO in after
-        if is_request and len(properties) + len(self._cluster) <= PROPERTIES_SIZE_MAX:
+        if is_request and len(properties) + len(self._cluster) <= PROPERTIES_BYTES_MAX:
             stored_prefix = self._cluster + stored_prefix
         changed = (stored_prefix, stored_suffix) != (before, after)
         code, words = tag_and_keys(before + after)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from broker.errors import REFUSALS
 from broker.remoting.connection import Connection, Handler
-from broker.remoting.error_responses import REFUSALS, refused
+from broker.remoting.error_responses import refused
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.frame import Frame

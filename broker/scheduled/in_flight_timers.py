@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
-from broker.ingest.deduplication import SendWaiter
+from broker.group_commit.pending_batch import SendWaiter, StoredEarlier
 from dledger.errors import ProposeError
 
 
@@ -54,15 +54,11 @@ class _TrackedWaiter:
         self.deliver_ms = deliver_ms
         self.waiter = waiter
 
-    def stored(self, first_offset: int, positions: Sequence[int]) -> None:
-        self.in_flight.settled(self.deliver_ms)
-        self.waiter.stored(first_offset, positions)
-
-    def already_stored(
-        self, host: bytes, queue_id: int, first_offset: int, positions: Sequence[int]
+    def stored(
+        self, first_offset: int, positions: Sequence[int], earlier: StoredEarlier | None = None
     ) -> None:
         self.in_flight.settled(self.deliver_ms)
-        self.waiter.already_stored(host, queue_id, first_offset, positions)
+        self.waiter.stored(first_offset, positions, earlier)
 
     def failed(self, error: ProposeError) -> None:
         self.in_flight.settled(self.deliver_ms)

@@ -26,8 +26,7 @@ from broker.delivery.offset_resets import PendingResets
 from broker.delivery.queue_locks import QueueLocks
 from broker.delivery.replica_selection import ReplicaSelection
 from broker.group_commit.batcher import Batcher
-from broker.ingest.auto_create import ensure_group
-from broker.ingest.deduplication import Deduplicator
+from broker.ingest.ingest import Ingest
 from broker.limits import STATE
 from broker.maintenance.derived_files_check import DerivedFilesCheck
 from broker.maintenance.retention import Needs, Retention
@@ -145,17 +144,25 @@ class Broker(StateMachineListener):
         reader = MessageReader(node.checked_reads, machine, leads=lambda: node.serving)
         settings = DynamicSettings(config, machine)
         stats = BrokerMetrics(boot_ms=environment.wall_clock())
-        deduplicator = Deduplicator(
-            batcher,
-            machine,
-            reader,
-            wall_clock=environment.wall_clock,
-            window_ms=config.dedup_window_seconds * 1000,
-            store_host=host_bytes(*config.own.address),
-        )
         lookup, clients = MessageLookup(machine, reader), ConnectedClients(loop, self._notifies)
-        resets, long_polling = PendingResets(loop.time), LongPolling(loop)
         rates = MessageRates(loop, stats, environment.wall_clock)
+        scheduled_messages = ScheduledMessageService(
+            machine=machine, reader=reader, batcher=batcher, loop=loop, fail=node.fail
+        )
+        ingest = Ingest(
+            config=config,
+            settings=settings,
+            store_host=host_bytes(*config.own.address),
+            batcher=batcher,
+            machine=machine,
+            reader=reader,
+            lookup=lookup,
+            scheduled_messages=scheduled_messages,
+            topic_metrics=rates.topic_metrics,
+            wall_clock=environment.wall_clock,
+            rng=environment.rng,
+        )
+        resets, long_polling = PendingResets(loop.time), LongPolling(loop)
         replica_selection = ReplicaSelection(config, settings, node)
         delivery = Delivery(
             machine=machine,
@@ -167,7 +174,7 @@ class Broker(StateMachineListener):
             long_polling=long_polling,
             replica_selection=replica_selection,
             rates=rates,
-            ensure_group=lambda group: ensure_group(self.context, group),
+            ensure_group=ingest.auto_creator.ensure_group,
             loop=loop,
         )
         self.context = BrokerContext(
@@ -178,7 +185,7 @@ class Broker(StateMachineListener):
             node=node,
             machine=machine,
             batcher=batcher,
-            deduplicator=deduplicator,
+            ingest=ingest,
             reader=reader,
             lookup=lookup,
             long_polling=long_polling,
@@ -190,9 +197,7 @@ class Broker(StateMachineListener):
             replica_selection=replica_selection,
             stats=stats,
             rates=rates,
-            scheduled_messages=ScheduledMessageService(
-                machine=machine, reader=reader, batcher=batcher, loop=loop, fail=node.fail
-            ),
+            scheduled_messages=scheduled_messages,
             transactions=TransactionCoordinator(
                 machine=machine,
                 lookup=lookup,

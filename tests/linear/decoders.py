@@ -20,13 +20,13 @@ from broker.delivery.message_filter import SCAN_LIMITS, selected
 from broker.delivery.message_reader import GetMessageResult, GetMessageStatus
 from broker.filter.sql92_parser import parse_selector
 from broker.filter.subscription import Subscription, tag_codes
+from broker.ingest.message_properties import storable_properties
 from broker.remoting.processors import relay_to_consumer
 from broker.remoting.processors.topic_and_group_admin import _group_config
 from broker.remoting.protocol.addresses import parse_name_servers
 from broker.remoting.protocol.frame import decode_frame, decode_header
 from broker.remoting.protocol.java_json import decode_json
 from broker.remoting.protocol.register_broker_body import decode_data_version, decode_topic_table
-from broker.remoting.protocol.send_message_header import storable_properties
 from broker.scheduled.system_properties import with_properties
 from dledger.raft.configuration import Configuration
 from dledger.wire.features import unpack_features

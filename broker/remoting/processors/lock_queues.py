@@ -9,7 +9,6 @@ from broker.context import BrokerContext
 from broker.delivery.queue_locks import LockedQueue
 from broker.limits import CLIENTS
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import REFUSALS, refused
 from broker.remoting.processors.json_body import json_object, objects_of, text_of
 from broker.remoting.protocol.errors import FieldError
 from broker.remoting.protocol.frame import Frame
@@ -44,20 +43,14 @@ class LockProcessor:
 
     def _read(self, request: Frame) -> tuple[str, str, dict[LockedQueue, Mapping[str, Any]]]:
         """Group, client, and the queues as the client names them."""
-        try:
-            self._context.batcher.check_serving()
-        except REFUSALS as error:
-            raise refused(error) from error
+        self._context.batcher.check_serving()
         body = json_object(request, "the request for locks")
         queues = {
             LockedQueue(text_of(named, "topic"), _queue_id(named)): named
             for named in objects_of(body, "mqSet")
         }
         group = text_of(body, "consumerGroup")
-        try:
-            check_group_name(group)
-        except REFUSALS as error:
-            raise refused(error) from error
+        check_group_name(group)
         client_id = text_of(body, "clientId")
         if len(client_id) > CLIENTS.name_size_max:
             raise FieldError(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.admin.node_status import WRONG_STATE
 from broker.context import BrokerContext
+from broker.errors import WrongStateError
 from broker.maintenance.retention import Retention
 from broker.remoting.connection import Connection, Handler
 from broker.remoting.processors.broker_info_and_config import BrokerInfoProcessor
@@ -27,8 +27,7 @@ from broker.remoting.processors.reset_offset import ResetProcessor
 from broker.remoting.processors.send_message import SendMessageProcessor
 from broker.remoting.processors.topic_and_group_admin import TopicProcessor
 from broker.remoting.processors.view_broker_stats import ViewBrokerStatsProcessor
-from broker.remoting.protocol.codes import RequestCode, ResponseCode
-from broker.remoting.protocol.errors import RequestError
+from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.frame import Frame
 
 
@@ -120,4 +119,4 @@ SERVED_WHEN_STATE_DIVERGED = frozenset((RequestCode.GET_BROKER_RUNTIME_INFO,))
 
 def refuse_wrong_state(_connection: Connection, _request: Frame) -> None:
     """In the place of the handlers of a node whose state is not the group's."""
-    raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, WRONG_STATE)
+    raise WrongStateError

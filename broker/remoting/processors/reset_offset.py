@@ -12,16 +12,15 @@ from functools import partial
 from broker.admin.consumer_groups import ConsumerGroups
 from broker.admin.topic_contents import queue_ranges
 from broker.context import BrokerContext
+from broker.errors import REFUSALS, Refusal
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import REFUSALS, refused, remark_of, response_code_of
+from broker.remoting.error_responses import respond_refusal
 from broker.remoting.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from broker.remoting.protocol.errors import RequestError
-from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
+from broker.remoting.protocol.ext_fields import INT32_MAX, ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json, object_map
-from broker.remoting.protocol.send_message_header import INT32_MAX
 from broker.state.commands import CommitOffset
-from dledger.errors import ProposeError
 from store.errors import StoreError
 
 TO_THE_END = -1
@@ -47,10 +46,7 @@ class ResetProcessor:
         only_queue = ext_int(request, "queueId", -1, minimum=-1, maximum=INT32_MAX)
         given_offset = ext_int(request, "offset", -1, minimum=-1)
         force = ext_bool(request, "isForce", False)
-        try:
-            context.batcher.check_serving()
-        except REFUSALS as error:
-            raise refused(error) from error
+        context.batcher.check_serving()
         queues = self._queues(topic, only_queue)
         members = context.clients.consumers.get(group)
         if members is None:
@@ -114,13 +110,13 @@ class _Reset:
         self._force = force
         self._waits_for = queues
         self._offsets: dict[int, int] = {}
-        self._failure: tuple[ResponseCode, str] | None = None
+        self._failure: Refusal | StoreError | None = None
 
     def found(self, queue_id: int, offset: int, error: StoreError | None) -> None:
         """Where the queue is to go; commits once that is known of all of them."""
         self._offsets[queue_id] = offset
         if error is not None:
-            self._failure = (ResponseCode.SYSTEM_ERROR, str(error))
+            self._failure = error
         self._waits_for -= 1
         if self._waits_for == 0:
             self._commit()
@@ -128,7 +124,7 @@ class _Reset:
     def _commit(self) -> None:
         batcher = self._context.batcher
         if self._failure is not None:
-            self._connection.respond(self._request, *self._failure)
+            self._refuse(self._failure)
             return
         if not self._force:
             for queue_id, offset in self._offsets.items():
@@ -141,30 +137,27 @@ class _Reset:
             try:
                 batcher.add_command(command, self._committed)
             except REFUSALS as error:
-                self._failed(response_code_of(error), remark_of(error))
+                self._committed(error)
             else:
                 self._context.resets.begin(self._group, self._topic, queue_id, offset)
 
-    def _committed(self, error: ProposeError | None) -> None:
-        if error is not None:
-            self._failed(response_code_of(error), remark_of(error))
-            return
-        self._one_done()
-
-    def _failed(self, code: ResponseCode, remark: str) -> None:
-        self._failure = (code, remark)
-        self._one_done()
-
-    def _one_done(self) -> None:
+    def _committed(self, error: Refusal | None) -> None:
+        self._failure = error or self._failure
         self._waits_for -= 1
         if self._waits_for:
             return
         if self._failure is not None:
             for queue_id in self._offsets:
                 self._context.resets.give_up(self._group, self._topic, queue_id)
-            self._connection.respond(self._request, *self._failure)
+            self._refuse(self._failure)
         else:
             self._tell()
+
+    def _refuse(self, why: Refusal | StoreError) -> None:
+        if isinstance(why, REFUSALS):
+            respond_refusal(self._connection, self._request, why)
+        else:
+            self._connection.respond(self._request, ResponseCode.SYSTEM_ERROR, str(why))
 
     def _tell(self) -> None:
         context, topic, group = self._context, self._topic, self._group

@@ -7,25 +7,26 @@ from typing import Any
 
 import broker.delivery.message_filter
 import broker.filter.subscription
-import broker.remoting.processors.consumer_send_back
 import broker.retry.retry_and_dead_letter
+import broker.retry.send_back
 from broker.delivery.long_polling import LongPolling
 from broker.delivery.message_reader import GetMessageResult, MessageReader
 from broker.delivery.queue_locks import LockedQueue, QueueLocks
 from broker.group_commit.batcher import Batcher
-from broker.group_commit.pending_batch import Completion
+from broker.group_commit.pending_batch import Completion, QueueMessages
 from broker.remoting.connection import Connection
 from broker.remoting.processors.consumer_send_back import SendBackProcessor
 from broker.remoting.processors.pull_message import PullMessageProcessor
 from broker.remoting.processors.reset_offset import _Reset
 from broker.remoting.protocol.frame import Frame
+from broker.scheduled.republisher import republished
 from broker.state.broker_state import BrokerState
 from broker.state.commands import Command, CommitOffset
+from broker.topics_and_groups import GroupConfig
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import BROKERS, PUSHING
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
-from store.message.record import PendingMessage, make_pending_message
 
 
 def highest_offset_kept(patch: Patch) -> None:
@@ -71,16 +72,19 @@ def first_tag_alone_passes(patch: Patch) -> None:
 def attempts_not_counted(patch: Patch) -> None:
     """A message that is sent back comes again as if it had never failed."""
 
-    def uncounted(*given: Any, reconsume_times: int = 0, **named: Any) -> PendingMessage:
-        return make_pending_message(*given, reconsume_times=max(reconsume_times - 1, 0), **named)
+    def uncounted(*given: Any, reconsume_times: int = 0, **named: Any) -> QueueMessages:
+        return republished(*given, reconsume_times=max(reconsume_times - 1, 0), **named)
 
-    patch.set(broker.remoting.processors.consumer_send_back, "make_pending_message", uncounted)
+    patch.set(broker.retry.send_back, "republished", uncounted)
 
 
 def one_attempt_too_many(patch: Patch) -> None:
     """A message becomes a dead letter one attempt after the last that is allowed."""
 
-    def later(reconsume_times: int, delay_level: int, times_max: int) -> bool:
+    def later(
+        group: GroupConfig, reconsume_times: int, times_max: int, delay_level: int = 0
+    ) -> bool:
+        times_max = group.retry_max_times if times_max < 0 else times_max
         return reconsume_times > times_max or delay_level < 0
 
     patch.set(broker.retry.retry_and_dead_letter, "retries_exhausted", later)

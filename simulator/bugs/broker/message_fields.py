@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import broker.remoting.processors.send_message
+import broker.ingest.ingest
 from broker.delivery.fetch import Delivery, Fetch
 from broker.delivery.message_reader import GetMessageResult
 from broker.ingest.batch_body import decode_batch_body
@@ -26,7 +26,7 @@ def flag_of_the_first_of_a_batch(patch: Patch) -> None:
         messages = decode_batch_body(message_builder, of, data, of_all)
         return [message._replace(flag=messages[0].flag) for message in messages]
 
-    patch.set(broker.remoting.processors.send_message, "decode_batch_body", staged)
+    patch.set(broker.ingest.ingest, "decode_batch_body", staged)
 
 
 def _staged(patch: Patch, change: Callable[[PendingMessage], PendingMessage]) -> None:
