@@ -22,8 +22,9 @@ from broker.client.message import (
     Bytes,
     MessageQueue,
 )
-from broker.remoting.protocol.message_body import SYS_FLAG_COMPRESSED, inflate_body
+from broker.limits import BODY_LIMITS
 from store.errors import CorruptRecordError
+from store.message.compressed_body import SYS_FLAG_COMPRESSED, inflate_body
 from store.message.properties import TAGS, decode_properties, find_property
 from store.message.record import RECORD_FIXED_SIZE, MessageRecord, decode_record
 
@@ -230,6 +231,6 @@ def _tag(body: bytes, place: _Place) -> bytes:
 def inflated(body: Bytes, sys_flag: int) -> bytes:
     """A body whose system flag says that it is compressed. Raises :class:`UndecodableBodyError`."""
     try:
-        return inflate_body(body, sys_flag)
+        return inflate_body(body, sys_flag, BODY_LIMITS.inflated_size)
     except ValueError as error:
         raise UndecodableBodyError(str(error)) from None

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from broker.remoting.protocol.message_body import SYS_FLAG_COMPRESSED, inflate_body
+from broker.limits import BODY_LIMITS
 from store.io.filesystem import Bytes
+from store.message.compressed_body import SYS_FLAG_COMPRESSED, inflate_body
 from store.message.properties import KEYS, TAGS, UNIQUE_KEY, decode_properties
 from store.message.record import MessageRecord, iter_records
 
@@ -25,7 +26,7 @@ def messages_json(parts: Iterable[Bytes]) -> list[dict[str, Any]]:
             body = record.body
             if record.sys_flag & SYS_FLAG_COMPRESSED:
                 with suppress(ValueError):
-                    body = inflate_body(body, record.sys_flag)
+                    body = inflate_body(body, record.sys_flag, BODY_LIMITS.inflated_size)
             documents.append(message_json(record, body))
     return documents
 

@@ -32,8 +32,8 @@ from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.errors import CallError, ClientClosedError, FieldError
 from broker.remoting.protocol.ext_fields import ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
-from broker.remoting.protocol.message_body import SYS_FLAG_COMPRESSED
 from broker.topics_and_groups import reply_topic
+from store.message.compressed_body import SYS_FLAG_COMPRESSED
 from store.message.properties import decode_properties, encode_properties
 
 logger = logging.getLogger("dledger.client")
