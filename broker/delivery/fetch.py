@@ -166,12 +166,18 @@ class Delivery:
         if group:
             self._check_group(group)
         self._check_queue(topic, queue_id)
-        wanted = self._wanted(request)
+        if request.expression is None:
+            wanted = self._subscribed(request)
+        else:
+            wanted = message_filter(self._settings, request.expression_type, request.expression)
         if request.commit_offset is not None:
             self._commit_offset(group, topic, queue_id, request.commit_offset)
-        hold_seconds = min(request.hold_seconds, CONSUME.long_poll_seconds_max)
-        deadline = self._loop.time() + hold_seconds if hold_seconds > 0 else 0.0
-        fetch = Fetch(request, wanted, deadline, done)
+        hold_seconds = request.hold_seconds
+        if hold_seconds > 0:
+            hold_seconds = min(hold_seconds, CONSUME.long_poll_seconds_max)
+            fetch = Fetch(request, wanted, self._loop.time() + hold_seconds, done)
+        else:
+            fetch = Fetch(request, wanted, 0.0, done)
         self._run(fetch)
         return fetch
 
@@ -204,21 +210,18 @@ class Delivery:
                 f"its queues are 0 to {topic.read_queues - 1}"
             )
 
-    def _wanted(self, request: FetchRequest) -> MessageFilter:
-        kind, expression = request.expression_type, request.expression
-        if expression is None:
-            group, topic = request.group, request.topic
-            known = self._consumers.subscription(group, topic)
-            if known is None:
-                raise UnknownSubscriptionError(
-                    f"the group {group} has not said what it wants of {topic}"
-                )
-            if known.version < request.version:
-                raise StaleSubscriptionError(
-                    f"the subscription of {group} to {topic} known here is not the latest"
-                )
-            kind, expression = known.expression_type, known.expression
-        return message_filter(self._settings, kind, expression)
+    def _subscribed(self, request: FetchRequest) -> MessageFilter:
+        group, topic = request.group, request.topic
+        known = self._consumers.subscription(group, topic)
+        if known is None:
+            raise UnknownSubscriptionError(
+                f"the group {group} has not said what it wants of {topic}"
+            )
+        if known.version < request.version:
+            raise StaleSubscriptionError(
+                f"the subscription of {group} to {topic} known here is not the latest"
+            )
+        return message_filter(self._settings, known.expression_type, known.expression)
 
     def _commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """What cannot be is passed over, as the answer may be what tells the client: where a queue
