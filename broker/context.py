@@ -10,12 +10,8 @@ from random import Random
 from broker.config.dynamic_settings import DynamicSettings
 from broker.config.node_config import NodeConfig
 from broker.delivery.fetch import Delivery
-from broker.delivery.long_polling import LongPolling
 from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
-from broker.delivery.offset_resets import PendingResets
-from broker.delivery.queue_locks import QueueLocks
-from broker.delivery.replica_selection import ReplicaSelection
 from broker.group_commit.batcher import Batcher
 from broker.ingest.ingest import Ingest
 from broker.maintenance.state_proofs import StateProofs
@@ -42,13 +38,9 @@ class BrokerContext:
     ingest: Ingest
     reader: MessageReader
     lookup: MessageLookup
-    long_polling: LongPolling
     delivery: Delivery
     clients: ConnectedClients
-    locks: QueueLocks
-    resets: PendingResets
     settings: DynamicSettings
-    replica_selection: ReplicaSelection
     stats: BrokerMetrics
     rates: MessageRates
     scheduled_messages: ScheduledMessageService

@@ -16,13 +16,15 @@ from typing import NamedTuple, Protocol, TypeAlias
 from broker.config.dynamic_settings import DynamicSettings
 from broker.delivery.long_polling import HeldPull, LongPolling, Owner
 from broker.delivery.message_filter import SCAN_LIMITS, MessageFilter, message_filter, selected
+from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import (
     GetMessageResult,
     GetMessageStatus,
     MessageReader,
     PullLimits,
 )
-from broker.delivery.offset_resets import PendingResets
+from broker.delivery.offset_resets import OffsetResetter, PendingResets
+from broker.delivery.queue_locks import QueueLocks
 from broker.delivery.replica_selection import ReplicaSelection
 from broker.errors import (
     ForbiddenError,
@@ -136,9 +138,8 @@ class Delivery:
         reader: MessageReader,
         batcher: Batcher,
         consumers: Consumers,
+        lookup: MessageLookup,
         settings: DynamicSettings,
-        resets: PendingResets,
-        long_polling: LongPolling,
         replica_selection: ReplicaSelection,
         rates: MessageRates,
         ensure_group: Callable[[str], None],
@@ -150,9 +151,17 @@ class Delivery:
         self._batcher = batcher
         self._consumers = consumers
         self._settings = settings
-        self._resets = resets
-        self._long_polling = long_polling
-        self._replica_selection = replica_selection
+        self.resets = PendingResets(loop.time)
+        self.replica_selection = replica_selection
+        self.long_polling = LongPolling(loop)
+        self.locks = QueueLocks(loop.time, batcher.topic)
+        self.resetter = OffsetResetter(
+            batcher=batcher,
+            reader=reader,
+            lookup=lookup,
+            pending=self.resets,
+            long_polling=self.long_polling,
+        )
         self._rates = rates
         self._ensure_group = ensure_group
         self._loop = loop
@@ -184,7 +193,12 @@ class Delivery:
     def cancel(self, fetch: Fetch) -> None:
         """Nobody waits for it any more. It is not answered if it is held."""
         if fetch.held is not None:
-            self._long_polling.drop(fetch.held)
+            self.long_polling.drop(fetch.held)
+
+    def leads_no_more(self) -> None:
+        """Forgets what is the leader's alone."""
+        self.locks.clear()
+        self.resets.clear()
 
     # --- what a request must satisfy
 
@@ -226,7 +240,7 @@ class Delivery:
     def _commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """What cannot be is passed over, as the answer may be what tells the client: where a queue
         has lost its newest messages, it sends the client back to the end."""
-        batcher, resets = self._batcher, self._resets
+        batcher, resets = self._batcher, self.resets
         if not batcher.serving or not 0 <= offset <= batcher.end_offset(topic, queue_id):
             return
         if resets and resets.is_pending(group, topic, queue_id):
@@ -241,7 +255,7 @@ class Delivery:
 
     def _run(self, fetch: Fetch) -> None:
         request = fetch.request
-        if self._resets and self._was_moved(fetch):
+        if self.resets and self._was_moved(fetch):
             return
         codes, selector, _ = fetch.wanted
         limits = request.limits if selector is None else SCAN_LIMITS
@@ -263,7 +277,7 @@ class Delivery:
     def _was_moved(self, fetch: Fetch) -> bool:
         """Sends a group that an operator has moved to where it has to go on."""
         group, topic, queue_id = fetch.request.group, fetch.request.topic, fetch.request.queue_id
-        offset = self._resets.take(group, topic, queue_id)
+        offset = self.resets.take(group, topic, queue_id)
         if offset is None or offset == fetch.request.offset:
             return False
         first, end = self._reader.offsets(topic, queue_id)
@@ -278,7 +292,7 @@ class Delivery:
         held = HeldPull(
             request.topic, request.queue_id, wanted.codes, run, request.owner, wanted.size
         )
-        if not self._long_polling.hold(held, fetch.deadline):
+        if not self.long_polling.hold(held, fetch.deadline):
             return False
         fetch.held = held
         return True
@@ -309,7 +323,7 @@ class Delivery:
     def _answer(self, fetch: Fetch, found: GetMessageResult, parts: Sequence[Bytes] = ()) -> None:
         request, machine = fetch.request, self._machine
         group = machine.state.groups.get(request.group)
-        broker_id = self._replica_selection.suggested_broker_id(
+        broker_id = self.replica_selection.suggested_broker_id(
             found.ranges,
             machine.applied_end,
             None if group is None else group.which_broker_when_slow,

@@ -19,11 +19,8 @@ from broker.config.dynamic_settings import DynamicSettings
 from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext
 from broker.delivery.fetch import Delivery
-from broker.delivery.long_polling import LongPolling
 from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
-from broker.delivery.offset_resets import PendingResets
-from broker.delivery.queue_locks import QueueLocks
 from broker.delivery.replica_selection import ReplicaSelection
 from broker.group_commit.batcher import Batcher
 from broker.ingest.ingest import Ingest
@@ -162,17 +159,14 @@ class Broker(StateMachineListener):
             wall_clock=environment.wall_clock,
             rng=environment.rng,
         )
-        resets, long_polling = PendingResets(loop.time), LongPolling(loop)
-        replica_selection = ReplicaSelection(config, settings, node)
         delivery = Delivery(
             machine=machine,
             reader=reader,
             batcher=batcher,
             consumers=clients,
+            lookup=lookup,
             settings=settings,
-            resets=resets,
-            long_polling=long_polling,
-            replica_selection=replica_selection,
+            replica_selection=ReplicaSelection(config, settings, node),
             rates=rates,
             ensure_group=ingest.auto_creator.ensure_group,
             loop=loop,
@@ -188,13 +182,9 @@ class Broker(StateMachineListener):
             ingest=ingest,
             reader=reader,
             lookup=lookup,
-            long_polling=long_polling,
             delivery=delivery,
             clients=clients,
-            locks=QueueLocks(loop.time),
-            resets=resets,
             settings=settings,
-            replica_selection=replica_selection,
             stats=stats,
             rates=rates,
             scheduled_messages=scheduled_messages,
@@ -288,7 +278,7 @@ class Broker(StateMachineListener):
         self.context.proofs.stop()
         self.context.scheduled_messages.stop()
         self.context.transactions.stop()
-        self.context.long_polling.close()
+        self.context.delivery.long_polling.close()
         self.context.batcher.close()
         await self.context.node.stop()
 
@@ -324,7 +314,7 @@ class Broker(StateMachineListener):
     # --- StateMachineListener
 
     def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
-        self.context.long_polling.arrived(topic, queue_id, rows)
+        self.context.delivery.long_polling.arrived(topic, queue_id, rows)
         if self.context.batcher.serving:  # what followers and restarts apply was counted before
             self.context.rates.stored(topic, rows)
         if topic in SCHEDULED_TOPICS:
@@ -351,8 +341,7 @@ class Broker(StateMachineListener):
         self.context.transactions.leadership_changed(leadership)
         self.context.proofs.leadership_changed(leadership)
         if not leadership.serving:
-            self.context.locks.clear()
-            self.context.resets.clear()
+            self.context.delivery.leads_no_more()
         self._announce_if_changed()
 
     def _announce_if_changed(self) -> None:
@@ -376,7 +365,7 @@ class Broker(StateMachineListener):
         for code in self.handlers:
             if code not in SERVED_WHEN_STATE_DIVERGED:
                 self.handlers[code] = refuse_wrong_state
-        self.context.long_polling.close()
+        self.context.delivery.long_polling.close()
 
     def _disk_level_changed(self, level: DiskLevel) -> None:
         no_room = self.context.node.health.no_room

@@ -34,7 +34,7 @@ ROOMS: dict[str, frozenset[str]] = {
         "remoting/protocol": "limits",
         "remoting": "errors filter limits remoting/protocol",
         # The flows.
-        "delivery": "config errors filter group_commit limits metrics state",
+        "delivery": ("config errors filter group_commit limits metrics state topics_and_groups"),
         "scheduled": "delivery errors group_commit state topics_and_groups",
         "retry": "delivery errors group_commit limits metrics scheduled state topics_and_groups",
         "transactions": (

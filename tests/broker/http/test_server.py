@@ -284,11 +284,11 @@ def test_a_reader_that_goes_away_waits_no_more(tmp_path: Path) -> None:
         path = "/topics/orders/queues/0/messages?wait_ms=60000"
         begun = [site.begin("GET", path, 0)[0] for _ in range(5)]
         await asyncio.sleep(1)
-        assert len(site.broker.broker.context.long_polling) == 5
+        assert len(site.broker.broker.context.delivery.long_polling) == 5
         for connection in begun:
             connection.abort()
         await asyncio.sleep(1)
-        assert len(site.broker.broker.context.long_polling) == 0
+        assert len(site.broker.broker.context.delivery.long_polling) == 0
         await site.broker.send("orders", 0, b"there")
 
     with_site(scenario, tmp_path)
