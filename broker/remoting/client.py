@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from broker.limits import RemotingLimits
-from broker.remoting.connection import Bytes, Connection, Handler
+from broker.remoting.connection import Connection, Handler
 from broker.remoting.dispatch import dispatch_by_code
+from broker.remoting.frame_writer import Bytes
 from broker.remoting.pending_requests import Done
 from broker.remoting.protocol.addresses import split_address
 from broker.remoting.protocol.errors import (
