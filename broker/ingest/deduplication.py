@@ -1,9 +1,11 @@
-"""Requests that may be retries: stored once, and answered with how the first try ended.
+"""Requests that may be retries: each is stored once, and answered as its first try was.
 
-The send path comes here with a request whose first key hash it has seen lately. A retry has the
-same topic, the same UNIQ_KEY (to our own producer that is its id and a sequence number), the same
-other properties and the same bodies, whatever its queue. If the first try is still on its way, the
-retry waits for what was staged before it, and is looked for then; a third one waits with it.
+A request is a suspect where the hash of its first key was seen lately. It is a retry where the log
+has the same messages: the same topic, UNIQ_KEY, other properties and bodies, in any queue. Our
+own producer makes the UNIQ_KEY of its id and a sequence number.
+
+The first try may still be on its way. So the suspect waits for all that was added before it, and is
+looked for then. A third try waits with the second.
 
 What was stored longer ago than the window, or is gone from the log, is stored again.
 """
@@ -89,7 +91,7 @@ class Deduplicator:
     def add(
         self, topic: str, queue_id: int, messages: Sequence[PendingMessage], waiter: SendWaiter
     ) -> None:
-        """Stages a request, or finds out whether it is a retry where that may be.
+        """Adds a request, or finds out whether it is a retry where that may be.
 
         Raises as :meth:`~broker.group_commit.batcher.Batcher.add_messages`.
         """
@@ -125,7 +127,7 @@ class Deduplicator:
     def _earlier_applied(
         self, suspect: _SuspectedRetry, key: bytes, place: EntryPosition, error: ProposeError | None
     ) -> None:
-        """All that was staged before is applied, or refused."""
+        """All that was added before is applied, or refused."""
         if error is not None:
             self.fail(suspect, key, error)
             return

@@ -19,10 +19,10 @@ _HALF = re.compile(rb"(?:\x02|\A)TRAN_MSG\x01true(?:\x02|\Z)")
 
 
 class NeedsRoutingError(Exception):
-    """What is sent is not to be delivered at once (:mod:`broker.deferred`).
+    """The message is not to be delivered at once: it waits, or belongs to a transaction.
 
-    Raised where the properties of messages are read, which is once for each shape of them, so
-    that plain messages pay nothing for those that wait.
+    Raised where properties are read, which is once for each template of them. So plain messages pay
+    nothing for those that wait.
     """
 
 
@@ -63,7 +63,7 @@ def checked_properties(properties: bytes) -> bytes:
 def _check_size(properties: bytes) -> None:
     if len(properties) > PROPERTIES_BYTES_MAX:
         raise IllegalMessageError(
-            f"the properties have {len(properties)} bytes, at most {PROPERTIES_BYTES_MAX} fit",
+            f"the properties have {len(properties)} bytes, at most {PROPERTIES_BYTES_MAX} fit"
         )
 
 
@@ -73,14 +73,14 @@ def check_keys(words: Sequence[bytes], size: int) -> None:
     """
     if len(words) > PRODUCE.keys_max:
         raise IllegalMessageError(
-            f"the message has {len(words)} keys, at most {PRODUCE.keys_max} are allowed",
+            f"the message has {len(words)} keys, at most {PRODUCE.keys_max} are allowed"
         )
     if size <= PRODUCE.key_size_max:
         return
     longest = max(map(len, words), default=0)
     if longest > PRODUCE.key_size_max:
         raise IllegalMessageError(
-            f"a key of the message has {longest} bytes, at most {PRODUCE.key_size_max} are allowed",
+            f"a key of the message has {longest} bytes, at most {PRODUCE.key_size_max} are allowed"
         )
 
 

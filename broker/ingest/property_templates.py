@@ -1,9 +1,9 @@
-"""Staging what producers send, with the least work for each message.
+"""Building the messages that producers send, with the least work for each.
 
-The properties of a producer's messages differ in their unique key and are else the same over and
-over: ``UNIQ_KEY`` with 32 characters between pairs such as ``WAIT true`` and ``TAGS a``. What they
-say but for that key, their *template*, is therefore read once and remembered: what of it is stored,
-the code of the tag, the words of the keys.
+The properties of a producer's messages differ in their unique key: ``UNIQ_KEY`` with 32 characters
+between pairs such as ``WAIT true`` and ``TAGS a``. All else is the same over and over. That is
+their *template*. It is read once, and three things of it are remembered: the bytes to store, the
+code of the tag, and the words of the keys.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def topic_constants(topic: str) -> tuple[int, int]:
 
 
 class MessageBuilder:
-    """Makes staged messages of what was sent."""
+    """Makes of what was sent the messages that are stored."""
 
     def __init__(
         self, cluster: str, storable: Callable[[bytes], bytes] = storable_properties
@@ -118,7 +118,7 @@ class MessageBuilder:
         self._property_templates: dict[tuple[bytes, bytes, bytes], PropertyTemplate] = {}
 
     def build(self, of: Origin, flag: int, body: Bytes, properties: bytes) -> PendingMessage:
-        """The staged message, the same that :func:`~store.message.record.make_pending_message`
+        """The message to store, the same that :func:`~store.message.record.make_pending_message`
         makes of the properties that are stored.
 
         Raises :class:`~broker.errors.IllegalMessageError` for properties that may not
@@ -172,7 +172,7 @@ class MessageBuilder:
         return properties
 
     def batch_template(self, properties: bytes) -> BatchTemplate | None:
-        """What messages share with one of these properties, which has just been staged.
+        """What messages share with one of these properties, of which a message has just been built.
 
         None where there is no unique key, or where its template is not remembered.
         """

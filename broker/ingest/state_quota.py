@@ -19,7 +19,7 @@ def check_topic_quota(batcher: Batcher, topic: TopicConfig) -> None:
     if known is None and totals.topics >= STATE.topics_max:
         raise QuotaExceededError(
             f"the topic {topic.name} is not created: there are {totals.topics} topics, "
-            f"at most {STATE.topics_max} are allowed; delete some first",
+            f"at most {STATE.topics_max} are allowed; delete some first"
         )
     more = topic.queues - (0 if known is None else known.queues)
     # One queue has room where its topic has: older states may have more queues than are allowed,
@@ -27,7 +27,7 @@ def check_topic_quota(batcher: Batcher, topic: TopicConfig) -> None:
     if more > 0 and topic.queues > 1 and totals.queues + more > STATE.all_queues_max:
         raise QuotaExceededError(
             f"the topic {topic.name} cannot have {topic.queues} queues: all topics have "
-            f"{totals.queues}, at most {STATE.all_queues_max} are allowed",
+            f"{totals.queues}, at most {STATE.all_queues_max} are allowed"
         )
 
 
@@ -44,7 +44,7 @@ def check_auto_created_topic_quota(batcher: Batcher, topic: TopicConfig) -> None
         return
     raise UnknownTopicError(
         f"topic[{topic.name}] not exist, apply first please! It is not created by sending to it: "
-        f"there are {what} with which that is done",
+        f"there are {what} with which that is done"
     )
 
 
@@ -71,5 +71,5 @@ def check_offset_quota(
     if offsets >= STATE.offsets_max and batcher.offset(group, topic, queue_id) is None:
         raise QuotaExceededError(
             f"no offset is kept for queue {queue_id} of {topic}: there are {offsets} offsets of "
-            f"groups, at most {STATE.offsets_max} are allowed",
+            f"groups, at most {STATE.offsets_max} are allowed"
         )

@@ -115,7 +115,7 @@ def missing_retry_topics(
         if len(topic) > TOPIC_SIZE_MAX:
             raise NameRefusedError(
                 f"the topic name {topic} has {len(topic)} characters, "
-                f"at most {TOPIC_SIZE_MAX} are allowed",
+                f"at most {TOPIC_SIZE_MAX} are allowed"
             )
         queues = 1 if topic.startswith(DLQ_PREFIX) else group.retry_queues
         queues = min(queues, STATE.retry_queues_max)  # older states have groups with more

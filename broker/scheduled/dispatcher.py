@@ -4,7 +4,7 @@ What is due is stored once more, for the queue that it was meant for, in one ent
 that says so: either both are committed or neither, so whoever leads next goes on exactly where this
 leader ended.
 
-Steps are staged one after the other, and several may wait to be committed: what is due next need
+Steps are added one after the other, and several may wait to be committed: what is due next need
 not wait for them. That is safe because a step is never committed without those before it. Where one
 fails, those behind it fail too, and all begins anew with what is applied.
 
@@ -148,12 +148,12 @@ class Dispatcher:
         raise NotImplementedError
 
     def _deliver(
-        self, due: Sequence[DueMessage], command: Command, staged: Callable[[], None]
+        self, due: Sequence[DueMessage], command: Command, added: Callable[[], None]
     ) -> None:
-        """Delivers these messages in one entry with ``command``; calls ``staged`` when they are on
+        """Delivers these messages in one entry with ``command``; calls ``added`` when they are on
         their way, then looks again."""
         self._loading = True
-        self._reader.load([each.range for each in due], self._loaded(due, command, staged))
+        self._reader.load([each.range for each in due], self._loaded(due, command, added))
 
     def _overdue(self, due: DueMessage, own_ms: int) -> bool:  # noqa: ARG002 - a subclass's
         """Whether a message that was due at ``own_ms``, before its row says, has to go now."""
@@ -170,7 +170,7 @@ class Dispatcher:
     # --- one step
 
     def _loaded(
-        self, due: Sequence[DueMessage], command: Command, staged: Callable[[], None]
+        self, due: Sequence[DueMessage], command: Command, added: Callable[[], None]
     ) -> Callable[[Sequence[Bytes], StoreError | None], None]:
         def loaded(records: Sequence[Bytes], error: StoreError | None) -> None:
             if self._stopped:
@@ -195,7 +195,7 @@ class Dispatcher:
                 self._try_again(f"cannot be stored: {refusal}")
             else:
                 self._committing += 1
-                staged()
+                added()
                 self._look_soon()
 
         return loaded
@@ -238,10 +238,11 @@ class Dispatcher:
         self._committing -= 1
         if self._stopped:
             return
+        if error is None:
+            self._retry_seconds = RETRY_SECONDS_MIN  # also where the step behind was refused
         if error is not None or self._failed:
             self._try_again(f"are not stored: {error}")
             return
-        self._retry_seconds = RETRY_SECONDS_MIN
         if not self._loading:
             self._look_soon()
 

@@ -1,4 +1,4 @@
-"""The timed messages that are staged and not applied yet."""
+"""The timed messages that are pending: on their way into the log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class InFlightTimers:
     """Knows the earliest time for which one of them waits.
 
     What is delivered must not go past it: the mark would then say of that message, too, that it is
-    delivered. What is staged later waits for a later time than any that is due by then.
+    delivered. What is added later waits for a later time than any that is due by then.
     """
 
     def __init__(self) -> None:

@@ -79,7 +79,7 @@ def delay_level(topic: str, properties: bytes) -> int:
         if topic.startswith(RETRY_PREFIX):
             return LEVEL_MAX
         raise IllegalMessageError(
-            f"there is no delay level {_text(given)}, the levels are 1 to {LEVEL_MAX}",
+            f"there is no delay level {_text(given)}, the levels are 1 to {LEVEL_MAX}"
         )
     return max(level, 0)
 
@@ -109,7 +109,7 @@ def deliver_time(properties: bytes, now_ms: int) -> int:
         if deliver_ms - now_ms > DELAY_MS_MAX:
             raise IllegalMessageError(
                 f"timer message illegal, {name.decode()} {_text(given)} is more than the max delay "
-                f"of {DELAY_MS_MAX} ms away",
+                f"of {DELAY_MS_MAX} ms away"
             )
         return deliver_ms
     return 0

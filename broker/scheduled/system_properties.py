@@ -39,7 +39,7 @@ def with_properties(encoded: bytes, changed: Mapping[bytes, bytes | None]) -> by
     if len(made) > PROPERTIES_BYTES_MAX:
         raise IllegalMessageError(
             f"the properties have {len(made)} bytes with those that say where the message "
-            f"belongs, at most {PROPERTIES_BYTES_MAX} fit",
+            f"belongs, at most {PROPERTIES_BYTES_MAX} fit"
         )
     return made
 

@@ -42,7 +42,7 @@ def half_message_placement(topic: str, queue_id: int, properties: bytes) -> Plac
     """
     if not find_property(properties, PRODUCER_GROUP):
         raise IllegalMessageError(
-            "a message of a transaction needs its producer group in the property PGROUP",
+            "a message of a transaction needs its producer group in the property PGROUP"
         )
     marks = real_queue_marks(topic, queue_id)
     return Placement(HALF_TOPIC, 0, with_properties(properties, marks))

@@ -78,7 +78,12 @@ class DerivedFilesSound(Invariant):
 
 
 def _is_repaired(host: Host) -> bool:
-    """Damage strikes a machine that is down; so all passes of its process come after that."""
+    """Damage strikes a machine that is down; so all passes of its process come after that.
+
+    A checkpoint that has rotted lies there until two more are saved: once more has been applied.
+    """
     assert host.node is not None  # noqa: S101 - the caller has looked
+    if not host.damaged_checkpoints.keys().isdisjoint(host.fs.files()):
+        return False
     scrubber = host.node.scrubber
     return scrubber.passes >= PASSES and not scrubber.damage
